@@ -1,4 +1,4 @@
-//! Which requests are answered: of a host that is the dashboard's own, not sent by a stranger's page, and by who may look.
+//! Access control of requests: the dashboard's own host, no foreign pages, and authentication.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -10,11 +10,11 @@ use http::{Method, Request};
 use crate::settings::DashboardSettings;
 use crate::token::Keeper;
 
-/// The name of the cookie.
+/// Name of the cookie.
 pub(crate) const NAME: &str = "brisk-dashboard";
 
-/// Whether a request asks for an own host wherever it names one: not for the name of a stranger, which may lead here (DNS
-/// rebinding). Without any host it does not; no browser leaves it out.
+/// Returns whether each host in the request is a host of the dashboard. Rejecting other names prevents DNS rebinding. A
+/// request without a host is rejected too; browsers always send one.
 pub(crate) fn is_for_own_host<B>(settings: &DashboardSettings, request: &Request<B>) -> bool {
     let in_uri = request.uri().authority().is_none_or(|authority| is_own(settings, authority));
     let mut hosts = request.headers().get_all(HOST).iter();
@@ -26,7 +26,7 @@ pub(crate) fn is_for_own_host<B>(settings: &DashboardSettings, request: &Request
 }
 
 fn is_own(settings: &DashboardSettings, authority: &Authority) -> bool {
-    // With a user name in front it is no host.
+    // An authority with user information is never valid.
     if authority.as_str().contains('@') {
         return false;
     }
@@ -39,7 +39,8 @@ fn is_own(settings: &DashboardSettings, authority: &Authority) -> bool {
         || settings.names.iter().any(|name| host.eq_ignore_ascii_case(name))
 }
 
-/// Whether a page of another origin had the browser send this. Such a page may lead here, by a link, and no more.
+/// Returns whether a page of another origin caused the request (Fetch Metadata). Such a page may link to the dashboard,
+/// but nothing more.
 pub(crate) fn is_from_elsewhere<B>(request: &Request<B>) -> bool {
     let headers = request.headers();
     let is = |name: &str, values: &[&str]| {
@@ -54,7 +55,7 @@ pub(crate) fn is_from_elsewhere<B>(request: &Request<B>) -> bool {
     (foreign && !is_visit) || !is_own_origin(headers)
 }
 
-/// Whether the origin, if there is one, is the host that is asked for. Older browsers send no more than that.
+/// Returns whether the `Origin` header, if present, matches `Host`. Older browsers send no Fetch Metadata.
 fn is_own_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let origin = origin.as_bytes();
@@ -62,15 +63,15 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
     rest.is_some() && rest == headers.get(HOST).map(http::HeaderValue::as_bytes)
 }
 
-/// Who may look, and for how long.
+/// An authorized client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
-    /// Until when; `None` is without end.
+    /// End of the authorization; `None` if unlimited.
     pub(crate) until: Option<Instant>,
 }
 
-/// Whether who asks may look: with the token in `Authorization: Bearer`, or a cookie for it. Without a token anyone may who
-/// can connect.
+/// Authorizes a client that sends the token in `Authorization: Bearer` or a cookie that was issued for it. Without a
+/// configured token, every client is authorized.
 pub(crate) fn may_look(
     settings: &DashboardSettings,
     keeper: &Keeper,
@@ -84,7 +85,8 @@ pub(crate) fn may_look(
     }
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    // Of cookies with one name the first few are looked at: a neighbour on this host may have set others.
+    // Several cookies of one name are accepted, because another service on this host may have set one. The limit bounds
+    // the number of MAC computations.
     let mut own = pairs.filter(|(name, _)| *name == NAME).take(4);
     let until = own.find_map(|(_, value)| keeper.opens_until(token, value))?;
     Some(Admitted { until: Some(until) })

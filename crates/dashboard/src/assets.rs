@@ -1,4 +1,4 @@
-//! The files of the page, in the program; compressed once, when they are asked for first.
+//! Embedded files of the page, compressed at their first request.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use brisk_coding::{Coding, Encoder};
 use bytes::Bytes;
 
-/// The level of gzip: the files are compressed once.
+/// Level of gzip. High, because each file is compressed only once.
 const LEVEL: u8 = 9;
 
-/// A file of the page.
+/// An embedded file.
 #[derive(Debug)]
 pub(crate) struct Asset {
     pub(crate) path: &'static str,
@@ -24,7 +24,7 @@ impl Asset {
         Self { path, content_type, bytes, gzip: OnceLock::new(), tag: OnceLock::new() }
     }
 
-    /// Compressed.
+    /// The compressed content. `None` if compression failed.
     pub(crate) fn gzip(&self) -> Option<Bytes> {
         let compress = || {
             let mut compressed = Vec::with_capacity(self.bytes.len() / 2);
@@ -34,7 +34,7 @@ impl Asset {
         self.gzip.get_or_init(compress).clone()
     }
 
-    /// Names its contents.
+    /// Entity tag: a hash of the content.
     pub(crate) fn tag(&self) -> &str {
         let name = || {
             let mut hasher = DefaultHasher::new();
@@ -52,10 +52,10 @@ const STYLE: &str = "text/css; charset=utf-8";
 /// The page itself.
 pub(crate) static PAGE: Asset = Asset::new("/", HTML, include_bytes!("assets/page.html"));
 
-/// What asks for the token.
+/// The login page, shown to clients without authorization.
 pub(crate) static LOGIN: Asset = Asset::new("/", HTML, include_bytes!("assets/login.html"));
 
-/// What anyone may have: it is in every copy of the program.
+/// Files that need no authorization: they contain no data of the gateway.
 static PUBLIC: [Asset; 9] = [
     Asset::new("/app.js", SCRIPT, include_bytes!("assets/app.js")),
     Asset::new("/parts.js", SCRIPT, include_bytes!("assets/parts.js")),
@@ -77,7 +77,7 @@ pub(crate) fn public(path: &str) -> Option<&'static Asset> {
 mod tests {
     use super::*;
 
-    /// What a browser loads before there is anything to see.
+    /// All files that a browser loads before it shows the page.
     #[test]
     fn the_page_and_all_that_it_loads_is_at_most_100_kb() {
         let plain: usize = PUBLIC.iter().chain([&PAGE]).map(|asset| asset.bytes.len()).sum();
@@ -86,7 +86,7 @@ mod tests {
         assert!(compressed.sum::<usize>() < 50_000);
     }
 
-    /// The policy of the page refuses all of these; without them there is nothing to refuse.
+    /// Trusted Types would block each of these at run time. Their absence means that the page never depends on that.
     #[test]
     fn nothing_makes_markup_or_code_of_text() {
         for asset in PUBLIC.iter().chain([&PAGE, &LOGIN]).filter(|asset| !asset.path.starts_with("/uplot")) {

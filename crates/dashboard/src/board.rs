@@ -1,4 +1,4 @@
-//! What is shown: a sample each second, and lists that are made when they are asked for.
+//! Displayed data: one sample per second, and lists that are created on request.
 
 mod connections;
 mod history;
@@ -23,25 +23,25 @@ use crate::visitors::{self, Questions};
 use history::History;
 use lists::Page;
 
-/// How long a list of all certificates is used again: to make one takes a while where there are many, and the page asks each
-/// 5 s.
+/// Time for which the list of certificates is reused. Creating it takes noticeable time with many certificates, and the
+/// page requests it every 5 s.
 const REPORTS_FOR: Duration = Duration::from_secs(30);
 
-/// How often it is kept what was counted, and for how long: a client that begins to look sees the last minute too.
+/// Interval and age of stored readings, so that a new client receives the last minute too.
 const KEEP_EACH: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// The facts of one gateway, and all who look at them.
+/// Data of one gateway, and the clients that receive its events.
 pub(crate) struct Board {
     sources: Sources,
     history: RefCell<History>,
-    /// What was counted in the last minute, now and then.
+    /// Readings of the last minute, every [`KEEP_EACH`].
     past: RefCell<VecDeque<(Instant, Reading)>>,
     audience: RefCell<Audience>,
     reports: Mutex<Option<(Instant, Arc<[Report]>)>>,
     last: Cell<Instant>,
     questions: Questions,
-    /// When it began, in ms since 1970: what was counted by another process cannot be compared with what is counted now.
+    /// Start of the process, in ms since 1970. Clients do not compare counters of different processes.
     started: u64,
 }
 
@@ -60,7 +60,8 @@ impl Board {
         }
     }
 
-    /// Takes a sample, and sends it to who looks. To be called once a second; without an audience it costs some microseconds.
+    /// Takes a sample and sends it to all event streams. To be called once per second; without streams it takes a few
+    /// microseconds.
     pub(crate) fn tick(&self) {
         let passed = self.last.replace(Instant::now()).elapsed();
         let reading = self.sources.metrics.reading();
@@ -72,25 +73,25 @@ impl Board {
         self.keep(reading);
     }
 
-    /// Keeps what was counted until now, if it is time for that.
+    /// Stores a reading every [`KEEP_EACH`].
     fn keep(&self, reading: Reading) {
         let mut past = self.past.borrow_mut();
         if past.back().is_none_or(|(kept, _)| kept.elapsed() >= KEEP_EACH) {
             past.push_back((Instant::now(), reading));
         }
-        // One that is older than a minute is what the others are compared with.
+        // One reading older than a minute is kept as the base for differences.
         while past.get(1).is_some_and(|(kept, _)| kept.elapsed() >= MINUTE) {
             past.pop_front();
         }
     }
 
-    /// The events for one more, who may look until then; `None` if there are too many.
+    /// Opens an event stream that ends at `until`. `None` if there are too many.
     pub(crate) fn join(&self, until: Option<Instant>) -> Option<Events> {
         let present = self.present(&self.sources.metrics.reading());
         self.audience.borrow_mut().join(event(&present.to_string()), until)
     }
 
-    /// The rates of the last minutes, what was counted in the last one, and whether who looks has logged in.
+    /// Rates of the last minutes, readings of the last minute, and whether the client has logged in.
     pub(crate) fn history(&self, login: bool) -> Value {
         let mut history = self.history.borrow().json();
         history["login"] = login.into();
@@ -103,7 +104,7 @@ impl Board {
         history
     }
 
-    /// Totals since the start, and the last second's rates.
+    /// Totals since the start, and the rates of the last second.
     fn present(&self, reading: &Reading) -> Value {
         let handshakes: Vec<_> = reading
             .handshakes
@@ -158,28 +159,29 @@ impl Board {
         (self.sources.workers)().into_iter().map(worker).collect()
     }
 
-    /// The connections of the last minutes that were slowest, or those that ended last.
+    /// The slowest connections of the last minutes, or with `latest` those that ended last.
     pub(crate) fn connections(&self, latest: bool) -> Value {
         let all = if latest { self.sources.sink.recent() } else { self.sources.sink.slowest() };
         connections::shown(&all)
     }
 
-    /// What went wrong in the last minutes.
+    /// Problems of the last minutes.
     pub(crate) fn problems(&self) -> Value {
         lists::problems(&self.sources.metrics.problems().latest())
     }
 
-    /// What visitors waited for.
+    /// Measured wait times of visitors.
     pub(crate) async fn visitors(&self, query: &str) -> Response<Body> {
         visitors::answer(&self.sources.visits, &self.questions, query).await
     }
 
-    /// One page of the upstream servers whose names hold `text`.
+    /// One page of the upstream servers whose names contain `text`.
     pub(crate) fn upstreams(&self, text: &str, page: usize) -> Value {
         lists::upstreams(self.sources.metrics.upstream_readings(), &Page { text, page })
     }
 
-    /// One page of the certificates with a name that holds `text`. Of a hundred thousand it takes a while, on another thread.
+    /// One page of the certificates whose names contain `text`. Runs on a blocking thread, since there may be 100,000
+    /// of them.
     pub(crate) async fn certificates(&self, text: String, page: usize) -> Result<Value, JoinError> {
         let reports = self.reports().await?;
         let list = move || lists::certificates(&reports, SystemTime::now(), &Page { text: &text, page });
@@ -201,10 +203,10 @@ impl Board {
         Ok(made)
     }
 
-    /// Gives up what may not be asked for again.
+    /// Frees cached data that is too old to be used again.
     pub(crate) fn forget(&self) {
         self.questions.forget();
-        // Where it is locked it is in use.
+        // A locked list is in use and stays.
         let Ok(mut reports) = self.reports.try_lock() else { return };
         if reports.as_ref().is_some_and(|(made, _)| made.elapsed() >= REPORTS_FOR) {
             let old = reports.take();

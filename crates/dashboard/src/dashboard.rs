@@ -1,4 +1,4 @@
-//! The dashboard as a thread: listens, takes connections through TLS where it is to, answers.
+//! The dashboard's thread: listener, TLS, connections, and replacement of settings on reload.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -33,60 +33,61 @@ use crate::socket;
 use crate::sources::Sources;
 use crate::token::Keeper;
 
-/// Connections at a time, and those of one address: a stranger leaves room for operators.
+/// Maximum number of connections, in total and per client address, so that one client cannot exclude operators.
 const CONNECTIONS: usize = 256;
 const CONNECTIONS_OF_ONE: usize = 64;
 
-/// File descriptors reserved for it, so that it can be looked at in a shortage.
+/// File descriptors reserved for the dashboard, so that it works when the process has no others left.
 const SPARE_DESCRIPTORS: usize = 4;
 
-/// Time for a handshake, and for each request head.
+/// Timeouts of a handshake and of a request head.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 
-/// After this time the kernel ends a connection whose client takes nothing of what was sent.
+/// Timeout of the kernel (`TCP_USER_TIMEOUT`) for a client that does not acknowledge data.
 const UNREAD_LIMIT: Duration = Duration::from_secs(20);
 
 /// Interval of samples.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A dashboard that is served. Dropping it ends that.
+/// A running dashboard, which ends when this is dropped.
 pub struct Dashboard {
     address: SocketAddr,
     settings: DashboardSettings,
     live: watch::Sender<Arc<Live>>,
-    /// Its socket, once it is bound.
+    /// The socket, once bound.
     socket: Arc<OnceLock<TcpListener>>,
 }
 
-/// Settings that a dashboard may take over.
+/// Prepared settings for [`Dashboard::take_over`].
 #[derive(Debug)]
 pub struct Prepared(Arc<Live>);
 
-/// What a reload replaces.
+/// State that a reload replaces.
 #[derive(Debug)]
 struct Live {
     settings: DashboardSettings,
     acceptor: Option<InternalAcceptor>,
-    /// Of the files that the acceptor was made of.
+    /// Digests of the files that the acceptor was created from.
     digests: Vec<Option<Vec<u8>>>,
 }
 
 impl Live {
     fn new(settings: &DashboardSettings) -> Result<Arc<Self>, DashboardError> {
-        // Before they are read for use: if one changes in between, it counts as changed the next time.
+        // Computed before the acceptor reads the files: a file that changes in between counts as changed at the next
+        // reload.
         let digests = settings.tls.as_ref().map(digests).unwrap_or_default();
         let acceptor = settings.tls.as_ref().map(InternalAcceptor::new).transpose()?;
         Ok(Arc::new(Self { settings: settings.clone(), acceptor, digests }))
     }
 
-    /// Whether connections that were accepted by `other` may go on.
+    /// Returns whether connections accepted under `other` may continue.
     fn is_like(&self, other: &Self) -> bool {
         self.settings == other.settings && self.digests == other.digests
     }
 }
 
-/// Digests of the files; `None` for one that cannot be read.
+/// SHA-256 digests of the TLS files; `None` for an unreadable one.
 fn digests(tls: &InternalSettings) -> Vec<Option<Vec<u8>>> {
     let files = [Some(&tls.identity.chain), Some(&tls.identity.key), tls.clients.as_ref()];
     let digest = |bytes: Vec<u8>| digest::digest(&digest::SHA256, &Zeroizing::new(bytes)).as_ref().to_vec();
@@ -94,14 +95,18 @@ fn digests(tls: &InternalSettings) -> Vec<Option<Vec<u8>>> {
 }
 
 impl Dashboard {
-    /// Binds the address and serves on a thread of its own.
+    /// Binds the address and starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// [`DashboardError`] if the address, the TLS files or the thread are not available.
     pub fn start(settings: DashboardSettings, sources: Sources) -> Result<Self, DashboardError> {
         let socket = socket::bind(&settings).map_err(|source| cannot_listen(&settings, source))?;
         Self::serve(settings, sources, Some(socket))
     }
 
-    /// As [`Self::start`]; but where another process has the address, it is served as soon as it is free. A gateway does not
-    /// depend on its dashboard: the one that it replaces may still run.
+    /// Starts the dashboard like [`start`](Self::start), but if its address is in use, retries in the background. A
+    /// gateway must not depend on its dashboard: the process that it replaces may still be running.
     pub fn start_when_free(settings: DashboardSettings, sources: Sources) -> Result<Self, DashboardError> {
         let socket = match socket::bind(&settings) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -117,8 +122,8 @@ impl Dashboard {
         Self::serve(settings, sources, socket)
     }
 
-    /// Starts another one in place of this one, which serves until it is dropped. Its address may be the same port of other
-    /// addresses of the machine.
+    /// Starts a dashboard with another address while this one continues until dropped. Both addresses may have the same
+    /// port and overlap, as `127.0.0.1` and `0.0.0.0`.
     pub fn start_beside(
         &self,
         settings: DashboardSettings,
@@ -156,29 +161,33 @@ impl Dashboard {
         Ok(Self { address, settings, live, socket: bound })
     }
 
-    /// Where it listens, with the port that the system chose if it was to choose.
+    /// The bound address, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its URL, for who sits at this machine. `None` while another process has its address.
+    /// URL for a browser on this machine. `None` while another process uses the address.
     pub fn url(&self) -> Option<String> {
         self.socket.get()?;
         let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
         Some(format!("{scheme}://{}", self.address))
     }
 
-    /// Whether `settings` are for the same listener, so that it may take them over.
+    /// Returns whether `settings` have the same address, so that [`take_over`](Self::take_over) applies.
     pub fn is_at(&self, settings: &DashboardSettings) -> bool {
         self.settings.listen == settings.listen
     }
 
-    /// Reads what [`Self::take_over`] needs for other settings of the same listener.
+    /// Prepares other settings with the same address.
+    ///
+    /// # Errors
+    ///
+    /// [`DashboardError::Tls`] if a TLS file cannot be used.
     pub fn prepare(settings: &DashboardSettings) -> Result<Prepared, DashboardError> {
         Live::new(settings).map(Prepared)
     }
 
-    /// Goes by other settings from now on. Connections that were accepted by other ones end.
+    /// Applies prepared settings. Connections that were accepted under different settings end.
     pub fn take_over(&mut self, prepared: Prepared) {
         if self.live.borrow().is_like(&prepared.0) {
             return;
@@ -198,7 +207,7 @@ fn cannot_listen(settings: &DashboardSettings, source: io::Error) -> DashboardEr
     DashboardError::Listen { address: settings.listen, source }
 }
 
-/// Where it listens, or is to.
+/// The address to listen on, and its socket if bound.
 struct Place {
     socket: Option<TcpListener>,
     address: SocketAddr,
@@ -206,7 +215,7 @@ struct Place {
 }
 
 impl Place {
-    /// Its socket, when no other has the address.
+    /// The listener, after the address has become free.
     async fn listener(self) -> io::Result<Listener> {
         let Self { socket, address, bound } = self;
         let socket = if let Some(socket) = socket {
@@ -221,7 +230,7 @@ impl Place {
     }
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Desk {
     board: Rc<Board>,
     keeper: Keeper,
@@ -230,7 +239,7 @@ struct Desk {
     of_one: AddressLimit,
 }
 
-/// Serves until the dashboard is dropped, or until the socket breaks.
+/// Serves until the dashboard is dropped or the listener fails.
 async fn serve(
     place: Place,
     keeper: Keeper,
@@ -266,7 +275,7 @@ async fn accept(desk: &Rc<Desk>, mut listener: Listener) -> io::Result<()> {
         let (tcp, peer) = listener.accept().await?;
         let places = desk.places.try_acquire().zip(desk.of_one.try_acquire(peer.ip()));
         let Some(places) = places else { continue };
-        // Without it nothing more is lost than the end of a connection that is not read.
+        // A failure only loses the timeout for clients that do not read.
         let _ = SockRef::from(&tcp).set_tcp_user_timeout(Some(UNREAD_LIMIT));
         let desk = Rc::clone(desk);
         spawn_local(async move {
@@ -286,7 +295,7 @@ async fn serve_connection(desk: Rc<Desk>, tcp: TcpStream, peer: IpAddr) {
     }
 }
 
-/// Serves requests while the settings are those that the connection was accepted under: who may look is asked anew.
+/// Serves requests while the settings stay the same; after a reload, clients must authenticate again.
 async fn serve_http(
     desk: Rc<Desk>,
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
@@ -310,7 +319,7 @@ async fn serve_http(
         served = connection => if let Err(error) = served {
             tracing::debug!(%peer, %error, "dashboard connection");
         },
-        // A client that was admitted by old settings is to show again who it is. The page connects anew by itself.
+        // The page reconnects by itself, and its client authenticates under the new settings.
         _ = changes.wait_for(|live| !Arc::ptr_eq(live, &own)) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Why a dashboard cannot start.
+//! Errors at the start of a dashboard.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use brisk_tls::TlsError;
 use thiserror::Error;
 
-/// Why a dashboard cannot start or take new settings over.
+/// Reasons for which a dashboard cannot start or apply settings.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DashboardError {
-    /// Its address cannot be bound.
+    /// The address cannot be bound.
     #[error("the dashboard cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -18,10 +18,10 @@ pub enum DashboardError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Its certificate or the authorities of its clients cannot be used.
+    /// The certificate or the client authorities cannot be used.
     #[error("the dashboard's TLS: {0}")]
     Tls(#[from] TlsError),
-    /// The system refuses a thread or random numbers.
+    /// The system provides no thread or no random numbers.
     #[error("the dashboard cannot start: {0}")]
     Start(String),
 }

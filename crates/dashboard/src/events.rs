@@ -1,5 +1,5 @@
-//! Server-sent events: one line of JSON a second to everyone who looks. A bounded number may, and who does not read is
-//! dropped.
+//! Server-sent events: one JSON value per second for each connected client. The number of clients is bounded, and a
+//! client that does not read is disconnected.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,20 +10,20 @@ use bytes::Bytes;
 use http_body::Frame;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-/// Those who may look at a time.
+/// Maximum number of event streams.
 pub(crate) const MOST: usize = 32;
 
-/// Events that wait for one who looks. Beyond that the connection is given up: it has not been read for as many seconds.
+/// Capacity of an event stream. A client that has not read for as many seconds is disconnected.
 const WAITING: usize = 8;
 
-/// All who look.
+/// All event streams.
 #[derive(Debug, Default)]
 pub(crate) struct Audience(Vec<Member>);
 
 #[derive(Debug)]
 struct Member {
     events: Sender<Bytes>,
-    /// Until when it may look; `None` is without end.
+    /// End of the authorization; `None` if unlimited.
     until: Option<Instant>,
 }
 
@@ -33,12 +33,12 @@ impl Member {
     }
 }
 
-/// The events for one of them, as a body.
+/// An event stream as a response body.
 #[derive(Debug)]
 pub(crate) struct Events(Receiver<Bytes>);
 
 impl Audience {
-    /// One more, who gets `first` at once and may look until then; `None` if there are too many.
+    /// Adds a stream that begins with `first` and ends at `until`. `None` if there are too many.
     pub(crate) fn join(&mut self, first: Bytes, until: Option<Instant>) -> Option<Events> {
         self.0.retain(|one| !one.is_gone());
         if self.0.len() >= MOST {
@@ -50,19 +50,19 @@ impl Audience {
         Some(Events(receiver))
     }
 
-    /// Whether it is empty now: those that have left are forgotten, and those that may look no more get nothing more.
+    /// Returns whether there is no stream, after closing those that have ended or lost their authorization.
     pub(crate) fn is_empty(&mut self) -> bool {
         self.0.retain(|one| !one.is_gone());
         self.0.is_empty()
     }
 
-    /// Sends an event to all. Who has no room for it is dropped.
+    /// Sends an event to all streams. A stream with a full queue is closed.
     pub(crate) fn send(&mut self, event: &Bytes) {
         self.0.retain(|one| one.events.try_send(event.clone()).is_ok());
     }
 }
 
-/// An event with this line of data.
+/// Formats an event with one line of data.
 pub(crate) fn event(data: &str) -> Bytes {
     Bytes::from(format!("data: {data}\n\n"))
 }

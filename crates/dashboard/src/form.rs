@@ -1,6 +1,6 @@
-//! Fields of forms and parameters of URLs: `application/x-www-form-urlencoded`.
+//! Parser for `application/x-www-form-urlencoded`: form fields and query parameters.
 
-/// The value of the first field with this name, decoded, without what is beyond `most` bytes.
+/// The decoded value of the first field with this name, cut to `most` bytes.
 pub(crate) fn field(form: &[u8], name: &str, most: usize) -> Option<Vec<u8>> {
     let own = |pair: &[u8]| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
     let value = form.split(|byte| *byte == b'&').find_map(own)?;

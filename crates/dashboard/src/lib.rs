@@ -1,7 +1,8 @@
-//! The dashboard: one page that shows an operator what a gateway does now, on a listener and a thread of its own.
+//! The dashboard: a web page that shows the present state of a gateway, on a listener and thread of its own.
 //!
-//! Nothing here is called by workers. The page is embedded, and so is the library that draws its charts (uPlot); it loads
-//! nothing from elsewhere. Whatever it shows may be what strangers sent: it goes out as JSON, and the page makes text of it.
+//! Workers never call this crate. The page and its chart library (uPlot) are embedded in the program; nothing is loaded
+//! from other servers. Displayed values may come from attackers: they are sent as JSON, and the page inserts them as
+//! text only.
 
 mod admission;
 mod assets;

@@ -1,4 +1,5 @@
-//! The token in exchange for a cookie. It comes in the body of a POST, so that it is in no URL and no log.
+//! Login: exchanges the token for a cookie. The token is sent in the body of a POST request, so that it appears in no
+//! URL and no log.
 
 use std::time::Duration;
 
@@ -16,13 +17,13 @@ use crate::responses::{self, Body};
 use crate::settings::DashboardSettings;
 use crate::token::{Keeper, LIFETIME};
 
-/// Bytes of a form at most.
+/// Maximum length of the form, in bytes.
 const FORM: usize = 8 << 10;
 
-/// Time for the whole form: who sends it has not shown yet that it may look, and holds a place of those who may.
+/// Timeout for the form. The client is not authorized yet, and occupies a connection slot.
 const FORM_LIMIT: Duration = Duration::from_secs(10);
 
-/// Answers the form with a cookie and the page, or with the form again.
+/// Responds with a cookie and a redirect to the page, or with the login page.
 pub(crate) async fn log_in(settings: &DashboardSettings, keeper: &Keeper, body: Incoming) -> Response<Body> {
     let Some(token) = &settings.token else { return to_page(None) };
     let form = match timeout(FORM_LIMIT, Limited::new(body, FORM).collect()).await {
@@ -46,13 +47,13 @@ pub(crate) async fn log_in(settings: &DashboardSettings, keeper: &Keeper, body: 
     to_page(Some(&format!("{NAME}={cookie}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}")))
 }
 
-/// The last answer of a connection whose request was not read to its end.
+/// Closes the connection after the response, because its request was not read completely.
 fn last(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// Takes the cookie away.
+/// Responds with the removal of the cookie.
 pub(crate) fn log_out() -> Response<Body> {
     to_page(Some(&format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict")))
 }

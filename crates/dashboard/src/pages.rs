@@ -1,4 +1,4 @@
-//! What each path answers.
+//! Routing of requests to responses.
 
 use std::rc::Rc;
 
@@ -14,10 +14,10 @@ use crate::settings::DashboardSettings;
 use crate::token::Keeper;
 use crate::{admission, form, login};
 
-/// Bytes of a search text at most.
+/// Maximum length of a search text, in bytes.
 const LONGEST_TEXT: usize = 100;
 
-/// Answers a request to a dashboard with these settings.
+/// Responds to a request under these settings.
 pub(crate) async fn answer(
     board: &Rc<Board>,
     settings: &DashboardSettings,
@@ -80,7 +80,7 @@ async fn admitted(
     response
 }
 
-/// What only those see who may.
+/// Responses that require authorization.
 fn shown(
     board: &Rc<Board>,
     settings: &DashboardSettings,
@@ -102,17 +102,17 @@ fn shown(
     }
 }
 
-/// What a list is searched for.
+/// The search text.
 fn text(query: &str) -> String {
     parameter(query, "q").to_lowercase()
 }
 
-/// Which page of a list is asked for.
+/// The requested page of a list.
 fn page(query: &str) -> usize {
     parameter(query, "page").parse().unwrap_or(0)
 }
 
-/// The value of a parameter; empty if there is none.
+/// The value of a query parameter; empty if missing.
 fn parameter(query: &str, name: &str) -> String {
     let value = form::field(query.as_bytes(), name, LONGEST_TEXT).unwrap_or_default();
     String::from_utf8_lossy(&value).into_owned()

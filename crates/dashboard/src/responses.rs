@@ -1,4 +1,4 @@
-//! Answers, with the headers that all of them have.
+//! Responses, with security headers.
 
 use bytes::Bytes;
 use http::header::{
@@ -12,10 +12,11 @@ use serde_json::Value;
 use crate::assets::Asset;
 use crate::events::Events;
 
-/// Whole, or events as they come.
+/// A complete body, or an event stream.
 pub(crate) type Body = Either<Full<Bytes>, Events>;
 
-/// Scripts and styles of this origin alone, none within the page, and no text that becomes markup.
+/// Content security policy: scripts and styles of this origin only, no inline code, and no conversion of text to markup
+/// (Trusted Types).
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
@@ -37,7 +38,7 @@ pub(crate) fn json(value: &Value) -> Response<Body> {
     json_text(value.to_string())
 }
 
-/// Text that is JSON.
+/// A response with serialized JSON.
 pub(crate) fn json_text(text: impl Into<Bytes>) -> Response<Body> {
     whole(StatusCode::OK, "application/json", text)
 }
@@ -50,7 +51,7 @@ pub(crate) fn events(events: Events) -> Response<Body> {
     response
 }
 
-/// A file of the page, as the client can take it. What the client has already is not sent again.
+/// A response with an embedded file, compressed if the client accepts it, or 304 if the client has it already.
 pub(crate) fn asset(asset: &'static Asset, status: StatusCode, asked: &HeaderMap) -> Response<Body> {
     let tag = asset.tag();
     let has_it = asked.get(IF_NONE_MATCH).is_some_and(|tags| tags.as_bytes() == tag.as_bytes());
@@ -77,13 +78,13 @@ pub(crate) fn asset(asset: &'static Asset, status: StatusCode, asked: &HeaderMap
     response
 }
 
-/// Adds what every answer has.
+/// Adds the security headers.
 pub(crate) fn protected(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     let fixed = [
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // With `no-referrer` the form that logs in would have the origin `null`.
+        // With `no-referrer`, browsers would send `Origin: null` with the login form.
         (REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),

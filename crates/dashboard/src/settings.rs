@@ -1,4 +1,4 @@
-//! Where a dashboard listens, and who may look.
+//! Settings: address, names, token and TLS.
 
 use std::net::SocketAddr;
 
@@ -6,28 +6,28 @@ use brisk_tls::internal::InternalSettings;
 
 use crate::token::Token;
 
-/// The settings of a dashboard. A reload may change any of them.
+/// Settings of a dashboard. A reload may change all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DashboardSettings {
-    /// Where it listens.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Whether it takes another port where that one is taken.
+    /// Use another port if the configured one is in use.
     pub or_any_port: bool,
-    /// Names that it may be asked by, in lower case, beside IP addresses and `localhost`.
+    /// Accepted host names in lower case, in addition to IP addresses and `localhost`.
     pub names: Vec<String>,
-    /// What a client has to know; `None` asks for nothing.
+    /// Token that clients must present; `None` for no authentication.
     pub token: Option<Token>,
-    /// Its certificate, and the authorities of its clients; `None` is plain HTTP.
+    /// Certificate and client authorities; `None` for plain HTTP.
     pub tls: Option<InternalSettings>,
 }
 
 impl DashboardSettings {
-    /// Settings for `listen`, without anything else.
+    /// Settings for `listen`, with defaults otherwise.
     pub fn new(listen: SocketAddr) -> Self {
         Self { listen, or_any_port: false, names: Vec::new(), token: None, tls: None }
     }
 
-    /// Whether this machine alone can reach it.
+    /// Returns whether the address is reachable from this machine only.
     pub fn is_local(&self) -> bool {
         self.listen.ip().to_canonical().is_loopback()
     }

@@ -1,4 +1,5 @@
-//! The dashboard's socket: bound at once, beside the one that it replaces, or as soon as its address is free.
+//! The dashboard's listening socket: bound at once, while the replaced one still listens, or as soon as its address is
+//! free.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -11,14 +12,14 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::settings::DashboardSettings;
 
-/// Interval of attempts on an address that another socket has.
+/// Interval of attempts to bind an address in use.
 const AGAIN: Duration = Duration::from_secs(1);
 
 fn at(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
     listener::bind(&ListenerSettings { reuse_port, backlog: 64, ..ListenerSettings::new(address) })
 }
 
-/// Binds the address, or another port if the settings allow one.
+/// Binds the address, or another port if the settings permit it.
 pub(crate) fn bind(settings: &DashboardSettings) -> io::Result<TcpListener> {
     match at(settings.listen, false) {
         Err(error) if settings.or_any_port && error.kind() == io::ErrorKind::AddrInUse => {
@@ -28,8 +29,8 @@ pub(crate) fn bind(settings: &DashboardSettings) -> io::Result<TcpListener> {
     }
 }
 
-/// Binds `address` while `old` still listens, which may have the same port of an address that includes this one or is included
-/// by it. For the moment of that alone both sockets share the port (`SO_REUSEPORT`): no other program can join them later.
+/// Binds `address` while `old` still listens on an address that overlaps and may have the same port. `SO_REUSEPORT` is
+/// set only for that moment, so that no other program can share the port later.
 pub(crate) fn bind_beside(address: SocketAddr, old: &TcpListener) -> io::Result<TcpListener> {
     let has_its_port = old.local_addr()?.port() == address.port();
     match at(address, false) {
@@ -44,7 +45,7 @@ pub(crate) fn bind_beside(address: SocketAddr, old: &TcpListener) -> io::Result<
     Ok(bound)
 }
 
-/// Binds the address as soon as no other socket has it.
+/// Binds the address as soon as it is free.
 pub(crate) async fn bind_when_free(address: SocketAddr) -> TcpListener {
     let mut attempts = interval(AGAIN);
     attempts.set_missed_tick_behavior(MissedTickBehavior::Delay);

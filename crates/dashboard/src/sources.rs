@@ -1,4 +1,4 @@
-//! What the dashboard shows is read from here.
+//! Sources of the displayed data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use brisk_keys::Engines;
 use brisk_telemetry::{Metrics, Sink};
 use brisk_visits::Visits;
 
-/// Where a gateway's facts are. Reading them disturbs no worker.
+/// Sources of the displayed data. Reading them does not delay workers.
 #[derive(Clone)]
 pub struct Sources {
-    /// The counters and the problems.
+    /// Counters and problems.
     pub metrics: Arc<Metrics>,
-    /// The recent connections.
+    /// Recent connections.
     pub sink: Arc<Sink>,
-    /// The certificates.
+    /// Certificates.
     pub care: Arc<Care>,
-    /// The engines of private keys.
+    /// Private key engines.
     pub engines: Arc<dyn Engines>,
-    /// The visits that pages have reported.
+    /// Reported visits.
     pub visits: Visits,
-    /// How busy the workers are.
+    /// Load of the workers.
     pub workers: Arc<dyn Fn() -> Vec<WorkerLoad> + Send + Sync>,
 }
 
-/// How busy a worker is.
+/// Load of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerLoad {
-    /// The share of the last second in which it used the processor, 0 to 1.
+    /// Share of the last second in which it used the processor, from 0 to 1.
     pub busy: f64,
-    /// By how much its event loop was late, at worst in the last minute.
+    /// Largest delay of its event loop in the last minute.
     pub delay: Duration,
-    /// Whether its event loop is blocked.
+    /// Whether its event loop is blocked now.
     pub is_stuck: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The secret that opens a dashboard, and the cookies that it is exchanged for.
+//! The token that authorizes clients, and the cookies that it is exchanged for.
 
 use std::fmt;
 use std::fs::File;
@@ -12,39 +12,43 @@ use aws_lc_rs::{hmac, rand};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Bytes of a token at least: as many cannot be guessed, however often an attacker tries.
+/// Minimum length of a token, in bytes. Guessing a random token of this length is infeasible at any rate.
 const LEAST: usize = 20;
 
-/// Bytes of a token at most.
+/// Maximum length of a token, in bytes.
 const MOST: usize = 1024;
 
-/// How long a cookie opens the dashboard.
+/// Validity of a cookie.
 pub(crate) const LIFETIME: Duration = Duration::from_hours(12);
 
-/// What a client has to know.
+/// A secret that clients must present.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Arc<Zeroizing<Vec<u8>>>);
 
-/// Why a file holds no token.
+/// Reasons for which a file contains no valid token.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path}: {1}", path = .0.display())]
     Unreadable(PathBuf, #[source] io::Error),
-    /// Others than its owner may read or change it.
+    /// Users other than the owner may read or change the file.
     #[error("{path}: others than its owner may read or change it (its mode is {1:04o}): `chmod 600 {path}`", path = .0.display())]
     Open(PathBuf, u32),
-    /// What is in it is no token.
+    /// The content is not a valid token.
     #[error("{path}: {1}: make one with `openssl rand -hex 32`", path = .0.display())]
     Wrong(PathBuf, &'static str),
 }
 
 impl Token {
-    /// Reads the first and only line of a file that is for its owner alone.
+    /// Reads a token from a file with a single line, which only its owner may access.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError`] with the correction. Blocks on file I/O.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let unreadable = |error| TokenError::Unreadable(path.to_owned(), error);
-        // Looked at before it is opened: to open a pipe would wait for its other end.
+        // Checked before opening: opening a pipe would block until its other end is opened.
         if !path.metadata().map_err(unreadable)?.is_file() {
             return Err(TokenError::Wrong(path.to_owned(), "is no file"));
         }
@@ -58,7 +62,7 @@ impl Token {
         Self::of(&bytes).map_err(|reason| TokenError::Wrong(path.to_owned(), reason))
     }
 
-    /// Takes a token without the white space around it.
+    /// Parses a token; surrounding white space is ignored.
     fn of(text: &[u8]) -> Result<Self, &'static str> {
         let token = text.trim_ascii();
         if token.len() < LEAST {
@@ -80,7 +84,8 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Recognizes tokens, in constant time, and the cookies that it has given for them. One for the life of a process.
+/// Verifies tokens in constant time, and issues and verifies cookies. Created once per process, so cookies end with the
+/// process.
 pub(crate) struct Keeper {
     key: hmac::Key,
     started: Instant,
@@ -93,15 +98,16 @@ impl Keeper {
         Ok(Self { key, started: Instant::now() })
     }
 
-    /// Whether `presented` is the token.
+    /// Returns whether `presented` is the token.
     pub(crate) fn is_token(&self, token: &Token, presented: &[u8]) -> bool {
         let expected = self.tag(b"token", 0, &token.0);
         let given = message(b"token", 0, presented);
-        // Compares two digests of equal length in constant time.
+        // Constant-time comparison of two MACs of equal length; comparing the tokens themselves would reveal their
+        // length.
         hmac::verify(&self.key, &given, expected.as_ref()).is_ok()
     }
 
-    /// A cookie for who knows the token.
+    /// Issues a cookie to a client that has presented the token.
     pub(crate) fn cookie(&self, token: &Token) -> String {
         self.cookie_at(token, self.now())
     }
@@ -113,7 +119,7 @@ impl Keeper {
         format!("{until:x}-{}", digits.collect::<String>())
     }
 
-    /// Until when `value` opens, if it is a cookie that was given for this token, and not too long ago.
+    /// End of validity, if `value` is a valid cookie for this token.
     pub(crate) fn opens_until(&self, token: &Token, value: &str) -> Option<Instant> {
         let until = self.opens_until_second(token, value, self.now())?;
         Some(self.started + Duration::from_secs(until))
@@ -131,7 +137,7 @@ impl Keeper {
         hmac::sign(&self.key, &message(kind, until, token))
     }
 
-    /// Seconds by a clock that cannot be set.
+    /// Seconds by the monotonic clock, which cannot be set back.
     fn now(&self) -> u64 {
         self.started.elapsed().as_secs()
     }
@@ -145,7 +151,7 @@ fn message(kind: &[u8], until: u64, token: &[u8]) -> Zeroizing<Vec<u8>> {
     message
 }
 
-/// The 32 bytes of 64 hexadecimal digits.
+/// Decodes 64 hexadecimal digits.
 fn bytes_of(digits: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {

@@ -1,5 +1,6 @@
-//! What visitors waited for, from the store of visits: quantiles over time, cuts, what changes would be worth, experiments.
-//! Asked for on a thread that may wait, one question at a time, and kept for as long as a page waits before it asks again.
+//! Measured wait times of visitors, from the store of visits: quantiles over time, breakdowns, estimated effects of
+//! changes, and experiments. Queries run on a blocking thread, one at a time, and results are cached until the page
+//! requests them again.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,22 +19,23 @@ use tokio::task::{JoinError, spawn_blocking};
 use crate::form;
 use crate::responses::{self, Body};
 
-/// The metrics whose quantiles are shown; they have histograms.
+/// Metrics with displayed quantiles; all have histograms.
 const SHOWN: [Metric; 3] = [Metric::Handshake, Metric::FirstByte, Metric::LargestPaint];
 
-/// Hosts that can be chosen at most.
+/// Maximum number of selectable hosts.
 const HOSTS: usize = 2000;
 
-/// Bytes of a host's name at most.
+/// Maximum length of a host name, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// How long an answer is given again. Pages ask once a minute, and are to get another one then.
+/// Time for which a result is cached. Less than the interval of 60 s at which pages request it, so that each request of
+/// a page gets new data.
 const KEPT_FOR: Duration = Duration::from_secs(55);
 
-/// Answers that are kept at most.
+/// Maximum number of cached results.
 const KEPT: usize = 16;
 
-/// The questions of all who look: one at a time is asked of the database, and its answer serves the others who ask the same.
+/// Runs one query at a time and shares its result for [`KEPT_FOR`] with all clients that request the same.
 pub(crate) struct Questions {
     turn: Arc<Semaphore>,
     kept: RefCell<VecDeque<(Query, Instant, Bytes)>>,
@@ -57,21 +59,22 @@ impl Questions {
         kept.push_front((query, Instant::now(), answer));
     }
 
-    /// Gives up what is too old.
+    /// Removes expired results.
     pub(crate) fn forget(&self) {
         self.kept.borrow_mut().retain(|(_, made, _)| made.elapsed() < KEPT_FOR);
     }
 }
 
-/// Does `work` on a thread that may wait. The turn lasts as long as the work, whether who asked waits for it or has left.
+/// Runs `work` on a blocking thread after its predecessors. The permit is held until `work` ends, even if the client
+/// disconnects: otherwise clients that reconnect could start queries in parallel.
 async fn in_turn<T: Send + 'static>(
     turn: &Arc<Semaphore>,
     known: impl FnOnce() -> Option<T>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
-    // It is never closed.
+    // An error is impossible: the semaphore is never closed.
     let turn = Arc::clone(turn).acquire_owned().await;
-    // Another may have asked the same in the meantime.
+    // Another client may have run the same query in the meantime.
     if let Some(known) = known() {
         return Ok(known);
     }
@@ -83,7 +86,7 @@ async fn in_turn<T: Send + 'static>(
     spawn_blocking(in_turn).await
 }
 
-/// Answers `?span=hour|day|month&metric=ttfb&host=NAME`; without a host for all of them.
+/// Responds to `?span=hour|day|month&metric=ttfb&host=NAME`. Without a host, all hosts are included.
 pub(crate) async fn answer(visits: &Visits, questions: &Questions, query: &str) -> Response<Body> {
     let Some(reader) = visits.reader() else { return responses::json(&json!({ "on": false })) };
     let Some(query) = asked(query) else {
@@ -128,7 +131,7 @@ fn asked(query: &str) -> Option<Query> {
     })
 }
 
-/// Everything at once. What cannot be read is `null`, and the first reason is beside it.
+/// All results of a query. An unreadable part is `null`, and the first reason is in `error`.
 fn all(visits: &Visits, reader: &Reader, query: &Query) -> Value {
     let mut error = None;
     let status = visits.status();

@@ -1,4 +1,4 @@
-//! Connections with the steps that their clients waited for.
+//! Connections with the duration of each step of their handshakes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use super::{micros, unix_millis};
 
-/// Connections that are shown at most.
+/// Maximum number of listed connections.
 const SHOWN: usize = 50;
 
-/// Where each step ends, and its name. The time that a client rests before its first request is no step.
+/// The milestone that ends each step, and the name of the step. The idle time of a client before its first request is
+/// not a step.
 const STEPS: [(Milestone, &str); 5] = [
     (Milestone::ClientHello, "hello"),
     (Milestone::CertificateChosen, "certificate"),
@@ -48,7 +49,7 @@ fn connection(connection: &RecentConnection) -> Value {
     })
 }
 
-/// Name and length of each step that was reached, in order.
+/// Names and durations of the steps that were reached, in order.
 fn steps(timeline: &Timeline) -> Vec<(&'static str, u64)> {
     let mut begun = Duration::ZERO;
     let mut steps = Vec::with_capacity(STEPS.len() + 1);

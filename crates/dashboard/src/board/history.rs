@@ -1,4 +1,4 @@
-//! The rates of the last minutes, one row a second, with an audience or without.
+//! Rates of the last minutes, one row per second, recorded with or without clients.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use brisk_telemetry::Resumption;
 use brisk_telemetry::metrics::Reading;
 use serde_json::{Value, json};
 
-/// Seconds that are kept.
+/// Number of stored seconds.
 const KEPT: usize = 600;
 
-/// The columns of a row: the time in ms since 1970, the connections that are open, then events in a second.
+/// Columns of a row: time in ms since 1970, open connections, and rates per second.
 const FIELDS: [&str; 9] =
     ["time", "open", "requests", "errors", "accepted", "full", "resumed", "early", "failed"];
 
-/// What was counted by the end of a second, in the order of the last seven fields.
+/// Counters at the end of a second, in the order of the last seven columns.
 type Counts = [u64; FIELDS.len() - 2];
 
-/// One second.
+/// Values of one second.
 type Row = [f64; FIELDS.len()];
 
 pub(super) struct History {
@@ -26,12 +26,12 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Begins with what was counted already.
+    /// An empty history. Counts of `reading` are excluded from the first row.
     pub(super) fn new(reading: &Reading) -> Self {
         Self { before: counts(reading), rows: VecDeque::with_capacity(KEPT) }
     }
 
-    /// Adds what was counted since the last call, `passed` ago.
+    /// Appends the rates since the last call, `passed` ago.
     pub(super) fn add(&mut self, now: u64, passed: Duration, reading: &Reading) {
         let counts = counts(reading);
         let seconds = passed.as_secs_f64().max(0.001);
@@ -46,7 +46,7 @@ impl History {
         self.rows.push_back(row);
     }
 
-    /// The last second's row.
+    /// The row of the last second.
     pub(super) fn last(&self) -> Value {
         self.rows.back().map_or(Value::Null, shown)
     }
@@ -57,7 +57,7 @@ impl History {
     }
 }
 
-/// Whole numbers without a fraction, which most are.
+/// Integers are written without a fraction, which makes most values shorter.
 fn shown(row: &Row) -> Value {
     let number = |value: &f64| if value.fract() == 0.0 { json!(*value as u64) } else { json!(value) };
     row.iter().map(number).collect()

@@ -1,4 +1,4 @@
-//! Lists of which there may be thousands of entries: searched and cut into pages here, not in the browser.
+//! Lists with possibly thousands of entries, searched and paginated here instead of in the browser.
 
 use std::time::SystemTime;
 
@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 
 use super::unix_millis;
 
-/// Entries of a page.
+/// Entries per page.
 const ON_PAGE: usize = 20;
 
-/// Names of a certificate that are shown; the others are counted.
+/// Maximum number of listed names per certificate; further names are counted.
 const NAMES: usize = 4;
 
-/// Which part of a list is asked for.
+/// A requested part of a list.
 pub(super) struct Page<'a> {
     pub(super) text: &'a str,
     pub(super) page: usize,
 }
 
 impl Page<'_> {
-    /// This page of those that fit.
+    /// The page of the filtered entries `all`.
     fn of<T>(&self, all: &[T], entry: impl Fn(&T) -> Value) -> Value {
         let pages = all.len().div_ceil(ON_PAGE).max(1);
         let page = self.page.min(pages - 1);
@@ -35,7 +35,7 @@ impl Page<'_> {
     }
 }
 
-/// Upstream servers: those out of order first.
+/// Upstream servers, the unhealthy first.
 pub(super) fn upstreams(mut all: Vec<UpstreamReading>, page: &Page<'_>) -> Value {
     all.retain(|one| page.fits(&one.group) || page.fits(&one.server));
     all.sort_by(|a, b| (a.healthy, &a.group, &a.server).cmp(&(b.healthy, &b.group, &b.server)));
@@ -52,14 +52,14 @@ pub(super) fn upstreams(mut all: Vec<UpstreamReading>, page: &Page<'_>) -> Value
     })
 }
 
-/// Certificates in the order in which they are shown: those in trouble first, then those that end first.
+/// Sorts certificates: those with a problem first, then by end of validity.
 pub(super) fn in_order(mut all: Vec<Report>) -> Vec<Report> {
-    // They come by their end, and stay so.
+    // `all` is already sorted by end of validity, and the sort is stable.
     all.sort_by_key(|one| one.revoked.is_none() && one.trouble.is_none());
     all
 }
 
-/// One page of certificates that are in order.
+/// One page of sorted certificates.
 pub(super) fn certificates(all: &[Report], now: SystemTime, page: &Page<'_>) -> Value {
     let found: Vec<_> = all
         .iter()
@@ -82,7 +82,7 @@ pub(super) fn certificates(all: &[Report], now: SystemTime, page: &Page<'_>) -> 
     })
 }
 
-/// Days to the end, to a tenth; below zero after it.
+/// Days until the end of validity, rounded down to tenths; negative after it.
 fn days_left(end: SystemTime, now: SystemTime) -> f64 {
     let left = end
         .duration_since(now)
@@ -90,7 +90,7 @@ fn days_left(end: SystemTime, now: SystemTime) -> f64 {
     (left / 8640.0).floor() / 10.0
 }
 
-/// What went wrong, the most frequent first.
+/// Problems, the most frequent first.
 pub(super) fn problems(all: &[Problem]) -> Value {
     let problem = |one: &Problem| {
         json!({
