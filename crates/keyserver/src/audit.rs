@@ -1,4 +1,4 @@
-//! Which refusals are lines of the audit log: strangers at an honest gateway can cause them in any number.
+//! Rate limit of audit log lines about refusals, because clients of an honest gateway can cause any number of them.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use brisk_keyless::ErrorCode;
 use brisk_keys::KeyId;
 
-/// The least time between two lines about the same.
+/// Minimum interval between two lines about the same refusal.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Lines of different kinds within that time: a client may ask for any number of keys that are not there.
+/// Maximum number of distinct refusals within [`INTERVAL`]. A client can request any number of unknown keys.
 const MOST: usize = 256;
 
-/// Refusals of one kind.
+/// Identity of a refusal: refusals with equal values share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct What {
     pub(crate) client: String,
@@ -26,16 +26,16 @@ struct Line {
     held_back: u64,
 }
 
-/// The lines of the last second.
+/// Refusals of the last interval.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     kinds: HashMap<What, Line>,
-    /// Refusals without a line whose kind is no longer known.
+    /// Suppressed lines about refusals that are no longer stored.
     held_back: u64,
 }
 
 impl Lines {
-    /// Whether this refusal gets a line: `Some` with the number of those like it that got none before it.
+    /// Decides whether to log a refusal. `Some` with the number of lines suppressed before it.
     pub(crate) fn pass(&mut self, what: What, now: Instant) -> Option<u64> {
         if let Some(line) = self.kinds.get_mut(&what) {
             if now.duration_since(line.at) < INTERVAL {
@@ -56,7 +56,7 @@ impl Lines {
         Some(std::mem::take(&mut self.held_back))
     }
 
-    /// Forgets kinds without a recent line, but not their numbers.
+    /// Removes refusals without a recent line; the numbers of their suppressed lines are kept.
     fn forget(&mut self, now: Instant) {
         let old = self.kinds.extract_if(|_, line| now.duration_since(line.at) >= INTERVAL);
         self.held_back += old.map(|(_, line)| line.held_back).sum::<u64>();

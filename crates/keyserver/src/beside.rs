@@ -1,4 +1,5 @@
-//! A key process: performs operations for the one gateway that started it, over sockets that this gateway passes to it.
+//! A key process: performs key operations for the gateway that started it, over sockets which that gateway passes to
+//! it.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -21,20 +22,24 @@ use crate::policy::{Keys, Policy};
 use crate::server::Environment;
 use crate::service::{Shared, Worker};
 
-/// Operations of one connection that are under way at a time. The gateway's own queue is the limit that counts.
+/// Limit of concurrent operations per connection. No effective limit here, because the gateway's own queue has one.
 const OPERATIONS: u16 = u16::MAX;
 
-/// The threads of a key process. They run until the process ends: a gateway that goes away takes it along.
+/// Threads of a key process. They run until the process ends, which the end of the gateway causes.
 #[derive(Debug)]
 pub struct KeyProcess {
     shared: Arc<Shared>,
     workers: Vec<UnboundedSender<Socket>>,
-    /// The worker that gets the next connection.
+    /// Index of the worker for the next connection.
     next: usize,
 }
 
 impl KeyProcess {
-    /// Starts the workers. The error is the operating system's, when it refuses a thread.
+    /// Starts the workers.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system if a thread cannot be started.
     pub fn start(
         workers: NonZeroUsize,
         keystore: &Arc<Keystore>,
@@ -61,21 +66,21 @@ impl KeyProcess {
         Ok(Self { shared, workers, next: 0 })
     }
 
-    /// Puts other keys in force, for connections that are open too. Operations under way end with those of before.
+    /// Replaces the keys, for open connections too. Operations in progress end with the previous keys.
     pub fn hold(&self, keystore: &Arc<Keystore>) {
         self.shared.hold(keystore);
     }
 
-    /// Serves the gateway over this socket. Workers take turns.
+    /// Serves the gateway over `socket`, on the next worker in turn.
     pub fn serve(&mut self, socket: Socket) {
         let worker = &self.workers[self.next % self.workers.len()];
         self.next = self.next.wrapping_add(1);
-        // A worker ends with the process only.
+        // Cannot fail: workers run until the process ends.
         let _ = worker.send(socket);
     }
 }
 
-/// Serves connections on this thread.
+/// Serves the connections of one worker.
 async fn work(shared: Arc<Shared>, gathers: bool, mut sockets: UnboundedReceiver<Socket>) {
     let wheel = DeadlineWheel::new();
     let deadlines = wheel.clone();
@@ -83,7 +88,7 @@ async fn work(shared: Arc<Shared>, gathers: bool, mut sockets: UnboundedReceiver
     if gathers {
         spawn_local(gather::turns());
     }
-    // Never started: the gateway drains, and closes its connections when it has.
+    // Never triggered: the gateway drains its own clients and then closes its connections.
     let (_trigger, drain) = drain::channel();
     let worker = Rc::new(Worker { shared, wheel, drain });
     while let Some(socket) = sockets.recv().await {

@@ -1,11 +1,11 @@
-//! The rate of one client: a token bucket that all its connections share.
+//! Rate limit of one client: a token bucket that all its connections share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use brisk_net::rates::Rate;
 
-/// A bucket, at first full. It holds the time, in nanoseconds after its start, at which it is full again.
+/// A token bucket, initially full. `full_at` is the time at which it is full again, in nanoseconds since `started`.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     rate: Rate,
@@ -22,7 +22,7 @@ impl Bucket {
         self.rate
     }
 
-    /// Takes a token, if there is one. No lock: of two threads that meet, one tries again.
+    /// Takes a token if one is available. Lock-free: on a conflict between two threads, one repeats its update.
     pub(crate) fn take(&self) -> bool {
         let interval = nanoseconds(self.rate.interval.as_nanos()).max(1);
         let now = nanoseconds(self.started.elapsed().as_nanos());

@@ -1,4 +1,4 @@
-//! The life of one connection: handshake, requests, operations, answers. Read it from top to bottom.
+//! Lifecycle of one connection: handshake, requests, operations, responses. The functions follow that order.
 
 mod peer;
 mod requests;
@@ -25,37 +25,37 @@ use crate::metrics::Figures;
 use crate::operations::Operations;
 use crate::service::{Live, Worker};
 
-/// Time for the handshake, and then for the client's first frame.
+/// Timeout of the handshake, and then of the client's first frame.
 const BEGINNING: Duration = Duration::from_secs(10);
 
-/// Time to complete a frame that has begun.
+/// Timeout of a started frame.
 const FRAME: Duration = Duration::from_secs(10);
 
-/// Time in which a client that has answers to read takes some.
+/// Timeout for write progress while responses are pending.
 const WRITE: Duration = Duration::from_secs(20);
 
-/// Time for a client that was refused to read why.
+/// Time for a rejected client to read the error.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// A connection may rest as long as it likes.
+/// Idle timeout: effectively none, because gateways keep connections open.
 const REST: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// Bytes of answers from which on nothing more is read.
+/// Limit of buffered responses, in bytes. Beyond it no requests are read.
 const OUTGOING: usize = 64 * 1024;
 
-/// Requests that are read in one turn.
+/// Maximum number of requests per poll, so that other connections of the worker are served too.
 const TURN: usize = 64;
 
-/// Serves one connection to its end. Never fails: errors are counted and logged.
+/// Serves one connection to its end. Errors are counted and logged.
 pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
     let Accepted { tcp, peer, place, .. } = accepted;
     let figures = Arc::clone(&worker.shared.figures);
     let _open = Open::new(&figures);
     let deadline = worker.wheel.register();
-    // Who has not shown a certificate gives way to who comes next.
+    // A client without a verified certificate may be evicted in favour of newer connections.
     deadline.set_idle(BEGINNING);
     let live = worker.shared.live.load_full();
-    // Without one there are no listeners.
+    // Only listeners have an acceptor, and only they accept connections.
     let Some(acceptor) = &live.acceptor else { return };
     let accepted = deadline.within(acceptor.accept(tcp)).await;
     let reason = match accepted {
@@ -80,7 +80,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
     }
 }
 
-/// Serves the gateway that this process belongs to, over a socket that it has passed.
+/// Serves the gateway that started this process, over a passed socket.
 pub(crate) async fn serve_beside(worker: Rc<Worker>, stream: UnixStream) {
     let figures = Arc::clone(&worker.shared.figures);
     let _open = Open::new(&figures);
@@ -89,8 +89,8 @@ pub(crate) async fn serve_beside(worker: Rc<Worker>, stream: UnixStream) {
     Connection::new(worker, live, Peer::beside(), deadline).run(stream).await;
 }
 
-/// Closes our side, and reads what the client has sent meanwhile: to close with that unread would be a reset, which overtakes the
-/// error that the client is to read.
+/// Shuts down the write side and discards input. Closing a socket with unread input would send a reset, which could
+/// overtake the error response.
 async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     if stream.shutdown().await.is_err() {
         return;
@@ -101,7 +101,7 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     }
 }
 
-/// Counts a connection as open until it is dropped.
+/// Counts a connection as open until dropped.
 struct Open<'f>(&'f Figures);
 
 impl<'f> Open<'f> {
@@ -118,7 +118,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// What the deadline of a connection is for.
+/// Purpose of the present deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     Beginning,
@@ -127,12 +127,12 @@ enum Waits {
     Rest,
 }
 
-/// How a turn's writing went.
+/// Result of writing in one poll.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// The client has to read before more can be written.
+    /// The client must read before more can be written.
     is_blocked: bool,
-    /// Some of what there was to write was taken.
+    /// Some bytes were written.
     some: bool,
 }
 
@@ -144,15 +144,15 @@ struct Connection {
     outgoing: BytesMut,
     keys: Vec<Option<KeyId>>,
     operations: Operations,
-    /// What was granted; `None` before the client's hello.
+    /// Granted limits; `None` before the client's HELLO.
     limits: Option<Hello>,
-    /// Operations that no gateway asks for.
+    /// Number of refused requests that no honest gateway sends.
     faults: u32,
     deadline: Deadline,
     waits: Waits,
-    /// The client was asked to go elsewhere.
+    /// DRAIN was sent.
     draining: bool,
-    /// Nothing more is read: the connection ends when everything is written.
+    /// No further requests are read; the connection ends after the last write.
     ending: bool,
 }
 
@@ -177,7 +177,7 @@ impl Connection {
 
     async fn run<S: AsyncRead + AsyncWrite + Unpin>(mut self, mut stream: S) {
         tracing::debug!(peer = self.peer.address, client = self.peer.client, "a gateway connected");
-        // From here on it gives its place to no stranger.
+        // From here on the connection cannot be evicted.
         self.deadline.set(BEGINNING);
         poll_fn(|context| self.poll_turn(&mut stream, context)).await;
         if self.ending {
@@ -186,8 +186,7 @@ impl Connection {
         }
     }
 
-    /// One turn: takes requests, begins operations, writes the answers of those that have ended. Ready when the connection
-    /// has ended.
+    /// Reads requests, starts operations, and writes the results of finished ones. Ready when the connection has ended.
     fn poll_turn<S>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<()>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -211,15 +210,15 @@ impl Connection {
             }
             let written = Written { is_blocked: drained.is_pending(), some: self.outgoing.len() < before };
             self.set_deadline(turn < turn_before, written);
-            // Where there was no room for requests or answers, the connection or the operations were not asked for more: now there
-            // is.
+            // Input or operations were not polled while there was no room. Now there is room, so they are polled again;
+            // without it no waker would be registered.
             let was_blocked = before >= OUTGOING && self.outgoing.len() < OUTGOING;
             if turn == 0 || !(was_blocked || was_full && self.has_room()) {
                 break;
             }
         }
         if turn == 0 {
-            // Others are served too.
+            // Other tasks of the worker run before the next poll.
             context.waker().wake_by_ref();
         }
         if self.deadline.poll_expired(context).is_ready() {
@@ -229,7 +228,7 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Takes over new settings, and the begin of a drain.
+    /// Applies reloaded settings, and the start of a drain.
     fn follow(&mut self) {
         let present = self.worker.shared.live.load();
         if !Arc::ptr_eq(&present, &self.live) {
@@ -248,7 +247,7 @@ impl Connection {
         self.follow_drain();
     }
 
-    /// Writes DRAIN once, to a client that has said hello.
+    /// Writes DRAIN once, after the client's HELLO.
     fn follow_drain(&mut self) {
         if self.limits.is_some() && self.worker.drain.started() && !self.draining {
             self.draining = true;
@@ -256,7 +255,8 @@ impl Connection {
         }
     }
 
-    /// Reads requests while there is room for their operations and answers, `turn` at most. Ready when the client has closed.
+    /// Reads at most `turn` requests while there is room for their operations and responses. Ready when the client has
+    /// closed the connection.
     fn poll_requests<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,

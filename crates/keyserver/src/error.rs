@@ -1,17 +1,17 @@
-//! Why a key server cannot start, or cannot take over new settings.
+//! Errors at the start or reload of a key server.
 
 use brisk_server::ServerError;
 use brisk_tls::TlsError;
 use thiserror::Error;
 
-/// Why a key server cannot start, or cannot take over new settings.
+/// Reasons for which a key server cannot start or apply settings.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyServerError {
-    /// The server cannot start or go on.
+    /// The server cannot start or continue.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// TLS cannot be set up.
+    /// The TLS settings cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }

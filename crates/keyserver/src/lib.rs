@@ -1,7 +1,7 @@
-//! The key server: holds private keys, and performs operations with them for gateways that it knows.
+//! The key server: holds private keys and performs key operations for authenticated gateways.
 //!
-//! `connection.rs` has the life of a connection, `policy.rs` decides what a client may do. The protocol is that of
-//! `brisk-keyless`, the engines are those of the program that composes it.
+//! `connection.rs` contains the lifecycle of a connection, [`policy`] the permissions of clients. `brisk-keyless`
+//! defines the protocol; the composing program provides the engines ([`Environment`]).
 
 mod audit;
 mod beside;

@@ -1,4 +1,4 @@
-//! What the key server counts of its own, and the audit log of what it refused.
+//! Counters of the key server, and its audit log of refusals.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,19 +10,19 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 
 use crate::audit::{Lines, What};
 
-/// The figures of a key server.
+/// Counters of a key server.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// Connections that are open, from their acceptance on.
+    /// Open connections, from their acceptance on.
     pub(crate) open: AtomicUsize,
     pub(crate) accepted: AtomicU64,
-    /// Handshakes that failed: no certificate, a wrong one, another protocol.
+    /// Failed handshakes: no certificate, an invalid one, or another protocol.
     pub(crate) handshakes_failed: AtomicU64,
-    /// Connections that were refused for want of a place.
+    /// Connections refused because all slots were in use.
     pub(crate) shed: AtomicU64,
-    /// Connections that gave their place to others before their handshake was complete.
+    /// Connections evicted before their handshake was complete.
     pub(crate) evicted: AtomicU64,
-    /// Connections closed because their client did not read, or left a frame unfinished.
+    /// Connections closed because the client did not read, or did not complete a frame.
     pub(crate) stalled: AtomicU64,
     pub(crate) operations: AtomicU64,
     refused: [AtomicU64; ErrorCode::ALL.len()],
@@ -45,18 +45,18 @@ impl Default for Figures {
     }
 }
 
-/// Who was refused what: a line of the audit log.
+/// A refusal, as logged in the audit log.
 pub(crate) struct Refused<'a> {
     pub(crate) client: &'a str,
     pub(crate) peer: &'a str,
     pub(crate) code: ErrorCode,
-    /// The key, as far as it is known.
+    /// The key, if known.
     pub(crate) key: Option<brisk_keys::KeyId>,
     pub(crate) detail: &'a str,
 }
 
 impl Figures {
-    /// Counts a refusal, and writes it to the audit log.
+    /// Counts a refusal and writes it to the audit log.
     pub(crate) fn refused(&self, refused: &Refused<'_>) {
         let Refused { client, peer, code, key, detail } = refused;
         if let Some(place) = ErrorCode::ALL.iter().position(|known| known == code) {
@@ -70,7 +70,7 @@ impl Figures {
     }
 }
 
-/// Shows the figures.
+/// Exports [`Figures`] as metrics.
 #[derive(Debug)]
 pub(crate) struct KeyServerMetrics(pub(crate) Arc<Figures>);
 

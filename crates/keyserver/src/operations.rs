@@ -1,4 +1,4 @@
-//! The operations of one connection that are under way.
+//! Operations in progress on one connection.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,10 +12,10 @@ use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Timeout, timeout_at};
 
-/// Time in which an engine says of itself that a deadline has passed.
+/// Time after the deadline in which the engine itself reports that the deadline has passed.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Operations by their numbers. Dropping it abandons them.
+/// Operations by number. Dropping it cancels them.
 #[derive(Default)]
 pub(crate) struct Operations {
     all: FuturesUnordered<Operation>,
@@ -46,7 +46,7 @@ impl Operations {
         self.handles.contains_key(&number)
     }
 
-    /// Adds an operation whose number none has. If its engine does not answer, it ends a little after the deadline.
+    /// Adds an operation with an unused number. If its engine does not respond, it ends [`GRACE`] after the deadline.
     pub(crate) fn add(&mut self, number: u32, pending: PendingOperation, deadline: Instant) {
         let pending = timeout_at((deadline + GRACE).into(), pending);
         let (handle, registration) = AbortHandle::new_pair();
@@ -54,14 +54,14 @@ impl Operations {
         self.all.push(Operation { number, pending: Box::pin(Abortable::new(pending, registration)) });
     }
 
-    /// Abandons the operation, if it is under way: it ends as cancelled.
+    /// Cancels an operation in progress, which ends with [`ErrorCode::Cancelled`].
     pub(crate) fn cancel(&self, number: u32) {
         if let Some(handle) = self.handles.get(&number) {
             handle.abort();
         }
     }
 
-    /// The next operation that has ended, in any order; pending while there is none.
+    /// The next finished operation, in any order; pending while there is none.
     pub(crate) fn poll_ended(
         &mut self,
         context: &mut Context<'_>,

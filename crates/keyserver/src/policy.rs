@@ -1,4 +1,4 @@
-//! What each client may do: which keys, which operations, how often.
+//! Permissions of clients: keys, kinds of operations, and rates.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use brisk_net::rates::Rate;
 
 use crate::bucket::Bucket;
 
-/// All clients, by the common name of their certificates.
+/// Permissions of all clients, by the common name of their certificates.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     clients: HashMap<String, Client>,
 }
 
-/// A client's permissions.
+/// Permissions of a client.
 #[derive(Clone, Debug)]
 pub struct Client {
     keys: Keys,
     operations: Vec<Shape>,
     /// Whether it may have premaster secrets decrypted.
     decrypts: bool,
-    /// That of the settings before, if the rate is the same.
+    /// Rate limit. A reload with an equal rate keeps the bucket and its level.
     bucket: Option<Arc<Bucket>>,
 }
 
-/// The keys that a client may use.
+/// Keys that a client may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// All that the server has.
+    /// All keys of the server.
     All,
-    /// These.
+    /// The listed keys.
     Some(HashSet<KeyId>),
 }
 
@@ -45,25 +45,25 @@ impl Keys {
 }
 
 impl Policy {
-    /// Knows no client.
+    /// A policy without clients.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a client, or replaces the one with this name. Without a rate it may ask as often as it likes.
+    /// Adds or replaces a client. `rate` of `None` means no limit.
     pub fn add(&mut self, name: impl Into<String>, keys: Keys, operations: Vec<Shape>, rate: Option<Rate>) {
         let bucket = rate.map(Bucket::new).map(Arc::new);
         self.clients.insert(name.into(), Client { keys, operations, decrypts: false, bucket });
     }
 
-    /// Allows a client that was added to have premaster secrets of TLS 1.2 decrypted.
+    /// Permits the client to have premaster secrets of TLS 1.2 decrypted. The client must have been added.
     pub fn allow_decryption(&mut self, name: &str) {
         if let Some(client) = self.clients.get_mut(name) {
             client.decrypts = true;
         }
     }
 
-    /// Goes on counting where `before` is, for clients whose rate is the same.
+    /// Keeps the buckets of `before` for clients with an unchanged rate.
     pub(crate) fn go_on_from(&mut self, before: &Self) {
         for (name, client) in &mut self.clients {
             let own = before.clients.get(name).and_then(|client| client.bucket.as_ref());
@@ -82,12 +82,16 @@ impl Policy {
 }
 
 impl Client {
-    /// Whether the client may use the key at all.
+    /// Returns whether the client may use the key at all.
     pub fn may_use(&self, key: KeyId) -> bool {
         self.keys.has(key)
     }
 
-    /// Whether the client may have `message` signed with the key, which has this algorithm; the error says why not.
+    /// Checks whether the client may have `message` signed with `key`, and takes a token of its rate.
+    ///
+    /// # Errors
+    ///
+    /// The code of the refusal: key, [`Shape`](brisk_keyless::Shape) of the message, scheme or rate.
     pub fn check(
         &self,
         key: KeyId,
@@ -105,11 +109,12 @@ impl Client {
         if !algorithm.schemes().contains(&scheme) || !shape.is_signed_with(scheme) {
             return Err(ErrorCode::Scheme);
         }
-        // Last: what is refused anyway costs no token.
+        // Last, so that requests refused for other reasons take no token.
         self.take_token()
     }
 
-    /// Whether the client may have a premaster secret decrypted with a key of this algorithm that it may use.
+    /// Checks whether the client may have a premaster secret decrypted with a key of this algorithm, and takes a token
+    /// of its rate.
     pub fn check_decryption(&self, algorithm: KeyAlgorithm) -> Result<(), ErrorCode> {
         if !self.decrypts {
             return Err(ErrorCode::OperationNotAllowed);

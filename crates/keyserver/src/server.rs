@@ -1,4 +1,4 @@
-//! A key server as a whole: binds, serves, reloads, drains.
+//! A complete key server: bind, serve, reload, drain.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ pub use crate::service::Environment;
 use crate::service::Shared;
 use crate::settings::KeyServerSettings;
 
-/// A key server that has everything it needs and serves nothing yet.
+/// A key server that is bound but does not serve yet.
 #[derive(Debug)]
 pub struct KeyServer {
     settings: KeyServerSettings,
@@ -22,7 +22,11 @@ pub struct KeyServer {
 }
 
 impl KeyServer {
-    /// Binds all addresses and reads certificates. Errors are reported here, before anything is served.
+    /// Binds all addresses and reads the certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyServerError`], before anything is served.
     pub fn bind(
         settings: KeyServerSettings,
         process: Process,
@@ -41,7 +45,7 @@ impl KeyServer {
         Ok(Self { settings, shared, server })
     }
 
-    /// The addresses that it listens on, with the ports that the system chose for port 0.
+    /// The bound addresses, with the ports that the system chose for port 0.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.server.addresses().map(|((), address)| address)
     }
@@ -51,8 +55,8 @@ impl KeyServer {
         self.server.admin_address()
     }
 
-    /// Serves until SIGTERM or SIGINT and the end of the drain. `read` is called for new settings on SIGHUP and when one of
-    /// their files has changed; if it fails, the old ones stay in force.
+    /// Serves until SIGTERM or SIGINT and the end of the drain. `read` is called on SIGHUP and after a change of a
+    /// watched file; if it fails, the previous settings stay in effect.
     pub fn run<E: Display>(
         self,
         read: impl FnMut() -> Result<KeyServerSettings, E>,
@@ -70,7 +74,7 @@ impl KeyServer {
     }
 }
 
-/// The main thread's part: new settings.
+/// Reloads, on the main thread.
 struct Reloads<R> {
     shared: Arc<Shared>,
     settings: KeyServerSettings,

@@ -1,4 +1,4 @@
-//! What all workers share, what a reload replaces, and how a worker begins.
+//! State that all workers share, its replacement on reload, and the start of a worker.
 
 use std::fmt;
 use std::io;
@@ -22,21 +22,22 @@ use crate::metrics::Figures;
 use crate::policy::Policy;
 use crate::settings::KeyServerSettings;
 
-/// The least time between two lines about failed handshakes: strangers can make handshakes fail.
+/// Minimum interval between two lines about failed handshakes, because unknown clients can cause them.
 const HANDSHAKE_LINES: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// What the composing program gives a key server for its whole life.
+/// Dependencies that the composing program provides for the life of a key server.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// The engines that perform operations.
+    /// Engines that perform key operations.
     pub engines: Arc<dyn Engines>,
-    /// Whether each worker performs P-256 signatures of all its connections together, where the processor is faster that way.
+    /// Whether each worker combines P-256 signatures of its connections into batches, where the processor is faster
+    /// that way.
     pub gathers: bool,
-    /// The metrics of the process, shared with the engines.
+    /// Metrics of the process, shared with the engines.
     pub metrics: Arc<Metrics>,
 }
 
-/// Everything made from one configuration. Replaced whole on reload.
+/// State of one configuration, replaced as a whole on reload.
 pub(crate) struct Live {
     /// `None` in a key process, which has no listeners.
     pub(crate) acceptor: Option<MutualAcceptor>,
@@ -45,7 +46,7 @@ pub(crate) struct Live {
     pub(crate) operations: u16,
 }
 
-/// Keys, and the engine for them.
+/// Keys with their engine.
 #[derive(Clone)]
 pub(crate) struct Keys {
     pub(crate) keystore: Arc<Keystore>,
@@ -53,7 +54,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Those of `keystore`; if `before` has the same, they and their engine stay.
+    /// Keys of `keystore`. If `before` has equal keys, it is kept with its engine.
     fn new(keystore: &Arc<Keystore>, engines: &dyn Engines, before: Option<&Self>) -> Self {
         if let Some(before) = before.filter(|before| before.keystore.is_same(keystore)) {
             return before.clone();
@@ -64,7 +65,7 @@ impl Keys {
     }
 }
 
-/// What all workers share.
+/// State that all workers share.
 pub(crate) struct Shared {
     pub(crate) live: ArcSwap<Live>,
     pub(crate) figures: Arc<Figures>,
@@ -79,7 +80,7 @@ impl Live {
         Self { acceptor, keys, policy, operations }
     }
 
-    /// Whether the clients of both are verified by the same authorities.
+    /// Returns whether clients of both are verified with the same trust anchors.
     pub(crate) fn has_authorities_of(&self, other: &Self) -> bool {
         match (&self.acceptor, &other.acceptor) {
             (Some(own), Some(other)) => own.has_authorities_of(other),
@@ -112,7 +113,7 @@ impl Shared {
         })
     }
 
-    /// What serves one gateway, which `policy` knows, with these keys, and listens nowhere.
+    /// State of a key process with these keys, which serves one client and has no listeners.
     pub(crate) fn beside(
         keystore: &Arc<Keystore>,
         policy: Policy,
@@ -123,7 +124,7 @@ impl Shared {
         Self::with(Live::new(None, keys, Arc::new(policy), operations), environment)
     }
 
-    /// Puts other keys in force, for connections that are open too.
+    /// Replaces the keys, for open connections too.
     pub(crate) fn hold(&self, keystore: &Arc<Keystore>) {
         let before = self.live.load();
         let keys = Keys::new(keystore, &*self.engines, Some(&before.keys));
@@ -131,12 +132,12 @@ impl Shared {
         self.live.store(Arc::new(live));
     }
 
-    /// The engines of the process.
+    /// Engines of the process.
     pub(crate) fn engines(&self) -> &Arc<dyn Engines> {
         &self.engines
     }
 
-    /// Puts new settings in force, for connections that are open too. On an error nothing changes.
+    /// Applies new settings, for open connections too. On an error nothing changes.
     pub(crate) fn apply(&self, settings: &KeyServerSettings) -> Result<(), KeyServerError> {
         let acceptor = Some(MutualAcceptor::new(&settings.tls)?);
         let before = self.live.load();
@@ -154,7 +155,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What the connections of a worker share.
+/// State that the connections of a worker share.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) wheel: DeadlineWheel,
@@ -173,7 +174,8 @@ impl Service for Shared {
         if self.gathers {
             tasks.spawn_local(gather::turns());
         }
-        // Answers may wait for a batch in progress: the one that runs is what others wait for.
+        // A batch in progress delays responses less than its interruption would, because other operations wait for its
+        // result.
         if let Err(error) = brisk_server::wait_for_turns() {
             tracing::debug!(%error, "a worker interrupts batches");
         }

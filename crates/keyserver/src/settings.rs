@@ -1,4 +1,4 @@
-//! The whole configuration of a key server, resolved: values are valid, files are read.
+//! Resolved settings of a key server: values are valid, files have been read.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use brisk_tls::mutual::MutualSettings;
 
 use crate::policy::Policy;
 
-/// The settings of a key server. Replaced whole on reload, but for those that are fixed at the start.
+/// Settings of a key server. A reload replaces them, except for those that are fixed at the start.
 #[derive(Clone, Debug)]
 pub struct KeyServerSettings {
-    /// Threads, limits and files: what does not depend on what is served.
+    /// Threads, limits and files of the process.
     pub server: ServerSettings,
     /// Listeners. Fixed at the start.
     pub listen: Vec<ListenerSettings>,
-    /// The certificate of the server, and who may issue those of clients.
+    /// The server's certificate, and the trust anchors for clients.
     pub tls: MutualSettings,
     /// The private keys.
     pub keystore: Arc<Keystore>,
-    /// What each client may do.
+    /// Permissions of clients.
     pub policy: Arc<Policy>,
-    /// Operations of one connection under way at a time. Default: 1024.
+    /// Maximum number of concurrent operations per connection. Default: 1024.
     pub operations: u16,
 }
 

@@ -1,4 +1,4 @@
-//! What every engine has to do, asked of keys behind the protocol; and what becomes of operations whose process goes.
+//! Requirements on every engine, tested through the protocol, and operations during the end of a key process.
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::*;
 
-/// Makes engines, and counts them.
+/// Creates engines and counts them.
 #[derive(Debug, Default)]
 struct Local(AtomicUsize);
 
@@ -31,7 +31,7 @@ impl Engines for Local {
     }
 }
 
-/// Sockets to the threads of a key process in this one, while there is one.
+/// Sockets to the threads of a key process within the test process.
 #[derive(Debug, Default)]
 struct Threads(Mutex<Option<KeyProcess>>);
 
@@ -144,7 +144,7 @@ async fn what_a_key_cannot_do_is_refused_and_so_is_what_no_tls_signs() {
         let error = refused.await.expect_err("a refusal");
         assert!(matches!(error, KeyError::Failed(_)), "{error:?}");
     }
-    // And it goes on.
+    // New operations succeed.
     sign(&engine, p256, P256, tls13()).await.expect("a signature");
 }
 

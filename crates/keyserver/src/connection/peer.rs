@@ -1,26 +1,26 @@
-//! Who is at the other end of a connection.
+//! Identity of the client of a connection.
 
 use std::time::SystemTime;
 
 use brisk_certs::{common_name, not_after};
 use brisk_tls::mutual::MutualStream;
 
-/// The name by which a key process knows its only client.
+/// Name of the only client of a key process.
 pub(crate) const GATEWAY: &str = "gateway";
 
 /// The client of a connection.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// The common name of its certificate.
+    /// Common name of its certificate.
     pub(super) client: String,
     /// Its address, for the log.
     pub(super) address: String,
-    /// Until when its certificate is valid; `None` if it has none and needs none.
+    /// End of validity of its certificate; `None` for the gateway of a key process, which has none.
     pub(super) valid_until: Option<SystemTime>,
 }
 
 impl Peer {
-    /// Who has shown its certificate.
+    /// A client with a verified certificate.
     pub(super) fn of_certificate(address: String, stream: &MutualStream) -> Self {
         Self {
             client: common_name(stream.client()).unwrap_or_default(),
@@ -29,7 +29,7 @@ impl Peer {
         }
     }
 
-    /// The gateway that has started this process.
+    /// The gateway that started this process.
     pub(super) fn beside() -> Self {
         Self { client: GATEWAY.to_owned(), address: "this machine".to_owned(), valid_until: None }
     }

@@ -1,4 +1,4 @@
-//! The requests of a connection, and their answers.
+//! Requests of a connection, and their responses.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -13,13 +13,14 @@ use super::{Connection, OUTGOING};
 use crate::metrics::Refused;
 use crate::policy::Client;
 
-/// Keys that can have numbers on a connection.
+/// Maximum number of keys with a number on one connection.
 const MOST_KEYS: u16 = 4096;
 
-/// Refusals of what no gateway asks for, whatever its own clients do, after which the connection ends.
+/// Number of refused requests that no honest gateway sends, whatever its own clients do, after which the connection
+/// ends.
 const MOST_FAULTS: u32 = 100;
 
-/// The longest time that an operation may wait here, whatever its client says.
+/// Maximum deadline of an operation, whatever the client requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl Connection {
@@ -68,7 +69,7 @@ impl Connection {
         self.follow_drain();
     }
 
-    /// Gives a key a number. Whether it may be used is decided with each operation again, since settings change.
+    /// Assigns a number to a key. Permission is checked again for each operation, because a reload may change it.
     fn number(&mut self, number: u32, key: KeyId) {
         let place = number as usize;
         if self.keys.len() <= place {
@@ -87,12 +88,12 @@ impl Connection {
         Answer::Key { number, state }.write(&mut self.outgoing);
     }
 
-    /// The key that has this number.
+    /// The key with this number.
     fn key(&self, number: u32) -> Option<KeyId> {
         self.keys.get(number as usize).copied().flatten()
     }
 
-    /// An operation has begun, or why it has not.
+    /// Registers a started operation, or refuses it.
     fn answer(&mut self, number: u32, key: Option<KeyId>, begun: Result<Begun, Refusal>) {
         self.worker.shared.figures.operations.fetch_add(1, Ordering::Relaxed);
         match begun {
@@ -104,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// The key, if the client may use it, and its algorithm.
+    /// The key and its algorithm, if the client may use it.
     fn usable(&self, key: Option<KeyId>) -> Result<(&Client, KeyId, KeyAlgorithm), Refusal> {
         let key = key.ok_or((ErrorCode::UnknownKey, "no key has this number"))?;
         let client = self.live.policy.client(&self.peer.client);
@@ -141,7 +142,7 @@ impl Connection {
         Ok((self.live.keys.engine.submit(KeyOperation::decrypt(key, ciphertext, deadline)), deadline))
     }
 
-    /// Writes the results of operations that have ended, while there is room.
+    /// Writes the results of finished operations while there is room.
     pub(super) fn collect(&mut self, context: &mut Context<'_>) {
         while self.outgoing.len() < OUTGOING {
             let Poll::Ready((number, ended)) = self.operations.poll_ended(context) else { return };
@@ -155,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// Answers with an error, counts and logs it.
+    /// Responds with an error, which is counted and logged.
     pub(super) fn refuse(&mut self, operation: u32, code: ErrorCode, key: Option<KeyId>, detail: &str) {
         let text = detail.to_owned();
         Answer::Error { operation, code, text }.write(&mut self.outgoing);
@@ -167,7 +168,7 @@ impl Connection {
         self.worker.shared.figures.refused(&refused);
     }
 
-    /// Ends a connection that goes on asking for what is not of TLS.
+    /// Ends the connection after [`MOST_FAULTS`] requests that do not belong to TLS.
     fn note_fault(&mut self, code: ErrorCode, key: Option<KeyId>, detail: &str) {
         if !is_fault(code, key, detail) {
             return;
@@ -178,7 +179,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection of a client that may do nothing here any more.
+    /// Ends the connection of a client that has lost its permission.
     pub(super) fn dismiss(&mut self, reason: &str) {
         if !self.ending {
             self.ending = true;
@@ -186,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection with an error.
+    /// Ends the connection with a protocol error.
     pub(super) fn end(&mut self, reason: &str) {
         if !self.ending {
             self.ending = true;
@@ -195,15 +196,15 @@ impl Connection {
     }
 }
 
-/// An operation under way, and its deadline.
+/// An operation in progress, and its deadline.
 type Begun = (PendingOperation, Instant);
 
-/// Why one is not, with a code and for people.
+/// Error code and explanation of a refused operation.
 type Refusal = (ErrorCode, &'static str);
 
 const TAKEN: &str = "an operation whose number is 0, or that of another under way";
 
-/// When an operation has to be answered whose client waits for this time.
+/// Deadline of an operation whose client waits for `remaining`.
 fn deadline(remaining: Duration) -> Result<Instant, Refusal> {
     if remaining.is_zero() {
         return Err((ErrorCode::DeadlinePassed, "no time is left for it"));
@@ -211,7 +212,7 @@ fn deadline(remaining: Duration) -> Result<Instant, Refusal> {
     Ok(Instant::now() + remaining.min(LONGEST_WAIT))
 }
 
-/// What a refusal of a decryption by the policy means.
+/// Explanation of a decryption refused by the policy.
 const fn undecrypted(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::OperationNotAllowed => "the client may have nothing decrypted",
@@ -220,8 +221,8 @@ const fn undecrypted(code: ErrorCode) -> &'static str {
     }
 }
 
-/// Whether no gateway asks for such a thing. The clients of one can have it ask for a key or an operation that it may not use, and can
-/// choose their random so that the message is a value of ASN.1.
+/// Returns whether no honest gateway sends such a request. Excluded are refusals that clients of a gateway can cause:
+/// they choose which key it requests, and their random may make the signed message valid ASN.1.
 fn is_fault(code: ErrorCode, key: Option<KeyId>, detail: &str) -> bool {
     match code {
         ErrorCode::Shape => detail != ASN1,
@@ -233,7 +234,7 @@ fn is_fault(code: ErrorCode, key: Option<KeyId>, detail: &str) -> bool {
 
 const ASN1: &str = "the message is of TLS 1.2, and a value of ASN.1 as well";
 
-/// What a refusal by the policy means.
+/// Explanation of a signature refused by the policy.
 fn explained(code: ErrorCode, message: &[u8]) -> &'static str {
     match code {
         ErrorCode::Shape if is_asn1(message) => ASN1,
