@@ -1,9 +1,10 @@
-//! Key operations per second, and the time of one alone: `key_load MODE SECONDS CHAIN [SERVER CA CLIENT-CHAIN CLIENT-KEY]`,
-//! or `key_load local SECONDS CHAIN KEY`.
+//! Measures the rate of key operations and the duration of a single one:
+//! `key_load MODE SECONDS CHAIN [SERVER CA CLIENT-CHAIN CLIENT-KEY]`, or `key_load local SECONDS CHAIN KEY`.
 //!
-//! Asks a key server for signatures with the key of the certificate in CHAIN, as a gateway does for TLS 1.3. Modes: `idle`, one
-//! operation at a time with pauses; a number, so many at a time. `local` is `idle` with the key in this process. Prints JSON:
-//! operations a second, and the median of their times in microseconds.
+//! Requests signatures from a key server, as a gateway does for TLS 1.3, with the key of the certificate in CHAIN.
+//! Modes: `idle` for one operation at a time with pauses; a number for that many concurrent operations; `local` like
+//! `idle`, but with the key in this process. Prints JSON with operations per second and the median duration in
+//! microseconds.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 
@@ -21,10 +22,10 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// The pause between operations of an idle engine: long enough for every thread to sleep.
+/// Pause between operations in mode `idle`, long enough for all threads to sleep.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// What a server signs for TLS 1.3 (RFC 8446 section 4.4.3).
+/// The message that a server signs in TLS 1.3 (RFC 8446 section 4.4.3).
 fn message(number: u64) -> Bytes {
     let hash = [&number.to_be_bytes()[..], &[7; 24]].concat();
     [&[b' '; 64][..], b"TLS 1.3, server CertificateVerify\0", &hash].concat().into()
@@ -42,7 +43,7 @@ async fn sign(engine: &dyn PrivateKeyEngine, key: &Key, number: u64) -> Result<D
     Ok(started.elapsed())
 }
 
-/// One operation at a time.
+/// Performs one operation at a time.
 async fn idle(
     engine: &dyn PrivateKeyEngine,
     key: &Key,
@@ -57,7 +58,7 @@ async fn idle(
     Ok(times)
 }
 
-/// `together` operations at a time.
+/// Keeps `together` operations in progress.
 async fn flood(
     engine: &Arc<RemoteEngine>,
     key: &Key,

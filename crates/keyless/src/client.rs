@@ -1,6 +1,7 @@
-//! The gateway's side: an engine that has key servers perform its operations.
+//! The gateway's side: an engine that sends its operations to key servers.
 //!
-//! One thread for each set of key servers holds the connections. Workers hand operations over and wait, as they do for Redis.
+//! One thread for each set of key servers owns the connections. Workers pass operations to it through a channel and
+//! await the results.
 
 mod backoff;
 mod engine;

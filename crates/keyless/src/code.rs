@@ -1,4 +1,4 @@
-//! Why a key server does not perform an operation, as one byte.
+//! Error codes of the protocol.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use brisk_keys::KeyError;
 /// Defines the codes with their names.
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $value:literal, $name:literal;)+) => {
-        /// The code of an error frame.
+        /// Code of an error frame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorCode {
             $($(#[$doc])* $code,)+
-            /// A code that this version does not know. It counts as [`Failed`](Self::Failed).
+            /// A code unknown to this version, treated like [`Failed`](Self::Failed).
             Other(u8),
         }
 
         impl ErrorCode {
-            /// Every code that is known.
+            /// All known codes.
             pub const ALL: &'static [Self] = &[$(Self::$code),+];
 
-            /// The byte on the wire.
+            /// Encoding on the wire.
             pub const fn byte(self) -> u8 {
                 match self {
                     $(Self::$code => $value,)+
@@ -28,7 +28,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The name, in lower case: a label for metrics.
+            /// Name in lower case, a label value of metrics.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$code => $name,)+
@@ -49,46 +49,46 @@ macro_rules! codes {
 }
 
 codes! {
-    /// A frame that breaks the protocol. The connection ends.
+    /// A frame violates the protocol. The connection ends.
     Protocol = 1, "protocol";
-    /// The server has as many operations waiting as it accepts.
+    /// The server's queue is full.
     Overloaded = 2, "overloaded";
-    /// The time that was left for the operation has passed.
+    /// The deadline of the operation has passed.
     DeadlinePassed = 3, "deadline-passed";
-    /// The server has no such key.
+    /// The server does not have the key.
     UnknownKey = 4, "unknown-key";
     /// The client may not use this key.
     KeyNotAllowed = 5, "key-not-allowed";
-    /// The client may not have this kind of operation performed.
+    /// The client may not request this kind of operation.
     OperationNotAllowed = 6, "operation-not-allowed";
-    /// What is to be signed is no content of a TLS signature.
+    /// The message does not have the form of signed content of TLS.
     Shape = 7, "shape";
-    /// The key makes no signatures of this scheme, or none for this version of TLS.
+    /// The key does not support the scheme, or this version of TLS does not.
     Scheme = 8, "scheme";
-    /// The client asks more often than it may.
+    /// The client exceeds its rate.
     Rate = 9, "rate";
-    /// The operation was begun and failed.
+    /// The operation failed.
     Failed = 10, "failed";
     /// The client cancelled the operation.
     Cancelled = 11, "cancelled";
-    /// The client has no permissions here at all. The connection ends.
+    /// The client is not configured. The connection ends.
     UnknownClient = 12, "unknown-client";
-    /// The server stops, and begins nothing more.
+    /// The server is draining and begins no operation.
     Draining = 13, "draining";
 }
 
 impl ErrorCode {
-    /// Whether another server may perform the operation all the same.
+    /// Returns whether another server may succeed.
     pub const fn is_worth_another_server(self) -> bool {
         !matches!(self, Self::Protocol | Self::DeadlinePassed | Self::Shape | Self::Scheme | Self::Cancelled)
     }
 
-    /// Whether it says that the server cannot do its work now.
+    /// Returns whether the server is temporarily unable to perform operations.
     pub const fn is_trouble(self) -> bool {
         matches!(self, Self::Overloaded | Self::Failed | Self::Draining | Self::Rate | Self::Other(_))
     }
 
-    /// What the caller of an engine gets.
+    /// The error that callers of the engine receive.
     pub const fn key_error(self) -> KeyError {
         match self {
             Self::Overloaded => KeyError::Overloaded,

@@ -1,5 +1,7 @@
-//! The frames of both directions: bytes to frames and frames to bytes, without I/O. A frame is a head of eight bytes and a body: type,
-//! a byte that is zero, length of the body, number of the operation. All numbers are big endian.
+//! Frames of both directions: encoding and decoding without I/O.
+//!
+//! A frame has a header of eight bytes and a body. The header contains type, a zero byte, length of the body and number
+//! of the operation. All integers are big-endian.
 
 use std::time::Duration;
 
@@ -10,27 +12,27 @@ use thiserror::Error;
 
 use crate::code::ErrorCode;
 
-/// The version that this implementation speaks.
+/// Version of this implementation.
 pub const VERSION: u16 = 1;
 
-/// Bytes of the head of a frame.
+/// Length of a frame header, in bytes.
 pub const HEAD: usize = 8;
 
-/// Most bytes of a body. The longest result, a signature with RSA of 8192 bits, has 1024.
+/// Maximum length of a body, in bytes. The longest result is an RSA signature with 8192 bits, 1024 bytes.
 pub const LONGEST_BODY: usize = 2048;
 
-/// Most bytes of the message to be signed: what remains of the longest body.
+/// Maximum length of a message to be signed: the remainder of the longest body.
 pub const LONGEST_MESSAGE: usize = LONGEST_BODY - SIGN;
 
-/// Most bytes of the text of an error.
+/// Maximum length of an error text, in bytes.
 pub const LONGEST_TEXT: usize = 255;
 
-/// Most bytes that a ping carries.
+/// Maximum length of the content of a ping, in bytes.
 pub const LONGEST_PING: usize = 64;
 
-/// Bytes of a request to sign before its message: number of the key, scheme, time.
+/// Length of the fields before the message of SIGN: key number, scheme, remaining time.
 const SIGN: usize = 4 + 2 + 4;
-/// Bytes of DECRYPT before its ciphertext.
+/// Length of the fields before the ciphertext of `DECRYPT`.
 const DECRYPT: usize = 4 + 4;
 
 mod kind {
@@ -40,90 +42,90 @@ mod kind {
     pub(super) const DECRYPT: u8 = 0x04;
     pub(super) const CANCEL: u8 = 0x05;
     pub(super) const PING: u8 = 0x06;
-    /// Set in the types of a server.
+    /// Set in types that servers send.
     pub(super) const ANSWER: u8 = 0x80;
     pub(super) const RESULT: u8 = 0x83;
     pub(super) const DRAIN: u8 = 0x87;
     pub(super) const ERROR: u8 = 0xff;
-    /// Set in types that a receiver may pass over.
+    /// Set in types that an older receiver ignores.
     pub(super) const OPTIONAL: u8 = 0x40;
 }
 
-/// Why bytes are no frame. The connection cannot go on.
+/// Reasons for which bytes are not a frame. The connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The body is longer than any may be.
+    /// The body exceeds [`LONGEST_BODY`].
     #[error("a frame of {0} bytes, where at most {LONGEST_BODY} are allowed")]
     TooLong(usize),
-    /// The type is unknown, and not one to pass over.
+    /// The type is unknown and not optional.
     #[error("a frame of the unknown type {0:#04x}")]
     UnknownType(u8),
     /// The byte between type and length is not zero.
     #[error("a frame whose second byte is not zero")]
     Flags,
-    /// The body has another form than its type.
+    /// The body does not match the type.
     #[error("a frame of the type {0:#04x} whose body has another form")]
     Malformed(u8),
 }
 
-/// The first frame of each side: what it speaks, and how much it takes.
+/// First frame of each side: version and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The highest version that the side speaks; the connection uses the lower of the two.
+    /// Highest supported version. The connection uses the lower of both.
     pub version: u16,
-    /// Operations under way at a time: what the client would like, and then what the server takes.
+    /// Concurrent operations: requested by the client, granted by the server.
     pub operations: u16,
-    /// Keys that can have numbers at a time: what the client would like, and then what the server takes.
+    /// Keys with a number at the same time: requested by the client, granted by the server.
     pub keys: u16,
 }
 
 /// A frame of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The first one.
+    /// First frame.
     Hello(Hello),
-    /// Gives a key a number, which it has on this connection from here on. A number may be given again to another key.
+    /// Assigns a number on this connection to a key. A number can be reassigned.
     Key {
-        /// Below the server's limit of keys.
+        /// Number below the granted limit of keys.
         number: u32,
-        /// The SHA-256 of the key's `SubjectPublicKeyInfo`.
+        /// SHA-256 of the key's `SubjectPublicKeyInfo`.
         key: KeyId,
     },
-    /// Asks for a signature.
+    /// Requests a signature.
     Sign {
-        /// The operation: any number that no operation under way has.
+        /// Number of the operation, unused by operations in progress.
         operation: u32,
-        /// The number of the key.
+        /// Number of the key.
         key: u32,
-        /// How to hash, pad and sign.
+        /// Signature scheme.
         scheme: SignatureScheme,
-        /// How long the client waits from now on.
+        /// Time that the client waits from now on.
         remaining: Duration,
-        /// The whole message, never its digest.
+        /// The complete message, never its digest.
         message: Bytes,
     },
-    /// Asks for the premaster secret of an RSA key exchange of TLS 1.2.
+    /// Requests the premaster secret of an RSA key exchange in TLS 1.2.
     Decrypt {
-        /// The operation: any number that no operation under way has.
+        /// Number of the operation, unused by operations in progress.
         operation: u32,
-        /// The number of the key.
+        /// Number of the key.
         key: u32,
-        /// How long the client waits from now on.
+        /// Time that the client waits from now on.
         remaining: Duration,
-        /// What the secret was encrypted to.
+        /// The encrypted premaster secret.
         ciphertext: Bytes,
     },
-    /// The result of an operation is not needed any more. It is answered all the same, with the result or with an error.
+    /// Cancels an operation. The server still sends a result or an error for it.
     Cancel {
-        /// The operation.
+        /// Number of the operation.
         operation: u32,
     },
-    /// Asks for the same bytes back.
+    /// Requests a [`Pong`](Response::Pong) with the same bytes.
     Ping {
         /// Any number.
         number: u32,
-        /// At most [`LONGEST_PING`].
+        /// At most [`LONGEST_PING`] bytes.
         bytes: Bytes,
     },
 }
@@ -131,51 +133,52 @@ pub enum Request {
 /// A frame of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The first one.
+    /// First frame.
     Hello(Hello),
-    /// What the server says of a key that got a number.
+    /// State of a key that was assigned a number.
     Key {
-        /// The number.
+        /// Number of the key.
         number: u32,
-        /// Its algorithm, or why operations with it will be refused as things stand.
+        /// Its algorithm, or the error that operations with it would currently get.
         state: Result<KeyAlgorithm, ErrorCode>,
     },
-    /// The result of an operation.
+    /// Result of an operation.
     Result {
-        /// The operation.
+        /// Number of the operation.
         operation: u32,
-        /// The signature, as it stands in TLS.
+        /// The signature in the encoding of TLS, or the decrypted premaster secret.
         result: Bytes,
     },
-    /// The bytes of a ping.
+    /// Response to a ping.
     Pong {
-        /// The number of the ping.
+        /// Number of the ping.
         number: u32,
-        /// Its bytes.
+        /// Content of the ping.
         bytes: Bytes,
     },
-    /// The server stops: it answers what it has, and begins nothing more. The client closes when it has its answers.
+    /// The server is draining: it finishes operations in progress and begins no others. The client closes the
+    /// connection after the last result.
     Drain,
-    /// An operation has no result; or, with the code [`Protocol`](ErrorCode::Protocol) or
+    /// An operation failed; or, with the code [`Protocol`](ErrorCode::Protocol) or
     /// [`UnknownClient`](ErrorCode::UnknownClient), the connection ends.
     Error {
-        /// The operation; 0 if the connection ends.
+        /// Number of the operation; 0 if the connection ends.
         operation: u32,
-        /// Why.
+        /// Code of the error.
         code: ErrorCode,
-        /// The same for people.
+        /// Explanation for logs.
         text: String,
     },
 }
 
-/// A frame as it lies in a buffer.
+/// A frame with an undecoded body.
 struct Raw {
     kind: u8,
     number: u32,
     body: Bytes,
 }
 
-/// Takes the next frame from the front of `bytes`; `None` until all of it has come.
+/// Removes the next frame from the front of `bytes`; `None` until it is complete.
 fn split(bytes: &mut BytesMut) -> Result<Option<Raw>, FrameError> {
     let Some(&[kind, flags, high, low, ..]) = bytes.get(..HEAD) else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes([high, low]));
@@ -205,7 +208,7 @@ fn put_head(out: &mut BytesMut, kind: u8, length: usize, number: u32) {
 impl Hello {
     const LENGTH: usize = 6;
 
-    /// Bytes after those that are known belong to later versions.
+    /// Trailing bytes belong to later versions and are ignored.
     fn read(mut body: Bytes) -> Option<Self> {
         (body.len() >= Self::LENGTH).then(|| Self {
             version: body.get_u16(),
@@ -223,8 +226,12 @@ impl Hello {
 }
 
 impl Request {
-    /// Takes the next frame from the front of `bytes`; `None` until all of it has come. Frames of unknown types that may be
-    /// passed over are.
+    /// Removes the next frame from the front of `bytes`; `None` until it is complete. Unknown optional frames are
+    /// skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError`]; the connection must be closed.
     pub fn read(bytes: &mut BytesMut) -> Result<Option<Self>, FrameError> {
         while let Some(raw) = split(bytes)? {
             if raw.kind & (kind::ANSWER | kind::OPTIONAL) == kind::OPTIONAL {
@@ -262,8 +269,8 @@ impl Request {
         }
     }
 
-    /// Appends the frame to `out`. A message longer than [`LONGEST_MESSAGE`] or a ping longer than [`LONGEST_PING`] is cut,
-    /// and the server refuses it.
+    /// Appends the frame to `out`. A message longer than [`LONGEST_MESSAGE`] or a ping longer than [`LONGEST_PING`] is
+    /// truncated, and the server refuses it.
     pub fn write(&self, out: &mut BytesMut) {
         match self {
             Self::Hello(hello) => hello.write(out, kind::HELLO),
@@ -303,7 +310,7 @@ const KEY: u8 = kind::KEY | kind::ANSWER;
 const PONG: u8 = kind::PING | kind::ANSWER;
 
 impl Answer {
-    /// As [`Request::read`], of what a server sent.
+    /// Removes the next frame of a server from the front of `bytes`, like [`Request::read`].
     pub fn read(bytes: &mut BytesMut) -> Result<Option<Self>, FrameError> {
         while let Some(raw) = split(bytes)? {
             let (kind, malformed) = (raw.kind, FrameError::Malformed(raw.kind));
@@ -334,8 +341,8 @@ impl Answer {
         }
     }
 
-    /// Appends the frame to `out`. A text longer than [`LONGEST_TEXT`] is cut; so is a result longer than [`LONGEST_BODY`],
-    /// which no key makes.
+    /// Appends the frame to `out`. A text longer than [`LONGEST_TEXT`] is truncated, and so is a result longer than
+    /// [`LONGEST_BODY`], which no key produces.
     pub fn write(&self, out: &mut BytesMut) {
         match self {
             Self::Hello(hello) => hello.write(out, HELLO),
@@ -356,14 +363,14 @@ impl Answer {
     }
 }
 
-/// Appends the frame of a result, as [`Answer::write`] does, without a copy of its own.
+/// Appends a result frame like [`Response::write`], without a copy of `result` in a [`Response`].
 pub fn put_result(out: &mut BytesMut, operation: u32, result: &[u8]) {
     let result = &result[..result.len().min(LONGEST_BODY)];
     put_head(out, kind::RESULT, result.len(), operation);
     out.put_slice(result);
 }
 
-/// Bytes of the state of a key: code, algorithm, bits.
+/// Length of the state of a key: code, algorithm, bits.
 const STATE: usize = 4;
 
 fn read_state(body: &mut Bytes) -> Option<Result<KeyAlgorithm, ErrorCode>> {

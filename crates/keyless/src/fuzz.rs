@@ -1,4 +1,4 @@
-//! What must hold for any bytes, for tests and for libFuzzer.
+//! Fuzz targets for frames and message shapes, for tests and libFuzzer.
 
 use brisk_wire::registry::SignatureScheme;
 use bytes::BytesMut;
@@ -6,7 +6,8 @@ use bytes::BytesMut;
 use crate::frame::{Answer, FrameError, HEAD, LONGEST_BODY, Request};
 use crate::{Shape, shape};
 
-/// Frames are the same however the bytes are split over reads; each is read again as it is written; none is lost.
+/// Requires that the division of input into reads does not matter, that decoding inverts encoding, and that no frame is
+/// lost.
 pub fn key_frames(bytes: &[u8]) {
     each_split(bytes, Request::read, Request::write);
     each_split(bytes, Answer::read, Answer::write);
@@ -22,12 +23,12 @@ fn each_split<F: PartialEq + std::fmt::Debug>(
     assert_eq!(all(&[&bytes[..at], &bytes[at..]], &read), whole);
     for frame in &whole.0 {
         let again = rewritten(frame, &read, &write);
-        // A text that was not UTF-8 is another after the first time, and may be cut; then it stays.
+        // Invalid UTF-8 in a text is replaced and may be truncated in the first round; from then on nothing changes.
         assert_eq!(rewritten(&again, &read, &write), again);
     }
 }
 
-/// A frame as it is after it was written and read.
+/// Encodes and decodes a frame.
 fn rewritten<F>(
     frame: &F,
     read: impl Fn(&mut BytesMut) -> Result<Option<F>, FrameError>,
@@ -41,7 +42,7 @@ fn rewritten<F>(
     again
 }
 
-/// All frames, and how the reading ended.
+/// All frames, and the error that ended decoding.
 fn all<F>(
     pieces: &[&[u8]],
     read: impl Fn(&mut BytesMut) -> Result<Option<F>, FrameError>,
@@ -61,7 +62,8 @@ fn all<F>(
     (frames, None)
 }
 
-/// What has a shape is as long as TLS has it and says where it is from; a byte more or less has none.
+/// Requires that a recognised message has exactly the length and context string of TLS: one byte more or less is not
+/// recognised.
 pub fn signed_shape(bytes: &[u8]) {
     let Some(found) = shape(bytes) else { return };
     match found {

@@ -1,4 +1,4 @@
-//! Buffers between frames and a connection.
+//! Transfers between byte buffers and a connection.
 
 use std::io;
 use std::pin::Pin;
@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes read at a time: a record of TLS.
+/// Number of bytes per read: the maximum plaintext of a TLS record.
 const READ: usize = 16 * 1024;
 
-/// Reads once, and appends what was read to `incoming`. Ready with 0 is the end of the peer's data.
+/// Reads once and appends to `incoming`. Returns the number of bytes; 0 is the end of the input.
 pub fn poll_fill(
     mut stream: impl AsyncRead + Unpin,
     context: &mut Context<'_>,
@@ -23,7 +23,7 @@ pub fn poll_fill(
     Poll::Ready(Ok(read.filled().len()))
 }
 
-/// Writes what is in `outgoing`, and flushes. Ready when the connection took all of it.
+/// Writes all of `outgoing` and flushes. Ready when everything has been written.
 pub fn poll_drain(
     mut stream: impl AsyncWrite + Unpin,
     context: &mut Context<'_>,

@@ -1,7 +1,9 @@
-//! The protocol by which a gateway has key servers perform key operations, and the gateway's side of it.
+//! Keyless protocol: a gateway has key servers perform its key operations. This crate contains the protocol and the
+//! gateway's side.
 //!
-//! `docs/keyless-protocol.md` specifies the protocol. [`frame`] and [`shape`] are that without I/O; [`RemoteEngine`] is an engine
-//! whose keys are on key servers. The server's side is the crate `brisk-keyserver`.
+//! `docs/keyless-protocol.md` is the specification. [`frame`] and [`shape()`] implement it without I/O;
+//! [`RemoteEngine`] is a [`PrivateKeyEngine`](brisk_keys::PrivateKeyEngine) for keys on key servers. The crate
+//! `brisk-keyserver` is the server's side.
 
 mod client;
 mod code;
@@ -18,5 +20,5 @@ pub use code::ErrorCode;
 pub use frame::{Answer, FrameError, Hello, Request};
 pub use shape::{Shape, is_asn1, shape};
 
-/// The name of the protocol in ALPN (RFC 7301). Another major version gets another name.
+/// Protocol name in ALPN (RFC 7301). A new major version gets a new name.
 pub const ALPN: &str = "brisk-keys/1";

@@ -1,21 +1,21 @@
-//! What a TLS server signs, distinguished from anything else by its shape: a key server signs nothing else.
+//! Recognition of messages that TLS signs. A key server signs nothing else.
 
 use brisk_keys::is_point_of;
 use brisk_wire::registry::{NamedGroup, SignatureScheme};
 
-/// The content of a signature in TLS.
+/// Kind of signed content in TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// The content of a server's `CertificateVerify` in TLS 1.3.
+    /// Content of a server's `CertificateVerify` in TLS 1.3.
     Tls13Server,
-    /// The content of a client's `CertificateVerify` in TLS 1.3.
+    /// Content of a client's `CertificateVerify` in TLS 1.3.
     Tls13Client,
-    /// The content of the signature in a `ServerKeyExchange` with ECDHE in TLS 1.2.
+    /// Content of the signature in a `ServerKeyExchange` with ECDHE in TLS 1.2.
     Tls12Server,
 }
 
 impl Shape {
-    /// The name in a configuration and as a label for metrics.
+    /// Name in the configuration, and label value of metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tls13Server => "tls1.3",
@@ -24,7 +24,7 @@ impl Shape {
         }
     }
 
-    /// Whether TLS signs such a content with `scheme`.
+    /// Returns whether TLS permits `scheme` for this content.
     // RFC 8446 section 4.2.3: no PKCS#1 v1.5 in CertificateVerify.
     pub fn is_signed_with(self, scheme: SignatureScheme) -> bool {
         let pkcs1 = [
@@ -36,43 +36,44 @@ impl Shape {
     }
 }
 
-// RFC 8446 section 4.4.3.
+// RFC 8446 section 4.4.3: 64 spaces, the context string, a zero byte, the transcript hash.
 const PADDING: [u8; 64] = [b' '; 64];
 const SERVER: &[u8] = b"TLS 1.3, server CertificateVerify\0";
 const CLIENT: &[u8] = b"TLS 1.3, client CertificateVerify\0";
 
-/// The lengths of the transcript hash: SHA-256 and SHA-384, of all suites of TLS 1.3.
+/// Lengths of the transcript hash: SHA-256 and SHA-384 are the hashes of all TLS 1.3 suites.
 const HASHES: [usize; 2] = [32, 48];
 
-/// The two randoms of TLS 1.2.
+/// Length of the client's and server's random in TLS 1.2.
 const RANDOMS: usize = 64;
 
-/// `named_curve`, RFC 8422 section 5.4.
+/// `named_curve` (RFC 8422 section 5.4).
 const NAMED_CURVE: u8 = 3;
 
-/// The shape of `message`; `None` if no TLS signature is over such bytes, or if they are a value of ASN.1 as well
-/// ([`is_asn1`]).
+/// Recognises the shape of `message`. `None` if TLS never signs such a message, or if it is also valid ASN.1 (see
+/// [`is_asn1`]).
 ///
-/// No message has two shapes: in the place of `named_curve` TLS 1.3 has the first letter of its context.
+/// The shapes are disjoint: at the position of `named_curve`, TLS 1.3 has the first letter of its context string.
 pub fn shape(message: &[u8]) -> Option<Shape> {
     tls13(message).or_else(|| (tls12(message) && !is_asn1(message)).then_some(Shape::Tls12Server))
 }
 
-/// Whether `message` is one SEQUENCE or SET of ASN.1 whose elements fill it to the byte: what certificates, CRLs, answers of OCSP
-/// and the attributes of CMS are when they are signed.
+/// Returns whether `message` is exactly one ASN.1 SEQUENCE or SET whose elements fill it completely. Signed
+/// certificates, CRLs, OCSP responses and CMS attributes have this form.
 ///
-/// Who takes part in a handshake of TLS 1.2 chooses one of the two randoms and could make one of these of it. Of the handshakes of
-/// others this is true for fewer than one in a million.
+/// A participant of a TLS 1.2 handshake chooses one of the randoms, and could construct such a message to obtain a
+/// signature for another purpose. An honest handshake has this form with a probability below one in a million.
 pub fn is_asn1(message: &[u8]) -> bool {
     match element(message) {
         Some((SEQUENCE | SET, content, [])) => is_filled(content),
-        // Of an indefinite length: two zero bytes are its end.
+        // Indefinite length: two zero bytes mark the end.
         None => matches!(message, [SEQUENCE | SET, INDEFINITE, .., 0, 0]),
         _ => false,
     }
 }
 
-/// Whether elements fill `content` to the byte. One of an indefinite length may end anywhere, and counts as one that does.
+/// Returns whether elements fill `content` completely. An element of indefinite length may end anywhere, so it counts
+/// as filling.
 fn is_filled(mut content: &[u8]) -> bool {
     loop {
         match element(content) {
@@ -88,8 +89,8 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const INDEFINITE: u8 = 0x80;
 
-/// The first element of `bytes` (X.690 section 8.1): its tag, its content and what is behind it. Lengths may be longer than they have
-/// to be.
+/// Splits the first element (X.690 section 8.1) from `bytes`: tag, content and remaining bytes. Non-minimal lengths are
+/// accepted, as lenient parsers do.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, mut rest) = bytes.split_first()?;
     if tag & 0x1f == 0x1f {
@@ -118,14 +119,14 @@ fn tls13(message: &[u8]) -> Option<Shape> {
     HASHES.contains(&hash.len()).then_some(shape)
 }
 
-/// Randoms of client and server, then `ServerECDHParams` and nothing else: RFC 8422 section 5.4.
+/// RFC 8422 section 5.4: both randoms, then `ServerECDHParams` and nothing else.
 fn tls12(message: &[u8]) -> bool {
     let Some(&[kind, high, low, length, ref point @ ..]) = message.get(RANDOMS..) else { return false };
     let curve = NamedGroup(u16::from_be_bytes([high, low]));
     kind == NAMED_CURVE && point.len() == usize::from(length) && is_point(curve, point)
 }
 
-/// Whether `point` is one of `curve`, which is among those that brisk has. Any 32 bytes are one of X25519.
+/// Returns whether `point` is a valid public key of a supported group. For X25519, any 32 bytes are.
 fn is_point(curve: NamedGroup, point: &[u8]) -> bool {
     match curve {
         NamedGroup::X25519 => point.len() == 32,
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(shape(&tls12_of(23, &base_point())), Some(Shape::Tls12Server));
     }
 
-    /// The base point of P-256, FIPS 186-4 section D.1.2.3.
+    /// The base point of P-256 (FIPS 186-4 section D.1.2.3).
     fn base_point() -> Vec<u8> {
         let digits = "046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296\
                       4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5";
@@ -164,13 +165,13 @@ mod tests {
         (0..digits.len()).step_by(2).map(byte).collect()
     }
 
-    /// An element of ASN.1 with a short length.
+    /// An ASN.1 element with a short length.
     fn asn1(tag: u8, content: &[&[u8]]) -> Vec<u8> {
         let content = content.concat();
         [&[tag, content.len() as u8][..], &content].concat()
     }
 
-    /// `SignedAttributes` of CMS (RFC 5652 section 5.4) with the place and the form of an X25519 key of `ServerKeyExchange`.
+    /// `SignedAttributes` of CMS (RFC 5652 section 5.4) that also have the layout of a `ServerKeyExchange` with X25519.
     fn signed_attributes() -> Vec<u8> {
         let content_type = asn1(
             0x30,
@@ -179,7 +180,7 @@ mod tests {
                 &asn1(SET, &[&asn1(6, &[&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 7, 1]])]),
             ],
         );
-        // An attribute that no program knows, filled until the key exchange follows.
+        // An attribute with an unknown type, filled up to the position of the key exchange.
         let filler = asn1(0x30, &[&asn1(6, &[&[0x2a; 20]]), &asn1(SET, &[&asn1(4, &[])])]);
         let exchange = [&[3, 0, 29, 32][..], &[7; 32]].concat();
         let before = 64 - 2 - content_type.len() - filler.len() - 2;
@@ -196,7 +197,7 @@ mod tests {
         let mut sequence = attributes.clone();
         sequence[0] = SEQUENCE;
         assert_eq!(shape(&sequence), None);
-        // A length that is longer than it has to be, and none at all.
+        // A non-minimal length, and an indefinite one.
         let mut long = tls12_of(29, &[7; 32]);
         long[..5].copy_from_slice(&[SET, 0x82, 0, 96, 4]);
         long[5] = 94;
@@ -208,7 +209,7 @@ mod tests {
         let mut inner = tls12_of(29, &[7; 32]);
         inner[..4].copy_from_slice(&[SET, 98, SEQUENCE, INDEFINITE]);
         assert_eq!(shape(&inner), None);
-        // What only begins like one is from a handshake.
+        // A message that only begins like ASN.1 is accepted.
         let mut other = tls12_of(29, &[7; 32]);
         other[..4].copy_from_slice(&[SET, 98, 4, 95]);
         assert_eq!(shape(&other), Some(Shape::Tls12Server));
@@ -232,7 +233,7 @@ mod tests {
         beside[64] ^= 1;
         wrong.push(tls12_of(23, &beside));
         wrong.push(tls12_of(24, &base_point()));
-        // Curves that brisk does not have.
+        // Groups that brisk does not support.
         wrong.push(tls12_of(25, &[&[4][..], &[1; 132]].concat()));
         wrong.push(tls12_of(30, &[1; 56]));
         wrong.push(tls12_of(256, &[1; 32]));

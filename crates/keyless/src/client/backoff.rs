@@ -1,4 +1,4 @@
-//! Pauses between attempts to connect, longer after each failure and never the same for two gateways.
+//! Pauses between connection attempts: exponential, with jitter.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The pauses of one connection.
+/// Pauses of one connection.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
@@ -17,16 +17,17 @@ impl Backoff {
         Self { next: FIRST }
     }
 
-    /// The pause after a failure: between a half and the whole of a time that doubles with each failure, up to five seconds.
+    /// Pause after a failure: random between half and all of a time that doubles with each failure, from 50 ms up to 5
+    /// s.
     pub(super) fn pause(&mut self) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(LONGEST);
-        // A hasher with random keys is randomness enough to keep gateways apart.
+        // The random keys of `RandomState` suffice to separate the attempts of different gateways.
         let random = RandomState::new().hash_one(whole) as u32;
         whole / 2 + (whole / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
     }
 
-    /// The connection was good: the next failure is the first again.
+    /// Restarts at the shortest pause, after a connection that lasted.
     pub(super) const fn reset(&mut self) {
         self.next = FIRST;
     }

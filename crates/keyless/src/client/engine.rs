@@ -1,4 +1,4 @@
-//! The engine as callers have it: hands operations to the thread that has the connections.
+//! The engine: passes operations to the thread that owns the connections.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -22,13 +22,14 @@ use super::statistics::{RemoteMetrics, Statistics};
 use crate::ALPN;
 use crate::frame::LONGEST_MESSAGE;
 
-/// Who performs operations of this engine.
+/// Name of the engine in metrics and logs.
 pub(super) const PERFORMER: Performer = Performer::new("keyserver");
 
-/// Has key servers perform operations. A server is asked only for keys that the caller knows to be there.
+/// An engine that has key servers perform its operations. Callers must only submit operations for keys that the servers
+/// hold.
 ///
-/// Nothing is connected before [`start`](Self::start). The thread with the connections ends when the last engine that shares
-/// them is dropped and its operations have ended.
+/// Nothing is connected before [`start`](Self::start). The thread ends when the engine has been dropped and its
+/// operations have ended.
 pub struct RemoteEngine {
     settings: Arc<RemoteSettings>,
     statistics: Arc<Statistics>,
@@ -45,7 +46,7 @@ pub(super) struct Job {
     pub(super) counted: Counted,
 }
 
-/// An operation that counts as under way until this is dropped.
+/// Counts an operation as in progress until dropped.
 pub(super) struct Counted(Arc<Statistics>);
 
 impl Counted {
@@ -62,19 +63,24 @@ impl Drop for Counted {
 }
 
 impl RemoteEngine {
-    /// An engine that is not connected. Settings with more than 64 servers use the first 64.
+    /// An engine without connections. Servers beyond the first 64 are ignored.
     pub fn new(mut settings: RemoteSettings) -> Self {
         settings.servers.truncate(MOST_SERVERS);
         let statistics = Statistics::new(&settings);
         Self { settings: Arc::new(settings), statistics, jobs: OnceLock::new() }
     }
 
-    /// What it was made for.
+    /// The settings of the engine.
     pub fn settings(&self) -> &RemoteSettings {
         &self.settings
     }
 
-    /// Starts the thread and its connections, and shows them in `metrics`; the second call does nothing. Reads certificates.
+    /// Starts the thread and its connections, and adds them to `metrics`. Further calls have no effect. Blocks on
+    /// reading certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`] if a certificate cannot be used or the thread cannot be started.
     pub fn start(&self, metrics: &RemoteMetrics) -> Result<(), TlsError> {
         if self.jobs.get().is_some() {
             return Ok(());
@@ -94,12 +100,12 @@ impl RemoteEngine {
             .spawn(run)
             .map_err(|error| thread_refused(&error))?;
         metrics.add(&self.statistics);
-        // Another call was first: its thread has the connections, and this one ends.
+        // If a concurrent call was first, its thread stays, and this one ends because its sender is dropped.
         let _ = self.jobs.set(jobs);
         Ok(())
     }
 
-    /// What connects to servers on the network, if there are any.
+    /// TLS connector for servers on the network; `None` if there are none.
     fn connector(&self) -> Result<Option<Connector>, TlsError> {
         let is_on_network = |place: &Place| matches!(place, Place::Network(_));
         if !self.settings.servers.iter().any(is_on_network) {
@@ -113,7 +119,7 @@ impl RemoteEngine {
         Connector::new(&tls).map(Some)
     }
 
-    /// Why no operation can be performed now; `None` while a server answers.
+    /// The reason for which no operation can be performed now; `None` while any server responds.
     pub fn trouble(&self) -> Option<String> {
         self.statistics.trouble()
     }
@@ -145,7 +151,8 @@ impl PrivateKeyEngine for RemoteEngine {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
         match self.job(operation) {
             Ok((jobs, job, pending)) => {
-                // If the thread is gone the job is dropped, and with it its completion, which answers.
+                // An error means that the thread has ended. The job is dropped then, and its completion reports the
+                // failure.
                 let _ = jobs.send(job);
                 pending
             }

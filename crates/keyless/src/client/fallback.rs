@@ -1,4 +1,4 @@
-//! An engine that asks another when the first has no result.
+//! An engine with a local substitute.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use brisk_keys::{KeyOperation, PendingOperation, PrivateKeyEngine};
 
 use super::RemoteEngine;
 
-/// Key servers, and an engine with the same keys in this process for when none of them answers.
+/// Key servers, with an engine in this process that has the same keys and replaces them when none responds.
 #[derive(Debug)]
 pub struct Fallback {
     remote: Arc<RemoteEngine>,
@@ -14,7 +14,7 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Asks `remote`, and `local` when no server can be reached or none has a result.
+    /// An engine that uses `remote`, and `local` if no server is reachable or the operation fails there.
     pub fn new(remote: Arc<RemoteEngine>, local: Arc<dyn PrivateKeyEngine>) -> Self {
         Self { remote, local }
     }

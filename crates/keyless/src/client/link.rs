@@ -1,4 +1,4 @@
-//! One connection to a key server: made again whenever it ends.
+//! One connection to a key server, which is reopened whenever it ends.
 
 mod sending;
 
@@ -24,61 +24,63 @@ use crate::code::ErrorCode;
 use crate::frame::{Answer, Hello, Request, VERSION};
 use crate::io::{poll_drain, poll_fill};
 
-/// Time to connect, the handshake and the server's first frame included.
+/// Timeout for connecting, with handshake and the server's `HELLO`.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// How long data may stay unacknowledged before the kernel ends the connection.
+/// Timeout of the kernel for unacknowledged data.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
-/// A connection that lasted for this time was good: the pauses after it begin anew. One that ends at once may do so again.
+/// Minimum duration of a connection after which the pauses restart at the shortest. A connection that ends sooner
+/// counts as a failure.
 const GOOD: Duration = Duration::from_secs(5);
 
-/// A server that is silent is asked for a sign of life, at these intervals.
+/// Interval without input after which a `PING` is sent.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// A connection on which nothing came for this time, although something is due, ends.
+/// Time without a response to a `PING` after which the connection is closed.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// After this many operations in a row that the server could not perform, others are asked first, for a while.
+/// Number of consecutive operations that the server could not perform, after which other servers are preferred for
+/// [`REST`].
 const TROUBLES: u32 = 8;
 const REST: Duration = Duration::from_secs(1);
 
-/// What the client would like: as many as the protocol can say.
+/// Requested limits: the maximum that the protocol can express, so that the server decides.
 const HELLO: Hello = Hello { version: VERSION, operations: u16::MAX, keys: 4096 };
 
-/// A place for one connection to one server.
+/// One connection to one server.
 pub(super) struct Link {
-    /// The server's place in the settings.
+    /// Index of the server in the settings.
     pub(super) server: usize,
     connected: RefCell<Option<Connected>>,
-    /// Nothing is heard of the server although an operation waits.
+    /// The server does not respond although an operation is waiting.
     silent: Cell<bool>,
     troubles: Cell<u32>,
     rests_until: Cell<Option<Instant>>,
     waker: RefCell<Option<Waker>>,
 }
 
-/// The state of a connection that the server has accepted.
+/// State of a connection after the server's `HELLO`.
 struct Connected {
     outgoing: BytesMut,
-    /// Operations without an answer, and when they were sent.
+    /// Operations without a response, with the time of their request.
     under_way: HashMap<u32, Instant>,
     numbers: HashMap<KeyId, u32>,
-    /// What the server takes at a time.
+    /// Limits that the server granted.
     limits: Hello,
     heard: Instant,
     pinged: Option<Instant>,
     draining: bool,
 }
 
-/// What was heard of a server that has an operation.
+/// Responsiveness of a server with a pending operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Silence {
-    /// It is slow, and lives.
+    /// The server has sent something since the request; it is slow.
     Heard,
-    /// Nothing; a sign of life is due.
+    /// A `PING` is pending.
     Asked,
-    /// No sign of life came.
+    /// A `PING` was not answered in time.
     Silent,
 }
 
@@ -94,7 +96,7 @@ impl Link {
         }
     }
 
-    /// Connects, converses, and connects again, until it is dropped.
+    /// Connects, exchanges frames, and reconnects, until the task is dropped.
     pub(super) async fn run(self: Rc<Self>, pool: Rc<Pool>, connector: Option<Connector>) {
         let (mut backoff, mut was_reported) = (Backoff::new(), false);
         let server = pool.settings.servers[self.server].to_string();
@@ -129,7 +131,7 @@ impl Link {
         }
     }
 
-    /// A connection on which the server has said what it takes, and what came behind that.
+    /// Connects and waits for the server's `HELLO`. Returns the stream and the bytes received after it.
     async fn connect(&self, pool: &Pool, connector: Option<&Connector>) -> io::Result<(Stream, BytesMut)> {
         let place = &pool.settings.servers[self.server];
         let limits = DialLimits { connect: CONNECT, unacknowledged: UNACKNOWLEDGED };
@@ -159,7 +161,7 @@ impl Link {
         Ok((stream, incoming))
     }
 
-    /// From here on the server gets operations.
+    /// Makes the connection available for operations.
     pub(super) fn open(&self, outgoing: BytesMut, limits: Hello) {
         *self.connected.borrow_mut() = Some(Connected {
             outgoing,
@@ -172,7 +174,7 @@ impl Link {
         });
     }
 
-    /// Reads and writes until the connection ends; why it did.
+    /// Reads and writes until the connection ends, and returns the reason.
     async fn converse(&self, pool: &Pool, mut stream: Stream, mut incoming: BytesMut) -> io::Error {
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -218,7 +220,7 @@ impl Link {
         }
     }
 
-    /// Writes what there is. A server that drains is left when it has answered everything.
+    /// Writes buffered requests. The connection to a draining server ends after the last response.
     fn poll_requests(&self, stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error> {
         let mut connected = self.connected.borrow_mut();
         let Some(connected) = connected.as_mut() else { return Poll::Pending };
@@ -231,7 +233,7 @@ impl Link {
         }
     }
 
-    /// Something came: the server lives.
+    /// Records received input: the server responds.
     fn hear(&self, pool: &Pool) {
         if let Some(connected) = self.connected.borrow_mut().as_mut() {
             connected.heard = Instant::now();
@@ -271,7 +273,7 @@ impl Link {
 
     fn answered(&self, pool: &Pool, number: u32, result: Result<Bytes, ErrorCode>) {
         let sent = self.connected.borrow_mut().as_mut().and_then(|own| own.under_way.remove(&number));
-        // An answer to what was not asked.
+        // A response to an unknown operation, for example to one that was cancelled, is ignored.
         let Some(sent) = sent else { return };
         let figures = &pool.statistics.servers[self.server];
         match &result {
@@ -289,7 +291,8 @@ impl Link {
         pool.has_room();
     }
 
-    /// A server that cannot do its work now is asked last for a while.
+    /// Counts operations that the server could not perform, and avoids the server for a while if there are too many in
+    /// a row.
     fn note_trouble(&self, code: ErrorCode) {
         if !code.is_trouble() {
             return;
@@ -301,7 +304,11 @@ impl Link {
         }
     }
 
-    /// Asks for a sign of life; an error when none came.
+    /// Sends a `PING` after silence.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if the previous `PING` was not answered for [`SILENCE`].
     fn beat(&self, pool: &Pool, now: Instant) -> Result<(), io::Error> {
         let mut connected = self.connected.borrow_mut();
         let Some(connected) = connected.as_mut() else { return Ok(()) };
@@ -329,8 +336,7 @@ impl Link {
         }
     }
 
-    /// What was heard of the server since it got an operation at `sent`. If nothing, it is asked for a sign of life; if none comes,
-    /// it is silent.
+    /// Responsiveness of the server since an operation was sent at `sent`. Sends a `PING` if nothing has arrived since.
     pub(super) fn check_silence(&self, sent: Instant, pool: &Pool, now: Instant) -> Silence {
         let mut connected = self.connected.borrow_mut();
         let Some(own) = connected.as_mut() else { return Silence::Silent };

@@ -1,4 +1,4 @@
-//! Where a key server is, and the connection to it: TLS over the network, or a socket to a process beside this one.
+//! Addresses of key servers, and connections to them: TLS over the network, or a socket to a local key process.
 
 use std::fmt;
 use std::io;
@@ -16,23 +16,23 @@ use tokio::net::UnixStream;
 use super::settings::RemoteSettings;
 use crate::ALPN;
 
-/// Where a key server is.
+/// Address of a key server.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// On the network: TLS, with certificates on both sides.
+    /// On the network: TLS with certificates on both sides.
     Network(Target),
-    /// In a process beside this one: a socket that no other process has.
+    /// A local process, over a socket that only it and this process have.
     Beside(Arc<dyn Passage>),
 }
 
-/// Makes sockets to a process beside this one.
+/// Creates sockets to a local key process.
 pub trait Passage: fmt::Debug + Send + Sync + 'static {
-    /// One end of a new pair of sockets, the other end of which the process has or will have. Must not block.
+    /// Returns one end of a new socket pair, whose other end is passed to the process. Must not block.
     fn open(&self) -> io::Result<Socket>;
 }
 
 impl PartialEq for Place {
-    /// Two processes are the same if their passage is.
+    /// Compares processes by the identity of their [`KeyProcessConnector`].
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Network(own), Self::Network(other)) => own == other,
@@ -62,7 +62,7 @@ pub(super) enum Stream {
 }
 
 impl Place {
-    /// Connects. `connector` is there if one of the places is on the network.
+    /// Connects. `connector` must be present if any server is on the network.
     pub(super) async fn connect(
         &self,
         settings: &RemoteSettings,
@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-/// The host of `host:port`.
+/// Removes the port from `host:port`.
 fn host(target: &str) -> String {
     target.rsplit_once(':').map_or(target, |(host, _)| host).to_owned()
 }

@@ -1,4 +1,4 @@
-//! What is under way: which server has which operation, who is asked next, and when.
+//! Operations in progress: assignment to servers, hedging and deadlines.
 
 #[cfg(test)]
 mod tests;
@@ -25,22 +25,22 @@ use super::settings::RemoteSettings;
 use super::statistics::Statistics;
 use crate::code::ErrorCode;
 
-/// How late a timer may be.
+/// Resolution of timers.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Operations that are taken from the queue in one turn.
+/// Maximum number of operations taken from the queue at once.
 const TURN: usize = 256;
 
-/// A server that answers, if slowly, is doubled for one in twenty of the operations, and at most for this many at a time: more
-/// would be a second load on servers that have too much already.
+/// Token bucket for hedged requests to servers that respond slowly: one per 20 operations, at most 20 at once. More
+/// would double the load of servers that are overloaded already. Hedging for silent servers needs no token.
 const HEDGE_SHARE: f32 = 0.05;
 const HEDGE_BURST: f32 = 20.0;
 
-/// Operations without a server that are looked at when there is room, and cannot be sent: others behind them may wait for the next
-/// time.
+/// Number of waiting operations that are tried when a connection has room, before the attempt is given up until the
+/// next time. Bounds the cost for operations that only another server can take.
 const LOOKS: usize = 16;
 
-/// Runs the connections until all engines are gone and their operations have ended.
+/// Runs the connections until all engines have been dropped and their operations have ended.
 pub(super) async fn run(
     settings: Arc<RemoteSettings>,
     statistics: Arc<Statistics>,
@@ -58,7 +58,7 @@ pub(super) async fn run(
     let mut turn = Vec::with_capacity(TURN);
     while jobs.recv_many(&mut turn, TURN).await > 0 {
         turn.drain(..).for_each(|job| pool.submit(job));
-        // The connections write what one turn gave them together.
+        // Yields once per batch, so that each connection writes its requests in one system call.
         tokio::task::yield_now().await;
     }
     while !pool.operations.borrow().is_empty() {
@@ -66,7 +66,7 @@ pub(super) async fn run(
     }
 }
 
-/// Asks second servers, and ends what is late.
+/// Runs the timers: hedging and deadlines.
 async fn time(pool: Rc<Pool>) {
     loop {
         while pool.timers.borrow().is_empty() {
@@ -77,53 +77,53 @@ async fn time(pool: Rc<Pool>) {
     }
 }
 
-/// All operations and connections of a set of key servers.
+/// Operations and connections of a set of key servers.
 pub(super) struct Pool {
     pub(super) settings: Arc<RemoteSettings>,
     pub(super) statistics: Arc<Statistics>,
     links: Vec<Rc<Link>>,
     operations: RefCell<HashMap<u32, Operation>>,
-    /// Operations that no server could take.
+    /// Operations that no connection could take.
     unsent: RefCell<VecDeque<u32>>,
     timers: RefCell<BinaryHeap<Reverse<(Instant, u32, Due)>>>,
     first_timer: Notify,
     number: Cell<u32>,
-    /// Where the search for a connection begins, so that idle servers take turns.
+    /// Start of the search for a connection; rotates, so that idle servers take turns.
     first: Cell<usize>,
-    /// Second servers that may be asked although the first answers.
+    /// Tokens for hedged requests.
     hedges: Cell<f32>,
 }
 
-/// The outcome of an attempt to send an operation.
+/// Result of an attempt to send an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
-    /// A server more has it.
+    /// Sent to another server.
     Sent,
-    /// No server can take it now.
+    /// No connection can take it now.
     Waits,
-    /// It has ended.
+    /// The operation has ended.
     Gone,
 }
 
-/// What is due at a time.
+/// Purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Hedge,
     End,
 }
 
-/// An operation under way.
+/// An operation in progress.
 pub(super) struct Operation {
     pub(super) key: KeyId,
     pub(super) scheme: SignatureScheme,
     pub(super) message: Bytes,
     pub(super) deadline: Instant,
     completion: Completion,
-    /// Servers that have or had it, a bit each.
+    /// Servers that have or had the operation, as a bit set of indices.
     asked: u64,
-    /// How many of them have not answered.
+    /// Number of servers without a response yet.
     waiting: u8,
-    /// What one of them has answered.
+    /// The last error response.
     refused: Option<ErrorCode>,
     _counted: Counted,
 }
@@ -165,13 +165,13 @@ impl Pool {
         self.send(number);
     }
 
-    /// A number that no operation has.
+    /// Returns a number that no operation in progress has.
     fn free_number(&self) -> u32 {
         let operations = self.operations.borrow();
         loop {
             let number = self.number.get().wrapping_add(1);
             self.number.set(number);
-            // 0 stands for the connection itself.
+            // 0 denotes the connection itself.
             if number != 0 && !operations.contains_key(&number) {
                 return number;
             }
@@ -186,8 +186,8 @@ impl Pool {
         }
     }
 
-    /// Sends the operation to the best server that has not had it. If there is none now, it waits for one; if one has refused it
-    /// and no other can be reached, it ends.
+    /// Sends the operation to the best server that has not had it. Without one, the operation waits; if a server has
+    /// refused it and no other is reachable, it ends with that error.
     fn send(&self, number: u32) -> Attempt {
         let mut operations = self.operations.borrow_mut();
         let Some(operation) = operations.get_mut(&number) else { return Attempt::Gone };
@@ -211,12 +211,12 @@ impl Pool {
         Attempt::Waits
     }
 
-    /// Whether a connection is there to a server that is not among `asked`, with room or without.
+    /// Returns whether any server outside `asked` responds, even if it accepts no operation now.
     fn is_reachable(&self, asked: u64) -> bool {
         self.links.iter().any(|link| asked & (1 << link.server) == 0 && link.is_reachable())
     }
 
-    /// The connection with the least to do, to a server that is not among `asked`.
+    /// The connection with the lowest load to a server outside `asked`.
     fn choose(&self, asked: u64) -> Option<&Rc<Link>> {
         let first = self.first.get().wrapping_add(1);
         self.first.set(first);
@@ -226,7 +226,7 @@ impl Pool {
         free.filter_map(|link| Some((link.load()?, link))).min_by_key(|(load, _)| *load).map(|(_, link)| link)
     }
 
-    /// Looks after timers.
+    /// Runs all timers up to `now`.
     fn pass(&self, now: Instant) {
         loop {
             let mut timers = self.timers.borrow_mut();
@@ -243,11 +243,11 @@ impl Pool {
         }
     }
 
-    /// Has another server asked for an operation that the last one has not answered for a while.
+    /// Sends an operation to a second server if the last one has not responded for a while.
     fn hedge(&self, number: u32, now: Instant) {
         let has_it = self.links.iter().filter_map(|link| Some((link.sent(number)?, link)));
         let Some((sent, last)) = has_it.max_by_key(|(sent, _)| *sent) else { return };
-        // The timer of an earlier one: the last has its own.
+        // This timer belongs to an earlier request; the last one has its own.
         if now.duration_since(sent) < self.settings.hedge {
             return;
         }
@@ -272,7 +272,8 @@ impl Pool {
         if self.complete(number, Err(KeyError::DeadlinePassed)) {
             self.statistics.late.fetch_add(1, Ordering::Relaxed);
         }
-        // They wait in about the order in which they end.
+        // Ended operations are removed from the front only: operations wait approximately in the order of their
+        // deadlines.
         let operations = self.operations.borrow();
         let mut unsent = self.unsent.borrow_mut();
         while unsent.front().is_some_and(|number| !operations.contains_key(number)) {
@@ -280,7 +281,7 @@ impl Pool {
         }
     }
 
-    /// Ends an operation, if it is under way, and has servers that have it yet not begin it.
+    /// Completes an operation if it is in progress, and cancels it at the servers that have it.
     fn complete(&self, number: u32, result: KeyResult) -> bool {
         let Some(operation) = self.operations.borrow_mut().remove(&number) else { return false };
         if operation.waiting > 0 {
@@ -290,12 +291,12 @@ impl Pool {
         true
     }
 
-    /// Has servers not begin what is not needed any more.
+    /// Asks servers not to begin an operation.
     fn cancel(&self, number: u32) {
         self.links.iter().filter(|link| link.has(number)).for_each(|link| link.cancel(number));
     }
 
-    /// A server has answered.
+    /// Processes a response.
     pub(super) fn answered(&self, number: u32, result: Result<Vec<u8>, ErrorCode>) {
         let mut operations = self.operations.borrow_mut();
         let Some(operation) = operations.get_mut(&number) else { return };
@@ -318,7 +319,7 @@ impl Pool {
         }
     }
 
-    /// A connection has ended with these operations unanswered: others get them, or the server again when it is back.
+    /// Returns operations of a closed connection to the pool. Their server may get them again after a reconnect.
     pub(super) fn lost(&self, server: usize, numbers: impl Iterator<Item = u32>) {
         for number in numbers {
             let mut operations = self.operations.borrow_mut();
@@ -334,7 +335,7 @@ impl Pool {
         }
     }
 
-    /// A connection is there, or has room: what could not be sent is, as far as there is room.
+    /// Sends waiting operations after a connection has become available or has room.
     pub(super) fn has_room(&self) {
         let (mut left, mut looks) = (self.unsent.borrow().len(), LOOKS);
         while left > 0 && looks > 0 && self.links.iter().any(|link| link.load().is_some()) {

@@ -1,4 +1,4 @@
-//! The settings of a set of key servers.
+//! Settings of a set of key servers.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -9,34 +9,35 @@ use brisk_tls::connector::ConnectorSettings;
 
 use super::place::{Passage, Place};
 
-/// Most servers of a set: one bit each says which of them an operation was sent to.
+/// Maximum number of servers in a set: the bit set of each operation has 64 bits.
 pub(super) const MOST_SERVERS: usize = 64;
 
-/// Settings of key servers that have the same keys, any of which performs an operation.
+/// Settings of a set of key servers. All of them hold the same keys, so that any of them can perform an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteSettings {
-    /// The name of the set in the configuration, logs and metrics.
+    /// Name of the set in configuration, logs and metrics.
     pub name: String,
     /// The servers, 1 to 64.
     pub servers: Vec<Place>,
-    /// The name that certificates of servers have to be for. Default: the host of the server's address.
+    /// Name in the certificates of the servers. Default: the host of the server's address.
     pub server_name: Option<String>,
-    /// Authorities and the client certificate. Protocols and versions are set by the engine.
+    /// Trust anchors and client certificate. The engine sets protocols and versions.
     pub tls: ConnectorSettings,
-    /// Distinguishes files with the same names and other contents.
+    /// Identifies the contents of the files that `tls` names, so that settings with changed files differ.
     pub stamp: Vec<u8>,
-    /// Connections to each server. Default: one.
+    /// Connections to each server. Default: 1.
     pub connections: NonZeroUsize,
-    /// How long an operation may take in all. Default: one second.
+    /// Timeout of an operation, with all attempts. Default: 1 s.
     pub deadline: Duration,
-    /// After which time without an answer a second server is asked. Default: a quarter of the deadline.
+    /// Time without a response after which a second server gets the operation. Default: a quarter of `deadline`.
     pub hedge: Duration,
-    /// Operations under way in all; one more is refused as overloaded. Default: 4096.
+    /// Maximum number of operations in progress; further ones fail with
+    /// [`KeyError::Overloaded`](brisk_keys::KeyError::Overloaded). Default: 4096.
     pub queue: NonZeroUsize,
 }
 
 impl RemoteSettings {
-    /// Those of `servers` with the defaults.
+    /// Settings for `servers`, with defaults otherwise.
     pub fn new(name: impl Into<String>, servers: Vec<Target>, tls: ConnectorSettings) -> Self {
         let deadline = Duration::from_secs(1);
         Self {
@@ -52,13 +53,13 @@ impl RemoteSettings {
         }
     }
 
-    /// A process beside this one that has the keys, with the defaults.
+    /// Settings for a local key process, with defaults otherwise.
     pub fn beside(name: impl Into<String>, passage: Arc<dyn Passage>) -> Self {
         let servers = vec![Place::Beside(passage)];
         Self { servers, ..Self::new(name, Vec::new(), ConnectorSettings::default()) }
     }
 
-    /// How long a server that is asked for a sign of life because an operation waits may take before it counts as silent.
+    /// Time to respond to a `PING` while an operation is waiting, before the server counts as silent.
     pub(super) fn probe(&self) -> Duration {
         self.hedge / 2
     }

@@ -1,4 +1,4 @@
-//! What a set of key servers has done, and how it is: for metrics, and for who asks whether the gateway is ready.
+//! Counters and state of a set of key servers, for metrics and readiness.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,37 +10,37 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 use super::place::Place;
 use super::settings::RemoteSettings;
 
-/// Figures of a set.
+/// Counters of a set.
 #[derive(Debug)]
 pub(super) struct Statistics {
     pub(super) name: String,
-    /// Whether it is a process beside this one.
+    /// Whether the set is a local key process.
     is_beside: bool,
     pub(super) servers: Vec<ServerStatistics>,
-    /// Operations under way.
+    /// Operations in progress.
     pub(super) under_way: AtomicUsize,
-    /// Operations that were sent to a second server as well.
+    /// Operations sent to a second server.
     pub(super) hedged: AtomicU64,
     /// Operations without a result at their deadline.
     pub(super) late: AtomicU64,
 }
 
-/// Figures of one server.
+/// Counters of one server.
 #[derive(Debug)]
 pub(super) struct ServerStatistics {
     pub(super) address: String,
-    /// Connections that answer.
+    /// Connections that respond.
     pub(super) usable: AtomicUsize,
     pub(super) done: AtomicU64,
     pub(super) refused: AtomicU64,
-    /// Operations whose connection ended before their answer.
+    /// Operations whose connection ended before the response.
     pub(super) lost: AtomicU64,
-    /// Attempts to connect, and how many of them failed.
+    /// Connection attempts, and failed ones.
     pub(super) connects: AtomicU64,
     pub(super) failures: AtomicU64,
-    /// The time to the answers of operations that were done, added up.
+    /// Sum of response times of successful operations, in microseconds.
     micros: AtomicU64,
-    /// Why the last attempt to connect failed, or the last connection ended.
+    /// Reason of the last failed attempt or ended connection.
     trouble: Mutex<Option<String>>,
 }
 
@@ -67,7 +67,7 @@ impl Statistics {
         })
     }
 
-    /// Why no operation can be performed now; `None` while a server answers.
+    /// The reason for which no operation can be performed; `None` while any server responds.
     pub(super) fn trouble(&self) -> Option<String> {
         if self.servers.iter().any(|server| server.usable.load(Ordering::Relaxed) > 0) {
             return None;
@@ -100,19 +100,19 @@ impl ServerStatistics {
     }
 }
 
-/// The metrics of all sets of key servers that a process asks.
+/// Metrics of all sets of key servers of a process.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteMetrics(Arc<Mutex<Vec<Weak<Statistics>>>>);
 
 impl RemoteMetrics {
-    /// Shows a set, as long as its engine lives.
+    /// Adds a set, which stays as long as its engine exists.
     pub(super) fn add(&self, statistics: &Arc<Statistics>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(statistics));
     }
 
-    /// The latest of each name: what a reload replaced may have operations yet.
+    /// The latest set of each name. A set that a reload replaced may still have operations in progress.
     fn sets(&self) -> Vec<Arc<Statistics>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sets: Vec<Arc<Statistics>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Frames are read as they were written, and what is no frame is refused.
+//! Encoded frames are decoded unchanged, and invalid ones are refused.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a connection is given: operations, and how well it could take another.
+//! Sending of operations on a connection, and its load for the choice among connections.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::{Connected, Link};
 use crate::client::pool::Operation;
 use crate::frame::Request;
 
-/// The order in which connections are chosen: the least is the best.
+/// Order of preference among connections: the lowest value is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::client) struct Load {
     is_poor: bool,
@@ -17,7 +17,7 @@ pub(in crate::client) struct Load {
 }
 
 impl Link {
-    /// How well the connection could take an operation; `None` if it cannot.
+    /// The load, for comparison; `None` if the connection accepts no operation now.
     pub(in crate::client) fn load(&self) -> Option<Load> {
         let connected = self.connected.borrow();
         let connected = connected.as_ref().filter(|own| !own.draining)?;
@@ -27,17 +27,17 @@ impl Link {
         (under_way < usize::from(connected.limits.operations)).then_some(Load { is_poor, under_way })
     }
 
-    /// Whether the server has this operation and has not answered.
+    /// Returns whether the server has this operation and has not responded.
     pub(in crate::client) fn has(&self, number: u32) -> bool {
         self.connected.borrow().as_ref().is_some_and(|own| own.under_way.contains_key(&number))
     }
 
-    /// When the server got this operation, which it has not answered.
+    /// Time at which this operation was sent, if it has no response yet.
     pub(in crate::client) fn sent(&self, number: u32) -> Option<Instant> {
         self.connected.borrow().as_ref()?.under_way.get(&number).copied()
     }
 
-    /// Whether the server is there, with room or without.
+    /// Returns whether the server responds, even if it accepts no operation now.
     pub(in crate::client) fn is_reachable(&self) -> bool {
         !self.silent.get() && self.connected.borrow().as_ref().is_some_and(|own| !own.draining)
     }
@@ -59,7 +59,7 @@ impl Link {
         self.wake();
     }
 
-    /// Has the server not begin the operation.
+    /// Asks the server not to begin the operation.
     pub(in crate::client) fn cancel(&self, number: u32) {
         if let Some(connected) = self.connected.borrow_mut().as_mut() {
             Request::Cancel { operation: number }.write(&mut connected.outgoing);
@@ -75,13 +75,14 @@ impl Link {
 }
 
 impl Connected {
-    /// Asks for a sign of life.
+    /// Sends a `PING`.
     pub(super) fn ping(&mut self, now: Instant) {
         self.pinged = Some(now);
         Request::Ping { number: 0, bytes: Bytes::new() }.write(&mut self.outgoing);
     }
 
-    /// The number of the key on this connection; a new key gets one. When all are taken they are given anew, from the first on.
+    /// Number of the key on this connection. A new key is announced with a KEY frame. When all numbers are in use, they
+    /// are assigned again from 0.
     fn number_of(&mut self, key: KeyId) -> u32 {
         if let Some(number) = self.numbers.get(&key) {
             return *number;

@@ -10,7 +10,7 @@ use crate::frame::{Hello, VERSION};
 
 const HEDGE: Duration = Duration::from_millis(2);
 
-/// A set of this many servers, none of which is connected.
+/// A pool with this number of servers, none of them connected.
 fn pool(servers: u16) -> Pool {
     let targets = (1..=servers).map(|port| format!("127.0.0.1:{port}").parse().expect("an address"));
     let mut settings = RemoteSettings::new("main", targets.collect(), ConnectorSettings::default());
@@ -20,7 +20,7 @@ fn pool(servers: u16) -> Pool {
     Pool::new(Arc::new(settings), statistics, links)
 }
 
-/// Connects the server, which takes this number of operations at a time.
+/// Connects a server that accepts `operations` at a time.
 fn connect(pool: &Pool, server: usize, operations: u16) {
     pool.links[server].open(BytesMut::new(), Hello { version: VERSION, operations, keys: 1 });
     pool.statistics.servers[server].usable.fetch_add(1, Ordering::Relaxed);
@@ -41,7 +41,7 @@ fn submit(pool: &Pool) -> PendingOperation {
     pending
 }
 
-/// Which servers have the operation.
+/// Indices of the servers that have the operation.
 fn having(pool: &Pool, number: u32) -> Vec<usize> {
     pool.links.iter().filter(|link| link.has(number)).map(|link| link.server).collect()
 }
@@ -93,7 +93,7 @@ fn what_the_last_reachable_server_refuses_fails_at_once() {
     pool.answered(1, Err(ErrorCode::UnknownKey));
     assert_eq!(result(pending), Some(Err(ErrorCode::UnknownKey.key_error())));
     assert!(pool.operations.borrow().is_empty());
-    // Another that has no room now is waited for.
+    // A server without room is waited for.
     connect(&pool, 1, 0);
     let pending = submit(&pool);
     pool.answered(2, Err(ErrorCode::UnknownKey));
@@ -109,7 +109,7 @@ fn a_place_goes_to_who_waits_longest_and_the_others_are_not_looked_at() {
     connect(&pool, 0, 2);
     assert_eq!((having(&pool, 1), having(&pool, 2), having(&pool, 3)), (vec![0], vec![0], vec![]));
     assert!(pool.unsent.borrow().iter().copied().eq(3..=100));
-    // What ended meanwhile is forgotten.
+    // Operations that ended in the meantime are removed.
     for number in 3..=50 {
         pool.end(number);
     }
