@@ -1,4 +1,4 @@
-//! Whether the key of a URI is that of a certificate, and can do what TLS needs.
+//! Verification that the key of a URI belongs to a certificate and supports the operations of TLS.
 
 use brisk_keys::{KeyAlgorithm, KeyId};
 use brisk_wire::registry::SignatureScheme;
@@ -17,21 +17,26 @@ use crate::{
     uri::KeyUri,
 };
 
-/// What is signed for the trial; in neither version of TLS could it be a handshake.
+/// Message of the trial signature. No handshake of TLS 1.2 or 1.3 signs such a message.
 const TRIAL: &[u8] = b"brisk tries whether this is the key of the certificate";
 
-/// The public half of a key, as the certificate has it.
+/// Public key of a certificate.
 #[derive(Clone, Debug)]
 pub struct Certified {
-    /// The DER `SubjectPublicKeyInfo`.
+    /// DER `SubjectPublicKeyInfo`.
     pub public_key: Vec<u8>,
     /// Its algorithm.
     pub algorithm: KeyAlgorithm,
-    /// Whose certificate, for messages.
+    /// Subject of the certificate, for messages.
     pub subject: String,
 }
 
-/// Finds the key of `uri` and tries it, in a session of the connection `epoch`.
+/// Finds the key of `uri` and verifies trial signatures, in a session of connection `epoch`.
+///
+/// # Errors
+///
+/// [`TokenError::Mismatch`] if it is the key of another certificate, [`TokenError::Unfit`] if key or token lack a
+/// capability.
 pub(crate) fn examine(
     session: &Session,
     epoch: u64,
@@ -70,7 +75,11 @@ pub(crate) fn examine(
     Ok(TokenKey::new(id, uri.clone(), public, ways, decrypts, (handle, epoch)))
 }
 
-/// Whether the key may decrypt. An error if it is of another kind, or may not sign.
+/// Returns whether the key may decrypt.
+///
+/// # Errors
+///
+/// [`TokenError`] if the key has another type or may not sign.
 fn attributes(
     session: &Session,
     handle: ObjectHandle,

@@ -1,4 +1,4 @@
-//! A token as it is reached now: its sessions, and what is known of it.
+//! Connection to a token: its sessions and properties.
 
 use cryptoki::{
     error::{Error, RvError},
@@ -20,33 +20,33 @@ use crate::{
 pub(crate) struct OpenSession {
     session: Session,
     slot: Slot,
-    /// The [`Connection`] that it is of.
+    /// Number of the [`Connection`] that it belongs to.
     pub(crate) epoch: u64,
-    /// The initialization of the module that its handle belongs to.
+    /// Initialization of the module that the handle belongs to.
     generation: u64,
 }
 
 impl OpenSession {
-    /// The session, if the module still knows it.
+    /// The session, if its handle is still valid.
     pub(crate) fn within(&self, entered: &Entered<'_>) -> Option<&Session> {
         (self.generation == entered.generation()).then_some(&self.session)
     }
 
-    /// Another session of the same token in the place of this one, in which an operation may have been left half done.
+    /// Replaces the session by a new one of the same token, because a failed operation may still be active in it.
     pub(crate) fn renewed(self, entered: &Entered<'_>) -> Result<Self, TokenError> {
         let (slot, epoch, generation) = (self.slot, self.epoch, self.generation);
         if generation != entered.generation() {
             return Err(TokenError::Call("it was initialized anew".to_owned()));
         }
-        // First the other one: who closes the only session is logged out.
+        // Opened first: closing the only session would log out.
         let opened = entered.context().open_ro_session_no_drop(slot);
         self.close_within(entered);
-        // A token may have room for no more than one.
+        // A token may support only one session; then the old one must be closed first.
         let session = opened.or_else(|_| entered.context().open_ro_session_no_drop(slot))?;
         Ok(Self { session, slot, epoch, generation })
     }
 
-    /// Closes it, if the module still knows it.
+    /// Closes the session, if its handle is still valid.
     pub(crate) fn close(self, module: &Module) {
         if let Ok(entered) = module.enter() {
             self.close_within(&entered);
@@ -55,13 +55,13 @@ impl OpenSession {
 
     pub(crate) fn close_within(self, entered: &Entered<'_>) {
         if self.generation == entered.generation() {
-            // An error means that it is closed already.
+            // An error means that the session is closed already.
             drop(self.session.close());
         }
     }
 }
 
-/// What there is to know of a token.
+/// Properties of a token.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) label: String,
@@ -75,17 +75,21 @@ pub(crate) struct Connection {
     pub(crate) sessions: Vec<OpenSession>,
 }
 
-/// Which token, and how to be let in.
+/// Identification of a token, with the source of its PIN.
 #[derive(Debug)]
 pub(crate) struct Access {
     pub(crate) name: TokenName,
     pub(crate) pin: Option<PinSource>,
-    /// The URI of the first key, for messages.
+    /// URI of the first key, for messages.
     pub(crate) uri: String,
 }
 
 impl Access {
-    /// Opens up to `wanted` sessions with the token and logs in, which counts for all of them.
+    /// Opens up to `wanted` sessions and logs in. PKCS #11 logs in all sessions of a token together.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError`] if the token is not found, or refuses the PIN or the first session.
     pub(crate) fn connect(
         &self,
         entered: &Entered<'_>,
@@ -106,7 +110,7 @@ impl Access {
         while sessions.len() < wanted {
             match context.open_ro_session_no_drop(slot) {
                 Ok(session) => sessions.push(opened(session)),
-                // Some have room for a few only, and one will do.
+                // Some tokens support only a few sessions; one is enough.
                 Err(error) => {
                     tracing::debug!(token = facts.label, error = call(&error), "no more sessions");
                     break;

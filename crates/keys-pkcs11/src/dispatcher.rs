@@ -1,6 +1,6 @@
-//! What waits for a token: operations, the sessions that they are performed in, and the next attempt to reach it.
+//! Queue of a token: operations, free sessions, and reconnection.
 //!
-//! Nothing here calls the module, so nothing here waits for longer than a lock.
+//! Nothing here calls the module, so nothing blocks longer than a lock is held.
 
 mod inner;
 
@@ -19,10 +19,10 @@ use crate::{
     task::{Change, Job, Question, Task},
 };
 
-/// The least and the greatest pause before a token that could not be reached is tried again.
+/// Shortest and longest pause before the next attempt to connect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
-/// How late operations may be answered that the module does not return from.
+/// Maximum delay of a failure after its deadline, when the module does not return.
 const TICK: Duration = Duration::from_millis(100);
 
 const NOT_THERE: KeyError = KeyError::Failed("the token cannot be reached");
@@ -32,15 +32,15 @@ const ENDED: KeyError = KeyError::Failed("the engine of the token has ended");
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     inner: Mutex<Inner>,
-    /// Something for the threads to do, or an outcome for who opens the token.
+    /// Signals work for the threads, and the result of the first connection.
     work: Condvar,
-    /// Something for the clock to watch.
+    /// Signals operations for the clock thread.
     watched: Condvar,
     queue: usize,
 }
 
 impl Dispatcher {
-    /// A dispatcher for `threads` threads, with room for `queue` operations. The first task is to reach the token.
+    /// A dispatcher for `threads` threads with a queue of `queue` operations. The first task is to connect.
     pub(crate) fn new(threads: usize, queue: usize) -> Self {
         let inner = Inner::new(threads);
         Self { inner: Mutex::new(inner), work: Condvar::new(), watched: Condvar::new(), queue }
@@ -50,7 +50,11 @@ impl Dispatcher {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an operation; the error is the answer to it.
+    /// Queues an operation.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the operation: stopped, token unreachable, or queue full.
     pub(crate) fn submit(&self, job: Job) -> Result<(), KeyError> {
         let mut inner = self.lock();
         if inner.stopped {
@@ -70,7 +74,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Takes a question.
+    /// Queues a query, or drops it if the token is unreachable.
     pub(crate) fn ask(&self, question: Question) {
         let mut inner = self.lock();
         if !inner.stopped && !inner.refuses() {
@@ -88,7 +92,7 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for something to do.
+    /// Blocks until there is a task.
     pub(crate) fn next(&self) -> Task {
         let mut inner = self.lock();
         loop {
@@ -118,7 +122,7 @@ impl Dispatcher {
         }
     }
 
-    /// The thread `number` begins an operation.
+    /// Records that thread `number` has begun an operation.
     pub(crate) fn begin(&self, number: usize, deadline: Instant, completion: Completion) {
         let mut inner = self.lock();
         inner.under_way[number] = Some((deadline, completion));
@@ -127,7 +131,7 @@ impl Dispatcher {
         }
     }
 
-    /// It has ended; `None` if it was answered meanwhile, its time being over.
+    /// Records the end of that operation. `None` if it has already failed at its deadline.
     pub(crate) fn end(&self, number: usize) -> Option<Completion> {
         let mut inner = self.lock();
         let under_way = inner.under_way[number].take();
@@ -137,7 +141,7 @@ impl Dispatcher {
         under_way.map(|(_, completion)| completion)
     }
 
-    /// A session that can be used again. Gives it back if it is one of a former connection.
+    /// Returns a session for further use. Hands it back if it belongs to a former connection and must be closed.
     pub(crate) fn give_back(&self, session: OpenSession) -> Option<OpenSession> {
         let mut inner = self.lock();
         if session.epoch != inner.epoch || inner.state != State::Up || inner.stopped {
@@ -149,7 +153,7 @@ impl Dispatcher {
         None
     }
 
-    /// The token cannot be reached over the connection `epoch`. An operation that was under way is kept for the next one.
+    /// Reports that connection `epoch` is lost. An unfinished operation is queued for the next connection.
     pub(crate) fn lose(&self, epoch: u64, unfinished: Option<Job>) {
         let mut inner = self.lock();
         if inner.state == State::Up && inner.epoch == epoch {
@@ -171,7 +175,7 @@ impl Dispatcher {
         self.work.notify_all();
     }
 
-    /// The token has been reached.
+    /// Reports a new connection.
     pub(crate) fn connected(&self, connection: Connection) -> Change {
         let mut inner = self.lock();
         inner.state = State::Up;
@@ -187,7 +191,7 @@ impl Dispatcher {
         lost.map_or(Change::Found, |lost| Change::Back(lost.elapsed()))
     }
 
-    /// It has not. What waits is answered, and more is refused until it is.
+    /// Reports a failed attempt. Waiting operations fail, and further ones are refused until a connection succeeds.
     pub(crate) fn not_connected(&self, error: TokenError) -> Change {
         let mut inner = self.lock();
         inner.failures += 1;
@@ -196,7 +200,7 @@ impl Dispatcher {
         inner.questions.clear();
         let jobs = std::mem::take(&mut inner.jobs);
         let change = match &mut *inner {
-            // A second attempt could be one too many for the PIN.
+            // Not repeated if the first attempt fails: another wrong PIN might lock the token.
             Inner { connections: 0, first_error, stopped, .. } => {
                 *first_error = Some(error);
                 *stopped = true;
@@ -214,7 +218,7 @@ impl Dispatcher {
         change
     }
 
-    /// Waits until the token has been reached for the first time, or for `limit`: then `None`.
+    /// Blocks until the first connection succeeds or fails; `None` after `limit`.
     pub(crate) fn first_connection(&self, limit: Duration) -> Option<Result<(), TokenError>> {
         let until = Instant::now() + limit;
         let mut inner = self.lock();
@@ -230,11 +234,11 @@ impl Dispatcher {
         }
     }
 
-    /// Answers operations whose time is over, until the dispatcher is closed. `silent` is called when the module has not returned
-    /// from one in time.
+    /// Fails operations at their deadline, until the dispatcher is stopped. Calls `silent` when the module has not
+    /// returned from one in time.
     pub(crate) fn keep_time(&self, mut silent: impl FnMut()) {
         let mut inner = self.lock();
-        // What the module has not returned from is answered in time even if its engine is gone.
+        // Operations within the module fail in time even if the engine has been dropped.
         while !inner.stopped || inner.has_work() {
             inner = if inner.has_work() {
                 self.watched.wait_timeout(inner, TICK).unwrap_or_else(PoisonError::into_inner).0
@@ -261,7 +265,7 @@ impl Dispatcher {
         }
     }
 
-    /// Ends the threads.
+    /// Stops all threads.
     pub(crate) fn stop(&self) {
         let mut inner = self.lock();
         inner.stopped = true;
@@ -273,18 +277,18 @@ impl Dispatcher {
         drop(jobs);
     }
 
-    /// A thread that calls the module is about to start.
+    /// Counts a thread that calls the module.
     pub(crate) fn started(&self) {
         self.lock().running += 1;
     }
 
-    /// It has ended.
+    /// Uncounts such a thread.
     pub(crate) fn ended(&self) {
         self.lock().running -= 1;
         self.work.notify_all();
     }
 
-    /// Waits until all threads have ended, or until `limit`.
+    /// Blocks until all threads have ended, or until `limit`.
     pub(crate) fn wait_for_end(&self, limit: Instant) {
         let mut inner = self.lock();
         while inner.running > 0
@@ -294,28 +298,28 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the token can be reached now.
+    /// Returns whether the token is reachable.
     pub(crate) fn is_up(&self) -> bool {
         let inner = self.lock();
         inner.state == State::Up && !inner.is_silent()
     }
 
-    /// Operations that wait.
+    /// Number of waiting operations.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().jobs.len()
     }
 
-    /// How many sessions there are with it.
+    /// Number of sessions.
     pub(crate) fn sessions(&self) -> usize {
         self.lock().sessions
     }
 
-    /// How often the token was reached.
+    /// Number of successful connections.
     pub(crate) fn connections(&self) -> u64 {
         self.lock().connections
     }
 
-    /// The label of the token, once it has been reached.
+    /// Label of the token; `None` before the first connection.
     pub(crate) fn label(&self) -> Option<String> {
         self.lock().facts.as_ref().map(|facts| facts.label.clone())
     }
@@ -325,10 +329,10 @@ fn refuse(job: Job) {
     job.completion.complete(Err(NOT_THERE), PERFORMER);
 }
 
-/// `pause`, longer by up to a quarter, so that processes that lost a token together do not come back together.
+/// Adds up to a quarter to `pause` at random, so that several processes do not reconnect at the same moment.
 fn spread(pause: Duration) -> Duration {
     let mut random = [0];
-    // Without it they come back together, which is all there is to lose.
+    // Without randomness only this spread is lost.
     let _ = aws_lc_rs::rand::fill(&mut random);
     pause + pause * u32::from(random[0]) / 1024
 }

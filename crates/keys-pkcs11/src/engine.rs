@@ -15,16 +15,16 @@ use crate::{
     connection::Access, dispatcher::Dispatcher, key::TokenKey, module::Module, status::TokenStatus, task::Job,
 };
 
-/// Performs operations with the keys of one token, on threads of its own, each in a session.
+/// An engine for the keys of one token, with one thread per session.
 ///
-/// Operations wait in a bounded queue. Each is answered by its deadline, or 100 ms later, even if the module never returns. An
-/// operation that finds its session closed is begun once more in another. A token that cannot be reached any more is looked for
-/// until it is back, and meanwhile its operations are refused at once. Every signature is verified before it is passed on.
+/// Operations wait in a bounded queue. Each ends at most 100 ms after its deadline, even if the module never returns.
+/// An operation whose session turns out to be closed is repeated once in another. A lost token is reconnected in the
+/// background; meanwhile its operations fail at once. Every signature is verified before it is returned.
 pub struct TokenEngine {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What the engine and its threads have in common.
+/// State that the engine shares with its threads.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) dispatcher: Dispatcher,
@@ -32,11 +32,12 @@ pub(crate) struct Shared {
     pub(crate) sessions: usize,
     pub(crate) module: Arc<Module>,
     keys: RwLock<HashMap<KeyId, Arc<TokenKey>>>,
-    /// Operations since the last that was performed of which the token says nothing but that it failed.
+    /// Consecutive operations that failed without a reason from the token.
     failures: AtomicUsize,
 }
 
-/// After this number of failures in a row a token that shows its keys is reached anew all the same.
+/// Number of consecutive failures without a reason after which the token is reconnected, even though it still shows its
+/// keys.
 const HOPELESS: usize = 8;
 
 impl Shared {
@@ -44,12 +45,12 @@ impl Shared {
         Self { dispatcher, access, sessions, module, keys: RwLock::default(), failures: AtomicUsize::new(0) }
     }
 
-    /// The token has performed an operation.
+    /// Records a successful operation.
     pub(crate) fn performed(&self) {
         self.failures.store(0, Ordering::Relaxed);
     }
 
-    /// Counts an operation that failed without a reason; whether there were too many in a row.
+    /// Counts a failure without a reason. Returns whether there were [`HOPELESS`] in a row.
     pub(crate) fn is_hopeless(&self) -> bool {
         let is_hopeless = self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= HOPELESS;
         if is_hopeless {
@@ -90,7 +91,7 @@ impl Shared {
 }
 
 impl TokenEngine {
-    /// How the token is doing.
+    /// State of the token, for metrics.
     pub fn status(&self) -> TokenStatus {
         self.shared.status()
     }

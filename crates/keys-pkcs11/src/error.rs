@@ -1,60 +1,60 @@
-//! What can be wrong with a token, a key in it, or the URI that names both: said so that an operator can put it right.
+//! Errors of tokens, keys and URIs, with the correction that an operator can make.
 
 use std::{io, path::PathBuf, time::Duration};
 
 use cryptoki::error::Error as ModuleError;
 
-/// Why a key in a token cannot be used.
+/// Reasons for which a key in a token cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The module could not be loaded.
+    /// The module cannot be loaded.
     #[error("cannot load the PKCS #11 module {}: {reason}", path.display())]
     Module {
         /// The shared library.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The module is loaded and does not start.
+    /// The module was loaded, but its initialization failed.
     #[error("the PKCS #11 module {} does not start: {reason}", path.display())]
     NotStarted {
         /// The shared library.
         path: PathBuf,
-        /// What it said.
+        /// The error of the module.
         reason: String,
     },
     /// A call of the module failed.
     #[error("the PKCS #11 module failed: {0}")]
     Call(String),
-    /// The module did not come back from a call.
+    /// A call of the module has not returned in time.
     #[error("the PKCS #11 module {} has not answered for {limit:?}", path.display())]
     Silent {
         /// The shared library.
         path: PathBuf,
-        /// How long it was waited for.
+        /// The timeout.
         limit: Duration,
     },
-    /// A thread of the token's engine could not be started.
+    /// A thread cannot be started.
     #[error("cannot start a thread for the token: {0}")]
     Threads(io::Error),
-    /// No token fits the URI.
+    /// No token matches the URI.
     #[error("no token fits `{uri}`; {found}")]
     NoToken {
-        /// What was looked for.
+        /// The URI.
         uri: String,
-        /// The tokens that there are, as a part of a sentence.
+        /// The available tokens, as part of a sentence.
         found: String,
     },
-    /// More than one token fits.
+    /// Several tokens match the URI.
     #[error("several tokens fit `{uri}`: {found}; add `serial` or `slot-id` to mean one of them")]
     SeveralTokens {
-        /// What was looked for.
+        /// The URI.
         uri: String,
-        /// Those that fit.
+        /// The matching tokens.
         found: String,
     },
-    /// The file with the PIN cannot be read.
+    /// The PIN file cannot be read.
     #[error("cannot read the PIN in {}: {source}", path.display())]
     PinFile {
         /// The file.
@@ -62,18 +62,18 @@ pub enum TokenError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The file with the PIN holds something else.
+    /// The PIN file has another format.
     #[error("{}: wanted a PIN in one line of text", path.display())]
     PinForm {
         /// The file.
         path: PathBuf,
     },
-    /// The token wants a PIN and the URI names none.
+    /// The token requires a PIN, and the URI names none.
     #[error(
         "the token \"{token}\" wants a PIN: append ?pin-source=file:/PATH to the URI, with a file that holds it"
     )]
     PinMissing {
-        /// Its label.
+        /// Label of the token.
         token: String,
     },
     /// The token refused the PIN.
@@ -83,53 +83,53 @@ pub enum TokenError {
         path.display()
     )]
     PinRefused {
-        /// Its label.
+        /// Label of the token.
         token: String,
-        /// The file with the PIN.
+        /// The PIN file.
         path: PathBuf,
-        /// How the token said so.
+        /// The error of the token.
         reason: String,
     },
-    /// The token has no such private key.
+    /// No private key in the token matches the URI.
     #[error("the token \"{token}\" has no private key for `{uri}`; {found}")]
     NoKey {
-        /// Its label.
+        /// Label of the token.
         token: String,
-        /// What was looked for.
+        /// The URI.
         uri: String,
-        /// The private keys that there are, as a part of a sentence.
+        /// The available private keys, as part of a sentence.
         found: String,
     },
-    /// More than one private key fits.
+    /// Several private keys match the URI.
     #[error(
         "the token \"{token}\" has {number} private keys for `{uri}`: {found}; name one of them by both `object` and `id`"
     )]
     SeveralKeys {
-        /// Its label.
+        /// Label of the token.
         token: String,
-        /// What was looked for.
+        /// The URI.
         uri: String,
-        /// How many fit.
+        /// Number of matching keys.
         number: usize,
-        /// The first of them.
+        /// The first matching keys.
         found: String,
     },
     /// The key belongs to another certificate.
     #[error("the key `{uri}` does not belong to the certificate, which is for \"{subject}\": {reason}")]
     Mismatch {
-        /// The key.
+        /// The URI.
         uri: String,
-        /// The certificate.
+        /// Subject of the certificate.
         subject: String,
-        /// How that was seen.
+        /// The difference.
         reason: String,
     },
-    /// The key, or the token, cannot do what TLS needs.
+    /// Key or token lack a capability that TLS needs.
     #[error("the key `{uri}` cannot be used for TLS: {reason}")]
     Unfit {
-        /// The key.
+        /// The URI.
         uri: String,
-        /// What is missing.
+        /// The missing capability.
         reason: String,
     },
 }
@@ -140,7 +140,7 @@ impl From<ModuleError> for TokenError {
     }
 }
 
-/// `C_Login: CKR_PIN_INCORRECT`, the names of the standard.
+/// Formats a failed call with the names of the standard: `C_Login: CKR_PIN_INCORRECT`.
 pub(crate) fn call(error: &ModuleError) -> String {
     match error {
         ModuleError::Pkcs11(code, function) => {
@@ -150,7 +150,7 @@ pub(crate) fn call(error: &ModuleError) -> String {
     }
 }
 
-/// `CKR_PIN_INCORRECT` for `PinIncorrect`.
+/// Converts `PinIncorrect` to `CKR_PIN_INCORRECT`.
 fn standard_name(name: &str) -> String {
     let mut standard = "CKR".to_owned();
     for letter in name.chars() {
@@ -162,45 +162,45 @@ fn standard_name(name: &str) -> String {
     standard
 }
 
-/// Why a text does not name a private key.
+/// Reasons for which a text does not name a private key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
-    /// It is another kind of URI.
+    /// Another URI scheme.
     #[error("the URI of a key in a token begins with pkcs11:")]
     Scheme,
-    /// It names a token at most.
+    /// The URI names only a token.
     #[error("which key of the token? write object=LABEL or id=%01, as pkcs11:token=web;object=site")]
     NoObject,
-    /// An attribute that means nothing here.
+    /// An attribute that is not supported.
     #[error("`{name}` is not known here; known: {known}")]
     Unknown {
-        /// As written.
+        /// The attribute.
         name: String,
-        /// All that are known.
+        /// All supported attributes.
         known: String,
     },
-    /// An attribute for the second time.
+    /// A repeated attribute.
     #[error("`{0}` is written twice")]
     Repeated(String),
-    /// A name alone.
+    /// An attribute without a value.
     #[error("`{0}` has no value; attributes are written name=value")]
     NoValue(String),
-    /// Percent signs that stand for no bytes, or bytes that are no text.
+    /// Invalid percent-encoding, or invalid UTF-8.
     #[error(
         "`{0}` is not encoded as a URI is: %20 stands for a space, %25 for a percent sign, and text is UTF-8"
     )]
     Encoding(String),
-    /// A slot that is no number.
+    /// A slot that is not a number.
     #[error("`slot-id` is a number in digits")]
     SlotId,
-    /// Not a private key.
+    /// An object type other than private key.
     #[error("only type=private can sign; leave `type` away, or write that")]
     Type,
-    /// A PIN from anywhere but a file.
+    /// A PIN source other than a file.
     #[error("a PIN is read from a file alone: write pin-source=file:/PATH")]
     PinSource,
-    /// A PIN in the configuration.
+    /// A PIN within the configuration.
     #[error("a PIN has no place in a configuration: write it into a file, and pin-source=file:/PATH here")]
     PinValue,
 }

@@ -1,4 +1,4 @@
-//! A key in a token: where it lies, and the operations with it.
+//! A key in a token: its handle, and operations with it.
 
 use std::{
     sync::{
@@ -26,10 +26,10 @@ use crate::{
     uri::KeyUri,
 };
 
-/// How long a key that was not found is not looked for again.
+/// Time for which a missing key is not searched again.
 const MISSING: Duration = Duration::from_secs(1);
 
-/// A key that was found once and belongs to a certificate.
+/// A key that was found and belongs to a certificate.
 #[derive(Debug)]
 pub(crate) struct TokenKey {
     pub(crate) id: KeyId,
@@ -44,26 +44,26 @@ pub(crate) struct TokenKey {
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Unknown,
-    /// A handle of the sessions of one connection.
+    /// A handle, valid in the sessions of one connection (epoch).
     At(ObjectHandle, u64),
     Missing(Instant),
 }
 
-/// Why an operation has no result.
+/// Reasons for which an operation has no result.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The operation is at fault, or the key; the token is well.
+    /// The operation or the key is invalid; the token works.
     Operation(KeyError),
-    /// The token does not have the key.
+    /// The token no longer has the key.
     KeyGone,
-    /// The token did not perform it, and said nothing of whether it is there.
+    /// The operation failed without a reason that shows whether the token works.
     Unclear(String),
-    /// The session is of no use any more, and the others are not either.
+    /// The session is unusable, and so are the other sessions of the connection.
     Token(String),
 }
 
 impl TokenKey {
-    /// A key whose object has `handle` in the sessions of the connection `epoch`.
+    /// A key whose object has `handle` in the sessions of connection `epoch`.
     pub(crate) fn new(
         id: KeyId,
         uri: KeyUri,
@@ -76,7 +76,7 @@ impl TokenKey {
         Self { id, uri, public, ways, decrypts, place, faults: AtomicU64::new(0) }
     }
 
-    /// An error if the key cannot do this, whatever it cost.
+    /// Checks whether the key supports the operation, before it is queued.
     pub(crate) fn check(&self, kind: &OperationKind) -> Result<(), KeyError> {
         let algorithm = self.public.algorithm();
         match kind {
@@ -85,7 +85,7 @@ impl TokenKey {
             }
             OperationKind::Sign { .. } => Ok(()),
             OperationKind::Decrypt { ciphertext } => match self.public.modulus() {
-                // As many bytes, so the order of the bytes is that of the numbers.
+                // Equal lengths, so the order of big-endian bytes is the order of the numbers.
                 Some(modulus) if ciphertext.len() == modulus.len() && ciphertext[..] < *modulus => {
                     if self.decrypts {
                         Ok(())
@@ -100,7 +100,7 @@ impl TokenKey {
         }
     }
 
-    /// Results that were not right, and not used.
+    /// Number of wrong signatures; none was returned.
     pub(crate) fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
     }
@@ -109,7 +109,7 @@ impl TokenKey {
         self.ways.iter().find(|(own, _)| *own == scheme).map(|(_, way)| *way)
     }
 
-    /// Performs an operation that the key [can](Self::check) perform, in a session of the connection `epoch`.
+    /// Performs an operation in a session of connection `epoch`.
     pub(crate) fn perform(
         &self,
         session: &Session,
@@ -119,7 +119,7 @@ impl TokenKey {
         self.check(kind).map_err(Trouble::Operation)?;
         let handle = self.handle(session, epoch)?;
         match self.perform_with(session, handle, kind) {
-            // It may have been replaced by one of the same name.
+            // The object may have been replaced by another with the same name.
             Err(Trouble::KeyGone) => {
                 self.forget();
                 let handle = self.handle(session, epoch)?;
@@ -158,7 +158,7 @@ impl TokenKey {
         }
     }
 
-    /// Whether the token has the key, looked for if that is not known of this connection.
+    /// Returns whether the token has the key. Searches it unless its handle in this connection is known.
     pub(crate) fn is_there(&self, session: &Session, epoch: u64) -> Result<bool, Trouble> {
         match self.handle(session, epoch) {
             Ok(_) => Ok(true),
@@ -167,13 +167,13 @@ impl TokenKey {
         }
     }
 
-    /// Whether the token shows the key now, whatever is known of it.
+    /// Searches the key even if its handle is known, and returns whether the token has it.
     pub(crate) fn is_shown(&self, session: &Session, epoch: u64) -> Result<bool, Trouble> {
         self.forget();
         self.is_there(session, epoch)
     }
 
-    /// Looks for the key the next time, whatever is known of it.
+    /// Forgets the handle, so that the next operation searches the key.
     pub(crate) fn forget(&self) {
         *self.place() = Place::Unknown;
     }
@@ -197,7 +197,7 @@ impl TokenKey {
     }
 }
 
-/// A signature as TLS has it; `None` if the token gave something else.
+/// Creates a signature in the encoding of TLS; `None` if the token's result has another form.
 pub(crate) fn sign(
     session: &Session,
     handle: ObjectHandle,
@@ -209,7 +209,7 @@ pub(crate) fn sign(
     Ok(if way.is_ecdsa() { ecdsa_der(&raw) } else { Some(raw) })
 }
 
-/// As long as the modulus: some modules leave leading zeroes away.
+/// Pads the result to the length of the modulus. Some modules omit leading zeros.
 fn widened(padded: Zeroizing<Vec<u8>>, size: usize) -> Result<Zeroizing<Vec<u8>>, Trouble> {
     let Some(missing) = size.checked_sub(padded.len()) else {
         return Err(Trouble::Operation(KeyError::Failed("the token's result is longer than the modulus")));
@@ -223,7 +223,8 @@ fn widened(padded: Zeroizing<Vec<u8>>, size: usize) -> Result<Zeroizing<Vec<u8>>
     Ok(widened)
 }
 
-/// What is signed was made here and is always in order, so an error that says nothing is one of the token.
+/// Classifies an error of a signature. The input was created here and is always valid, so an error without a reason
+/// indicates a problem of the token.
 pub(crate) fn trouble_of_signing(error: &Error) -> Trouble {
     let Error::Pkcs11(code, _) = error else { return unexpected(error) };
     match code {
@@ -238,7 +239,8 @@ pub(crate) fn trouble_of_signing(error: &Error) -> Trouble {
     }
 }
 
-/// What is decrypted was made by a stranger, who must not be able to have all sessions closed.
+/// Classifies an error of a decryption. The input comes from a client, which must not be able to force a reconnection
+/// of all sessions.
 fn trouble_of_decryption(error: &Error) -> Trouble {
     let Error::Pkcs11(code, _) = error else { return unexpected(error) };
     match code {

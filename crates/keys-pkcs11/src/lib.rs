@@ -1,11 +1,11 @@
-//! Private keys in tokens: hardware security modules, USB tokens and software that behaves like them, through PKCS #11.
+//! Private keys in hardware security modules and other tokens, through PKCS #11.
 //!
-//! A key is named by a URI of RFC 7512 ([`KeyUri`]). [`TokenKeys::attach`] finds it and makes sure that it is the key of a
-//! certificate; the engine that it returns performs operations with it, on threads of its own, since modules block. The
+//! A URI of RFC 7512 ([`KeyUri`]) names a key. [`TokenKeys::attach`] finds the key and verifies that it belongs to a
+//! certificate. The returned [`TokenEngine`] performs operations on threads of its own, because modules block. The
 //! private key never leaves the token.
 //!
-//! A module is foreign code in this process. It may crash it, and a call that never returns holds a thread for good; what the
-//! engine promises nevertheless is in [`TokenEngine`].
+//! A module is foreign code in this process: it may crash the process, and a call that never returns occupies a thread
+//! until the process ends. [`TokenEngine`] documents the guarantees that hold nevertheless.
 
 mod attach;
 mod connection;
@@ -35,5 +35,5 @@ pub use uri::{KeyUri, PinSource};
 
 use brisk_keys::Performer;
 
-/// The name of what computes: the label `engine` of metrics.
+/// Name of the engine: the label `engine` of metrics.
 pub const PERFORMER: Performer = Performer::new("pkcs11");

@@ -1,7 +1,7 @@
-//! Which mechanism of a token makes the signatures of a scheme, and what it is given.
+//! Choice of the token's mechanism for a signature scheme, and its input.
 //!
-//! The digest is made here where the token takes one, since that is less to send; a token that only signs whole messages gets
-//! them.
+//! Messages are hashed here if the token has a mechanism for digests, because less data is transferred. Otherwise the
+//! token gets the complete message.
 
 use aws_lc_rs::digest;
 use brisk_keys::KeyAlgorithm;
@@ -14,14 +14,14 @@ use cryptoki::{
     types::Ulong,
 };
 
-/// A hash, as each part of a signature names it.
+/// Properties of a hash in all parts of a signature.
 #[derive(Debug, PartialEq, Eq)]
 struct Hash {
     algorithm: &'static digest::Algorithm,
     name: MechanismType,
     mgf: PkcsMgfType,
     size: u8,
-    /// The last byte of 2.16.840.1.101.3.4.2.x.
+    /// Last byte of the object identifier 2.16.840.1.101.3.4.2.x.
     oid: u8,
 }
 
@@ -47,7 +47,7 @@ static SHA512: Hash = Hash {
     oid: 3,
 };
 
-/// How signatures of one scheme are made.
+/// Method for signatures of one scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     padding: Padding,
@@ -63,7 +63,11 @@ enum Padding {
 }
 
 impl Way {
-    /// The way that a token with these mechanisms has; otherwise the names of those that it could have had.
+    /// Chooses a method that needs only the mechanisms `has`.
+    ///
+    /// # Errors
+    ///
+    /// The names of the mechanisms that would be suitable.
     pub(crate) fn choose(scheme: SignatureScheme, has: &[MechanismType]) -> Result<Self, String> {
         let (padding, hash) = parts(scheme).ok_or_else(|| format!("for {scheme}"))?;
         let way = |hashed_here| Self { padding, hash, hashed_here };
@@ -94,7 +98,7 @@ impl Way {
         }
     }
 
-    /// What the mechanism signs, of a message.
+    /// The input of the mechanism for `message`.
     pub(crate) fn input(&self, message: &[u8]) -> Vec<u8> {
         if !self.hashed_here {
             return message.to_vec();
@@ -105,16 +109,17 @@ impl Way {
         input
     }
 
-    /// Whether the token gives the two numbers of ECDSA rather than a signature as TLS has it.
+    /// Returns whether the token's result is a pair of integers that must be encoded for TLS.
     pub(crate) fn is_ecdsa(&self) -> bool {
         self.padding == Padding::Ecdsa
     }
 }
 
-/// The mechanism for decryption: the padding is left in place.
+/// Mechanism for decryption: raw RSA. The padding stays in place, because `PremasterEngine` removes it in constant
+/// time.
 pub(crate) const DECRYPTION: MechanismType = MechanismType::RSA_X_509;
 
-/// The schemes that are tried with a key before it is used: one of each kind that TLS may ask for.
+/// The schemes of the trial signatures: one for each padding that TLS may use.
 pub(crate) fn tried(algorithm: KeyAlgorithm) -> &'static [SignatureScheme] {
     match algorithm {
         KeyAlgorithm::Rsa { .. } => {
@@ -138,7 +143,7 @@ fn parts(scheme: SignatureScheme) -> Option<(Padding, &'static Hash)> {
     })
 }
 
-/// RFC 8017 section 9.2, note 1: the DER of `DigestInfo` up to the value.
+/// RFC 8017 section 9.2, note 1: the DER encoding of `DigestInfo` up to the digest.
 fn digest_info(hash: &Hash) -> Vec<u8> {
     let (oid, size) = (hash.oid, hash.size);
     vec![

@@ -1,4 +1,4 @@
-//! PKCS #11 modules: loaded once in the life of the process, and initialized anew where a token does not come back otherwise.
+//! PKCS #11 modules: loaded once per process, and reinitialized if a token does not recover otherwise.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -15,23 +15,23 @@ use cryptoki::{
 
 use crate::error::{TokenError, call};
 
-/// A module. What is initialized belongs to the process and not to a user of the module, hence one of each.
+/// A loaded module. Its initialization is state of the process, so there is one value per module.
 #[derive(Debug)]
 pub(crate) struct Module {
     path: PathBuf,
     context: Pkcs11,
-    /// Read while a call is under way, written to end all of them.
+    /// Read-locked during calls, write-locked for reinitialization.
     state: RwLock<State>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct State {
     initialized: bool,
-    /// Counts the initializations: handles of sessions and objects mean nothing in the next.
+    /// Number of the initialization. Handles of sessions and objects are valid within one only.
     generation: u64,
 }
 
-/// A module within which calls can be made; it is not initialized anew before this is dropped.
+/// Permission to call the module, which is not reinitialized before this is dropped.
 #[derive(Debug)]
 pub(crate) struct Entered<'m> {
     module: &'m Module,
@@ -48,13 +48,13 @@ impl Entered<'_> {
     }
 }
 
-/// The modules of this process. They stay loaded: few survive being unloaded.
+/// Modules of this process. They are never unloaded, because few modules survive unloading.
 static MODULES: Mutex<BTreeMap<PathBuf, Loading>> = Mutex::new(BTreeMap::new());
 
-/// How far a module is.
+/// Progress of loading a module.
 #[derive(Debug)]
 enum Loading {
-    /// A thread is at it, which may take as long as the module likes.
+    /// A thread is loading it, which has no time limit.
     Begun,
     Done(Arc<Module>),
 }
@@ -63,16 +63,16 @@ fn modules() -> MutexGuard<'static, BTreeMap<PathBuf, Loading>> {
     MODULES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long a module is waited for that is to be initialized anew and has calls under way.
+/// Time to wait for calls in progress before reinitialization.
 const RETURN: Duration = Duration::from_secs(2);
 
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Module {
-    /// The module in this file, loaded and initialized. Takes as long as the module likes.
+    /// Loads and initializes the module of this file, or returns the loaded one. Blocks without a time limit.
     pub(crate) fn load(path: &Path) -> Result<Arc<Self>, TokenError> {
         let wrong = |reason: String| TokenError::Module { path: path.to_owned(), reason };
-        // Others are loaded meanwhile: who looks here never waits for a module.
+        // The lock is not held while loading: other modules can be loaded meanwhile.
         match modules().entry(path.to_owned()) {
             Entry::Occupied(known) => match known.get() {
                 Loading::Done(module) => return Ok(Arc::clone(module)),
@@ -91,13 +91,13 @@ impl Module {
         initialized.map(|()| module)
     }
 
-    /// Loads and initializes a module. One that cannot be initialized now is loaded all the same, and tried again by the next
-    /// who asks.
+    /// Loads and initializes a module. If only the initialization fails, the module stays loaded, and the next caller
+    /// initializes it again.
     fn load_new(
         path: &Path,
         wrong: impl Fn(String) -> TokenError,
     ) -> Result<(Arc<Self>, Result<(), TokenError>), TokenError> {
-        // The loader's own message about a missing file is about its search for libraries.
+        // Checked first, because the loader's message for a missing file describes its search path.
         path.metadata().map_err(|error| wrong(error.to_string()))?;
         let context = Pkcs11::new(path).map_err(|error| wrong(load_error(&error)))?;
         let initialized = initialize(&context)
@@ -110,7 +110,7 @@ impl Module {
         &self.path
     }
 
-    /// The module for some calls. Initializes it if it is not.
+    /// Enters the module for some calls; initializes it if necessary.
     pub(crate) fn enter(&self) -> Result<Entered<'_>, TokenError> {
         loop {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
@@ -123,8 +123,8 @@ impl Module {
         }
     }
 
-    /// Ends everything in the module and initializes it anew, unless that was done since `generation`. Waits for calls that
-    /// are under way, for two seconds: one that does not return must not hold up the others, which may reach the token without
+    /// Finalizes and reinitializes the module, unless that has been done since `generation`. Waits up to two seconds
+    /// for calls in progress: a call that never returns must not block the others, which may reach the token without
     /// this.
     pub(crate) fn restart(&self, generation: u64) -> Result<(), TokenError> {
         let mut state = self.alone()?;
@@ -146,7 +146,7 @@ impl Module {
 }
 
 impl Module {
-    /// The module without calls under way.
+    /// Locks the module when no call is in progress.
     fn alone(&self) -> Result<RwLockWriteGuard<'_, State>, TokenError> {
         let limit = Instant::now() + RETURN;
         loop {
@@ -163,7 +163,7 @@ impl Module {
 }
 
 fn initialize(context: &Pkcs11) -> Result<(), Error> {
-    // The engine calls from several threads.
+    // The engine calls the module from several threads.
     match context.initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK)) {
         Err(Error::Pkcs11(RvError::CryptokiAlreadyInitialized, _)) => Ok(()),
         other => other,

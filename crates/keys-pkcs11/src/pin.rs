@@ -1,4 +1,4 @@
-//! PINs: read from their files when they are needed, and never offered twice where they were wrong.
+//! PINs: read from files when needed, and never presented again after a refusal.
 
 use std::{
     collections::HashSet,
@@ -12,21 +12,25 @@ use zeroize::Zeroizing;
 
 use crate::{error::TokenError, uri::PinSource};
 
-/// Longer than any PIN.
+/// Maximum length of a PIN, in bytes.
 const LONGEST: usize = 1024;
 
-/// PINs that tokens refused: a token locks itself after some wrong ones, and files are read again at each reload.
+/// Digests of refused PINs. Tokens lock after a few wrong PINs, and each reload reads the files again.
 static REFUSED: Mutex<Option<HashSet<[u8; 32]>>> = Mutex::new(None);
 
-/// The PIN of a token.
+/// PIN of a token.
 pub(crate) struct Pin {
     text: Zeroizing<String>,
-    /// Of PIN and token.
+    /// Digest of serial number and PIN.
     mark: [u8; 32],
 }
 
 impl Pin {
-    /// Reads the PIN of the token with this serial number.
+    /// Reads the PIN for the token with this serial number.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError::PinFile`] or [`TokenError::PinForm`].
     pub(crate) fn read(source: &PinSource, serial: &str) -> Result<Self, TokenError> {
         let path = source.path();
         let bytes = fs::read(path).map_err(|source| TokenError::PinFile { path: path.clone(), source })?;
@@ -42,18 +46,18 @@ impl Pin {
         Ok(Self { text, mark })
     }
 
-    /// As the module takes it; wiped when it is dropped.
+    /// The PIN in the type of the module's interface; wiped when dropped.
     pub(crate) fn as_auth(&self) -> AuthPin {
         AuthPin::new(self.text.as_str().into())
     }
 
-    /// Whether the token refused it before.
+    /// Returns whether the token has refused this PIN.
     pub(crate) fn was_refused(&self) -> bool {
         let refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
         refused.as_ref().is_some_and(|refused| refused.contains(&self.mark))
     }
 
-    /// Never to be offered again.
+    /// Records a refusal, so that the PIN is never presented again.
     pub(crate) fn refuse(&self) {
         let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
         refused.get_or_insert_default().insert(self.mark);

@@ -1,5 +1,4 @@
-//! The tokens that this process uses. There is one set of them: what a module has initialized, and who is logged in, belongs to
-//! the process.
+//! Registry of the tokens in use. Global, because initialization and login of PKCS #11 are state of the process.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -26,19 +25,19 @@ use crate::{
     worker,
 };
 
-/// How long a module may take to be loaded, to let in, or to find and try a key.
+/// Timeout for loading a module, for the login, and for finding and trying a key.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the end of the process waits for modules to return.
+/// Time that the end of the process waits for calls in progress.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// How the engine of a token is made.
+/// Settings of the engine of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenSettings {
-    /// Sessions with each token, and as many threads: operations that it can be asked for at once. Default: 8. One that has
-    /// room for fewer gets fewer.
+    /// Sessions and threads per token: the maximum number of concurrent operations. Default: 8. Fewer if the token
+    /// supports fewer.
     pub sessions: NonZeroUsize,
-    /// Operations that may wait for a session with a token; one more is refused as overloaded. Default: 1024.
+    /// Operations that may wait for a session of a token; further ones fail as overloaded. Default: 1024.
     pub queue: NonZeroUsize,
 }
 
@@ -49,7 +48,7 @@ impl Default for TokenSettings {
     }
 }
 
-/// What makes two keys those of one engine.
+/// Identity of an engine: keys with equal values share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     module: PathBuf,
@@ -57,31 +56,35 @@ struct Place {
     pin: Option<PinSource>,
 }
 
-/// The tokens in use. Each lives as long as its engine is in use.
+/// Tokens in use. An entry ends with its engine.
 static TOKENS: Mutex<Vec<(Place, Weak<TokenEngine>)>> = Mutex::new(Vec::new());
 
-/// All whose threads have not ended yet.
+/// Engines whose threads have not ended yet.
 static STARTED: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// Held while a token is opened, so that it is opened once.
+/// Held while a token is being opened, so that it is opened once.
 static OPENING: Mutex<()> = Mutex::new(());
 
-/// Keys in tokens.
+/// Attaches keys in tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenKeys {
     settings: TokenSettings,
 }
 
 impl TokenKeys {
-    /// Tokens that are not in use yet are opened with these settings; for those that are, they come too late.
+    /// New tokens are opened with these settings. Tokens in use keep theirs.
     pub const fn new(settings: TokenSettings) -> Self {
         Self { settings }
     }
 
-    /// The engine that has the key of `uri`, which is found in its token and tried: a signature that it makes has to be one of
-    /// the certificate's key. That is done once; a key that is in use is not tried again, and its token need not be there.
+    /// Returns the engine for the key of `uri`, after a trial signature has shown that the key belongs to `certified`.
+    /// A key in use is not tried again, so its token may be unreachable at a reload.
     ///
-    /// `module` and `pin` are what the URI says, or what else is meant. Blocks for some milliseconds, for 20 seconds at most.
+    /// `module` and `pin` are those of the URI or its defaults. Blocks for some milliseconds, at most 20 seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError`] with the correction.
     pub fn attach(
         &self,
         uri: &KeyUri,
@@ -119,7 +122,7 @@ impl TokenKeys {
         let engine = Arc::new(TokenEngine { shared: Arc::clone(&shared) });
         started().push(Arc::downgrade(&shared));
         worker::start(&shared).map_err(TokenError::Threads)?;
-        // Where that fails the engine is dropped, which ends its threads.
+        // On an error the engine is dropped, which ends its threads.
         shared.dispatcher.first_connection(LIMIT).ok_or_else(silent)??;
         tokens().push((place, Arc::downgrade(&engine)));
         Ok(engine)
@@ -164,8 +167,8 @@ fn started() -> std::sync::MutexGuard<'static, Vec<Weak<Shared>>> {
     started
 }
 
-/// Ends all threads that call modules, and waits for them, for two seconds at most. To be called before the process ends: at its
-/// exit modules take themselves apart, which no call of them survives.
+/// Stops all threads that call modules, and waits up to two seconds for them. Must be called before the process exits:
+/// exit handlers of modules free their state, and a concurrent call would crash.
 pub fn close() {
     let all: Vec<_> = started().iter().filter_map(Weak::upgrade).collect();
     let limit = Instant::now() + CLOSING;
@@ -181,7 +184,7 @@ fn in_use(place: &Place) -> Option<Arc<TokenEngine>> {
     tokens().iter().find(|(known, _)| known == place).and_then(|(_, engine)| engine.upgrade())
 }
 
-/// What engines and their threads have in common, of all engines in use.
+/// Shared state of all engines in use.
 fn in_use_now() -> Vec<Arc<Shared>> {
     tokens()
         .iter()
@@ -189,7 +192,7 @@ fn in_use_now() -> Vec<Arc<Shared>> {
         .collect()
 }
 
-/// Whether another token of the same module can be reached now.
+/// Returns whether another token of the same module is reachable.
 pub(crate) fn is_used_elsewhere(shared: &Shared) -> bool {
     in_use_now().iter().any(|other| {
         !std::ptr::eq(&raw const **other, shared)
@@ -198,7 +201,7 @@ pub(crate) fn is_used_elsewhere(shared: &Shared) -> bool {
     })
 }
 
-/// How the tokens in use are doing, by their labels. Those of the same label, or that URIs name in several ways, are one.
+/// State of the tokens in use, by label. Several engines with one label are combined.
 pub fn statuses() -> Vec<TokenStatus> {
     let mut tokens: BTreeMap<String, TokenStatus> = BTreeMap::new();
     for status in in_use_now().iter().map(|shared| shared.status()) {

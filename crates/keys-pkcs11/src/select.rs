@@ -1,4 +1,4 @@
-//! Which token and which object a URI means.
+//! Search for the token and the key of a URI.
 
 use cryptoki::{
     context::Pkcs11,
@@ -12,10 +12,10 @@ use crate::{
     uri::{KeyUri, TokenName},
 };
 
-/// Tokens or keys listed at most in a message.
+/// Maximum number of tokens or keys in a message.
 const LISTED: usize = 8;
 
-/// Objects looked at where all are listed.
+/// Maximum number of objects that are read for a message.
 const LOOKED_AT: usize = 100;
 
 impl TokenName {
@@ -30,12 +30,16 @@ impl TokenName {
     }
 }
 
-/// The one token that fits `name`; `uri` is for messages.
+/// Finds the only token that matches `name`; `uri` is for messages.
+///
+/// # Errors
+///
+/// [`TokenError::NoToken`] or [`TokenError::SeveralTokens`], with a list.
 pub(crate) fn token(context: &Pkcs11, name: &TokenName, uri: &str) -> Result<(Slot, TokenInfo), TokenError> {
     let slots = context.get_slots_with_token()?;
-    // A token that cannot be asked is none that could be used.
+    // Tokens without readable information cannot be used.
     let infos = slots.into_iter().filter_map(|slot| Some((slot, context.get_token_info(slot).ok()?)));
-    // One that is not initialized has no keys.
+    // Tokens that are not initialized contain no keys.
     let (mut fitting, others): (Vec<_>, Vec<_>) =
         infos.filter(|(_, info)| info.token_initialized()).partition(|(slot, info)| name.fits(*slot, info));
     match (fitting.pop(), fitting.is_empty()) {
@@ -58,7 +62,7 @@ fn described((slot, info): &(Slot, TokenInfo)) -> String {
     format!("\"{}\" (serial {}, slot-id {})", info.label(), info.serial_number(), slot.id())
 }
 
-/// `a, b, c`, and that there are more.
+/// Joins up to [`LISTED`] items with commas.
 fn list(items: impl ExactSizeIterator<Item = String>) -> String {
     let more = items.len() > LISTED;
     let mut listed = items.take(LISTED).collect::<Vec<_>>().join(", ");
@@ -68,7 +72,7 @@ fn list(items: impl ExactSizeIterator<Item = String>) -> String {
     listed
 }
 
-/// The private keys in `session` that fit `uri`.
+/// Finds the private keys that match `uri`.
 pub(crate) fn keys(session: &Session, uri: &KeyUri) -> Result<Vec<ObjectHandle>, cryptoki::error::Error> {
     let mut template = vec![Attribute::Class(ObjectClass::PRIVATE_KEY)];
     template.extend(uri.object.as_ref().map(|label| Attribute::Label(label.clone().into_bytes())));
@@ -76,7 +80,11 @@ pub(crate) fn keys(session: &Session, uri: &KeyUri) -> Result<Vec<ObjectHandle>,
     session.find_objects(&template)
 }
 
-/// The one private key that fits `uri`; `token` is the label of its token.
+/// Finds the only private key that matches `uri`; `token` is the label of the token.
+///
+/// # Errors
+///
+/// [`TokenError::NoKey`] or [`TokenError::SeveralKeys`], with a list.
 pub(crate) fn key(session: &Session, uri: &KeyUri, token: &str) -> Result<ObjectHandle, TokenError> {
     let (found, uri_text) = (keys(session, uri)?, uri.to_string());
     match found[..] {
@@ -102,7 +110,7 @@ pub(crate) fn key(session: &Session, uri: &KeyUri, token: &str) -> Result<Object
     }
 }
 
-/// `object=site;id=%01`, as a URI would name it.
+/// Attributes of a key in the syntax of a URI: `object=site;id=%01`.
 fn named(session: &Session, key: ObjectHandle) -> String {
     let mut uri = KeyUri::default();
     let attributes = session.get_attributes(key, &[AttributeType::Label, AttributeType::Id]);

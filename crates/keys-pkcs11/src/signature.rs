@@ -1,21 +1,21 @@
-//! Signatures as TLS has them: in which form they leave a token, and whether they are right.
+//! Conversion of a token's signatures to the encoding of TLS, and their verification.
 
 use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
 use brisk_keys::KeyAlgorithm;
 use brisk_wire::registry::SignatureScheme;
 use x509_parser::{prelude::FromDer, public_key, x509::SubjectPublicKeyInfo};
 
-/// The public half of a key in a token.
+/// Public key that belongs to a key in a token.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicKey {
     algorithm: KeyAlgorithm,
     schemes: Vec<(SignatureScheme, ParsedPublicKey)>,
-    /// Of an RSA key, without leading zeroes.
+    /// Modulus of an RSA key, without leading zeros.
     modulus: Option<Vec<u8>>,
 }
 
 impl PublicKey {
-    /// Reads a DER `SubjectPublicKeyInfo`, that of a certificate whose algorithm is known. `None` if aws-lc cannot use it.
+    /// Parses a DER `SubjectPublicKeyInfo`. `None` if AWS-LC does not support it.
     pub(crate) fn read(spki: &[u8], algorithm: KeyAlgorithm) -> Option<Self> {
         let verifier = |scheme: &SignatureScheme| {
             let parsed = ParsedPublicKey::new(verification(*scheme)?, spki).ok()?;
@@ -33,7 +33,7 @@ impl PublicKey {
         self.modulus.as_deref()
     }
 
-    /// Whether `signature` is one of this key over `message`.
+    /// Verifies a signature over `message`.
     pub(crate) fn verifies(&self, scheme: SignatureScheme, message: &[u8], signature: &[u8]) -> bool {
         let key = self.schemes.iter().find(|(own, _)| *own == scheme);
         key.is_some_and(|(_, key)| key.verify_sig(message, signature).is_ok())
@@ -61,10 +61,10 @@ fn modulus(spki: &[u8]) -> Option<Vec<u8>> {
     Some(key.modulus[zeroes..].to_vec())
 }
 
-/// The DER of an ECDSA signature (RFC 3279 section 2.2.3) of a token, which gives the two numbers in equal halves. `None` if
-/// that is not what it gave.
+/// Encodes an ECDSA signature in DER (RFC 3279 section 2.2.3). Tokens return two integers of equal length; `None` for
+/// anything else.
 pub(crate) fn ecdsa_der(raw: &[u8]) -> Option<Vec<u8>> {
-    // Numbers of P-384 and below fit into lengths of one byte.
+    // Up to P-384, all lengths fit into one byte.
     if raw.is_empty() || !raw.len().is_multiple_of(2) || raw.len() > 96 {
         return None;
     }
@@ -76,7 +76,7 @@ pub(crate) fn ecdsa_der(raw: &[u8]) -> Option<Vec<u8>> {
     Some(der)
 }
 
-/// An INTEGER above zero: no leading zeroes but the one that keeps it positive.
+/// Encodes a positive INTEGER in DER: no leading zeros except one that keeps it positive.
 fn integer(bytes: &[u8]) -> Option<Vec<u8>> {
     let zeroes = bytes.iter().take_while(|byte| **byte == 0).count();
     let number = &bytes[zeroes..];

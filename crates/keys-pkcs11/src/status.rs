@@ -1,24 +1,24 @@
-//! How a token is doing, for metrics.
+//! State of tokens, for metrics.
 
-/// A token as it is now.
+/// State of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenStatus {
-    /// Its label.
+    /// Label.
     pub token: String,
-    /// Whether it can be reached.
+    /// Whether the token is reachable.
     pub is_up: bool,
-    /// Sessions with it, since it was last reached.
+    /// Number of sessions since the last connection.
     pub sessions: usize,
-    /// Operations that wait for a session.
+    /// Number of waiting operations.
     pub waiting: usize,
-    /// How often it was reached again after it could not be.
+    /// Number of connections after the first.
     pub reconnections: u64,
-    /// Signatures that it made and that were not those of the certificate's key; none was used.
+    /// Number of wrong signatures; none was returned.
     pub faults: u64,
 }
 
 impl TokenStatus {
-    /// Adds up what two engines say of one token.
+    /// Adds the values of another engine for the same token.
     pub(crate) fn add(&mut self, other: &Self) {
         self.is_up &= other.is_up;
         self.sessions += other.sessions;

@@ -1,4 +1,4 @@
-//! What the threads of a token have to do.
+//! Tasks of a token's threads.
 
 use std::{
     fmt,
@@ -13,18 +13,18 @@ use crate::{
     key::TokenKey,
 };
 
-/// An operation that waits.
+/// A queued operation.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) key: Arc<TokenKey>,
     pub(crate) kind: OperationKind,
     pub(crate) completion: Completion,
     pub(crate) deadline: Instant,
-    /// It was begun before, in a session that turned out to be of no use.
+    /// The operation failed once in an unusable session.
     pub(crate) again: bool,
 }
 
-/// A question about the token, asked in one of its sessions. Dropped unasked if the token cannot be reached.
+/// A query that runs in a session. Dropped without a call if the token is unreachable.
 pub(crate) struct Question(Box<Asked>);
 
 type Asked = dyn FnOnce(&OpenSession, &Facts) + Send;
@@ -45,10 +45,10 @@ impl fmt::Debug for Question {
     }
 }
 
-/// What a thread of the token does next.
+/// The next task of a thread.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Reach the token: open sessions as the connection of this number, after closing these.
+    /// Connect as connection `epoch`, after closing the `stale` sessions.
     Connect {
         epoch: u64,
         stale: Vec<OpenSession>,
@@ -59,15 +59,15 @@ pub(crate) enum Task {
     Stop(Vec<OpenSession>),
 }
 
-/// The outcome of an attempt to reach the token, for the log.
+/// Change of the connection, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It has been reached for the first time.
+    /// Connected for the first time.
     Found,
-    /// It is back, after this time.
+    /// Reconnected after this time.
     Back(Duration),
-    /// It cannot be reached any more.
+    /// Lost.
     Lost,
-    /// It still cannot be reached.
+    /// Still unreachable.
     None,
 }

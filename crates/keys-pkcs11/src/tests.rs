@@ -1,4 +1,4 @@
-//! The engine with tokens of SoftHSM. Each test runs in a process of its own, with tokens of its own.
+//! Tests of the engine with SoftHSM tokens. Each test runs in a process of its own, with its own tokens.
 
 mod conformance;
 mod messages;
@@ -18,7 +18,7 @@ use crate::{Certified, KeyUri, PinSource, TokenEngine, TokenError, TokenKeys, To
 
 const MESSAGE: &[u8] = b"what the server signs";
 
-/// Runs `body` with tokens of its own; `test` is the path of the test in this module.
+/// Runs `body` with its own tokens; `test` is the path of the test in this module.
 #[track_caller]
 fn with_tokens(test: &str, body: impl FnOnce(&Tokens)) {
     Tokens::in_own_process(&format!("tests::{test}"), |tokens| {
@@ -36,7 +36,7 @@ fn algorithm(kind: TokenKind) -> KeyAlgorithm {
     }
 }
 
-/// The public half of the key `label`, as a certificate would have it.
+/// The public key of the key `label`.
 fn certified(tokens: &Tokens, label: &str, kind: TokenKind) -> Certified {
     let subject = format!("CN={label}");
     Certified { public_key: tokens.public_key("web", label), algorithm: algorithm(kind), subject }
@@ -57,7 +57,7 @@ fn attach(tokens: &Tokens, uri: &str, certified: &Certified) -> Result<Arc<Token
     attach_with(TokenSettings::default(), tokens, uri, certified)
 }
 
-/// A token `web` with one key, `site`, of P-256; and the engine that has it.
+/// A token `web` with one P-256 key, `site`, and its engine.
 fn site(tokens: &Tokens) -> (Arc<TokenEngine>, KeyId) {
     tokens.add("web");
     tokens.generate("web", "site", "01", TokenKind::P256, &[]);
@@ -74,7 +74,7 @@ fn sign(key: KeyId, scheme: SignatureScheme) -> KeyOperation {
     sign_until(key, scheme, Instant::now() + Duration::from_mins(1))
 }
 
-/// A signature of P-256 over [`MESSAGE`].
+/// A P-256 signature over [`MESSAGE`].
 fn sign_p256(key: KeyId) -> KeyOperation {
     sign(key, SignatureScheme::ECDSA_SECP256R1_SHA256)
 }

@@ -1,36 +1,36 @@
-//! A key's name: the URI of RFC 7512, as far as it can name a private key for a server.
+//! URIs of private keys (RFC 7512).
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use crate::error::UriError;
 
-/// What every such URI begins with.
+/// Scheme of all these URIs.
 const SCHEME: &str = "pkcs11:";
 
-/// The attributes that name a token or an object, for messages.
+/// Attributes of the path, which name a token or an object; for messages.
 const PATH_NAMES: &[&str] = &["token", "manufacturer", "serial", "model", "slot-id", "object", "id", "type"];
 
-/// The attributes after the question mark.
+/// Attributes of the query.
 const QUERY_NAMES: &[&str] = &["pin-source", "module-path"];
 
-/// A private key in a token, as `pkcs11:token=web;object=site?pin-source=file:/etc/brisk/pin`.
+/// URI of a private key in a token, for example `pkcs11:token=web;object=site?pin-source=file:/etc/brisk/pin`.
 ///
-/// Of RFC 7512 these are understood: `token`, `manufacturer`, `serial`, `model`, `slot-id`, `object`, `id`, `type` (which can
-/// only be `private`), and behind the question mark `pin-source` and `module-path`. Any other attribute is an error, since it
-/// might narrow down what is meant. At least `object` or `id` is required.
+/// Supported attributes of RFC 7512: `token`, `manufacturer`, `serial`, `model`, `slot-id`, `object`, `id`, `type`
+/// (only `private`), and in the query `pin-source` and `module-path`. Other attributes are errors, because ignoring
+/// them could select another key. `object` or `id` is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KeyUri {
-    /// The token.
+    /// Identification of the token.
     pub(crate) token: TokenName,
-    /// `object`: the label of the key.
+    /// `object`: label of the key.
     pub(crate) object: Option<String>,
-    /// `id`: the bytes that keys and certificates of a pair have in common.
+    /// `id`: identifier that key and certificate share.
     pub(crate) id: Option<Vec<u8>>,
     pin_source: Option<PinSource>,
     module_path: Option<PathBuf>,
 }
 
-/// What a token has to have for a URI to mean it; empty means any.
+/// Required properties of a token; `None` matches any value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct TokenName {
     pub(crate) label: Option<String>,
@@ -40,34 +40,34 @@ pub(crate) struct TokenName {
     pub(crate) slot: Option<u64>,
 }
 
-/// Where a PIN is read from. The configuration holds none, only the name of a file.
+/// File that a PIN is read from. The configuration never contains the PIN itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PinSource(PathBuf);
 
 impl PinSource {
-    /// A file with the PIN, and maybe a line feed after it.
+    /// A file with a PIN, optionally followed by a line feed.
     pub const fn file(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// The file.
+    /// Path of the file.
     pub const fn path(&self) -> &PathBuf {
         &self.0
     }
 }
 
 impl KeyUri {
-    /// Whether a text is meant to be such a URI, right or wrong.
+    /// Returns whether a text has the scheme of these URIs, valid or not.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
 
-    /// `pin-source`, relative to a folder that the caller knows if it is relative.
+    /// The attribute `pin-source`. The caller resolves a relative path.
     pub const fn pin_source(&self) -> Option<&PinSource> {
         self.pin_source.as_ref()
     }
 
-    /// `module-path`, likewise.
+    /// The attribute `module-path`. The caller resolves a relative path.
     pub const fn module_path(&self) -> Option<&PathBuf> {
         self.module_path.as_ref()
     }
@@ -131,7 +131,7 @@ impl FromStr for KeyUri {
 }
 
 impl fmt::Display for KeyUri {
-    /// What names the key, without the question mark and what follows it.
+    /// Formats the path, without the query.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(SCHEME)?;
         let slot = self.token.slot.map(|slot| slot.to_string());
@@ -156,14 +156,14 @@ fn set<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), UriError> {
     if place.replace(value).is_some() { Err(UriError::Repeated(name.to_owned())) } else { Ok(()) }
 }
 
-/// `name=value`, the value decoded.
+/// Splits `name=value` and decodes the value.
 fn pair(attribute: &str) -> Result<(&str, Vec<u8>), UriError> {
     let (name, value) = attribute.split_once('=').ok_or_else(|| UriError::NoValue(attribute.to_owned()))?;
     let decoded = decoded(value).ok_or_else(|| UriError::Encoding(name.to_owned()))?;
     Ok((name, decoded))
 }
 
-/// RFC 3986 section 2.1.
+/// Decodes percent-encoding (RFC 3986 section 2.1).
 fn decoded(value: &str) -> Option<Vec<u8>> {
     let mut bytes = value.bytes();
     let mut decoded = Vec::with_capacity(value.len());
@@ -177,17 +177,17 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// The two digits of a byte.
+/// The two hexadecimal digits of a byte.
 fn digits(byte: u8) -> impl Iterator<Item = char> {
     [byte >> 4, byte & 15].into_iter().filter_map(|digit| char::from_digit(digit.into(), 16))
 }
 
-/// Every byte as `%20`.
+/// Percent-encodes every byte.
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| ['%'].into_iter().chain(digits(*byte))).collect()
 }
 
-/// What is reserved, or would not be seen, as `%20`.
+/// Percent-encodes reserved and invisible characters.
 fn encoded(value: &str) -> String {
     let mut encoded = String::new();
     for byte in value.bytes() {
@@ -206,7 +206,7 @@ fn text(name: &str, value: Vec<u8>) -> Result<String, UriError> {
     String::from_utf8(value).map_err(|_| UriError::Encoding(name.to_owned()))
 }
 
-/// `file:PATH`, `file:///PATH` or a path (RFC 7512 section 2.4). Programs to run are refused.
+/// Parses `file:PATH`, `file:///PATH` or a path (RFC 7512 section 2.4). Commands (`|PROGRAM`) are refused.
 fn pin_source(value: &str) -> Result<PinSource, UriError> {
     let path = match value.strip_prefix("file:") {
         Some(path) => path.strip_prefix("//localhost").or(path.strip_prefix("//")).unwrap_or(path),

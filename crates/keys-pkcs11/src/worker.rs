@@ -1,4 +1,4 @@
-//! The threads of a token: they perform operations, reach the token again where it was lost, and watch the time.
+//! Threads of a token: operations, reconnection, and deadlines.
 
 use std::{io, sync::Arc, thread};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const NOT_PERFORMED: KeyError = KeyError::Failed("the token does not perform it");
 
-/// Starts a thread for each session, and one that watches the time. They end when the dispatcher is stopped.
+/// Starts one thread per session and a clock thread. They end when the dispatcher is stopped.
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     for number in 0..shared.sessions {
         let of_thread = Arc::clone(shared);
@@ -78,7 +78,7 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
     let Job { key, kind, completion, deadline, again } = job;
     let Some(completion) = completion.begin() else { return give_back(shared, session) };
     shared.dispatcher.begin(number, deadline, completion);
-    // The time of the operation is watched as long as its answer depends on a call of the module.
+    // The deadline is watched while the result depends on a call of the module.
     match outcome(shared, &session, &key, &kind) {
         Ok(result) => {
             shared.performed();
@@ -119,7 +119,7 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
     }
 }
 
-/// The sessions of the connection `epoch` are of no use any more. An operation that was begun in one is begun once more in another.
+/// Reports an unusable connection. An unfinished operation is repeated once.
 fn lose(shared: &Shared, epoch: u64, cause: &str, unfinished: Option<Job>) {
     tracing::debug!(token = shared.label(), cause, "a session with the token is of no use any more");
     match unfinished {
@@ -134,8 +134,8 @@ fn lose(shared: &Shared, epoch: u64, cause: &str, unfinished: Option<Job>) {
     }
 }
 
-/// Another session in the place of this one, if the token is there with the key: then the others need not be renewed for one operation
-/// that it did not perform.
+/// Replaces the session if the token still has the key: then one failed operation does not require a reconnection of
+/// all sessions.
 fn renewed_with(shared: &Shared, session: OpenSession, key: &TokenKey) -> Option<OpenSession> {
     let entered = shared.module.enter().ok()?;
     let renewed = session.renewed(&entered).ok()?;
@@ -147,7 +147,7 @@ fn renewed_with(shared: &Shared, session: OpenSession, key: &TokenKey) -> Option
     Some(renewed)
 }
 
-/// `None`: it was answered already, its time being over.
+/// Completes an operation. `None` if it has already failed at its deadline.
 fn answer(completion: Option<Completion>, result: KeyResult) {
     if let Some(completion) = completion {
         completion.complete(result, PERFORMER);
@@ -169,7 +169,7 @@ fn outcome(
     if !matches!(outcome, Err(Trouble::KeyGone)) {
         return outcome;
     }
-    // One key was removed, or all of them with the token, which some modules say in no other way.
+    // Either this key was removed, or the token with all keys, which some modules report in no other way.
     let others = shared.keys();
     let mut others = others.iter().filter(|other| other.id != key.id);
     if others.any(|other| other.is_shown(open, session.epoch).unwrap_or(false)) {
@@ -178,7 +178,7 @@ fn outcome(
     Err(Trouble::Token("the token shows none of its keys".into()))
 }
 
-/// After an operation that failed: something of it may still be under way in the session.
+/// Replaces the session after a failed operation, which may still be active in it.
 fn renew(shared: &Shared, session: OpenSession) {
     let epoch = session.epoch;
     let renewed = shared.module.enter().and_then(|entered| session.renewed(&entered));
@@ -188,7 +188,7 @@ fn renew(shared: &Shared, session: OpenSession) {
     }
 }
 
-/// Reaches the token, and reports it where that changes anything.
+/// Connects, and logs changes.
 fn connect(shared: &Shared, epoch: u64) {
     match reach(shared, epoch) {
         Ok(connection) => {
@@ -215,7 +215,7 @@ fn connect(shared: &Shared, epoch: u64) {
     }
 }
 
-/// Opens sessions; where that fails, with the module initialized anew.
+/// Opens sessions. If that fails, reinitializes the module and tries again.
 fn reach(shared: &Shared, epoch: u64) -> Result<Connection, TokenError> {
     let (error, generation) = {
         let entered = shared.module.enter()?;
@@ -224,7 +224,7 @@ fn reach(shared: &Shared, epoch: u64) -> Result<Connection, TokenError> {
             Err(error) => (error, entered.generation()),
         }
     };
-    // A PIN is no better in a new session, and a module that others use is left alone.
+    // A new session does not make a PIN valid, and a module in use by other tokens must not be reinitialized.
     let hopeless = matches!(
         error,
         TokenError::PinRefused { .. }
@@ -239,7 +239,7 @@ fn reach(shared: &Shared, epoch: u64) -> Result<Connection, TokenError> {
     look(shared, &shared.module.enter()?, epoch)
 }
 
-/// Opens sessions, and sees whether the token has its keys, as far as there are any yet.
+/// Opens sessions and checks that the token has at least one of its known keys.
 fn look(shared: &Shared, entered: &Entered<'_>, epoch: u64) -> Result<Connection, TokenError> {
     let connection = shared.access.connect(entered, shared.sessions, epoch)?;
     let keys = shared.keys();

@@ -1,4 +1,4 @@
-//! What a dispatcher holds, and what of it is next or too late.
+//! State of a dispatcher, and selection of due and overdue work.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -10,31 +10,31 @@ use crate::{
     task::{Job, Question, Task},
 };
 
-/// What a dispatcher holds under its lock.
+/// State under the lock of a dispatcher.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) state: State,
-    /// Attempts to reach the token since it was last reached, each without success.
+    /// Failed attempts since the last connection.
     pub(super) failures: u32,
-    /// Since when it cannot be reached.
+    /// Start of the present outage.
     pub(super) lost: Option<Instant>,
-    /// Whether that has been reported.
+    /// Whether the outage has been logged.
     pub(super) loss_reported: bool,
-    /// How often it was reached.
+    /// Number of successful connections.
     pub(super) connections: u64,
     pub(super) epoch: u64,
     pub(super) facts: Option<Facts>,
-    /// How many the connection had at its beginning.
+    /// Number of sessions at the start of the connection.
     pub(super) sessions: usize,
     pub(super) jobs: VecDeque<Job>,
     pub(super) questions: VecDeque<Question>,
     pub(super) free: Vec<OpenSession>,
     pub(super) stale: Vec<OpenSession>,
-    /// By thread: the operation that it is at. Taken by the clock when its time is over.
+    /// By thread: its present operation. The clock thread removes it at its deadline.
     pub(super) under_way: Vec<Option<(Instant, Completion)>>,
-    /// Threads whose operation was taken so: the module has not returned.
+    /// Threads that are still within the module after the deadline of their operation.
     pub(super) stuck: usize,
-    /// Why it could not be reached the first time, for who opened it.
+    /// Error of the first attempt, for the caller that opens the token.
     pub(super) first_error: Option<TokenError>,
     pub(super) clock_sleeps: bool,
     pub(super) stopped: bool,
@@ -42,18 +42,18 @@ pub(super) struct Inner {
     pub(super) running: usize,
 }
 
-/// Whether the token can be reached.
+/// State of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Up,
-    /// To be reached from this time on.
+    /// To be connected from this time on.
     Down(Instant),
-    /// A thread is at it.
+    /// A thread is connecting.
     Connecting,
 }
 
 impl Inner {
-    /// For `threads` threads; nothing is known of the token yet.
+    /// Initial state for `threads` threads.
     pub(super) fn new(threads: usize) -> Self {
         Self {
             state: State::Down(Instant::now()),
@@ -77,12 +77,12 @@ impl Inner {
         }
     }
 
-    /// Whether operations are refused rather than kept for a token that may be back in a moment.
+    /// Returns whether operations are refused at once instead of waiting for a reconnection.
     pub(super) fn refuses(&self) -> bool {
         self.state != State::Up && self.failures > 0
     }
 
-    /// Whether the module has not returned from any session.
+    /// Returns whether the module has not returned from any session.
     pub(super) fn is_silent(&self) -> bool {
         self.sessions > 0 && self.stuck >= self.sessions
     }
@@ -92,7 +92,7 @@ impl Inner {
     }
 }
 
-/// The next thing that a session is free for.
+/// The next task that a free session can perform.
 pub(super) fn task(inner: &mut Inner) -> Option<Task> {
     if inner.state != State::Up || inner.free.is_empty() {
         return None;
@@ -105,7 +105,7 @@ pub(super) fn task(inner: &mut Inner) -> Option<Task> {
     Some(Task::Perform(job, inner.free.pop()?))
 }
 
-/// Takes what is too late: operations that wait, and those that the module has not returned from.
+/// Removes operations past their deadline: waiting ones, and those within the module.
 pub(super) fn overdue(inner: &mut Inner) -> (VecDeque<Job>, Vec<Completion>) {
     let now = Instant::now();
     let late = inner.jobs.iter().any(|job| job.deadline <= now);
@@ -113,7 +113,7 @@ pub(super) fn overdue(inner: &mut Inner) -> (VecDeque<Job>, Vec<Completion>) {
     if late {
         let (over, kept) = std::mem::take(&mut inner.jobs).into_iter().partition(|job| job.deadline <= now);
         (jobs, inner.jobs) = (over, kept);
-        // They waited for a connection that does not come about: those that come now need not.
+        // The reconnection takes longer than a deadline; new operations are refused instead of waiting for it too.
         if inner.state == State::Connecting && inner.failures == 0 {
             inner.failures = 1;
         }

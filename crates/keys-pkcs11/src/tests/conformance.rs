@@ -1,4 +1,4 @@
-//! What every engine has to do, with keys that were generated in the token.
+//! Requirements on every engine, tested with keys generated in the token.
 
 use aws_lc_rs::{
     rsa::{Pkcs1PublicEncryptingKey, PublicEncryptingKey},
@@ -105,7 +105,7 @@ fn no_work_is_begun_after_its_deadline(engine: &TokenEngine, keys: &[Certified])
     }
 }
 
-/// Some tokens have no mechanism that takes a digest.
+/// Some tokens have no mechanism for digests.
 fn a_token_that_only_takes_messages_signs_them(engine: &TokenEngine, key: &Certified) {
     let messages_only = [
         MechanismType::SHA256_RSA_PKCS,

@@ -1,4 +1,4 @@
-//! What an operator reads when something is wrong with a token.
+//! Error messages for operators.
 
 use std::{fs, path::Path};
 
@@ -71,7 +71,7 @@ fn every_mistake_has_its_message() {
             message.contains("it wants the PIN for each signature (CKA_ALWAYS_AUTHENTICATE is true)"),
             "{message}"
         );
-        // Any of its attributes names the token, and without any the only one is meant.
+        // Any attribute can name the token; without one, the only token is chosen.
         assert!(attach(tokens, "pkcs11:object=site", &wanted).is_ok());
         assert!(attach(tokens, "pkcs11:manufacturer=SoftHSM%20project;id=%01", &wanted).is_ok());
     });

@@ -1,4 +1,4 @@
-//! Tokens that go and come back, keys that go, and modules that do not answer.
+//! Tokens that disappear and return, missing keys, and modules that do not return.
 
 use std::{
     env, fs,
@@ -13,10 +13,10 @@ use brisk_testkit::process::{TIMEOUT, command, run, wait_until};
 use super::*;
 use crate::statuses;
 
-/// Longer than any operation takes while the token is there, and shorter than any wait for a deadline.
+/// Longer than any operation while the token is reachable, and shorter than any deadline.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Signs on some threads all the time, while `body` runs. No operation may take longer than [`SOON`].
+/// Signs continuously on some threads while `body` runs. No operation may take longer than [`SOON`].
 fn under_load(engine: &TokenEngine, key: KeyId, body: impl FnOnce(&Counts)) {
     let (counts, stop) = (Counts::default(), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -42,7 +42,7 @@ struct Counts {
     failed: AtomicUsize,
 }
 
-/// Waits until a count has grown by some.
+/// Waits until a counter has increased.
 fn grows(what: &str, count: &AtomicUsize) {
     let before = count.load(Ordering::Relaxed);
     wait_until(what, || (count.load(Ordering::Relaxed) > before + 20).then_some(()));
@@ -65,7 +65,7 @@ fn a_token_that_goes_and_comes_back_under_load_is_used_again() {
             }
         });
         assert_eq!(engine.status().faults, 0);
-        // What is in use is not tried again, even while it cannot be.
+        // A key in use is not tried again, even while that is impossible.
         tokens.take_away();
         let refused = wait_until("a refusal", || perform(&engine, sign_p256(key)).err());
         assert_eq!(refused, KeyError::Failed("the token cannot be reached"));
@@ -82,7 +82,7 @@ fn a_token_that_goes_and_comes_back_under_load_is_used_again() {
     });
 }
 
-/// The public key, which the token cannot be asked for while it is away.
+/// The public key, read before the token disappears.
 fn engine_key(tokens: &Tokens, engine: &TokenEngine, key: KeyId) -> Vec<u8> {
     tokens.put_back();
     let public = tokens.public_key("web", "site");
@@ -143,7 +143,7 @@ fn an_engine_that_is_dropped_ends_and_its_token_can_be_opened_again() {
     });
 }
 
-/// A module made of SoftHSM, of which `C_Sign` does not return as long as a file is there.
+/// A variant of SoftHSM in which `C_Sign` does not return while a file exists.
 fn hanging_module(tokens: &Tokens) -> PathBuf {
     let (source, library) = (tokens.folder().join("hang.cpp"), tokens.folder().join("hang.so"));
     fs::write(&source, include_str!("hang.cpp")).unwrap();
@@ -159,7 +159,7 @@ fn a_module_that_does_not_return_holds_no_handshake_up() {
     let name = "removal::a_module_that_does_not_return_holds_no_handshake_up";
     let file = env::temp_dir().join(format!("brisk-test-hang-{}", std::process::id()));
     if Tokens::of_this_process().is_none() && env::var_os("BRISK_TEST_HANG").is_none() {
-        // The module reads the name of the file from the environment, which belongs to a process too.
+        // The module reads the name of the file from the environment, which is process-wide.
         let program = env::current_exe().unwrap();
         let mut command = std::process::Command::new(program);
         command.args([&format!("tests::{name}"), "--exact", "--nocapture"]).env("BRISK_TEST_HANG", &file);
@@ -178,7 +178,7 @@ fn a_module_that_does_not_return_holds_no_handshake_up() {
         fs::write(&file, "").unwrap();
         let deadline = Instant::now() + Duration::from_millis(300);
         let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
-        // More than there are sessions: some wait, the others are never returned from.
+        // More operations than sessions: some wait, the others never return.
         let pending: Vec<_> = (0..20).map(|_| engine.submit(sign_until(key, scheme, deadline))).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let results: Vec<_> = pending.into_iter().map(|pending| runtime.block_on(pending)).collect();
@@ -186,13 +186,13 @@ fn a_module_that_does_not_return_holds_no_handshake_up() {
         let silent = KeyError::Failed("the token did not answer in time");
         assert_eq!(results.iter().filter(|result| **result == Err(silent.clone())).count(), 8, "{results:?}");
         assert_eq!(results.iter().filter(|result| **result == Err(KeyError::DeadlinePassed)).count(), 12);
-        // No session is left: further operations need not wait for their deadline.
+        // No session is left: further operations fail before their deadline.
         assert!(!engine.status().is_up);
         assert_eq!(engine.submit(sign_p256(key)).try_take(), Some(Err(silent)));
         fs::remove_file(&file).unwrap();
         wait_until("a module that has returned", || engine.status().is_up.then_some(()));
         assert!(perform(&engine, sign_p256(key)).is_ok());
-        // An operation that fails without a reason renews no session but its own.
+        // A failure without a reason renews only its own session.
         let failing = file.with_extension("fail");
         let before = engine.status().reconnections;
         fs::write(&failing, "").unwrap();
@@ -203,7 +203,7 @@ fn a_module_that_does_not_return_holds_no_handshake_up() {
         fs::remove_file(&failing).unwrap();
         assert_eq!((engine.status().is_up, engine.status().reconnections), (true, before));
         assert!(perform(&engine, sign_p256(key)).is_ok());
-        // What the module does not return from is answered in time even if the engine is gone.
+        // Operations within the module fail in time even if the engine has been dropped.
         fs::write(&file, "").unwrap();
         let deadline = Instant::now() + Duration::from_millis(300);
         let pending = engine.submit(sign_until(key, scheme, deadline));
