@@ -1,7 +1,8 @@
-//! Where operations wait for a launch: gathered until there is a wave of them, or until the first has waited long enough.
+//! Collection of operations into launches: a launch starts when it is full, or when its oldest operation has waited
+//! long enough.
 //!
-//! One thread at a time sits here. It goes off with what it gathered, and the next one, if it is back from the GPU,
-//! takes its place. While all of them are away the queue fills, so that under load waves are as large as they can be.
+//! One GPU thread at a time collects. It leaves with its operations, and the next thread that has returned from the GPU
+//! takes over. While all threads are busy the queue grows, so launches are as large as possible under load.
 
 use std::{
     sync::Arc,
@@ -13,25 +14,25 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::statistics::CudaStatistics;
 
-/// How long a thread sits without anything to do before it looks after its keys.
+/// Time without operations after which a thread removes unused keys.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What a thread is to do next.
+/// Next task of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Perform the operations that were handed out.
+    /// Perform the collected operations.
     Launch(Width),
-    /// Nothing; there is time for what can wait.
+    /// No operations; do maintenance.
     Rest,
-    /// Nothing is left, and nothing will come.
+    /// The queue is closed and empty.
     End,
 }
 
-/// The receiving end of the queue, and what was taken from it and has not gone yet.
+/// Receiver of the queue, and operations that are collected for a launch.
 pub(super) struct Desk {
     queue: Receiver<Job>,
     lists: [Vec<Job>; Width::ALL.len()],
-    /// How long an operation waits for others at most.
+    /// Longest time that an operation waits for others.
     wait: Duration,
     statistics: Arc<CudaStatistics>,
 }
@@ -41,7 +42,7 @@ impl Desk {
         Self { queue, lists: Default::default(), wait, statistics }
     }
 
-    /// Waits until operations should go, at most `waves` of a width, and moves them to `jobs`.
+    /// Blocks until a launch is due, and moves its operations, at most `waves` of their width, to `jobs`.
     pub(super) fn next(&mut self, waves: [usize; Width::ALL.len()], jobs: &mut Vec<Job>) -> Task {
         let mut open = true;
         loop {
@@ -62,7 +63,8 @@ impl Desk {
         }
     }
 
-    /// The width that should go: one of which there is a wave, or the one that has waited longest, if that is long enough.
+    /// The width whose launch is due: one with a full wave, or that of the oldest operation if it has waited long
+    /// enough.
     fn ready(&self, waves: [usize; Width::ALL.len()], now: Instant, open: bool) -> Option<Width> {
         let (arrived, longest) = self.oldest()?;
         if !open || now >= arrived + self.wait {
@@ -71,13 +73,13 @@ impl Desk {
         Width::ALL.into_iter().find(|width| self.lists[*width as usize].len() >= waves[*width as usize])
     }
 
-    /// When the operation that waits longest arrived.
+    /// Arrival of the oldest operation.
     fn oldest(&self) -> Option<(Instant, Width)> {
         let first = |width: Width| Some((self.lists[width as usize].first()?.arrived(), width));
         Width::ALL.into_iter().filter_map(first).min_by_key(|(arrived, _)| *arrived)
     }
 
-    /// Takes what is there, up to a wave.
+    /// Collects queued operations until a wave is full.
     fn take_waiting(&mut self, waves: [usize; Width::ALL.len()]) {
         let is_full = |lists: &[Vec<Job>]| lists.iter().zip(waves).any(|(list, wave)| list.len() >= wave);
         while !is_full(&self.lists)
@@ -96,7 +98,7 @@ impl Desk {
         }
     }
 
-    /// Moves up to a wave of those that are still wanted.
+    /// Moves up to a wave of operations that are still wanted to `jobs`.
     fn hand_out(&mut self, width: Width, waves: [usize; Width::ALL.len()], jobs: &mut Vec<Job>) {
         let list = &mut self.lists[width as usize];
         let count = list.len().min(waves[width as usize]);

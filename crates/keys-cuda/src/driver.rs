@@ -1,5 +1,5 @@
-//! The GPU of this machine: found by the driver, with the kernels compiled for it. Driver and NVRTC are loaded when
-//! they are first asked for.
+//! GPU driver: opens the device and compiles the kernels for it. The libraries of driver and NVRTC are loaded at their
+//! first use, so that machines without a GPU do not need them.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 mod compiler;
@@ -22,21 +22,21 @@ use cudarc::driver::{
 pub(super) use self::stream::Stream;
 use super::{engine::CudaSettings, error::CudaError, source::Geometry, statistics::CudaLayout};
 
-/// The least compute capability: before it, the threads of a warp do not go on independently.
+/// Minimum compute capability. Before 7.0, the threads of a warp cannot diverge independently.
 const LEAST_CAPABILITY: (i32, i32) = (7, 0);
 
-/// A GPU, and the kernels for each width.
+/// A GPU with the kernels for each width.
 pub(super) struct Device {
     context: Arc<CudaContext>,
     name: String,
     multiprocessors: usize,
     capability: (i32, i32),
     geometries: [Result<Geometry, CudaError>; Width::ALL.len()],
-    /// Compiled when the first key of a width comes.
+    /// Compiled with the first key of a width.
     kernels: [OnceLock<Result<Kernels, CudaError>>; Width::ALL.len()],
 }
 
-/// The kernels of one width.
+/// Kernels of one width.
 struct Kernels {
     module: CUmodule,
     private: CUfunction,
@@ -45,18 +45,22 @@ struct Kernels {
     layout: CudaLayout,
 }
 
-// SAFETY: handles of modules and functions may be used by any thread while their context is alive and current there
-// (CUDA driver API, section "Context Management"); nothing changes them after they were made.
+// SAFETY: handles of modules and functions may be used by any thread in which their context is current (CUDA driver
+// API, section "Context Management"), and are not modified after their creation.
 unsafe impl Send for Kernels {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Kernels {}
 
 impl Device {
-    /// The GPU that the settings name, whose kernels are to be laid out as they say.
+    /// Opens the GPU of the settings.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] if driver, device or compiler are missing or unsuitable.
     pub(super) fn open(settings: &CudaSettings) -> Result<Self, CudaError> {
         let geometries = Width::ALL.map(|width| settings.geometry(width));
         let ordinal = settings.device;
-        // SAFETY: the library is the driver's; what it runs while it is loaded is its own business.
+        // SAFETY: loading the driver's library only runs its own initialization.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::NoDriver);
         }
@@ -87,18 +91,18 @@ impl Device {
         })
     }
 
-    /// Makes the GPU the one that this thread's calls are for.
+    /// Makes the GPU current for this thread.
     fn bind(&self) -> Result<(), CudaError> {
         self.context.bind_to_thread().map_err(failed("be bound to a thread"))
     }
 
-    /// The kernels for this width. Takes seconds the first time.
+    /// The kernels of a width. The first call compiles them, which takes seconds.
     fn kernels(&self, width: Width) -> Result<&Kernels, CudaError> {
         let kernels = self.kernels[width as usize].get_or_init(|| self.compile(width));
         kernels.as_ref().map_err(CudaError::clone)
     }
 
-    /// The kernels for a width of which there is a key.
+    /// The kernels of a width, if they have been compiled.
     fn compiled(&self, width: Width) -> Option<&Kernels> {
         self.kernels[width as usize].get()?.as_ref().ok()
     }
@@ -107,25 +111,26 @@ impl Device {
         let geometry = self.geometries[width as usize].clone()?;
         let code = compiler::compile(&geometry, self.capability)?;
         self.bind()?;
-        // SAFETY: `code` is what NVRTC made for this device, whole and in memory until the call returns.
+        // SAFETY: `code` is a complete image that NVRTC created for this device, and stays in memory until the call
+        // returns.
         let module =
             unsafe { module::load_data(code.as_ptr().cast()) }.map_err(failed("load the kernels"))?;
         let find = |name: &CStr| {
-            // SAFETY: the module was loaded a moment ago.
+            // SAFETY: the module has just been loaded.
             unsafe { module::get_function(module, name.to_owned()) }.map_err(failed("find a kernel"))
         };
         let (private, advance) = (find(c"rsa_private")?, find(c"advance_blinding")?);
         let carve_out = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-        // As much shared memory as there is: tables of powers limit how many operations there is room for.
-        // SAFETY: the function is there.
+        // Maximum shared memory: the tables of powers limit the number of resident operations.
+        // SAFETY: the function exists while its module is loaded.
         unsafe { function::set_function_attribute(private, carve_out, 100) }
             .map_err(failed("share its memory out"))?;
         let block = geometry.block().cast_signed();
-        // SAFETY: the function is there; what shared memory it has, it declares.
+        // SAFETY: the function exists; it declares its shared memory statically.
         let blocks = unsafe { occupancy::max_active_block_per_multiprocessor(private, block, 0) };
         let blocks = blocks.map_err(failed("say how much it has room for"))?.max(1) as usize;
         let attribute = |attribute| {
-            // SAFETY: the function is there.
+            // SAFETY: the function exists.
             unsafe { function::get_function_attribute(private, attribute) }
                 .map_err(failed("say what a kernel needs"))
         };
@@ -145,8 +150,8 @@ impl Drop for Device {
     fn drop(&mut self) {
         let bound = self.bind().is_ok();
         for kernels in Width::ALL.iter().filter_map(|width| self.compiled(*width)).filter(|_| bound) {
-            // SAFETY: the module was loaded in this context, and all streams that ran it have gone: each has a share of us.
-            // A failure leaves it to the context, whose end is its end.
+            // SAFETY: the module was loaded in this context, and no stream can run it, because each stream has a
+            // reference to `self`. After an error the context frees it.
             let _ = unsafe { module::unload(kernels.module) };
         }
     }
@@ -158,7 +163,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// What a refusal of the driver becomes: what the GPU could not do, in the driver's words why.
+/// Converts an error of the driver: `action` failed, for the driver's reason.
 fn failed(action: &'static str) -> impl Fn(DriverError) -> CudaError {
     move |error| {
         let reason = match error.error_string() {

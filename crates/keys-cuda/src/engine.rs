@@ -1,4 +1,4 @@
-//! The engine that performs RSA on a GPU, and has the processor do what the GPU does not.
+//! The engine for RSA on a GPU, with an engine of the processor for everything else.
 
 use std::{
     fmt,
@@ -26,27 +26,27 @@ use super::{
     statistics::CudaStatistics,
 };
 
-/// The least time between two faults in the log; the metrics count them all.
+/// Minimum interval between log lines about wrong results. Metrics count all of them.
 const FAULT_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How a [`CudaEngine`] is made.
+/// Settings of a [`CudaEngine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaSettings {
-    /// Which GPU, as the driver counts them. Default: 0, the first.
+    /// Index of the GPU, as counted by the driver. Default: 0.
     pub device: usize,
-    /// How long an operation waits for others at most. Default: 2 ms.
+    /// Longest time that an operation waits for others. Default: 2 ms.
     pub wait: Duration,
-    /// Streams, each with a thread. Default: 3, so that one computes while another copies and the third gathers.
+    /// Number of streams, each with a thread. Default: 3, so that one computes, one copies and one collects.
     pub streams: NonZeroUsize,
-    /// Operations that may wait for a launch; beyond it, the processor has them. Default: 65,536.
+    /// Operations that may wait for a launch; further ones are performed by the processor. Default: 65,536.
     pub queue: NonZeroUsize,
-    /// Threads of the GPU for each half of an operation: 1, 4, 8 or 16. Default: what the kernels do best with.
+    /// GPU threads for each half of an operation: 1, 4, 8 or 16. Default: the fastest for the width.
     pub threads: Option<u32>,
-    /// Threads of the GPU to a block. Default: what the kernels do best with.
+    /// GPU threads per block. Default: the fastest for the width.
     pub block: Option<u32>,
-    /// Bits of an exponent to one multiplication. Default: what the kernels do best with.
+    /// Bits of the exponent per multiplication. Default: the fastest for the width.
     pub window: Option<u32>,
-    /// Operations in a launch at most. Default: as many as the GPU has room for at a time.
+    /// Maximum number of operations in a launch. Default: as many as fit on the GPU at a time.
     pub wave: Option<NonZeroUsize>,
 }
 
@@ -77,11 +77,12 @@ impl CudaSettings {
     }
 }
 
-/// Performs RSA operations of 2048, 3072 and 4096 bits on a GPU, thousands at a time, and everything else on the
+/// Performs RSA operations with 2048, 3072 and 4096 bits on a GPU, thousands at a time, and everything else on the
 /// processor.
 ///
-/// Operations wait in a bounded queue until there is a wave of them or the first has waited long enough. The processor's
-/// engine performs what finds the queue full, what the GPU computed wrongly, and everything once the GPU is lost.
+/// Operations wait in a bounded queue until a wave is full or the first has waited [`CudaSettings::wait`]. The
+/// processor's engine performs operations that find the queue full, those with a wrong result of the GPU, and all after
+/// the loss of the GPU.
 #[derive(Debug)]
 pub struct CudaEngine {
     keystore: Arc<Keystore>,
@@ -90,7 +91,7 @@ pub struct CudaEngine {
     statistics: Arc<CudaStatistics>,
 }
 
-/// The threads, by the sending end of their queue. They end with the last engine that shares them.
+/// GPU threads and the sender of their queue. The threads end with the last engine that shares them.
 struct Threads {
     queue: Option<Sender<Job>>,
     handles: Vec<JoinHandle<()>>,
@@ -98,9 +99,13 @@ struct Threads {
 }
 
 impl CudaEngine {
-    /// Prepares the GPU for the keys that `processor` has: compiles the kernels for keys of their sizes, uploads the
-    /// keys, measures. Takes some seconds. The kernels for a size that a reload brings are compiled with its first
-    /// operation, which waits.
+    /// Prepares the GPU for the keys of `processor`: compiles the kernels, uploads the keys and measures launches.
+    /// Takes seconds. Kernels for a width that a reload adds are compiled with its first operation, which waits for
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] if the GPU cannot be used.
     pub fn new(processor: BatchEngine, settings: &CudaSettings) -> Result<Self, CudaError> {
         let device = Arc::new(Device::open(settings)?);
         let stream = |_| {
@@ -125,7 +130,7 @@ impl CudaEngine {
         if let Some(first) = stations.first_mut() {
             rehearsal::all(first, &keystore, &statistics)?;
         }
-        // Without keys, or the threads would keep them when a reload has replaced them.
+        // An engine without keys: the threads would otherwise keep keys alive that a reload has replaced.
         let keyless = processor.with_keystore(Arc::default());
         let turns = Arc::new(Turns::new(queue, settings.wait, keyless, Arc::clone(&statistics)));
         let mut threads = Threads { queue: Some(sender), handles: Vec::new(), gpu };
@@ -138,9 +143,8 @@ impl CudaEngine {
         Ok(Self { keystore, processor, threads: Arc::new(threads), statistics })
     }
 
-    /// An engine for other keys on the same GPU, queue and threads: what a reload makes, while operations that are
-    /// under way finish with the keys they were begun with. A key is uploaded with the first operation that needs it,
-    /// and wiped from the GPU soon after its last use has ended.
+    /// An engine for other keys on the same GPU, queue and threads, for a reload. Operations in progress end with their
+    /// previous keys. Keys are uploaded with their first operation, and wiped from the GPU soon after their last use.
     #[must_use]
     pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
         Self {
@@ -151,12 +155,12 @@ impl CudaEngine {
         }
     }
 
-    /// What the GPU has done, and has to do; the same for all engines that share it.
+    /// Statistics of the GPU, shared by all engines that use it.
     pub const fn statistics(&self) -> &Arc<CudaStatistics> {
         &self.statistics
     }
 
-    /// The engine that does what the GPU does not.
+    /// The engine of the processor.
     pub const fn processor(&self) -> &BatchEngine {
         &self.processor
     }
@@ -165,15 +169,15 @@ impl CudaEngine {
         &self.keystore
     }
 
-    /// Submits an operation whose key has a place on the GPU.
+    /// Submits an operation for the GPU.
     fn start(&self, key: &Arc<PrivateKey>, operation: KeyOperation) -> PendingOperation {
-        // Encoded here: the threads of the GPU have no time for it.
+        // Encoded in the calling thread, because the few GPU threads must not become the bottleneck.
         let (job, pending) = match self.processor.encoded_job(key, operation) {
             Ok(made) => made,
             Err(error) => return PendingOperation::refused(error),
         };
         let queue = self.threads.queue.as_ref().expect("it is there until all engines have gone");
-        // Counted before a thread can take it, and be faster than this one.
+        // Counted before it is queued: a GPU thread may finish it before `try_send` returns.
         self.statistics.arrived();
         if let Err(error) = queue.try_send(job) {
             self.statistics.left(1);
@@ -194,18 +198,18 @@ impl PrivateKeyEngine for CudaEngine {
 }
 
 impl fmt::Display for CudaEngine {
-    /// Names the GPU.
+    /// Formats the name of the GPU.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.threads.gpu)
     }
 }
 
 impl Drop for Threads {
-    /// Waits until the keys on the GPU are wiped.
+    /// Waits until the keys on the GPU have been wiped.
     fn drop(&mut self) {
         self.queue = None;
         for handle in self.handles.drain(..) {
-            // A thread that panicked has wiped its keys while it unwound.
+            // A thread that panicked has wiped its keys while unwinding.
             drop(handle.join());
         }
     }
@@ -217,7 +221,7 @@ impl fmt::Debug for Threads {
     }
 }
 
-/// Uploads all keys to all stations, side by side: it takes milliseconds for each of them.
+/// Uploads all keys to all streams in parallel; each key takes milliseconds.
 fn upload(stations: &mut [Station], keystore: &Keystore) -> Result<(), CudaError> {
     thread::scope(|scope| {
         let upload = |station: &mut Station| {
@@ -231,7 +235,7 @@ fn upload(stations: &mut [Station], keystore: &Keystore) -> Result<(), CudaError
     })
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Turns {
     desk: Mutex<Desk>,
     processor: BatchEngine,
@@ -250,7 +254,8 @@ impl Turns {
         Self { desk, processor, statistics, fault_logged: Mutex::new(None) }
     }
 
-    /// Gathers and launches until nothing will come any more. Without its station, what comes goes to the processor.
+    /// Collects and launches until the queue is closed. After the loss of the GPU, operations are passed to the
+    /// processor.
     fn work(&self, station: Station) {
         let (mut station, mut jobs) = (Some(station), Vec::new());
         loop {
@@ -262,7 +267,7 @@ impl Turns {
                 station = None;
             }
             let taken = jobs.len();
-            // Operations whose thread died of a panic would never be answered.
+            // A panic must not leave operations without a result.
             let done = catch_unwind(AssertUnwindSafe(|| match (task, &mut station) {
                 (Task::Rest, Some(station)) => station.sweep(),
                 (Task::Launch(width), Some(station)) => self.launch(station, width, &mut jobs),
@@ -292,7 +297,7 @@ impl Turns {
         Ok(())
     }
 
-    /// Gives what has no result to the processor.
+    /// Passes operations without a result to the processor.
     fn hand_over(&self, jobs: &mut Vec<Job>) {
         for job in jobs.drain(..) {
             self.statistics.take_over();

@@ -1,69 +1,69 @@
-//! Why there is no GPU to work with, or no longer.
+//! Errors of the GPU and its libraries.
 
-/// Why RSA is not performed on a GPU. One line each.
+/// Reasons for which RSA is not performed on a GPU, each in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
-    /// The driver's library is not on this machine.
+    /// The driver's library is not installed.
     #[error("no NVIDIA driver: libcuda.so.1 is not where the loader looks; the driver's package installs it")]
     NoDriver,
-    /// The compiler of the kernels is not on this machine.
+    /// The compiler NVRTC is not installed.
     #[error(
         "no NVRTC: libnvrtc.so is not where the loader looks; the CUDA toolkit has it, or set LD_LIBRARY_PATH to its folder"
     )]
     NoCompiler,
-    /// The driver is there and finds no device with this number.
+    /// The driver has no device with this index.
     #[error("no NVIDIA GPU {device}: the driver finds {found}")]
     NoDevice {
-        /// The number that was asked for, from 0 on.
+        /// The index, from 0 on.
         device: usize,
-        /// How many there are.
+        /// Number of devices.
         found: usize,
     },
-    /// The device has an instruction set that the kernels are not written for.
+    /// The kernels do not support the instruction set of the device.
     #[error("the {name} has compute capability {major}.{minor}, and 7.0 is the least that will do")]
     TooOld {
-        /// What the device calls itself.
+        /// Name of the device.
         name: String,
-        /// Its compute capability, before the dot.
+        /// Major part of its compute capability.
         major: i32,
-        /// After the dot.
+        /// Minor part of its compute capability.
         minor: i32,
     },
-    /// Threads, block and window of the settings do not go together.
+    /// Threads, block and window of the settings are not compatible.
     #[error(
         "operations of {bits} bits cannot be laid out with these numbers of threads, block size and window"
     )]
     Geometry {
-        /// Of which keys.
+        /// Size of the keys in bits.
         bits: usize,
     },
-    /// NVRTC refuses the kernels.
+    /// NVRTC cannot compile the kernels.
     #[error("NVRTC cannot compile the kernels: {0}")]
     Compilation(String),
-    /// The driver refuses something.
+    /// A call of the driver failed.
     #[error("the GPU cannot {action}: {reason}")]
     Driver {
-        /// What it was to do, as a verb and its object.
+        /// The action, as verb and object.
         action: &'static str,
-        /// What the driver says.
+        /// The driver's error text.
         reason: String,
     },
-    /// Most results of a launch did not stand their check.
+    /// Most results of a launch failed their check.
     #[error("{wrong} of {of} results of the GPU did not stand their check")]
     Untrustworthy {
-        /// How many did not.
+        /// Number of wrong results.
         wrong: usize,
-        /// How many there were.
+        /// Number of operations.
         of: usize,
     },
-    /// A thread of the engine panicked, which is a fault of brisk.
+    /// A thread of the engine panicked, which is a defect of brisk.
     #[error("the thread of the GPU panicked")]
     Panicked,
-    /// A key cannot be made ready.
+    /// A key cannot be converted.
     #[error("cannot make a key ready for the GPU: {0}")]
     Key(#[from] brisk_keys::KeyError),
-    /// The system refuses a thread.
+    /// A thread cannot be started.
     #[error("cannot start a thread for the GPU: {0}")]
     Thread(String),
 }

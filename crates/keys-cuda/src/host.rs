@@ -1,4 +1,4 @@
-//! The kernels compiled for this processor: the same text, run a warp at a time, slowly. For tests.
+//! The kernels compiled for the processor, for tests: the same source text, executed one warp at a time.
 #![expect(unsafe_code, reason = "what a C++ compiler made is loaded and called")]
 
 use std::{
@@ -15,7 +15,7 @@ use super::{
     source::{Geometry, SLOTS, SOURCE},
 };
 
-/// What stands in for CUDA before the program, and what launches its kernels after it.
+/// Replacements of CUDA before the source, and functions that launch the kernels after it.
 const BEFORE: &str = include_str!("kernels/host/warp.h");
 const AFTER: &str = include_str!("kernels/host/launch.h");
 
@@ -36,21 +36,21 @@ type Multiply =
 /// The kernels of one geometry.
 pub(super) struct HostKernels {
     geometry: Geometry,
-    /// Locked during each call into it: the warp that runs is in variables of the library.
+    /// Locked during each call, because the state of the running warp is global in the library.
     library: Mutex<Library>,
 }
 
-/// Half of an operation, to be made wrong.
+/// A half of an operation whose result is to be falsified.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
-    /// Which of the launch.
+    /// Index of the operation in the launch.
     pub(super) operation: u32,
     /// 0: modulo p, 1: modulo q.
     pub(super) half: u32,
 }
 
 impl HostKernels {
-    /// The kernels as they are on a GPU; compiled at the first call for a geometry.
+    /// Unmodified kernels, compiled at the first call for a geometry.
     pub(super) fn of(geometry: Geometry) -> Arc<Self> {
         Self::cached(geometry, false)
     }
@@ -65,14 +65,14 @@ impl HostKernels {
         static CACHE: OnceLock<Mutex<Cache>> = OnceLock::new();
         let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let kernels = Arc::clone(cache.entry((geometry, faults)).or_default());
-        // Others may be compiled meanwhile.
+        // Released, so that other geometries can be compiled meanwhile.
         drop(cache);
         Arc::clone(
             kernels.get_or_init(|| Arc::new(Self { geometry, library: Mutex::new(build(geometry, faults)) })),
         )
     }
 
-    /// A launch of `rsa_private` with as many operations as there are verdicts. Inputs and outputs are big-endian.
+    /// Launches `rsa_private` with one operation per verdict. Inputs and outputs are big-endian.
     pub(super) fn private(
         &self,
         keys: &[u32],
@@ -85,7 +85,8 @@ impl HostKernels {
         self.launch(keys, blinding, requests, inputs, outputs, verdicts, u32::MAX);
     }
 
-    /// The same with one wrong bit in a result modulo one prime; of kernels [`with_faults`](Self::with_faults).
+    /// Like [`private`](Self::private), with one wrong bit in the result modulo one prime. Requires
+    /// [`with_faults`](Self::with_faults).
     #[expect(clippy::too_many_arguments, reason = "those of the kernel, and the fault")]
     pub(super) fn private_with_fault(
         &self,
@@ -122,13 +123,13 @@ impl HostKernels {
         if count == 0 {
             return;
         }
-        // Bytes need not begin where words can.
+        // The bytes may not be aligned for words.
         let inputs: Vec<u32> =
             inputs.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
         let mut written = vec![0; words * count];
         let library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the library has this function, of this type; slices are as long as the kernel takes them to be, the
-        // keys and slots that it is asked for are there, and the lock keeps other threads out.
+        // SAFETY: the library has this function with this type; the slices have the lengths that the kernel expects,
+        // keys and slots were checked, and the lock excludes other threads.
         unsafe {
             let private: Symbol<'_, Private> = library.get(b"host_rsa_private\0").unwrap();
             private(
@@ -147,7 +148,7 @@ impl HostKernels {
         }
     }
 
-    /// A launch of `advance_blinding`.
+    /// Launches `advance_blinding`.
     pub(super) fn advance(&self, keys: &[u32], blinding: &mut [u32], advances: &[u32]) {
         self.check_keys(keys, blinding);
         for advance in advances.chunks(2) {
@@ -166,8 +167,8 @@ impl HostKernels {
         }
     }
 
-    /// `a·b/R mod modulus`, less than R but perhaps not less than the modulus, by the threads of half an operation or of a
-    /// whole one, as the length of the modulus says.
+    /// Computes `a·b/R mod modulus`, below R but possibly not reduced, with the threads of half or of a whole
+    /// operation, depending on the length of the modulus.
     pub(super) fn multiply(&self, modulus: &[u32], inverse: u32, a: &[u32], b: &[u32]) -> Vec<u32> {
         let (length, words) = (modulus.len(), self.geometry.words() as usize);
         assert!([length, a.len(), b.len()].iter().all(|other| *other == length));
@@ -178,8 +179,7 @@ impl HostKernels {
         };
         let mut product = vec![0; length];
         let library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the library has these functions, of this type, for numbers of these lengths; the lock keeps
-        // other threads out.
+        // SAFETY: the library has these functions with these types for these lengths; the lock excludes other threads.
         unsafe {
             let multiply: Symbol<'_, Multiply> = library.get(name).unwrap();
             multiply(modulus.as_ptr(), inverse, a.as_ptr(), b.as_ptr(), product.as_mut_ptr());
@@ -211,12 +211,12 @@ fn build(geometry: Geometry, faults: bool) -> Library {
         "-Wno-unknown-pragmas",
     ]);
     compiler.args(geometry.options()).args(faults.then_some("-DFAULTS"));
-    // A longjmp to another stack looks like an attack to the hardened C library.
+    // The fortified `longjmp` of the C library rejects a jump to another stack.
     compiler.args(["-U_FORTIFY_SOURCE", "-o"]).args([&library, &source]);
     let output = compiler.output().unwrap_or_else(|error| {
         panic!("the kernels are tested on this processor by means of g++, which cannot be run: {error}")
     });
     assert!(output.status.success(), "g++: {}", String::from_utf8_lossy(&output.stderr));
-    // SAFETY: what is loaded is the kernels and what they need to run here; loading it runs nothing.
+    // SAFETY: the library consists of the kernels and their test environment; loading it runs no code.
     unsafe { Library::new(&library) }.unwrap()
 }

@@ -1,4 +1,4 @@
-//! The kernels, compiled for this processor, against aws-lc and against numbers of any length.
+//! Tests of the kernels on the processor, against AWS-LC and arbitrary-precision integers.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ const DONE: u32 = 1;
 const OUT_OF_RANGE: u32 = 2;
 const FAULT: u32 = 3;
 
-/// Slots of the rings that are filled, where not all are looked at.
+/// Number of filled slots in tests that do not need all.
 const FILLED: u32 = 5;
 
 struct Key {
@@ -55,7 +55,7 @@ impl Key {
     }
 }
 
-/// The same key, and the smaller of its primes becomes the larger.
+/// The same key with exchanged primes, so that the smaller one comes first or second.
 fn with_primes_exchanged(numbers: RsaNumbers) -> RsaNumbers {
     let RsaNumbers { n, e, p: q, q: p, dp: dq, dq: dp, .. } = numbers;
     let (p_number, q_number) = (number(&p), number(&q));
@@ -73,13 +73,13 @@ fn random_below(limit: u32) -> u32 {
     u32::from_le_bytes(random(4).try_into().unwrap()) % limit
 }
 
-/// Keys of a width, made once; primes in either order.
+/// Keys of a width, generated once, with primes in both orders.
 fn keys(width: Width) -> &'static [Key] {
     static KEYS: [OnceLock<Vec<Key>>; 3] = [const { OnceLock::new() }; 3];
     KEYS[width as usize].get_or_init(|| {
         let first = key(width.bits());
         let mut keys = vec![Key::new(first, false), Key::new(first, true)];
-        // Making another takes openssl seconds.
+        // Exchanging the primes, because generating another key takes seconds.
         if width != Width::Rsa4096 {
             keys.push(Key::new(&TestKey::generate(width.bits()), false));
         }
@@ -87,7 +87,7 @@ fn keys(width: Width) -> &'static [Key] {
     })
 }
 
-/// Kernels, and what a GPU would have in its memory.
+/// Kernels with the contents of a GPU's memory.
 struct Gpu {
     kernels: std::sync::Arc<HostKernels>,
     width: Width,
@@ -96,7 +96,7 @@ struct Gpu {
     blinding: Vec<u32>,
 }
 
-/// What a launch left.
+/// Results of a launch.
 struct Launched {
     outputs: Vec<Vec<u8>>,
     verdicts: Vec<u32>,
@@ -116,7 +116,7 @@ impl Gpu {
         gpu
     }
 
-    /// For one geometry, as it is on a GPU.
+    /// State for one geometry, as on a GPU.
     fn of(geometry: Geometry) -> Self {
         Self::new(HostKernels::of(geometry), geometry.width())
     }
@@ -131,7 +131,7 @@ impl Gpu {
         let slots = || random_below(FILLED) << 16 | random_below(FILLED);
         let requests: Vec<_> = operations.iter().flat_map(|(key, _)| [*key as u32, slots()]).collect();
         let inputs: Vec<u8> = operations.iter().flat_map(|(_, input)| input.clone()).collect();
-        // What the kernel does not write is not taken for zeroes.
+        // Not zero, so that missing writes are detected.
         let (mut outputs, mut verdicts) = (vec![0xaa; inputs.len()], vec![0; operations.len()]);
         let Self { kernels, records, blinding, .. } = self;
         match fault {
@@ -165,7 +165,7 @@ impl Gpu {
         }
     }
 
-    /// u or v of a key's slot as a number, out of Montgomery's form.
+    /// `u` or `v` of a key's slot, converted from Montgomery form.
     fn blinding(&self, key: usize, slot: u32, which: usize) -> BigUint {
         let (words, n) = (words(self.width) as usize, self.keys[key].n());
         let first = key * ring_words(self.width) + (2 * slot as usize + which) * words;
@@ -179,7 +179,7 @@ fn ring_words(width: Width) -> usize {
     (SLOTS * 2 * words(width)) as usize
 }
 
-/// The geometries that may be best, and for the least width all that differ in more than the size of their blocks.
+/// The fastest geometries, and for the smallest width all that differ in more than the block size.
 fn geometries(width: Width) -> impl Iterator<Item = Geometry> {
     let threads: &[u32] = if width == Width::Rsa2048 { &[1, 2, 4, 8, 16] } else { &[4, 8, 16] };
     threads.iter().filter_map(move |threads| Geometry::new(width, Some(*threads), None))
@@ -199,7 +199,7 @@ fn random_operations(width: Width, count: usize) -> Vec<(usize, Vec<u8>)> {
 fn random_operations_agree_with_aws_lc_on_any_number_of_threads() {
     for width in Width::ALL {
         for geometry in geometries(width) {
-            // A block that is not full, and where that is fast one that is.
+            // A partial block, and a complete one where that is fast.
             let full =
                 if width == Width::Rsa2048 && geometry.operations() < 8 { geometry.operations() } else { 0 };
             Gpu::of(geometry).agrees(&random_operations(width, full as usize + 1));
@@ -224,7 +224,7 @@ fn windows_need_not_divide_the_exponent_and_blocks_may_be_of_several_warps() {
 fn edge_inputs_agree_with_aws_lc_whichever_prime_is_the_larger() {
     for width in Width::ALL {
         let gpu = Gpu::of(best(width));
-        // All of them where that is fast.
+        // All slots where that is fast.
         let (orders, step) = match width {
             Width::Rsa2048 => (0..2, 1),
             Width::Rsa3072 => (1..2, 2),
@@ -279,7 +279,7 @@ fn a_fault_in_either_half_is_caught_and_shows_nothing() {
 fn blinding_that_does_not_cancel_out_is_caught() {
     let width = Width::Rsa2048;
     let mut gpu = Gpu::of(best(width));
-    // The first words of u in every slot of the first key.
+    // The first words of `u` in every slot of the first key.
     for pair in gpu.blinding[..ring_words(width)].chunks_mut(2 * words(width) as usize) {
         pair[0] ^= 1;
     }
@@ -307,7 +307,7 @@ fn each_blinding_pair_is_the_square_of_the_one_before_round_the_ring() {
                 }
             }
             if width == Width::Rsa2048 {
-                // Round the end of the ring.
+                // Around the end of the ring.
                 let [last, first] = [SLOTS - 1, 0].map(|slot| gpu.blinding(key, slot, 1));
                 assert_eq!(first, last.modpow(&BigUint::from(2_u8), &n));
             }
@@ -357,7 +357,7 @@ fn multiplies_right(kernels: &HostKernels, modulus_words: &[u32]) {
     };
     let any = BigUint::from_bytes_le(&random(4 * length));
     let half: BigUint = BigUint::from(1_u8) << (16 * length);
-    // Factors need not be less than the modulus.
+    // Factors need not be below the modulus.
     let numbers = [BigUint::ZERO, 1_u8.into(), half - 1_u8, &modulus - 1_u8, modulus.clone(), &r - 1_u8, any];
     for a in &numbers {
         for b in &numbers[1..] {

@@ -1,6 +1,6 @@
-//! An RSA private key as the GPU wants it: words and Montgomery constants, computed once.
+//! Conversion of an RSA private key for the GPU: words and Montgomery constants, computed once.
 //!
-//! Secrets pass through here, so nothing branches on a word or is indexed by one.
+//! The code handles secrets: no branch and no index depends on a secret word.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use crate::source;
 
-/// A number of 32-bit words, the least first; wiped when dropped.
+/// A number as 32-bit words, the least significant first; wiped on drop.
 type Words = Zeroizing<Vec<u32>>;
 
-/// The record of a private key that the kernels read. Wiped when it is dropped.
+/// Record of a private key, as read by the kernels. Wiped on drop.
 pub(super) struct GpuKey {
     width: Width,
     record: Words,
@@ -22,19 +22,19 @@ pub(super) struct GpuKey {
 }
 
 impl GpuKey {
-    /// `None` for a key that no GPU works with; see [`Width::of_key`].
+    /// Converts a key. `None` if its size is not supported; see [`Width::of_key`].
     pub(super) fn new(numbers: &RsaNumbers) -> Option<Self> {
         let width = Width::of_key(numbers)?;
         Some(Self { width, record: record(numbers, width), n: numbers.n.to_vec(), e: numbers.e.to_vec() })
     }
 
-    /// [`record_words`] of them.
+    /// The record, [`record_words`] long.
     pub(super) fn words(&self) -> &[u32] {
         &self.record
     }
 
-    /// A random blinding pair for the first slot of the key's ring: `r^e`, then `1/r`, in Montgomery form. Takes about as
-    /// long as two operations.
+    /// A random blinding pair for the first slot of the key's ring: `r^e`, then `1/r`, in Montgomery form. Takes about
+    /// as long as two private key operations.
     pub(super) fn blinding_pair(&self) -> Result<Words, KeyError> {
         let (pair, count) = (blinding_pair(&self.n, &self.e)?, source::words(self.width) as usize);
         let n = from_bytes(&self.n, count);
@@ -47,26 +47,26 @@ impl GpuKey {
 }
 
 impl fmt::Debug for GpuKey {
-    /// Shows no number.
+    /// Prints no secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GpuKey").field("width", &self.width).finish_non_exhaustive()
     }
 }
 
-/// Words of a key's record.
+/// Number of words of a key's record.
 pub(super) const fn record_words(width: Width) -> usize {
     let words = source::words(width) as usize;
-    // Four inverses; n and two numbers modulo n; for each prime four of half the size; the inverse of q.
+    // Four inverses; n and two numbers modulo n; four numbers of half the size for each prime; the inverse of q.
     4 + 3 * words + 4 * words + words / 2
 }
 
-/// In the order of the constants at the top of `rsa.cu`.
+/// Creates the record, in the order of the constants at the top of `rsa.cu`.
 fn record(numbers: &RsaNumbers, width: Width) -> Words {
     let count = source::words(width) as usize;
     let (half, r_bits) = (count / 2, 32 * count);
     let n = from_bytes(&numbers.n, count);
     let [p, q] = [&numbers.p, &numbers.q].map(|prime| from_bytes(prime, half));
-    // With room for all: a vector that grows leaves copies behind.
+    // Allocated with full capacity: a growing vector would leave unwiped copies.
     let mut record = Zeroizing::new(Vec::with_capacity(record_words(width)));
     record.extend([negated_inverse(n[0]), negated_inverse(p[0]), negated_inverse(q[0]), 0]);
     record.extend_from_slice(&n);
@@ -84,7 +84,7 @@ fn record(numbers: &RsaNumbers, width: Width) -> Words {
     record
 }
 
-/// The words of a big-endian number that fits in `count` of them.
+/// Converts a big-endian number to `count` words.
 fn from_bytes(bytes: &[u8], count: usize) -> Words {
     let mut words = Zeroizing::new(Vec::with_capacity(count));
     for bytes in bytes.rchunks(4) {
@@ -94,9 +94,9 @@ fn from_bytes(bytes: &[u8], count: usize) -> Words {
     words
 }
 
-/// -1/n modulo 2^32, of an odd number by its least word.
+/// Computes -1/n modulo 2^32 for an odd number, from its least significant word.
 const fn negated_inverse(least: u32) -> u32 {
-    // Each step of Newton's iteration doubles the number of right bits; n itself is right in the lowest three.
+    // Each Newton step doubles the number of correct bits, starting with three for n itself.
     let mut inverse = least;
     let mut step = 0;
     while step < 4 {
@@ -106,15 +106,15 @@ const fn negated_inverse(least: u32) -> u32 {
     inverse.wrapping_neg()
 }
 
-/// R modulo an odd number with its highest bit set: R less the number.
+/// Computes R modulo an odd number with its highest bit set: R minus the number.
 fn power_of_the_base(modulus: &[u32]) -> Words {
     let mut negated = Zeroizing::new(modulus.iter().map(|word| !word).collect::<Vec<_>>());
-    // The lowest bit was set, so nothing is carried.
+    // The lowest bit was set, so there is no carry.
     negated[0] |= 1;
     negated
 }
 
-/// `number · 2^bits mod modulus`, of a number below the modulus.
+/// Computes `number · 2^bits mod modulus` for a number below the modulus.
 fn shift_left(number: &[u32], bits: usize, modulus: &[u32]) -> Words {
     let mut shifted = Zeroizing::new(number.to_vec());
     for _ in 0..bits {
@@ -127,7 +127,7 @@ fn shift_left(number: &[u32], bits: usize, modulus: &[u32]) -> Words {
     shifted
 }
 
-/// Subtracts the modulus unless the number is less. `top` is the word above the number.
+/// Subtracts the modulus once if the result is not negative. `top` is the word above the number.
 fn subtract_once(number: &mut [u32], top: u32, modulus: &[u32]) {
     let difference = |word: u32, other: u32, borrow: u64| {
         let difference = u64::from(word).wrapping_sub(u64::from(other)).wrapping_sub(borrow);
@@ -138,7 +138,7 @@ fn subtract_once(number: &mut [u32], top: u32, modulus: &[u32]) {
         borrow = difference(*word, *other, borrow).1;
     }
     let (_, less) = difference(top, 0, borrow);
-    // All ones where the modulus is to be subtracted.
+    // All ones if the modulus is subtracted.
     let (wanted, mut borrow) = ((less as u32).wrapping_sub(1), 0);
     for (word, other) in number.iter_mut().zip(modulus) {
         (*word, borrow) = difference(*word, other & wanted, borrow);

@@ -28,5 +28,5 @@ pub use error::CudaError;
 pub use statistics::{CudaLayout, CudaStatistics, CudaTimes};
 pub use tiered::Tiered;
 
-/// What metrics and results name an operation after that a GPU performed.
+/// Name of the engine in metrics and results.
 pub const PERFORMER: Performer = Performer::new("cuda");

@@ -1,4 +1,5 @@
-//! RSA on a GPU: how fast it is, how long an operation takes at each load, beside the processor; and whether it is right.
+//! Measurement of RSA on a GPU: throughput and latency at each load beside those of the processor, and correctness of
+//! results.
 
 pub mod html;
 pub mod json;
@@ -23,84 +24,84 @@ pub use self::load::Point;
 pub use self::verify::Verified;
 use crate::{CudaEngine, CudaError, CudaLayout, CudaSettings, CudaTimes, Tiered};
 
-/// Keys of each size that speed is measured with.
+/// Number of keys of each size in measurements of speed.
 const KEYS: usize = 16;
 
-/// What all is measured at, of what can be done at most.
+/// Load of the latency measurement, as a share of maximum throughput.
 const SHARE: f64 = 0.8;
 
-/// Layouts that are tried: threads for each half of an operation and bits of a window, threads to a block. A thread alone
-/// has no room for the table of a wider window, and comes last since it takes the compiler half a minute.
+/// Measured layouts: threads for each half of an operation with bits of a window, and threads per block. A single
+/// thread has no room for the table of a wider window, and is last because it takes the compiler half a minute.
 const THREADS: [(u32, u32); 9] = [(4, 4), (4, 5), (8, 4), (8, 5), (16, 4), (16, 5), (2, 4), (2, 5), (1, 3)];
 const BLOCKS: [u32; 3] = [32, 64, 128];
 
-/// What a run is to do.
+/// Parameters of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaPlan {
-    /// The sizes; nothing stands for all three.
+    /// The sizes; empty for all three.
     pub widths: Vec<Width>,
-    /// The GPU, and how it is used.
+    /// GPU and its settings.
     pub settings: CudaSettings,
-    /// For each load.
+    /// Duration of the measurement at each load.
     pub time: Duration,
-    /// Whether other layouts of operations on the GPU are measured too: minutes, since each is compiled.
+    /// Whether to measure other layouts. Takes minutes, because each is compiled.
     pub variants: bool,
-    /// How much is compared with AWS-LC; `None` is nothing.
+    /// Comparison with AWS-LC; `None` for no comparison.
     pub verify: Option<Verification>,
 }
 
-/// How much is compared with AWS-LC, for each size.
+/// Extent of the comparison with AWS-LC, for each size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verification {
-    /// Keys, made for it.
+    /// Number of generated keys.
     pub keys: NonZeroUsize,
-    /// Operations, of random keys on random numbers, the edges among them.
+    /// Number of operations with random keys on random numbers, edge cases included.
     pub operations: usize,
 }
 
-/// A finished run.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct CudaResult {
-    /// The GPU.
+    /// Name of the GPU.
     pub gpu: String,
-    /// Threads of the processor's engine.
+    /// Number of threads of the processor's engine.
     pub processor_threads: usize,
-    /// What the GPU was used with.
+    /// Settings of the GPU.
     pub settings: CudaSettings,
-    /// For each load.
+    /// Duration of the measurement at each load.
     pub time: Duration,
-    /// The speed of each size.
+    /// Speed of each size.
     pub rows: Vec<CudaRow>,
-    /// The speed of other layouts.
+    /// Speed of other layouts.
     pub variants: Vec<Variant>,
-    /// What was compared.
+    /// Results of the comparison.
     pub verified: Vec<Verified>,
 }
 
-/// How fast operations of one size are.
+/// Speed of operations of one size.
 #[derive(Clone, Debug)]
 pub struct CudaRow {
     /// The size.
     pub width: Width,
-    /// Single launches, and how they lie on the GPU.
+    /// Duration and layout of single launches.
     pub times: CudaTimes,
-    /// From how many operations under way on they would go to the GPU, by default.
+    /// Default number of operations in progress from which they are sent to the GPU.
     pub threshold: Option<usize>,
-    /// The processor with more and more operations under way.
+    /// The processor with increasing numbers of operations in progress.
     pub processor: Vec<Point>,
-    /// The GPU likewise.
+    /// The GPU with increasing numbers of operations in progress.
     pub gpu: Vec<Point>,
-    /// The GPU with 80 % of the most it did, at a fixed rate.
+    /// The GPU at a fixed rate of 80 % of its maximum throughput.
     pub paced: Point,
 }
 
 impl CudaRow {
-    /// Most operations per second on the GPU.
+    /// Maximum throughput of the GPU, in operations per second.
     pub fn rate(&self) -> f64 {
         most(&self.gpu)
     }
 
-    /// Most operations per second on all cores.
+    /// Maximum throughput of all cores, in operations per second.
     pub fn processor_rate(&self) -> f64 {
         most(&self.processor)
     }
@@ -110,31 +111,31 @@ fn most(points: &[Point]) -> f64 {
     points.iter().map(|point| point.rate).fold(0.0, f64::max)
 }
 
-/// A layout, and how fast it is.
+/// A layout with its speed.
 #[derive(Clone, Debug)]
 pub struct Variant {
     /// The size.
     pub width: Width,
-    /// Threads, block and window that were asked for; once it was compiled, all of it.
+    /// Requested threads, block and window; complete after a successful compilation.
     pub layout: CudaLayout,
-    /// Operations per second, and the time of one with the GPU full; or why there is none, in a line.
+    /// Throughput and latency with a full GPU, or the reason of a failure in one line.
     pub outcome: Result<Point, String>,
 }
 
-/// Why nothing could be measured. One line.
+/// Reasons for which nothing could be measured, each in one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeasureError {
-    /// The cryptographic library does not say why.
+    /// The cryptographic library failed without a reason.
     #[error("the cryptographic library refuses to work")]
     Library,
-    /// An operation was not performed.
+    /// An operation failed.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// RSA is not to be performed on a GPU.
+    /// The GPU cannot be used.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The system has no threads left.
+    /// A thread cannot be started.
     #[error("cannot measure: {0}")]
     System(#[from] io::Error),
 }
@@ -151,21 +152,21 @@ impl From<KeyRejected> for MeasureError {
     }
 }
 
-/// One measurement of many.
+/// Progress of a run: one measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// Measurements so far, this one included.
+    /// Number of measurements so far, this one included.
     pub done: u32,
-    /// Measurements in all.
+    /// Total number of measurements.
     pub of: u32,
-    /// What was measured.
+    /// Description of the measurement.
     pub what: &'a str,
     /// Operations per second.
     pub rate: f64,
 }
 
-/// Measures all that the plan asks for. `observe` is called after each measurement. `done` learns what was found after each size and layout, so that a run that is cut short
-/// leaves something behind.
+/// Runs all measurements of the plan. `observe` is called after each measurement, `done` with the results so far after
+/// each size and layout, so that an interrupted run leaves results.
 pub fn run(
     plan: &CudaPlan,
     observe: &mut dyn FnMut(&Step<'_>),
@@ -182,7 +183,7 @@ pub fn run(
         variants: Vec::new(),
         verified: Vec::new(),
     };
-    // Before keys are made: without a GPU they would not be used.
+    // Opened before keys are generated, which would be useless without a GPU.
     result.gpu = engine(Arc::default(), cores, &plan.settings)?.to_string();
     let mut pools = Vec::new();
     for width in plan.widths() {
@@ -216,7 +217,7 @@ impl CudaPlan {
     }
 }
 
-/// A GPU beside as many threads as there are cores, with a queue that has room for all that a run has under way.
+/// An engine with as many threads as cores, and a queue for all operations of a run.
 fn engine(
     keystore: Arc<Keystore>,
     cores: NonZeroUsize,
@@ -258,23 +259,23 @@ fn row(
     Ok(CudaRow { width, times, threshold, processor, gpu, paced })
 }
 
-/// An error if the GPU was given up: figures would be those of the processor.
+/// Returns an error if the GPU was lost: the figures would be those of the processor.
 fn still_there(cuda: &CudaEngine) -> Result<(), MeasureError> {
     cuda.statistics().loss().map_or(Ok(()), |loss| Err(MeasureError::Cuda(loss.clone())))
 }
 
-/// As many operations under way as keep all streams busy while as many are gathered.
+/// Number of operations in progress that keeps all streams busy while as many are collected.
 fn full(settings: &CudaSettings, times: &CudaTimes) -> usize {
     (2 * settings.streams.get() * times.wave_operations).min(settings.queue.get())
 }
 
-/// 1, 4, 16 and so on, and the most.
+/// 1, 4, 16 and so on, and `most`.
 fn levels(most: usize) -> Vec<usize> {
     let quarters = (0..).map(|power| 1 << (2 * power)).take_while(|level| *level < most);
     quarters.chain([most]).collect()
 }
 
-/// The layouts to be tried.
+/// Settings of all measured layouts.
 fn layouts(settings: &CudaSettings) -> Vec<CudaSettings> {
     let layout = |threads, window, block| CudaSettings {
         threads: Some(threads),
@@ -287,7 +288,7 @@ fn layouts(settings: &CudaSettings) -> Vec<CudaSettings> {
     all.collect()
 }
 
-/// One layout. Those that cannot be, or that the GPU fails at, are no error.
+/// Measures one layout. Impossible layouts and failures of the GPU are results, not errors.
 fn variant(
     plan: &CudaPlan,
     pool: &Pool,
@@ -322,12 +323,12 @@ fn variant(
     Ok(Variant { width, layout, outcome })
 }
 
-/// The result of the thread; its panic is resumed here.
+/// The result of the thread; a panic is resumed.
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// As many as a run is likely to have: the curves of GPUs have about eight loads.
+/// Expected number of measurements: the curve of a GPU has about eight loads.
 fn steps(plan: &CudaPlan) -> u32 {
     let each = 14
         + if plan.variants { THREADS.len() * BLOCKS.len() } else { 0 }
@@ -335,7 +336,7 @@ fn steps(plan: &CudaPlan) -> u32 {
     (plan.widths().len() * each) as u32
 }
 
-/// Counts the steps of a run.
+/// Counts the measurements of a run.
 struct Progress<'a> {
     observe: &'a mut dyn FnMut(&Step<'_>),
     done: u32,

@@ -1,4 +1,4 @@
-//! How long operations take on the GPU and on the processor: measured when the engine starts, with the keys it has.
+//! Measurement of launches at the start of the engine, with its keys, for the choice between GPU and processor.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use super::{
     statistics::{CudaStatistics, CudaTimes},
 };
 
-/// Runs of a measurement, of which the shortest counts: the others may have been interrupted, or found the GPU asleep.
-/// In tests the GPU is the processor, and slow.
+/// Number of repetitions, the shortest of which counts: others may have been interrupted, or the GPU was in a
+/// power-saving state. One in tests, where the processor replaces the GPU.
 const TRIES: usize = if cfg!(test) { 1 } else { 3 };
 
-/// Measures each width of which there is a key.
+/// Measures each width that has a key.
 pub(super) fn all(
     station: &mut Station,
     keystore: &Keystore,
@@ -32,7 +32,7 @@ pub(super) fn all(
 }
 
 fn times(station: &mut Station, width: Width, key: &Arc<PrivateKey>) -> Result<CudaTimes, CudaError> {
-    // It knows them with its first key.
+    // Wave and layout are known after the first key.
     station.admit(width, [key].into_iter())?;
     let (wave_operations, layout) = (station.wave(width), station.layout(width));
     let mut on_gpu = |count| shortest(|| station.rehearse(width, key, count));

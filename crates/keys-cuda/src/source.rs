@@ -1,23 +1,23 @@
-//! The text of the kernels, the options that the compiler gets with it, and how work is laid out on the GPU.
+//! Source text of the kernels, compiler options, and layout of operations on the GPU.
 
 use brisk_keys::device::Width;
 
-/// Blinding pairs of a key. Each is the square of the one before it, round in a ring.
+/// Number of blinding pairs of a key: a ring in which each pair is the square of its predecessor.
 pub(super) const SLOTS: u32 = 128;
 
-/// Threads that run in lockstep, whatever the GPU.
+/// Threads of a warp, which is 32 on all GPUs.
 const WARP: u32 = 32;
 
-/// Words of a number that fit in the registers of a thread, with the sum and the modulus. More make the compiler take
-/// minutes, for code that is slow.
+/// Maximum number of words per thread. A number, the sum and the modulus must fit in registers; more words make the
+/// compiler take minutes and produce slow code.
 const MOST_LIMBS: u32 = 32;
 
-/// Shared memory that a block can have without asking for more.
+/// Shared memory that a block can have without a request to the driver.
 const SHARED_BYTES: u32 = 48 * 1024;
 
-/// The program for one width, for NVRTC with the options of a [`Geometry`].
+/// Source text of all kernels, for NVRTC with the options of a [`Geometry`].
 ///
-/// Its functions are `rsa_private` and `advance_blinding`, both at the end of `rsa.cu`.
+/// The kernels are `rsa_private` and `advance_blinding`, at the end of `rsa.cu`.
 pub(super) const SOURCE: &str = concat!(
     include_str!("kernels/words.cuh"),
     include_str!("kernels/group.cuh"),
@@ -26,7 +26,7 @@ pub(super) const SOURCE: &str = concat!(
     include_str!("kernels/rsa.cu"),
 );
 
-/// How the operations of one width are spread over the threads of a GPU.
+/// Distribution of the operations of one width over GPU threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Geometry {
     width: Width,
@@ -36,11 +36,11 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// What is best, as far as known, where nothing else is asked for. `None` if it cannot be done.
+    /// A geometry with the fastest known values where none is given. `None` if the values are impossible.
     ///
-    /// `threads` compute modulo one prime, twice as many an operation: a power of two up to 16 that leaves each of them an
-    /// even number of words up to 32. `block` threads share a multiprocessor's memory; a multiple of 32. The window is as
-    /// wide as is best, and narrower if the tables of powers would not find room.
+    /// `threads` compute modulo one prime, twice as many an operation: a power of two up to 16 that leaves an even
+    /// number of words up to 32 to each. `block` threads share the memory of a multiprocessor; a multiple of 32. The
+    /// window is the widest useful one for which the tables of powers fit.
     pub(super) fn new(width: Width, threads: Option<u32>, block: Option<u32>) -> Option<Self> {
         let best = Self::best(width);
         let geometry =
@@ -48,7 +48,7 @@ impl Geometry {
         (1..=best.window).rev().find_map(|window| geometry.with_window(window))
     }
 
-    /// The same with another window: `window` bits of an exponent to one multiplication. `None` if it cannot be done.
+    /// The geometry with `window` bits of the exponent per multiplication. `None` if that is impossible.
     pub(super) fn with_window(self, window: u32) -> Option<Self> {
         let geometry = Self { window, ..self };
         geometry.is_possible().then_some(geometry)
@@ -74,53 +74,53 @@ impl Geometry {
             && self.shared_bytes() <= SHARED_BYTES
     }
 
-    /// Of which keys.
+    /// Width of the keys.
     #[cfg(test)]
     pub(super) const fn width(&self) -> Width {
         self.width
     }
 
-    /// Words of the modulus, of an input and of an output.
+    /// Number of words of modulus, input and output.
     pub(super) const fn words(&self) -> u32 {
         words(self.width)
     }
 
-    /// Threads of the GPU for each half of an operation.
+    /// GPU threads for each half of an operation.
     pub(super) const fn threads(&self) -> u32 {
         self.threads
     }
 
-    /// Bits of an exponent to one multiplication.
+    /// Bits of the exponent per multiplication.
     pub(super) const fn window(&self) -> u32 {
         self.window
     }
 
-    /// Threads to a block: how both kernels are to be launched.
+    /// Threads per block, for both kernels.
     pub(super) const fn block(&self) -> u32 {
         self.block
     }
 
-    /// Operations to a block.
+    /// Operations per block.
     pub(super) const fn operations(&self) -> u32 {
         self.block / (2 * self.threads)
     }
 
-    /// Shared memory to a block: the tables of powers. The kernel declares it; a launch asks for none.
+    /// Shared memory per block, in bytes, for the tables of powers. The kernel declares it statically.
     pub(super) const fn shared_bytes(&self) -> u32 {
         (self.block / self.threads) * (1 << self.window) * (self.words() / 2) * 4
     }
 
-    /// Blocks of a launch of `rsa_private`.
+    /// Number of blocks of a launch of `rsa_private`.
     pub(super) fn blocks(&self, operations: usize) -> u32 {
         blocks(operations, self.operations())
     }
 
-    /// Blocks of a launch of `advance_blinding`: one group of threads squares `u`, another `v`.
+    /// Number of blocks of a launch of `advance_blinding`: one group of threads squares `u`, another `v`.
     pub(super) fn advance_blocks(&self, advances: usize) -> u32 {
         blocks(2 * advances, self.operations())
     }
 
-    /// Options for the compiler of [`SOURCE`], NVRTC or another.
+    /// Compiler options for [`SOURCE`], for NVRTC or a C++ compiler.
     pub(super) fn options(&self) -> Vec<String> {
         let Self { threads, block, window, .. } = self;
         let words = self.words();
@@ -132,7 +132,7 @@ impl Geometry {
     }
 }
 
-/// Words of 32 bits in the modulus of a key.
+/// Number of 32-bit words in the modulus of a key.
 pub(super) const fn words(width: Width) -> u32 {
     width.bits() as u32 / 32
 }
@@ -150,7 +150,7 @@ mod tests {
         for width in Width::ALL {
             let geometry = Geometry::new(width, None, None).unwrap();
             assert_eq!(geometry, Geometry::best(width));
-            // No launch has to ask the driver for it.
+            // No launch needs a request to the driver.
             assert!(geometry.shared_bytes() <= SHARED_BYTES);
         }
     }

@@ -1,4 +1,4 @@
-//! A GPU's stream with its keys: which key lies where, and which blinding factors are whose.
+//! A GPU stream with its keys: storage of keys, choice of blinding pairs, and launches.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::PERFORMER;
 
-/// More wrong results than these in one launch, and more than right ones, are no accident.
+/// Wrong results up to this number in a launch are tolerated as accidents.
 const ACCIDENTS: usize = 4;
 
 /// One stream, used by one thread.
@@ -29,27 +29,27 @@ pub(super) struct Station {
     gpu: Box<dyn GpuStream>,
     tables: [Table; Width::ALL.len()],
     random: SystemRandom,
-    /// Of the launch under way: what slots are drawn from, whose pairs are to be advanced.
+    /// Random bytes for the choice of slots in the present launch, and the blinding pairs to advance.
     drawn: Vec<u8>,
     advances: Vec<u32>,
 }
 
-/// The keys of one width.
+/// Keys of one width.
 #[derive(Default)]
 struct Table {
     places: HashMap<KeyId, u32>,
-    /// By place. `None` is free.
+    /// By index; `None` is free.
     owners: Vec<Option<Owner>>,
 }
 
-/// A key that lies on the GPU.
+/// A key on the GPU.
 struct Owner {
     id: KeyId,
-    /// Gone once no keystore and no operation has the key any more.
+    /// Dangling once no keystore and no operation refers to the key.
     key: Weak<PrivateKey>,
-    /// The blinding pair that was made last.
+    /// Slot of the newest blinding pair.
     newest: u32,
-    /// Whether the launch under way uses the key.
+    /// Whether the present launch uses the key.
     used: bool,
 }
 
@@ -64,18 +64,18 @@ impl Station {
         }
     }
 
-    /// How many operations go together at most.
+    /// Maximum number of operations in a launch.
     pub(super) fn wave(&self, width: Width) -> usize {
         self.gpu.wave(width)
     }
 
-    /// How operations of this width lie on the GPU, once it has had a key.
+    /// Layout of operations of this width, after the first key.
     pub(super) fn layout(&self, width: Width) -> CudaLayout {
         self.gpu.layout(width)
     }
 
-    /// Performs `jobs`, which are of this width, have begun and are no more than a wave, and answers them. What is left in
-    /// the list is without a result: those that failed their check, or on an error all. Says how many failed.
+    /// Performs `jobs`, at most a wave of this width, and completes them. Operations without a result stay in the list:
+    /// those that failed the check, or all after an error. Returns the number of failed checks.
     pub(super) fn perform(&mut self, width: Width, jobs: &mut Vec<Job>) -> Result<usize, CudaError> {
         self.admit(width, jobs.iter().map(Job::key))?;
         self.load(width, jobs.len(), jobs.iter().map(|job| (job.key(), job.input())))?;
@@ -98,7 +98,7 @@ impl Station {
         Ok(jobs.len())
     }
 
-    /// The duration of a launch of `count` operations, a wave at most; all of them with this key.
+    /// Measures a launch of `count` operations, at most a wave, with one key.
     pub(super) fn rehearse(
         &mut self,
         width: Width,
@@ -108,7 +108,7 @@ impl Station {
         self.admit(width, [key].into_iter())?;
         let count = count.min(self.gpu.wave(width));
         let mut input = vec![0; width.bits() / 8];
-        // Without its first byte it is below the modulus.
+        // With a zero first byte it is below the modulus.
         self.random.fill(&mut input[1..]).map_err(|_| NO_RANDOMNESS)?;
         let started = Instant::now();
         self.load(width, count, std::iter::repeat_n((key, &input[..]), count))?;
@@ -119,7 +119,7 @@ impl Station {
         if wrong > 0 { Err(CudaError::Untrustworthy { wrong, of: count }) } else { Ok(time) }
     }
 
-    /// Wipes the keys that are no longer in use.
+    /// Wipes keys that are no longer in use.
     pub(super) fn sweep(&mut self) -> Result<(), CudaError> {
         Width::ALL.into_iter().try_for_each(|width| self.sweep_width(width))
     }
@@ -135,7 +135,7 @@ impl Station {
         Ok(())
     }
 
-    /// Uploads those of the keys that are not on the GPU yet, all at once: their blinding pairs are made side by side.
+    /// Uploads the keys that are not on the GPU yet, together, so that their blinding pairs are computed in parallel.
     pub(super) fn admit<'a>(
         &mut self,
         width: Width,
@@ -168,7 +168,7 @@ impl Station {
         Ok(())
     }
 
-    /// Fills the buffers, and notes which keys are used.
+    /// Fills the input buffers and marks the keys as used.
     fn load<'a>(
         &mut self,
         width: Width,
@@ -185,7 +185,7 @@ impl Station {
         for ((((key, number), request), input), drawn) in operations.zip(requests).zip(inputs).zip(drawn) {
             let place = table.places[&key.id()];
             let owner = table.owners[place as usize].as_mut().expect("a key that has a place is there");
-            // A reload brings the same key anew.
+            // A reload may have created the same key again.
             if owner.key.as_ptr() != Arc::as_ptr(key) {
                 owner.key = Arc::downgrade(key);
             }
@@ -208,7 +208,7 @@ impl Station {
 const NO_RANDOMNESS: CudaError = CudaError::Key(KeyError::Failed("the system has no randomness"));
 
 impl Table {
-    /// The first `count` places that are free, or will be behind the last.
+    /// The first `count` free indices; may exceed the present size.
     fn free_places(&self, count: usize) -> Vec<u32> {
         let owned = |place: &usize| self.owners.get(*place).is_some_and(Option::is_some);
         (0..).filter(|place| !owned(place)).take(count).map(|place| place as u32).collect()
@@ -225,14 +225,14 @@ impl Table {
 }
 
 impl Owner {
-    /// The slot that is filled after the next launch.
+    /// The slot that will be filled after the next launch.
     const fn next(&self) -> u32 {
         (self.newest + 1) % SLOTS
     }
 }
 
-/// Two different slots, neither of them `next`, for an operation: there are some 8000 such pairs, and as many products
-/// of blinding pairs, of which each launch renews some.
+/// Chooses two different slots for an operation, neither of them `next`. There are about 8,000 such pairs, so as many
+/// products of blinding pairs, some of which each launch renews.
 fn slots(drawn: u32, next: u32) -> u32 {
     let first = (drawn & 0xffff) % (SLOTS - 1);
     let second = (first + 1 + (drawn >> 16) % (SLOTS - 2)) % (SLOTS - 1);
@@ -240,7 +240,7 @@ fn slots(drawn: u32, next: u32) -> u32 {
     slot(second) << 16 | slot(first)
 }
 
-/// An error if there are too many wrong results for an accident.
+/// Returns an error if there are too many wrong results for accidents.
 const fn trust(wrong: usize, of: usize) -> Result<(), CudaError> {
     if wrong > ACCIDENTS && wrong > of / 2 { Err(CudaError::Untrustworthy { wrong, of }) } else { Ok(()) }
 }

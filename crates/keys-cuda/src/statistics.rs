@@ -1,4 +1,4 @@
-//! What a GPU has done, counted for metrics, and how long it takes, for who chooses between it and the processor.
+//! Counters of a GPU for metrics, and durations of launches for the choice between GPU and processor.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use brisk_keys::device::Width;
 
 use super::error::CudaError;
 
-/// What the GPU of a [`CudaEngine`](super::CudaEngine) has done since the start, and has to do.
+/// Counters of the GPU of a [`CudaEngine`](super::CudaEngine) since its start.
 #[derive(Debug, Default)]
 pub struct CudaStatistics {
     pending: AtomicUsize,
@@ -24,35 +24,35 @@ pub struct CudaStatistics {
     times: [OnceLock<CudaTimes>; Width::ALL.len()],
 }
 
-/// How long operations of one width take, and how they lie on the GPU.
+/// Durations and layout of operations of one width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaTimes {
-    /// A launch of one operation on the GPU, from host memory to host memory.
+    /// Duration of a launch of one operation, from host memory to host memory.
     pub one: Duration,
-    /// A launch of as many as one stream takes.
+    /// Duration of a launch of a full wave.
     pub wave: Duration,
-    /// How many these are.
+    /// Number of operations in a wave.
     pub wave_operations: usize,
-    /// An operation on one core of the processor, in a batch if it has the instructions.
+    /// Duration of an operation on one core of the processor; in a batch, the share of one operation.
     pub processor: Duration,
-    /// How the operations are laid out.
+    /// Layout of the operations.
     pub layout: CudaLayout,
 }
 
-/// How operations of one width lie on the GPU.
+/// Layout of operations of one width on the GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CudaLayout {
-    /// Threads of the GPU for each half of an operation.
+    /// GPU threads for each half of an operation.
     pub threads: u32,
-    /// Threads to a block.
+    /// Threads per block.
     pub block: u32,
-    /// Bits of an exponent to one multiplication.
+    /// Bits of the exponent per multiplication.
     pub window: u32,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of a thread that found no room in registers; anything but 0 is slow.
+    /// Bytes per thread that did not fit in registers; any value except 0 is slow.
     pub spilled: u32,
-    /// Operations that the GPU has room for at a time.
+    /// Number of operations that fit on the GPU at a time.
     pub resident: usize,
 }
 
@@ -67,32 +67,32 @@ impl CudaStatistics {
         self.operations.load(Ordering::Relaxed)
     }
 
-    /// Launches in which it did so.
+    /// Number of launches.
     pub fn launches(&self) -> u64 {
         self.launches.load(Ordering::Relaxed)
     }
 
-    /// Results that did not stand the check and were not used.
+    /// Results that failed their check and were not used.
     pub fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// Operations that were meant for the GPU and that the processor performed, for want of a result or of the GPU.
+    /// Operations for the GPU that the processor performed instead.
     pub fn taken_over(&self) -> u64 {
         self.taken_over.load(Ordering::Relaxed)
     }
 
-    /// Whether the GPU was given up. Nothing is sent to it any more.
+    /// Returns whether the GPU was lost. It gets no further operations.
     pub fn is_lost(&self) -> bool {
         self.loss().is_some()
     }
 
-    /// Why the GPU was given up, if it was.
+    /// The reason of the loss.
     pub fn loss(&self) -> Option<&CudaError> {
         self.lost.get()
     }
 
-    /// The times measured with the first key of `bits` bits; `None` if there was none yet.
+    /// Durations measured with the first key of `bits` bits; `None` before.
     pub fn times(&self, bits: usize) -> Option<CudaTimes> {
         Width::of_bits(bits).and_then(|width| self.times_of(width))
     }
@@ -101,7 +101,7 @@ impl CudaStatistics {
         self.times[width as usize].get().copied()
     }
 
-    /// What is measured first stays.
+    /// Records a measurement. The first one is kept.
     pub(super) fn measured(&self, width: Width, times: CudaTimes) {
         self.times[width as usize].get_or_init(|| times);
     }
@@ -110,7 +110,7 @@ impl CudaStatistics {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that `operations` operations are answered, or were handed on.
+    /// Records that `operations` operations have ended or were passed to the processor.
     pub(super) fn left(&self, operations: usize) {
         self.pending.fetch_sub(operations, Ordering::Relaxed);
     }
@@ -124,12 +124,12 @@ impl CudaStatistics {
         self.taken_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// More faults; returns how many there were by now.
+    /// Counts wrong results and returns their total.
     pub(super) fn fault(&self, faults: usize) -> u64 {
         self.faults.fetch_add(faults as u64, Ordering::Relaxed) + faults as u64
     }
 
-    /// Whether this is news.
+    /// Records the loss of the GPU. Returns `false` if it was recorded before.
     pub(super) fn lose(&self, error: &CudaError) -> bool {
         self.lost.set(error.clone()).is_ok()
     }

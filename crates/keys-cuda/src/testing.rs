@@ -1,4 +1,4 @@
-//! Keys of tests, and what AWS-LC makes of them.
+//! Keys of tests, and the reference results of AWS-LC.
 
 use std::{
     sync::Arc,
@@ -29,7 +29,7 @@ fn store(key: &TestKey) -> (Keystore, KeyId) {
     (keystore, id)
 }
 
-/// The private operation of one key as AWS-LC performs it.
+/// The private key operation of one key, performed by AWS-LC.
 pub(crate) struct Reference {
     engine: LocalEngine,
     id: KeyId,
@@ -42,12 +42,12 @@ impl Reference {
         Self { engine: LocalEngine::new(Arc::new(keystore)), id, modulus: numbers(key).n.to_vec() }
     }
 
-    /// Big-endian.
+    /// The modulus, big-endian.
     pub(crate) fn modulus(&self) -> &[u8] {
         &self.modulus
     }
 
-    /// `input^d mod n`, both big-endian and as long as the modulus.
+    /// Computes `input^d mod n`; both are big-endian and as long as the modulus.
     pub(crate) fn transform(&self, input: &[u8]) -> Result<Vec<u8>, KeyError> {
         let operation = KeyOperation::decrypt(self.id, Bytes::copy_from_slice(input), deadline());
         let result = self.engine.submit(operation).try_take().expect("performed within `submit`");

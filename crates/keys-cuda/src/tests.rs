@@ -1,4 +1,4 @@
-//! The engine with GPUs in this process, on which the very kernels run.
+//! Tests of the engine with simulated GPUs, which run the real kernels.
 
 mod host_gpu;
 
@@ -29,7 +29,7 @@ use crate::testing::{Reference, deadline};
 const SCHEME: SignatureScheme = SignatureScheme::RSA_PSS_RSAE_SHA256;
 const MESSAGE: &[u8] = b"what the server signs";
 
-/// Two small keys and one of each other size, one that no GPU takes, and one that is not RSA.
+/// Two small keys, one of each other size, one of an unsupported size, and one that is not RSA.
 struct Keys {
     store: Arc<Keystore>,
     rsa_2048: [KeyId; 2],
@@ -39,7 +39,7 @@ struct Keys {
     p256: KeyId,
 }
 
-/// Made once, since RSA keys take long.
+/// Generated once, because RSA keys take long.
 fn keys() -> &'static Keys {
     static KEYS: OnceLock<Keys> = OnceLock::new();
     KEYS.get_or_init(|| {
@@ -53,7 +53,7 @@ fn keys() -> &'static Keys {
     })
 }
 
-/// A keystore of one test alone, with one small key.
+/// A keystore of a single test, with one small key.
 fn own_keystore() -> (Arc<Keystore>, KeyId) {
     let mut store = Keystore::new();
     let id = store.add_der(key(2048).der.clone_key()).unwrap();
@@ -64,7 +64,7 @@ fn processor(keystore: &Arc<Keystore>, settings: &BatchSettings) -> BatchEngine 
     BatchEngine::new(Arc::clone(keystore), settings).unwrap()
 }
 
-/// An engine with `streams` streams, each of which launches at most `wave` operations at a time.
+/// An engine with `streams` streams and launches of at most `wave` operations.
 fn engine_of(keystore: &Arc<Keystore>, streams: usize, wave: usize, script: &Arc<Script>) -> CudaEngine {
     let settings = CudaSettings { wait: Duration::from_millis(50), ..CudaSettings::default() };
     let gpu = |_| Box::new(HostGpu::new(wave, script)) as Box<dyn GpuStream>;
@@ -73,7 +73,7 @@ fn engine_of(keystore: &Arc<Keystore>, streams: usize, wave: usize, script: &Arc
     CudaEngine::with_streams(processor, &settings, streams, "a GPU of this process".into()).unwrap()
 }
 
-/// One stream for one small key, that takes four operations; what they are computed with is not the test's matter.
+/// One stream for one small key, with launches of four operations; AWS-LC replaces the kernels.
 fn small_engine() -> (CudaEngine, Arc<Script>, KeyId) {
     let ((keystore, id), script) = (own_keystore(), Script::with_stand_in(vec![Reference::of(key(2048))]));
     let engine = engine_of(&keystore, 1, 4, &script);
@@ -81,7 +81,7 @@ fn small_engine() -> (CudaEngine, Arc<Script>, KeyId) {
     (engine, script, id)
 }
 
-/// A GPU for one small key, likewise.
+/// A GPU for one small key, with AWS-LC in place of the kernels.
 fn small_gpu(wave: usize) -> (Vec<Box<dyn GpuStream>>, Arc<Script>) {
     let script = Script::with_stand_in(vec![Reference::of(key(2048))]);
     (vec![Box::new(HostGpu::new(wave, &script))], script)
@@ -90,7 +90,7 @@ fn small_gpu(wave: usize) -> (Vec<Box<dyn GpuStream>>, Arc<Script>) {
 fn decrypt(id: KeyId) -> KeyOperation {
     let size = device::key(&keys().store, id).unwrap().rsa_numbers().unwrap().n.len();
     let mut ciphertext = vec![0; size];
-    // Without its first byte it is below the modulus.
+    // With a zero first byte it is below the modulus.
     rand::fill(&mut ciphertext[1..]).unwrap();
     KeyOperation::decrypt(id, Bytes::from(ciphertext), deadline())
 }
@@ -105,13 +105,13 @@ fn expected(operation: &KeyOperation) -> KeyResult {
     LocalEngine::new(Arc::clone(&keys().store)).submit(operation.clone()).try_take().unwrap()
 }
 
-/// Waits, and says who performed it.
+/// Waits, and returns the result with its performer.
 async fn outcome(mut pending: PendingOperation) -> (KeyResult, Option<Performer>) {
     let result = (&mut pending).await;
     (result, pending.performer())
 }
 
-/// Submits them all, and sees that each has its result from one of these.
+/// Submits all operations, and requires a correct result of one of these performers.
 async fn assert_performed(
     engine: &impl PrivateKeyEngine,
     operations: Vec<KeyOperation>,
@@ -128,7 +128,7 @@ async fn assert_performed(
 const ON_GPU: &[Performer] = &[PERFORMER];
 const ON_PROCESSOR: &[Performer] = &[Performer::AWS_LC, Performer::FMA, Performer::IFMA];
 
-/// Waits for a condition that comes true by itself.
+/// Waits for a condition that becomes true by itself.
 fn wait_until(condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
@@ -143,7 +143,7 @@ async fn operations_of_all_sizes_and_keys_have_the_results_of_aws_lc() {
     let engine = engine_of(&keys().store, 2, 4, &script);
     script.forget();
     let Keys { rsa_2048: [first, second], rsa_3072, rsa_4096, .. } = *keys();
-    // Small waves, several of them, and one that is not full.
+    // Small waves, several of them, and a partial one.
     let ids = [first, second, rsa_3072, first, rsa_4096, second, first];
     assert_performed(&engine, ids.into_iter().map(decrypt).collect(), ON_GPU).await;
     wait_until(|| engine.statistics().pending() == 0);
@@ -197,7 +197,7 @@ async fn a_wave_goes_at_once_and_what_is_left_when_it_has_waited() {
 #[tokio::test]
 async fn blinding_pairs_go_round_their_ring() {
     let (engine, script, id) = small_engine();
-    // Two launches were for measurements, and each renews the oldest pair.
+    // Two launches were measurements, and each launch renews the oldest pair.
     for slot in (2..SLOTS).chain(0..4) {
         assert_performed(&engine, vec![decrypt(id); 4], ON_GPU).await;
         let (used, advances) = script.last.lock().unwrap().clone();
@@ -247,7 +247,7 @@ async fn when_the_gpu_is_lost_the_processor_does_its_work() {
         let operations: Vec<_> = (0..12).map(|_| decrypt(id)).collect();
         let pending: Vec<_> = operations.iter().map(|operation| engine.submit(operation.clone())).collect();
         script.open();
-        // Those of the launch, and those that waited for the next one.
+        // The operations of the launch, and those that waited for the next one.
         for (operation, pending) in operations.iter().zip(pending) {
             let (result, performer) = outcome(pending).await;
             assert_eq!(result, expected(operation));
@@ -319,7 +319,7 @@ async fn a_reload_brings_keys_and_wipes_those_that_went() {
     let output = Reference::of(&other).transform(ciphertext).unwrap();
     assert_eq!(second.submit(operation).await, Ok(output.into()));
     assert_eq!(Script::count(&script.uploads), 2, "what was there was not uploaded again");
-    // The key that both have is the new keystore's from its next operation on.
+    // From its next operation on, the common key belongs to the new keystore.
     assert_performed(&second, vec![decrypt(id)], ON_GPU).await;
     drop(engine);
     let third = second.with_keystore(own_keystore().0);
@@ -371,7 +371,7 @@ async fn few_operations_go_to_the_processor_and_many_to_the_gpu() {
     let engine = CudaEngine::with_streams(processor, &settings, streams, "a GPU".into()).unwrap();
     script.forget();
     let tiered = Tiered::new(engine, settings.wait);
-    // The GPU is so slow that half of the queue is the limit.
+    // The simulated GPU is so slow that half of the queue is the limit.
     assert_eq!((tiered.threshold(2048), tiered.threshold(3072)), (Some(4), None));
     assert_eq!(tiered.to_string(), "RSA on a GPU under load: from 4 operations of 2048 bits");
 

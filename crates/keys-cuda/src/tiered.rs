@@ -1,4 +1,4 @@
-//! The engine that chooses for each operation between processor and GPU.
+//! The engine that chooses between processor and GPU for each operation.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use super::{
     statistics::{CudaStatistics, CudaTimes},
 };
 
-/// Performs operations on the processor while few are under way, and on a GPU while there are many.
+/// Performs operations on the processor at low load, and on a GPU at high load.
 ///
-/// The GPU answers late, however little it has to do: an operation waits for others, and one alone takes a thread of
-/// the GPU much longer than a core of the processor. So it is worth its while once the processor would take longer for
-/// all that is under way. Both times are measured at the start; by Little's law the GPU has the work while more
-/// operations arrive than the processor's threads could perform.
+/// The GPU has a high latency at any load: an operation waits for others, and a single one takes a GPU thread much
+/// longer than a core of the processor. The GPU is therefore used once the processor would take longer for all
+/// operations in progress. Both durations are measured at the start. By Little's law, the GPU then gets the work when
+/// more operations arrive than the processor's threads can perform.
 #[derive(Debug)]
 pub struct Tiered {
     cuda: CudaEngine,
@@ -25,7 +25,7 @@ pub struct Tiered {
 }
 
 impl Tiered {
-    /// Chooses between the GPU of `cuda`, where operations wait for `wait` at most, and its processor.
+    /// Chooses between the GPU of `cuda`, where operations wait up to `wait` for others, and its processor.
     pub const fn new(cuda: CudaEngine, wait: Duration) -> Self {
         Self { cuda, wait }
     }
@@ -41,12 +41,13 @@ impl Tiered {
         self.cuda.processor()
     }
 
-    /// What the GPU has done, and has to do.
+    /// Statistics of the GPU.
     pub const fn statistics(&self) -> &Arc<CudaStatistics> {
         self.cuda.statistics()
     }
 
-    /// The number of operations under way from which those on keys of `bits` bits go to the GPU; `None`: never.
+    /// Number of operations in progress from which operations with keys of `bits` bits are sent to the GPU; `None`:
+    /// never.
     pub fn threshold(&self, bits: usize) -> Option<usize> {
         Width::of_bits(bits).and_then(|width| self.threshold_of(width))
     }
@@ -75,7 +76,7 @@ impl PrivateKeyEngine for Tiered {
 }
 
 impl fmt::Display for Tiered {
-    /// Says in a line when RSA goes where.
+    /// Summarizes the thresholds in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RSA on {} under load", self.cuda)?;
         let mut before = ": from ";
@@ -89,8 +90,8 @@ impl fmt::Display for Tiered {
     }
 }
 
-/// As many operations as the processor's threads perform while the GPU answers one; no more than half of what the
-/// processor's queue takes, so that it does not overflow while the GPU is idle.
+/// The number of operations that the processor's threads perform during the latency of the GPU. At most half of the
+/// processor's queue, so that the queue does not overflow while the GPU is idle.
 fn threshold(times: &CudaTimes, wait: Duration, threads: usize, queue: usize) -> usize {
     let answer = (times.one + wait).as_nanos() * threads as u128;
     let operations = answer.div_ceil(times.processor.as_nanos().max(1));

@@ -1,4 +1,4 @@
-//! NVRTC: CUDA C++ in, machine code for one kind of GPU out.
+//! NVRTC: compiles CUDA C++ for one GPU architecture.
 
 use std::ffi::{CStr, CString};
 
@@ -12,26 +12,26 @@ use crate::{
     source::{Geometry, SOURCE},
 };
 
-/// An error if NVRTC is not on this machine.
+/// Returns an error if NVRTC is not installed.
 pub(super) fn find() -> Result<(), CudaError> {
-    // SAFETY: the library is NVRTC; what it runs while it is loaded is its own business.
+    // SAFETY: loading NVRTC only runs its own initialization.
     if unsafe { sys::is_culib_present() } { Ok(()) } else { Err(CudaError::NoCompiler) }
 }
 
-/// The machine code of the kernels, laid out like this, for GPUs of this compute capability.
+/// Compiles the kernels with this geometry, for GPUs of this compute capability.
 pub(super) fn compile(geometry: &Geometry, (major, minor): (i32, i32)) -> Result<Vec<u8>, CudaError> {
     let text = CString::new(SOURCE).expect("the kernels are text");
     let source = Source::new(&text).map_err(|error| refused(error, ""))?;
     let mut options = geometry.options();
     options.push(format!("--gpu-architecture=sm_{major}{minor}"));
-    // SAFETY: the program is alive.
+    // SAFETY: the program exists.
     if let Err(error) = unsafe { result::compile_program(source.0, &options) } {
         return Err(refused(error, &source.log()));
     }
     source.machine_code().map_err(|error| refused(error, ""))
 }
 
-/// A program of NVRTC, destroyed with us.
+/// A program of NVRTC, destroyed on drop.
 struct Source(sys::nvrtcProgram);
 
 impl Source {
@@ -41,17 +41,17 @@ impl Source {
 
     fn machine_code(&self) -> Result<Vec<u8>, NvrtcError> {
         let mut size = 0;
-        // SAFETY: the program is alive and was compiled; `size` is written.
+        // SAFETY: the program exists and was compiled; the call writes `size`.
         unsafe { sys::nvrtcGetCUBINSize(self.0, &raw mut size) }.result()?;
         let mut code = vec![0_u8; size];
-        // SAFETY: the program is alive, and `code` has as many bytes as it said it would write.
+        // SAFETY: the program exists, and `code` has the length that it reported.
         unsafe { sys::nvrtcGetCUBIN(self.0, code.as_mut_ptr().cast()) }.result()?;
         Ok(code)
     }
 
-    /// What NVRTC says of the program.
+    /// Compiler messages.
     fn log(&self) -> String {
-        // SAFETY: the program is alive.
+        // SAFETY: the program exists.
         let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
         let bytes: Vec<u8> =
             log.into_iter().map(|letter| letter as u8).take_while(|byte| *byte != 0).collect();
@@ -61,12 +61,12 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        // SAFETY: the program is alive, and only destroyed here. Whether that succeeds changes nothing.
+        // SAFETY: the program exists and is destroyed only here. An error has no consequence.
         let _ = unsafe { result::destroy_program(self.0) };
     }
 }
 
-/// In one line: what NVRTC calls the error, and the first that it has to say.
+/// Error with the code of NVRTC and the first line of its messages.
 fn refused(error: NvrtcError, log: &str) -> CudaError {
     let first = log.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     CudaError::Compilation(format!("{:?} {first}", error.0).trim_end().to_owned())
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// Loads NVRTC from the folder that `BRISK_NVRTC` names, if it does, so that it is found by its name from then on.
+    /// Loads NVRTC from the folder in `BRISK_NVRTC`, if set, so that the loader finds it by name afterwards.
     fn load_from_folder() {
         let Some(folder) = env::var_os("BRISK_NVRTC").map(PathBuf::from) else { return };
         let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -90,7 +90,7 @@ mod tests {
                 path.to_str().is_some_and(|path| path.contains("/libnvrtc") && !path.contains(".alt."))
             })
             .collect();
-        // The built-ins come first by their name, and NVRTC will look for them.
+        // The built-ins library first, because NVRTC loads it by name.
         libraries.sort();
         for library in libraries {
             // SAFETY: as in `find`.
@@ -113,7 +113,7 @@ mod tests {
             let source = Source::new(&text).unwrap();
             let more = ["--gpu-architecture=sm_90", "--ptxas-options=-v"].map(String::from);
             let options: Vec<_> = geometry.options().into_iter().chain(more).collect();
-            // SAFETY: the program is alive.
+            // SAFETY: the program exists.
             let compiled = unsafe { result::compile_program(source.0, &options) };
             let log = source.log();
             assert!(compiled.is_ok(), "{log}");

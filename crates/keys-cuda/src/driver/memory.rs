@@ -1,4 +1,5 @@
-//! Memory of a GPU, and memory of this process that the GPU can reach by itself. Both are wiped before they are freed.
+//! Memory of the GPU, and pinned memory of this process. Both are wiped before they are freed, because they contain
+//! keys and results.
 
 use std::{
     ops::{Deref, DerefMut, Range},
@@ -14,10 +15,10 @@ use zeroize::Zeroize;
 
 use super::{CudaError, failed};
 
-/// Bytes of a word.
+/// Bytes per word.
 const WORD: usize = size_of::<u32>();
 
-/// Words on the GPU, for the work of one stream, which outlives them. The context is current in every call.
+/// Words on the GPU, used by one stream that outlives them. The context must be current in every call.
 pub(super) struct DeviceMemory {
     address: CUdeviceptr,
     words: usize,
@@ -25,9 +26,9 @@ pub(super) struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Memory of `words` words, all zero.
+    /// Allocates `words` words, all zero.
     pub(super) fn zeroes(words: usize, stream: CUstream) -> Result<Self, CudaError> {
-        // SAFETY: the memory is not read before the stream has filled it.
+        // SAFETY: the memory is filled by `wipe` before it is read.
         let address = unsafe { result::malloc_sync(words.max(1) * WORD) }.map_err(failed("find memory"))?;
         let memory = Self { address, words, stream };
         memory.wipe(0..words)?;
@@ -38,38 +39,38 @@ impl DeviceMemory {
         self.address
     }
 
-    /// Where the word with this number lies.
+    /// Address of a word.
     fn at(&self, word: usize) -> CUdeviceptr {
         assert!(word <= self.words, "word {word} of {}", self.words);
         self.address + (word * WORD) as CUdeviceptr
     }
 
-    /// Copies `source`, which stays as it is until the stream was waited for, to the words from `word` on.
+    /// Copies `source` to the words from `word` on. `source` must not change until the stream has been synchronized.
     pub(super) fn fill(&mut self, word: usize, source: &[u32]) -> Result<(), CudaError> {
         assert!(word + source.len() <= self.words, "it has room");
-        // SAFETY: the memory is ours and large enough, and the caller keeps the source.
+        // SAFETY: the range was checked, and the caller keeps the source.
         unsafe { result::memcpy_htod_async(self.at(word), source, self.stream) }.map_err(failed("take data"))
     }
 
-    /// Copies the first words to `target`, which is not read before the stream was waited for.
+    /// Copies the first words to `target`, which is valid after the stream has been synchronized.
     pub(super) fn read(&self, target: &mut [u32]) -> Result<(), CudaError> {
         assert!(target.len() <= self.words, "the memory has as many words");
-        // SAFETY: the memory is ours and as long as the target at least, and the caller keeps the target.
+        // SAFETY: the range was checked, and the caller keeps the target.
         unsafe { result::memcpy_dtoh_async(target, self.address, self.stream) }.map_err(failed("give data"))
     }
 
-    /// Copies all of `source`, memory of the same stream, to the first words.
+    /// Copies `source`, memory of the same stream, to the first words.
     pub(super) fn copy(&mut self, source: &Self) -> Result<(), CudaError> {
         assert!(source.words <= self.words, "it has room");
         let bytes = source.words * WORD;
-        // SAFETY: both are alive, and wait for the stream before they are freed.
+        // SAFETY: both exist, and synchronize the stream before they are freed.
         unsafe { result::memcpy_dtod_async(self.address, source.address, bytes, self.stream) }
             .map_err(failed("move data"))
     }
 
     pub(super) fn wipe(&self, words: Range<usize>) -> Result<(), CudaError> {
         assert!(words.end <= self.words, "the memory has as many words");
-        // SAFETY: the memory is ours, and has these words.
+        // SAFETY: the range was checked.
         unsafe { result::memset_d8_async(self.at(words.start), 0, words.len() * WORD, self.stream) }
             .map_err(failed("wipe its memory"))
     }
@@ -77,9 +78,9 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // An error means that the GPU is lost, and its memory with it: there is nothing to report.
+        // An error means that the GPU is lost, together with its memory.
         drop(self.wipe(0..self.words));
-        // SAFETY: the stream is alive; when it was waited for nothing uses the memory, which is freed this once.
+        // SAFETY: the stream exists; after the synchronization nothing uses the memory, which is freed once.
         unsafe {
             let _ = result::stream::synchronize(self.stream);
             let _ = result::free_sync(self.address);
@@ -87,36 +88,36 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Words of this process that stay where they are, so that the GPU copies them while the processor does other things.
+/// Pinned words of this process, which the GPU copies without the processor.
 pub(super) struct PinnedMemory {
     words: NonNull<u32>,
     count: usize,
 }
 
-// SAFETY: the memory belongs to this value alone, and the driver binds it to no thread.
+// SAFETY: this value owns the memory, and the driver does not bind it to a thread.
 unsafe impl Send for PinnedMemory {}
 
 impl PinnedMemory {
-    /// Memory of `count` words, all zero. The context is current.
+    /// Allocates `count` words, all zero. The context must be current.
     pub(super) fn zeroes(count: usize) -> Result<Self, CudaError> {
-        // Not write-combined: results are read.
-        // SAFETY: the memory is filled before anything reads it.
+        // Not write-combined, because results are read from it.
+        // SAFETY: the memory is filled before it is read.
         let address = unsafe { result::malloc_host(count.max(1) * WORD, 0) };
         let address = address.map_err(failed("find memory that it can reach"))?;
         let words = NonNull::new(address.cast::<u32>()).expect("the driver says if it has none");
-        // SAFETY: `count` words were allocated, and there is no other pointer to them.
+        // SAFETY: `count` words were allocated, and no other pointer to them exists.
         unsafe { words.as_ptr().write_bytes(0, count) };
         Ok(Self { words, count })
     }
 
-    /// The words as bytes, in memory's order.
+    /// The words as bytes, in native order.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: every word is four bytes, all of them set.
+        // SAFETY: each word has four initialized bytes.
         unsafe { slice::from_raw_parts(self.words.as_ptr().cast(), self.count * WORD) }
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and any bytes make words.
+        // SAFETY: as in `bytes`, and any bytes are valid words.
         unsafe { slice::from_raw_parts_mut(self.words.as_ptr().cast(), self.count * WORD) }
     }
 }
@@ -125,7 +126,7 @@ impl Deref for PinnedMemory {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        // SAFETY: there are `count` words, all set; the GPU writes to them only in calls that borrow `self` mutably.
+        // SAFETY: all `count` words are initialized; the GPU writes to them only in calls that borrow `self` mutably.
         unsafe { slice::from_raw_parts(self.words.as_ptr(), self.count) }
     }
 }
@@ -140,7 +141,8 @@ impl DerefMut for PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         (**self).zeroize();
-        // SAFETY: the driver gave the memory, it is freed this once, and our owner has waited for the stream that uses it.
+        // SAFETY: the driver allocated the memory, it is freed once, and its owner has synchronized the stream that
+        // uses it.
         let _ = unsafe { result::free_host(self.words.as_ptr().cast()) };
     }
 }

@@ -1,4 +1,4 @@
-//! One stream of the GPU: copies in, kernels, copies out, in the order in which they are asked for.
+//! A stream of the GPU: copies and kernels in the order of their submission.
 
 use std::{ffi::c_void, num::NonZeroUsize, sync::Arc};
 
@@ -20,28 +20,28 @@ use crate::{
     statistics::CudaLayout,
 };
 
-/// Operations in a launch, however many threads a GPU has: they must fit into its memory and ours.
+/// Maximum number of operations in a launch, which bounds the memory on both sides.
 const MOST: usize = 1 << 16;
 
-/// A stream, and all memory that its work uses.
+/// A stream with all memory that its work uses.
 pub(crate) struct Stream {
     handle: CUstream,
-    /// Recorded behind the copies of results.
+    /// Event after the copies of results.
     results: CUevent,
-    /// Operations in a launch, if that is not left to the GPU; and how many streams share it.
+    /// Configured number of operations in a launch, if any, and number of streams that share the GPU.
     wave: Option<NonZeroUsize>,
     streams: NonZeroUsize,
     lanes: [Option<Lane>; Width::ALL.len()],
     device: Arc<Device>,
 }
 
-// SAFETY: a stream and an event may be used by any thread in which their context is current, one at a time; every method
-// makes it so, and the value has one owner.
+// SAFETY: a stream and an event may be used by any thread in which their context is current, one at a time. Every
+// method makes it current, and the value has one owner.
 unsafe impl Send for Stream {}
 
-/// Memory for operations of one width.
+/// Memory for the operations of one width.
 struct Lane {
-    /// Keys that there is room for.
+    /// Number of keys that fit.
     places: usize,
     keys: DeviceMemory,
     blinding: DeviceMemory,
@@ -52,15 +52,15 @@ struct Lane {
     verdicts: Twice,
 }
 
-/// Memory here, and as much on the GPU.
+/// A buffer in pinned memory with its copy on the GPU.
 struct Twice {
     here: PinnedMemory,
     gpu: DeviceMemory,
 }
 
 impl Stream {
-    /// One of `streams`. A launch takes `wave` operations at most, or what makes the GPU full when all streams but the
-    /// one that gathers have launched.
+    /// Creates one of `streams` streams. A launch has at most `wave` operations; by default so many that all streams
+    /// except the collecting one fill the GPU.
     pub(crate) fn new(
         device: Arc<Device>,
         streams: NonZeroUsize,
@@ -68,18 +68,18 @@ impl Stream {
     ) -> Result<Self, CudaError> {
         device.bind()?;
         let handle = stream::create(stream::StreamKind::NonBlocking).map_err(failed("open a stream"))?;
-        // The thread sleeps until it is recorded.
+        // Blocking synchronization: the waiting thread sleeps.
         let results =
             event::create(CUevent_flags::CU_EVENT_BLOCKING_SYNC).map_err(failed("make an event"))?;
         Ok(Self { handle, results, wave, streams, lanes: Default::default(), device })
     }
 
     fn wait(&self) -> Result<(), CudaError> {
-        // SAFETY: the stream is alive.
+        // SAFETY: the stream exists.
         unsafe { stream::synchronize(self.handle) }.map_err(failed("finish its work"))
     }
 
-    /// The lane, which `reserve` has made, and what runs in it.
+    /// The memory that `reserve` has allocated, and the kernels.
     fn lane(&mut self, width: Width) -> (&mut Lane, &Kernels) {
         let lane =
             self.lanes[width as usize].as_mut().expect("there is room for a key before there is a key");
@@ -131,7 +131,7 @@ impl GpuStream for Stream {
         self.device.bind()?;
         let handle = self.handle;
         let (lane, kernels) = self.lane(width);
-        // A key is advanced by one slot in a launch: there are no more advances than places.
+        // Each launch advances a key by at most one slot, so there are at most as many advances as keys.
         lane.advances.put(advances)?;
         lane.launch_advance(kernels, advances.len() / 2, handle)?;
         self.wait()
@@ -153,13 +153,13 @@ impl GpuStream for Stream {
         lane.launch_private(kernels, count, handle)?;
         lane.outputs.fetch(words * count)?;
         lane.verdicts.fetch(count)?;
-        // SAFETY: both are alive.
+        // SAFETY: both exist.
         unsafe { event::record(results, handle) }.map_err(failed("record an event"))?;
         // Runs while the caller reads the results.
         lane.launch_advance(kernels, advances.len() / 2, handle)?;
         lane.inputs.gpu.wipe(0..words * count)?;
         lane.outputs.gpu.wipe(0..words * count)?;
-        // SAFETY: the event is alive.
+        // SAFETY: the event exists.
         unsafe { event::synchronize(results) }.map_err(failed("perform operations"))?;
         let outputs = &lane.outputs.here.bytes()[..4 * words * count];
         Ok(Results { outputs, verdicts: &lane.verdicts.here[..count] })
@@ -175,14 +175,14 @@ impl GpuStream for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // A lost GPU frees its memory by itself, and cannot be used any more.
+        // A lost GPU frees its memory itself, and rejects all calls.
         if self.device.bind().is_err() {
             return;
         }
         drop(self.wait());
-        // Their memory needs the stream to be wiped.
+        // Dropped before the stream, which they need for wiping.
         self.lanes = Default::default();
-        // SAFETY: both are alive and ours, nothing is under way, and they are destroyed this once.
+        // SAFETY: both exist, nothing is in progress, and they are destroyed once.
         unsafe {
             let _ = event::destroy(self.results);
             let _ = stream::destroy(self.handle);
@@ -190,7 +190,7 @@ impl Drop for Stream {
     }
 }
 
-/// Words of the blinding pairs of one key.
+/// Number of words of the blinding pairs of one key.
 const fn ring_words(width: Width) -> usize {
     SLOTS as usize * 2 * (width.bits() / 32)
 }
@@ -211,7 +211,7 @@ impl Lane {
         })
     }
 
-    /// Makes room for more keys.
+    /// Increases the number of keys that fit.
     fn grow(&mut self, width: Width, places: usize, stream: CUstream) -> Result<(), CudaError> {
         for (memory, size) in [(&mut self.keys, record_words(width)), (&mut self.blinding, ring_words(width))]
         {
@@ -244,7 +244,7 @@ impl Lane {
     }
 }
 
-/// Launches a kernel that takes these addresses, and how many operations there are.
+/// Launches a kernel with these addresses and the number of operations.
 fn launch<const N: usize>(
     kernels: &Kernels,
     function: CUfunction,
@@ -260,8 +260,8 @@ fn launch<const N: usize>(
     let addresses = memory.iter_mut().map(|address| (&raw mut *address).cast::<c_void>());
     let mut parameters: Vec<_> = addresses.chain([(&raw mut count).cast()]).collect();
     let (grid, block) = ((blocks, 1, 1), (kernels.geometry.block(), 1, 1));
-    // SAFETY: these are the parameters of the kernel, in its order and of its types, copied before the call returns. The
-    // memory has room for what `count` operations read and write, and is freed by who waits for the stream first.
+    // SAFETY: the parameters have the order and types of the kernel, and are copied before the call returns. The memory
+    // is large enough for `count` operations, and its owner synchronizes the stream before freeing it.
     unsafe { result::launch_kernel(function, grid, block, 0, stream, &mut parameters) }
         .map_err(failed("start a kernel"))
 }
@@ -276,7 +276,7 @@ impl Twice {
         self.gpu.fill(0, &self.here[..words])
     }
 
-    /// Copies these words to the GPU. What was sent before has arrived.
+    /// Copies `words` to the GPU. Earlier copies from this buffer must have ended.
     fn put(&mut self, words: &[u32]) -> Result<(), CudaError> {
         self.here[..words.len()].copy_from_slice(words);
         self.send(words.len())

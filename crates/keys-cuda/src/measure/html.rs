@@ -1,11 +1,11 @@
-//! A finished run as an HTML page.
+//! Report of a run as an HTML page.
 
 use brisk_report::html::head;
 use brisk_report::plot::{Axis, Mark, Scale, Series, chart};
 
 use super::{CudaResult, CudaRow, Point};
 
-/// A page with a chart for each size: the time of an operation against the load, processor and GPU.
+/// A page with one chart for each size: latency against throughput of processor and GPU.
 pub fn page(result: &CudaResult, machine: &str) -> String {
     let title = format!("RSA on {}", result.gpu);
     let lead = format!(

@@ -1,5 +1,4 @@
-//! A finished run for programs. Names and units are described in `docs/speed.md` and stay as they are; new fields may
-//! come.
+//! Report of a run as JSON. `docs/speed.md` describes names and units, which are stable; fields may be added.
 
 use std::time::Duration;
 
@@ -9,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::{CudaResult, CudaRow, Point, Variant};
 
-/// The version of the format.
+/// Version of the format.
 const SCHEMA: u32 = 1;
 
-/// The run as a JSON object, indented, with a line break at its end. `machine` describes where it was, `program` is name
-/// and version of who measured.
+/// The report as an indented JSON object with a final line break. `machine` describes the machine, `program` is the
+/// name and version of the program.
 pub fn text(result: &CudaResult, machine: &impl Serialize, program: &str) -> String {
     let settings = &result.settings;
     let report = json!({
@@ -88,7 +87,7 @@ fn variant(variant: &Variant) -> Value {
     })
 }
 
-/// As `brisk speed` names the algorithm.
+/// Name of the algorithm, as in `brisk speed`.
 fn name(width: Width) -> String {
     format!("rsa{}", width.bits())
 }

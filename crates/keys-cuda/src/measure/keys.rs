@@ -1,4 +1,4 @@
-//! Keys for a run, made on all cores, and operations with them.
+//! Keys and operations of a run, generated on all cores.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 
 use super::MeasureError;
 
-/// Operations that are made before the clock starts, and performed again and again.
+/// Number of operations that are prepared before the clock starts and then repeated.
 const OPERATIONS: usize = 1024;
 
-/// No operation of a run is too late.
+/// A deadline that no operation reaches.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
-/// Keys of one size, and operations with them.
+/// Keys of one size, with prepared operations.
 pub(super) struct Pool {
     width: Width,
     keystore: Arc<Keystore>,
@@ -41,7 +41,7 @@ impl Pool {
         self.width
     }
 
-    /// Of the modulus.
+    /// Size of the modulus in bits.
     pub(super) const fn bits(&self) -> usize {
         self.width.bits()
     }
@@ -50,13 +50,13 @@ impl Pool {
         &self.keystore
     }
 
-    /// One of the operations, for every number.
+    /// The operation for a number; the prepared ones repeat.
     pub(super) fn operation(&self, number: usize) -> KeyOperation {
         self.operations[number % self.operations.len()].clone()
     }
 }
 
-/// Makes `count` keys; returns them with their names.
+/// Generates `count` keys and returns them with their IDs.
 pub(super) fn make(
     width: Width,
     count: usize,
@@ -87,7 +87,7 @@ pub(super) fn make(
     Ok((Arc::new(keystore), ids))
 }
 
-/// The private operation itself, which AWS-LC performs alike.
+/// A private key operation without padding, which AWS-LC performs too.
 pub(super) fn operation(key: KeyId, number: Vec<u8>) -> KeyOperation {
     KeyOperation::decrypt(key, Bytes::from(number), Instant::now() + FAR)
 }

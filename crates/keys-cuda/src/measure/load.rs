@@ -1,4 +1,4 @@
-//! Load on an engine from several threads: with a fixed number of operations under way, or at a fixed rate.
+//! Load generator for engines: several threads, with a fixed number of operations in progress or at a fixed rate.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,53 +15,53 @@ use hdrhistogram::Histogram;
 use super::MeasureError;
 use super::keys::Pool;
 
-/// Most threads that submit: one alone makes some 500,000 operations a second.
+/// Maximum number of submitting threads. One thread submits about 500,000 operations per second.
 const SUBMITTERS: usize = 8;
 
-/// This part of the time, at the beginning, does not count.
+/// Divisor of the duration of a measurement that gives the warm-up before it.
 const WARM_UP: u32 = 4;
 
-/// The longest time that is distinguished from longer ones, in nanoseconds.
+/// Longest duration that is distinguished, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 
-/// How an engine did at one load.
+/// Result of a measurement at one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Operations under way; `None` if operations were begun at a fixed rate.
+    /// Number of operations in progress; `None` at a fixed rate.
     pub under_way: Option<usize>,
-    /// That rate, per second.
+    /// The fixed rate in operations per second.
     pub offered: Option<f64>,
-    /// Operations answered, per second.
+    /// Throughput in operations per second.
     pub rate: f64,
-    /// The median of their times in microseconds, from when they were to be begun until the answer was noticed.
+    /// Median latency in microseconds, from the planned start until the result was noticed.
     pub median: f64,
-    /// The time that one in a hundred exceeds, in microseconds.
+    /// 99th percentile of latency, in microseconds.
     pub p99: f64,
 }
 
-/// Loads engines with the operations of a pool.
+/// Load generator with the operations of a pool.
 pub(super) struct Loader<'a> {
     pool: &'a Pool,
     submitters: usize,
     time: Duration,
 }
 
-/// What one thread saw.
+/// Results of one thread.
 struct Seen {
     times: Histogram<u64>,
     count: u64,
 }
 
-/// An operation under way, and when it was to be begun.
+/// Operations in progress, with their planned start.
 type Flying = VecDeque<(Instant, PendingOperation)>;
 
 impl<'a> Loader<'a> {
-    /// Half of the cores submit, the others are for the engine's threads.
+    /// A generator that submits from half of the cores and leaves the others to the engine.
     pub(super) fn new(pool: &'a Pool, cores: NonZeroUsize, time: Duration) -> Self {
         Self { pool, submitters: (cores.get() / 2).clamp(1, SUBMITTERS), time }
     }
 
-    /// With `under_way` operations under way at any time.
+    /// Measures with `under_way` operations in progress.
     pub(super) fn closed(
         &mut self,
         engine: &dyn PrivateKeyEngine,
@@ -75,7 +75,7 @@ impl<'a> Loader<'a> {
         Ok(Point { under_way: Some(under_way), ..point })
     }
 
-    /// With `rate` operations begun in a second, whether or not earlier ones have ended.
+    /// Measures at a fixed `rate` per second, independent of results (open loop).
     pub(super) fn paced(&mut self, engine: &dyn PrivateKeyEngine, rate: f64) -> Result<Point, MeasureError> {
         let interval = Duration::from_secs_f64(self.submitters as f64 / rate.max(1.0));
         let point = self.load(self.submitters, |thread, clock, seen| {
@@ -115,7 +115,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// From when to when, and from when on it counts.
+/// Start, end of the warm-up, and end of a measurement.
 struct Clock {
     begin: Instant,
     counted: Instant,
@@ -136,7 +136,7 @@ impl Seen {
         Self { times: times.expect("bounds that are apart"), count: 0 }
     }
 
-    /// An answer that was noticed now.
+    /// Records a result at the present time.
     fn answer(&mut self, since: Instant, clock: &Clock) {
         let now = Instant::now();
         if now >= clock.counted && now < clock.end {
@@ -182,7 +182,7 @@ fn paced(
             due += interval;
         }
         take_answered(&mut flying, clock, seen)?;
-        // A thread that sleeps wakes up late by about as much.
+        // A sleeping thread wakes about as late as this, so it yields instead for shorter waits.
         let left = due.saturating_duration_since(Instant::now());
         if left > Duration::from_micros(200) {
             thread::sleep(Duration::from_micros(100));
@@ -197,7 +197,7 @@ fn paced(
     })
 }
 
-/// Takes the answers from the front. One that overtook is noticed with the one before it.
+/// Takes results from the front of the queue. A result that overtook others is noticed after them.
 fn take_answered(flying: &mut Flying, clock: &Clock, seen: &mut Seen) -> Result<(), MeasureError> {
     while let Some((since, pending)) = flying.front_mut()
         && let Some(result) = pending.try_take()
@@ -209,7 +209,7 @@ fn take_answered(flying: &mut Flying, clock: &Clock, seen: &mut Seen) -> Result<
     Ok(())
 }
 
-/// Sleeps until the operation is answered.
+/// Blocks until the operation has ended.
 pub(super) fn wait(pending: PendingOperation) -> KeyResult {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -239,7 +239,7 @@ mod tests {
         let pool = Pool::new(device::Width::Rsa2048, 2, two).unwrap();
         let engine = BatchEngine::new(Arc::clone(pool.keystore()), &BatchSettings::default()).unwrap();
         let mut loader = Loader::new(&pool, two, Duration::from_millis(200));
-        // Each point is short, and a busy machine may leave it nothing: it is measured again until it shows what it must.
+        // Each measurement is short, and a busy machine may leave it no time: it is repeated until it succeeds.
         let tried = (0..50).any(|_| {
             let alone = loader.closed(&engine, 1).unwrap();
             assert_eq!((alone.under_way, alone.offered), (Some(1), None));

@@ -1,10 +1,10 @@
-//! A finished run as tables that read well as they are, and better rendered.
+//! Report of a run as Markdown tables.
 
 use std::fmt::Write;
 
 use super::{CudaResult, CudaRow, Point, Variant};
 
-/// The tables, below a line about the machine.
+/// The tables, after a line about the machine.
 pub fn text(result: &CudaResult, machine: &str) -> String {
     let mut text = format!("{}; {} threads of {machine}\n\n", result.gpu, result.processor_threads);
     text += "| | GPU, operations/s | processor, operations/s | at 80 %: median, ms | p99, ms | launch of 1, ms | launch, ms | of operations |\n";
@@ -93,12 +93,12 @@ fn line(first: &str, cells: impl IntoIterator<Item = String>) -> String {
     line + "\n"
 }
 
-/// Of microseconds.
+/// Formats microseconds as milliseconds.
 fn milliseconds(micros: f64) -> String {
     format!("{:.2}", micros / 1e3)
 }
 
-/// Whole, with commas.
+/// Formats an integer with commas.
 fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let groups = digits.as_bytes().rchunks(3).rev();

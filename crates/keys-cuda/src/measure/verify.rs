@@ -1,4 +1,4 @@
-//! Results of a GPU beside those of AWS-LC.
+//! Comparison of the GPU's results with those of AWS-LC.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use super::load::wait;
 use super::{MeasureError, Verification, keys};
 use crate::CudaEngine;
 
-/// Operations that a thread has under way at a time.
+/// Number of operations in progress per thread.
 const TOGETHER: usize = 512;
 
-/// One in `EDGES` operations is at an edge.
+/// One of this number of operations is an edge case.
 const EDGES: usize = 100;
 
-/// What was compared.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// The size.
     pub width: Width,
-    /// Different keys.
+    /// Number of keys.
     pub keys: usize,
-    /// Operations.
+    /// Number of operations.
     pub operations: usize,
-    /// Those that the GPU performed, or refused as no key performs them.
+    /// Operations that the GPU performed, or correctly refused.
     pub on_gpu: u64,
-    /// Results of the GPU that did not stand its own check.
+    /// Results that failed the GPU's own check.
     pub faults: u64,
-    /// Answers that are not those of AWS-LC.
+    /// Results that differ from those of AWS-LC.
     pub wrong: u64,
 }
 
-/// Compares operations with keys made for that.
+/// Compares operations with generated keys.
 pub(super) fn verify(
     width: Width,
     wanted: Verification,
@@ -57,7 +57,7 @@ pub(super) fn verify(
     })
 }
 
-/// How many answers of `engine` are not those of AWS-LC.
+/// Number of results of `engine` that differ from those of AWS-LC.
 fn compare(
     engine: &impl PrivateKeyEngine,
     keystore: &Arc<Keystore>,
@@ -99,7 +99,7 @@ fn compare_some(engine: &impl PrivateKeyEngine, local: &LocalEngine, operations:
     differ.count() as u64
 }
 
-/// A random key on a random number, or on one at the edges: 0, 1, and one that is not below the modulus.
+/// An operation with a random key on a random number, or on an edge case: 0, 1, and a number above the modulus.
 fn operation(number: usize, ids: &[KeyId], width: Width) -> Result<KeyOperation, MeasureError> {
     let mut drawn = [0; 8];
     rand::fill(&mut drawn)?;

@@ -1,5 +1,4 @@
-//! A GPU in this process: the kernels run by the processor, or quicker and with the same results AWS-LC; and everything
-//! that can go wrong with a GPU, on demand.
+//! A simulated GPU: the processor runs the kernels, or AWS-LC replaces them for speed; with failures on demand.
 
 use std::{
     collections::VecDeque,
@@ -23,12 +22,12 @@ use crate::{
     testing::Reference,
 };
 
-/// What befalls a launch.
+/// Failure of a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
-    /// One operation is computed wrongly.
+    /// One result is wrong.
     Fault(Fault),
-    /// All are.
+    /// All results are wrong.
     Faults,
     /// The GPU is lost.
     Loss,
@@ -36,23 +35,23 @@ pub(super) enum Fate {
     Panic,
 }
 
-/// What a test does to its GPUs, and what it sees of them.
+/// Control and observation of the GPUs of a test.
 #[derive(Default)]
 pub(super) struct Script {
     /// Performs the operations of these keys instead of the kernels.
     stand_in: Vec<Reference>,
-    /// Of the launches to come.
+    /// Failures of the next launches.
     fates: Mutex<VecDeque<Fate>>,
     /// Widths and sizes of the launches so far.
     launches: Mutex<Vec<(Width, usize)>>,
     /// Slots that the last launch used, and advances after it.
     pub(super) last: Mutex<(Vec<u32>, Vec<u32>)>,
-    /// Keys put on a GPU, and wiped one by one.
+    /// Number of keys stored on a GPU, and of keys wiped individually.
     pub(super) uploads: AtomicUsize,
     pub(super) wiped: AtomicUsize,
-    /// GPUs that have gone.
+    /// Number of dropped GPUs.
     pub(super) gone: AtomicUsize,
-    /// A launch takes this long at least.
+    /// Minimum duration of a launch.
     time: Mutex<Duration>,
     closed: Mutex<bool>,
     opened: Condvar,
@@ -60,7 +59,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// For GPUs on which AWS-LC performs the operations of these keys.
+    /// Control of GPUs on which AWS-LC performs the operations of these keys.
     pub(super) fn with_stand_in(keys: Vec<Reference>) -> Arc<Self> {
         Arc::new(Self { stand_in: keys, ..Self::default() })
     }
@@ -77,7 +76,7 @@ impl Script {
         counter.load(Ordering::Relaxed)
     }
 
-    /// Launches wait from now on until they may go on.
+    /// Makes launches wait until they are permitted.
     pub(super) fn close(&self) {
         *lock(&self.closed) = true;
     }
@@ -87,24 +86,24 @@ impl Script {
         self.opened.notify_all();
     }
 
-    /// Which of the stand-in's keys has this record.
+    /// Index of the replacement key with this record.
     fn key_of(&self, record: &[u32], width: Width) -> Option<&Reference> {
         let n: Vec<_> =
             record[4..][..width.bits() / 32].iter().rev().flat_map(|word| word.to_be_bytes()).collect();
         self.stand_in.iter().find(|key| key.modulus() == n)
     }
 
-    /// Whether a launch waits.
+    /// Whether a launch is waiting.
     pub(super) fn is_waiting(&self) -> bool {
         Self::count(&self.waiting) > 0
     }
 
-    /// Only launches from now on are counted.
+    /// Restarts the count of launches.
     pub(super) fn forget(&self) {
         lock(&self.launches).clear();
     }
 
-    /// Launches take long from now on.
+    /// Makes launches take long.
     pub(super) fn slow_down(&self) {
         *lock(&self.time) = Duration::from_millis(100);
     }
@@ -122,7 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One stream of it.
+/// One stream of the simulated GPU.
 pub(super) struct HostGpu {
     wave: usize,
     lanes: [Lane; Width::ALL.len()],
@@ -164,7 +163,7 @@ impl GpuStream for HostGpu {
 
     fn reserve(&mut self, width: Width, places: usize) -> Result<(), CudaError> {
         let (lane, size) = (&mut self.lanes[width as usize], self.wave * width.bits() / 8);
-        // No more than is asked for, so that a place that is not there is noticed.
+        // Not rounded up, so that accesses beyond the requested size are detected.
         let places = places.max(lane.keys.len() / record_words(width));
         lane.keys.resize(places * record_words(width), 0);
         lane.blinding.resize(places * ring(width), 0);

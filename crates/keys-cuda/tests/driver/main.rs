@@ -1,5 +1,5 @@
-//! What the engine asks of NVIDIA's driver and of NVRTC, with libraries in their place that need no GPU: the kernels
-//! are run by the processor, and whatever the driver would not have done ends the test.
+//! Tests of the calls to NVIDIA's driver and NVRTC with replacement libraries, which need no GPU: the processor runs
+//! the kernels, and any call that the real driver would reject ends the test.
 #![expect(unsafe_code, reason = "libraries are loaded, and functions of them called")]
 
 use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use libloading::{Library, Symbol};
 use rcgen::RsaKeySize;
 
-/// Makes a library of this name, and loads it: who asks the loader for the name from then on gets this one.
+/// Compiles and loads a library of this name, so that the loader returns it for the name from then on.
 fn stand_in(name: &str, folder: &Path) -> Library {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let [source, host] = [format!("tests/driver/{name}.cpp"), "src/kernels/host/".into()];
@@ -24,7 +24,7 @@ fn stand_in(name: &str, folder: &Path) -> Library {
     compiler.arg(format!("-Wl,-soname,{name}.so")).arg(here.join(source)).args(["-ldl", "-pthread"]);
     let output = compiler.output().unwrap_or_else(|error| panic!("g++ cannot be run: {error}"));
     assert!(output.status.success(), "g++: {}", String::from_utf8_lossy(&output.stderr));
-    // SAFETY: loading it runs nothing but the constructors of its empty maps.
+    // SAFETY: loading it runs only the constructors of its empty maps.
     unsafe { Library::new(&library) }.expect("a library")
 }
 
@@ -42,7 +42,7 @@ fn engine(keystore: &Arc<Keystore>) -> CudaEngine {
     CudaEngine::new(processor, &settings).expect("a GPU")
 }
 
-/// Two operations with each key, compared with AWS-LC.
+/// Performs two operations with each key and compares them with AWS-LC.
 async fn compare(engine: &CudaEngine, keystore: &Arc<Keystore>, ids: &[KeyId]) {
     let far = std::time::Instant::now() + Duration::from_hours(1);
     let operations = ids.iter().chain(ids).map(|id| {
@@ -62,7 +62,7 @@ async fn compare(engine: &CudaEngine, keystore: &Arc<Keystore>, ids: &[KeyId]) {
 async fn keys_and_operations_go_to_the_gpu_and_nothing_is_left_there() {
     let folder = tempfile::tempdir().unwrap();
     let (driver, _compiler) = (stand_in("libcuda", folder.path()), stand_in("libnvrtc", folder.path()));
-    // SAFETY: the library has these functions, of these types.
+    // SAFETY: the library has these functions with these types.
     let (left, not_wiped, break_down): (
         Symbol<'_, extern "C" fn() -> u64>,
         Symbol<'_, extern "C" fn() -> u64>,
@@ -81,7 +81,7 @@ async fn keys_and_operations_go_to_the_gpu_and_nothing_is_left_there() {
     let first_engine = engine(&one);
     assert_eq!(first_engine.to_string(), "Stand-in, 2 multiprocessors");
     compare(&first_engine, &one, &first).await;
-    // Room is made for more keys, and the one that was there stays.
+    // The memory for keys grows, and the existing key stays.
     let second_engine = first_engine.with_keystore(Arc::clone(&all));
     compare(&second_engine, &all, &ids).await;
     let statistics = Arc::clone(second_engine.statistics());
