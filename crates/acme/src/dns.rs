@@ -31,7 +31,7 @@ pub enum DnsProvider {
     Update(UpdateSettings),
     /// A program of the operator.
     Hook(HookSettings),
-    /// An `acme-dns` server, to which a CNAME record delegates `_acme-challenge` of each name.
+    /// An `acme-dns` server, to which a `CNAME` record delegates `_acme-challenge` of each name.
     AcmeDns(AcmeDnsSettings),
 }
 
@@ -40,7 +40,7 @@ pub enum DnsProvider {
 pub struct UpdateSettings {
     /// Host and port.
     pub server: String,
-    /// The zone. `None`: found by SOA queries to the server.
+    /// The zone. `None`: found by `SOA` queries to the server.
     pub zone: Option<String>,
     /// TSIG key that signs updates.
     pub key: TsigKey,
@@ -103,7 +103,7 @@ pub struct DnsError {
     pub reason: String,
 }
 
-/// A TXT record.
+/// A `TXT` record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Txt {
     /// `_acme-challenge.` and the name, without a wildcard label.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A TXT record that the operator sets once.
+/// A `TXT` record that the operator sets once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// `_validation-persist.` and the name of the host, without a wildcard label.

@@ -73,9 +73,9 @@ pub enum ChallengeKind {
     TlsAlpn01,
     /// A response on port 80 (RFC 8555 section 8.3). Not for wildcards.
     Http01,
-    /// A TXT record (RFC 8555 section 8.4). The only one besides `dns-persist-01` for wildcards.
+    /// A `TXT` record (RFC 8555 section 8.4). The only one besides `dns-persist-01` for wildcards.
     Dns01,
-    /// A permanent TXT record that the operator sets once (draft-ietf-acme-dns-persist).
+    /// A permanent `TXT` record that the operator sets once (draft-ietf-acme-dns-persist).
     DnsPersist01,
 }
 

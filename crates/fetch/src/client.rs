@@ -42,7 +42,7 @@ pub struct Limits {
     pub time: Duration,
     /// Maximum length of the response body, in bytes. Default: 1 MiB.
     pub body: usize,
-    /// Maximum number of redirects, which are followed for GET and HEAD only. Default: 3.
+    /// Maximum number of redirects, which are followed for `GET` and `HEAD` only. Default: 3.
     pub redirects: u8,
 }
 
@@ -94,12 +94,12 @@ impl Client {
         Self { connector: self.connector.clone(), limits }
     }
 
-    /// Sends a GET request for `url`. Any status is a success.
+    /// Sends a `GET` request for `url`. Any status is a success.
     pub async fn get(&self, url: &str) -> Result<Answer, FetchError> {
         self.send(request(Method::GET, url, Bytes::new())?).await
     }
 
-    /// Sends a GET request and returns the body.
+    /// Sends a `GET` request and returns the body.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Client {
         ok(self.get(url).await?, &Method::GET, url)
     }
 
-    /// Sends a POST request with `body`. Any status is a success.
+    /// Sends a `POST` request with `body`. Any status is a success.
     pub async fn post(
         &self,
         url: &str,
@@ -120,7 +120,7 @@ impl Client {
         self.send(request).await
     }
 
-    /// Sends a POST request and returns the response body.
+    /// Sends a `POST` request and returns the response body.
     ///
     /// # Errors
     ///

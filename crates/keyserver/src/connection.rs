@@ -144,13 +144,13 @@ struct Connection {
     outgoing: BytesMut,
     keys: Vec<Option<KeyId>>,
     operations: Operations,
-    /// Granted limits; `None` before the client's HELLO.
+    /// Granted limits; `None` before the client's `HELLO`.
     limits: Option<Hello>,
     /// Number of refused requests that no honest gateway sends.
     faults: u32,
     deadline: Deadline,
     waits: Waits,
-    /// DRAIN was sent.
+    /// `DRAIN` was sent.
     draining: bool,
     /// No further requests are read; the connection ends after the last write.
     ending: bool,
@@ -247,7 +247,7 @@ impl Connection {
         self.follow_drain();
     }
 
-    /// Writes DRAIN once, after the client's HELLO.
+    /// Writes `DRAIN` once, after the client's `HELLO`.
     fn follow_drain(&mut self) {
         if self.limits.is_some() && self.worker.drain.started() && !self.draining {
             self.draining = true;

@@ -55,7 +55,7 @@ impl KeyServer {
         self.server.admin_address()
     }
 
-    /// Serves until SIGTERM or SIGINT and the end of the drain. `read` is called on SIGHUP and after a change of a
+    /// Serves until `SIGTERM` or `SIGINT` and the end of the drain. `read` is called on `SIGHUP` and after a change of a
     /// watched file; if it fails, the previous settings stay in effect.
     pub fn run<E: Display>(
         self,

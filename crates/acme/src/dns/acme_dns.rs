@@ -1,4 +1,4 @@
-//! Provider for `acme-dns` servers, which store nothing but TXT records of challenges.
+//! Provider for `acme-dns` servers, which store nothing but `TXT` records of challenges.
 
 use brisk_fetch::Client;
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{AcmeDnsSettings, DnsError, Txt};
 
-/// Sets the TXT record of the account.
+/// Sets the `TXT` record of the account.
 pub(super) async fn put(settings: &AcmeDnsSettings, record: &Txt, http: &Client) -> Result<(), DnsError> {
     let failed = |reason: String| DnsError { by: format!("acme-dns at {}", settings.url), reason };
     let body = json!({ "subdomain": settings.subdomain, "txt": record.value }).to_string();

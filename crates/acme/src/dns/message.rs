@@ -1,4 +1,4 @@
-//! DNS messages: SOA queries, dynamic updates (RFC 2136) and TSIG signatures (RFC 8945).
+//! DNS messages: `SOA` queries, dynamic updates (RFC 2136) and TSIG signatures (RFC 8945).
 //!
 //! Signatures of replies are not verified: a forged reply can only make an order fail, and so can an attacker on the
 //! path who drops the reply.
@@ -72,7 +72,7 @@ pub(super) fn change(
     signed(&message, key, now).map_err(|error| error.to_string())
 }
 
-/// Builds the query for the SOA record of `zone`.
+/// Builds the query for the `SOA` record of `zone`.
 pub(super) fn question(zone: &str) -> Result<Vec<u8>, String> {
     let mut message = Message::query();
     message.add_query(Query::query(name(zone)?, RecordType::SOA));
@@ -131,7 +131,7 @@ impl Reply {
         format!("{}{hint}", self.0.response_code)
     }
 
-    /// Returns whether the server is authoritative for the SOA record of `zone` itself.
+    /// Returns whether the server is authoritative for the `SOA` record of `zone` itself.
     pub(super) fn is_apex_of(&self, zone: &str) -> bool {
         let Ok(zone) = name(zone) else { return false };
         self.is_done()

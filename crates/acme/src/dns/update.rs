@@ -32,7 +32,7 @@ async fn run(settings: &UpdateSettings, kind: Change, record: &Txt) -> Result<()
     if reply.is_done() { Ok(()) } else { Err(failed(format!("zone {zone}: {}", reply.refusal()))) }
 }
 
-/// Finds the zone of `name`: the longest parent with a SOA record.
+/// Finds the zone of `name`: the longest parent with a `SOA` record.
 async fn zone_of(settings: &UpdateSettings, name: &str) -> Result<String, String> {
     let mut rest = name;
     while let Some((_, parent)) = rest.split_once('.') {
