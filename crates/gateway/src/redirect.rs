@@ -11,10 +11,12 @@ use std::task::{Context, Poll};
 
 use brisk_certs::challenge::HTTP_PATH;
 use brisk_net::Deadline;
+use brisk_proxy::Connection;
 use brisk_proxy::client::{End, StrictLines};
-use brisk_proxy::{ClientBody, Connection};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, Timeline};
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -59,8 +61,8 @@ async fn answer(
     let (reader, writer) = (Counted::new(reader, &bytes), Counted::new(writer, &bytes));
     let reader = StrictLines::new(Cursor::new(received).chain(reader));
     let lines = reader.watch();
-    let service = service_fn(|request| {
-        let (head, body) = ClientBody::of_hyper(request).into_parts();
+    let service = service_fn(|request: Request<Incoming>| {
+        let (head, body) = request.into_parts();
         lines.expect(&body);
         let connection = Rc::clone(&connection);
         async move {

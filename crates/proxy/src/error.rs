@@ -244,9 +244,6 @@ pub enum BodyError {
     /// The upstream paused for too long within a response body.
     #[error("the response body did not come in time")]
     UpstreamTimeout,
-    /// The client's request body failed, as hyper reports it.
-    #[error("the request body failed: {0}")]
-    Client(#[source] hyper::Error),
     /// The client ended or broke the connection within its request body.
     #[error("the request body failed: {0}")]
     ClientGone(#[source] io::Error),
@@ -303,11 +300,9 @@ impl BodyError {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Client(_)
-            | Self::ClientGone(_)
-            | Self::ClientMalformed(_)
-            | Self::ClientReset
-            | Self::WrongLength => StatusCode::BAD_REQUEST,
+            Self::ClientGone(_) | Self::ClientMalformed(_) | Self::ClientReset | Self::WrongLength => {
+                StatusCode::BAD_REQUEST
+            }
             Self::Spill(_) | Self::File(_) | Self::Encoder(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(_)
@@ -327,8 +322,7 @@ impl BodyError {
             | Self::UpstreamTimeout
             | Self::Decoder(_)
             | Self::Bomb { .. } => Side::Upstream,
-            Self::Client(_)
-            | Self::ClientGone(_)
+            Self::ClientGone(_)
             | Self::ClientMalformed(_)
             | Self::ClientReset
             | Self::WrongLength
@@ -344,11 +338,9 @@ impl BodyError {
             Self::Upstream(ConnectionError::RequestBody(body)) => body.reason(),
             Self::Upstream(_) | Self::UpstreamReset => "response-body",
             Self::UpstreamTimeout => "response-body-timeout",
-            Self::Client(_)
-            | Self::ClientGone(_)
-            | Self::ClientMalformed(_)
-            | Self::ClientReset
-            | Self::WrongLength => "request-body",
+            Self::ClientGone(_) | Self::ClientMalformed(_) | Self::ClientReset | Self::WrongLength => {
+                "request-body"
+            }
             Self::TooLarge => "request-body-too-large",
             Self::ClientTimeout => "request-body-timeout",
             Self::Spill(_) => "request-buffer",

@@ -20,7 +20,6 @@ use crate::answer::path::RequestPath;
 use crate::answer::redirect::HttpsRedirect;
 use crate::answer::settings::Underscores;
 use crate::claims;
-use crate::client::frames::Frames;
 use crate::client::h2::testing;
 use crate::client::lines::{Lines, Portion};
 use crate::connection::Connection;
@@ -164,34 +163,6 @@ pub fn http2_upstream(bytes: &[u8]) {
     }
 }
 
-/// The frames of HTTP/2 are the same in pieces as in one, end where their lengths say, and each is counted once.
-pub fn frames(bytes: &[u8]) {
-    let Some((&split, bytes)) = bytes.split_first() else { return };
-    let (whole, pieces) = (found(bytes, bytes.len()), found(bytes, usize::from(split)));
-    assert_eq!(whole, pieces);
-    let (mut at, mut expected) = (0, 0);
-    // RST_STREAM is found when its code is there.
-    while let Some(head) = bytes.get(at..at + 9) {
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        let needed = if head[3] == 3 && length >= 4 { 13 } else { 9 };
-        if bytes.len() < at + needed {
-            break;
-        }
-        (at, expected) = (at + 9 + length, expected + 1);
-    }
-    assert_eq!(whole.0.len(), expected);
-    assert_eq!(whole.1, at == bytes.len());
-}
-
-/// Kind, stream, length and code of each frame, and whether the last one is complete.
-fn found(bytes: &[u8], step: usize) -> (Vec<(u8, u32, u32, u32)>, bool) {
-    let (mut frames, mut all) = (Frames::default(), Vec::new());
-    for piece in bytes.chunks(step.max(1)) {
-        frames.feed(piece, |frame| all.push((frame.kind, frame.stream, frame.length, frame.code)));
-    }
-    (all, frames.at_boundary())
-}
-
 /// Bytes are the same requests to hyper, or none. What is not refused of one has one authority, one length at most and a
 /// path; what goes on to an upstream has one `Host` and no hop-by-hop header; a redirect leads to where the request was for.
 pub fn request(bytes: &[u8]) {
@@ -308,18 +279,6 @@ mod tests {
     #[test]
     fn fuzz_head() {
         drive("head", &[b"\r\n", b"\n", b"\r", b"\r\n\r\n", b"a: b"], super::head);
-    }
-
-    #[test]
-    fn fuzz_frames() {
-        let words: &[&[u8]] = &[
-            b"\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08",
-            b"\0\0\0\x04\0\0\0\0\0",
-            b"\0\0\x02\0\x01\0\0\0\x03ab",
-            b"\0\0\x03\x03",
-            b"\0",
-        ];
-        drive("frames", words, super::frames);
     }
 
     #[test]

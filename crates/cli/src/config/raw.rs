@@ -25,8 +25,8 @@ use serde::Deserialize;
 
 use super::units::{Period, PeriodLimit, Rate, Size, SizeLimit};
 use super::values::{
-    Address, ClientConnections, EarlyData, FastOpen, HashBy, Http2Code, KeyPlace, Network, ProxyProtocol,
-    Redirect, TicketKeys, TlsProtocol, UpstreamServer,
+    Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, Network, ProxyProtocol, Redirect,
+    TicketKeys, TlsProtocol, UpstreamServer,
 };
 pub(crate) use access_log::{AccessLog, AccessLogFormat};
 pub(crate) use acme::{
@@ -83,7 +83,6 @@ pub(crate) struct Server {
     pub(crate) max_connections_per_client: Option<ClientConnections>,
     pub(crate) drain_timeout: Option<Period>,
     pub(crate) abort_on_close: Option<bool>,
-    pub(crate) http2: Option<Http2Code>,
     pub(crate) unknown_host: Option<UnknownHost>,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) timeouts: ServerTimeouts,

@@ -86,10 +86,6 @@ fn an_unknown_word_brings_the_known_ones() {
         "brisk.toml:3:16: server.unknown_host: \"refused\" is not known here; did you mean `refuse`?",
     );
     refused(
-        &format!("{LISTENER}http2 = \"nginx\"\n{HOST}"),
-        "brisk.toml:3:9: server.http2: \"nginx\" is not known here; known here: `own`, `hyper`",
-    );
-    refused(
         &format!("{LISTENER}underscores_in_headers = \"keep\"\n{HOST}"),
         "brisk.toml:3:26: server.underscores_in_headers: \"keep\" is not known here; known here: `drop`, `pass`",
     );

@@ -380,14 +380,6 @@ pub(crate) enum Protocol {
     Http1,
 }
 
-/// The code that speaks HTTP/2 with clients.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Http2Code {
-    Own,
-    Hyper,
-}
-
 /// The version of HTTP spoken to an `https` upstream.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) enum TlsProtocol {

@@ -172,8 +172,7 @@ impl Exchange {
 
     /// Where interim answers go, if the client gets any.
     pub(crate) fn interim(&self) -> Option<Interim> {
-        let multiplexed = self.connection.multiplexed().filter(|multiplexed| multiplexed.sends_interims());
-        multiplexed.and(self.stream).map(|stream| Interim::new(Rc::clone(&self.connection), stream))
+        self.stream.map(|stream| Interim::new(Rc::clone(&self.connection), stream))
     }
 
     /// Whether the connection carries other requests at the same time.

@@ -20,7 +20,7 @@ use crate::answer::service::Service;
 use crate::connection::buffers::WorkerBuffers;
 use crate::connection::end::End;
 use crate::connection::handshake::Handshake;
-use crate::connection::settings::{Http2Code, HttpSettings};
+use crate::connection::settings::HttpSettings;
 use crate::connection::{Connection, Surroundings};
 use crate::date::Date;
 
@@ -114,10 +114,7 @@ impl Driver<'_> {
             }
             // Boxed, so that a resting connection does not carry the room for a busy one.
             let stop = match self.version() {
-                HttpVersion::Http2 if self.http.settings.http2 == Http2Code::Own => {
-                    Box::pin(self.h2_turns()).await
-                }
-                HttpVersion::Http2 => Box::pin(self.http2_turns()).await,
+                HttpVersion::Http2 => Box::pin(self.h2_turns()).await,
                 HttpVersion::Http11 | HttpVersion::Http10 => Box::pin(self.http1_turns()).await,
             };
             if stop != Stop::Rest {
@@ -191,18 +188,6 @@ impl Driver<'_> {
         if self.http.deadline.is_evicted() { End::Evicted } else { End::Idle }
     }
 
-    /// How to stop when hyper, which speaks HTTP/2 here, has finished with the connection.
-    pub(super) fn finished(&self, result: &hyper::Result<()>) -> Stop {
-        match result {
-            Ok(()) if self.http.drain.started() => Stop::Close(End::Drained),
-            Ok(()) => Stop::Close(End::Closed),
-            Err(error) if error.is_user() => Stop::Abort(End::AnswerBroken),
-            Err(error) if error.is_parse() || is_http2_error(error) => Stop::Close(End::Malformed),
-            // Not at once: GOAWAY, an alert, or the answer to a client that ended without close_notify wait to be sent.
-            Err(_) => Stop::Close(End::ClientGone),
-        }
-    }
-
     /// Boxed, and made outside of the connection's own future, which would keep room for it.
     fn closing(self, end: End) -> Option<Pin<Box<impl Future<Output = ()>>>> {
         let http = self.http;
@@ -214,13 +199,6 @@ impl Driver<'_> {
         let http = self.http;
         self.io.into_stream().map(|stream| Box::pin(http.cut(stream)))
     }
-}
-
-/// Whether h2 found that the client broke the protocol.
-fn is_http2_error(error: &hyper::Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<h2::Error>());
-    let reason = source.filter(|error| error.is_library()).and_then(h2::Error::reason);
-    reason.is_some_and(|reason| reason != h2::Reason::NO_ERROR)
 }
 
 /// How long, and how much, is read from the client after `end`.

@@ -1,4 +1,4 @@
-//! A client connection that speaks HTTP/2, in brisk's own code: its driver.
+//! A client connection that speaks HTTP/2: its driver.
 //!
 //! Frames are read where TLS has opened them, requests are answered in the turn in which they come, and answers are
 //! written in the order of their priorities. Everything runs in the one task of the connection.
@@ -35,7 +35,6 @@ impl Driver<'_> {
     pub(super) async fn h2_turns(&self) -> Stop {
         let http = self.http;
         let multiplexed = http.connection.multiplex();
-        multiplexed.allow_interims();
         let mut h2 = H2::new(http);
         let mut turns = Turns::new(true, http.connection.requests());
         let mut ending = None;

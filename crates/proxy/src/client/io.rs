@@ -1,4 +1,4 @@
-//! A client's TLS stream, which the connection's driver shares with the code that speaks HTTP on it: brisk's own, or hyper.
+//! A client's TLS stream, which the connection's driver shares with the code that speaks HTTP on it.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::fmt;
@@ -8,13 +8,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use brisk_tls::{Confirmation, Stream};
-use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A client's TLS stream. Clones share it.
 ///
 /// What is written waits until the driver drains the stream at the end of its turn, so that the answers of one turn share
-/// records and system calls. hyper flushes after each frame of HTTP/2; here such a flush does nothing. `flush_at_once` ends
-/// that for an upgraded connection, which has no such driver.
+/// records and system calls; a flush does nothing. `flush_at_once` ends that for an upgraded connection, which has no such
+/// driver.
 #[derive(Clone)]
 pub struct HttpIo(Rc<Shared>);
 
@@ -77,22 +77,6 @@ impl HttpIo {
         read.map_ok(|()| any)
     }
 
-    /// Reads as hyper asks for, and shows `note` what was read.
-    pub(super) fn poll_read_noting(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut buf: ReadBufCursor<'_>,
-        mut note: impl FnMut(&[u8]),
-    ) -> Poll<io::Result<()>> {
-        let read = self.poll_take(cx, |data| {
-            let data = &data[..data.len().min(buf.remaining())];
-            buf.put_slice(data);
-            note(data);
-            data.len()
-        });
-        read.map_ok(|_| ())
-    }
-
     /// Writes what there is room for. The driver makes room, where there is one.
     fn poll_write_slices(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut stream = self.0.stream.borrow_mut();
@@ -117,17 +101,18 @@ impl fmt::Debug for HttpIo {
     }
 }
 
-impl Read for HttpIo {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.poll_read_noting(cx, buf, |_| ())
+impl AsyncRead for HttpIo {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = self.poll_take(cx, |data| {
+            let data = &data[..data.len().min(buf.remaining())];
+            buf.put_slice(data);
+            data.len()
+        });
+        read.map_ok(|_| ())
     }
 }
 
-impl Write for HttpIo {
+impl AsyncWrite for HttpIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_slices(cx, &[IoSlice::new(buf)])
     }

@@ -7,9 +7,7 @@
 
 use std::cell::Cell;
 
-use http_body::Body as _;
-
-use crate::body::client::ClientBody;
+use http_body::Body;
 
 /// The lines of one connection: watched by what reads it, which learns of bodies from what it reads.
 #[derive(Debug, Default)]
@@ -22,7 +20,7 @@ impl LineWatcher {
     }
 
     /// Notes that `body` follows the head that was just read.
-    pub(super) fn expect(&self, body: &ClientBody) {
+    pub(super) fn expect(&self, body: &impl Body) {
         let mut lines = self.0.get();
         lines.expect(body);
         self.0.set(lines);
@@ -99,7 +97,7 @@ impl Lines {
     }
 
     /// Notes which body follows the head that was just read.
-    fn expect(&mut self, body: &ClientBody) {
+    fn expect(&mut self, body: &impl Body) {
         if *self == Self::Unwatched {
             return;
         }

@@ -10,7 +10,6 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::lines::LineWatcher;
-use crate::body::client::ClientBody;
 
 /// Bytes read at once: a request for a redirect fits.
 const PIECE: usize = 2048;
@@ -30,7 +29,7 @@ pub struct LineWatch(Rc<LineWatcher>);
 
 impl LineWatch {
     /// Notes that `body` follows the head that was just read.
-    pub fn expect(&self, body: &ClientBody) {
+    pub fn expect(&self, body: &impl http_body::Body) {
         self.0.expect(body);
     }
 }

@@ -20,8 +20,6 @@ pub(crate) struct Multiplexed {
     pub(crate) discards: Discards,
     earned: Cell<u32>,
     long_heads: Cell<u64>,
-    /// The driver sends interim answers.
-    sends_interims: Cell<bool>,
     /// Interim answers that the driver has not sent.
     interims: RefCell<Vec<(StreamKey, HeaderMap)>>,
 }
@@ -48,21 +46,9 @@ impl Multiplexed {
         self.long_heads.get()
     }
 
-    /// From now on interim answers are sent.
-    pub(crate) fn allow_interims(&self) {
-        self.sends_interims.set(true);
-    }
-
-    /// Whether interim answers are sent.
-    pub(crate) fn sends_interims(&self) -> bool {
-        self.sends_interims.get()
-    }
-
     /// Sends 103 with these headers to the client that waits for the answer to the request of `stream`, at the end of the turn.
     pub(crate) fn send_interim(&self, stream: StreamKey, headers: HeaderMap) {
-        if self.sends_interims() {
-            self.interims.borrow_mut().push((stream, headers));
-        }
+        self.interims.borrow_mut().push((stream, headers));
     }
 
     /// The interim answers to be sent.

@@ -11,8 +11,6 @@ pub struct HttpSettings {
     pub head_size: usize,
     /// Headers of a request. Default: 100.
     pub headers: usize,
-    /// The code that speaks HTTP/2 with clients. Default: brisk's own.
-    pub http2: Http2Code,
     /// Requests at a time on one HTTP/2 connection. Default: 128.
     pub h2_streams: u32,
     /// HTTP/2 streams that a client may reset, or make the server reset, before the connection is closed
@@ -44,16 +42,6 @@ pub struct HttpSettings {
     pub abort_on_close: bool,
 }
 
-/// The code that speaks HTTP/2 with clients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Http2Code {
-    /// brisk's own.
-    #[default]
-    Own,
-    /// That of hyper and h2.
-    Hyper,
-}
-
 /// How long a client may take. Granularity: 100 ms.
 #[derive(Clone, Debug)]
 pub struct HttpTimeouts {
@@ -77,7 +65,6 @@ impl Default for HttpSettings {
             timeouts: HttpTimeouts::default(),
             head_size: 64 * 1024,
             headers: 100,
-            http2: Http2Code::default(),
             h2_streams: 128,
             h2_resets: 200,
             buffered: 1 << 20,

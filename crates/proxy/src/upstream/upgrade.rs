@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use brisk_net::Deadline;
 use bytes::{Buf, Bytes};
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
@@ -67,11 +66,16 @@ impl PendingUpgrade {
     /// `read_ahead` is what was read from the client after its request; `deadline` is the connection's.
     ///
     /// A side that ends is passed on as the end of writing, and the other goes on.
-    pub async fn join<C>(self, client: C, read_ahead: Bytes, deadline: &Deadline, idle: Duration) -> Joined
+    pub async fn join<C>(
+        self,
+        mut client: C,
+        read_ahead: Bytes,
+        deadline: &Deadline,
+        idle: Duration,
+    ) -> Joined
     where
-        C: hyper::rt::Read + hyper::rt::Write + Unpin,
+        C: AsyncRead + AsyncWrite + Unpin,
     {
-        let mut client = TokioIo::new(client);
         let mut upstream = self.upstream;
         let mut to_upstream = Direction::new(read_ahead);
         // The answer that switched protocols may still wait in the client's buffer.

@@ -14,7 +14,6 @@ use super::Context;
 use super::names::host_name;
 use crate::config::error::KeyPath;
 use crate::config::raw;
-use crate::config::values::Http2Code;
 
 /// Bytes of a name at most.
 const LONGEST_NAME: usize = 64;
@@ -25,8 +24,6 @@ pub(super) struct Surroundings<'s> {
     tls: &'s TlsSettings,
     /// The share of page views that is measured where a host has none of its own.
     share: f64,
-    /// Whether pages can get hints: the code that speaks HTTP/2 sends them.
-    sends_hints: bool,
 }
 
 impl Surroundings<'_> {
@@ -62,13 +59,8 @@ pub(super) fn experiments(
     visits: bool,
     context: &mut Context<'_>,
 ) -> Experiments {
-    let sends_hints = raw.server.http2 != Some(Http2Code::Hyper);
-    let surroundings = Surroundings {
-        hosts,
-        tls,
-        share: raw.visits.share.unwrap_or(Settings::default().share),
-        sends_hints,
-    };
+    let surroundings =
+        Surroundings { hosts, tls, share: raw.visits.share.unwrap_or(Settings::default().share) };
     let mut all: Vec<Found> = Vec::new();
     for (name, table) in &raw.experiment {
         let path = KeyPath::of("experiment").key(name);

@@ -17,7 +17,7 @@ use brisk_gateway::settings::{
 };
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
-use brisk_proxy::client::{Http2Code, HttpSettings, HttpTimeouts};
+use brisk_proxy::client::{HttpSettings, HttpTimeouts};
 use brisk_proxy::settings::{Experiments, HostSettings, ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_server::ServerSettings;
@@ -291,11 +291,6 @@ fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> 
             usual.h2_resets as u32,
             &(1..=10_000),
         ) as usize,
-        http2: match server.http2 {
-            Some(values::Http2Code::Own) => Http2Code::Own,
-            Some(values::Http2Code::Hyper) => Http2Code::Hyper,
-            None => usual.http2,
-        },
         abort_on_close: server.abort_on_close.unwrap_or(usual.abort_on_close),
         requests,
         ..usual

@@ -19,6 +19,7 @@ use crate::answer::settings::{
     Action, Experiments, FixedResponse, HostSettings, HstsSettings, Page, RoutePath, Underscores,
     UpstreamAction, UpstreamPath,
 };
+use crate::body::client::testing::of_hyper;
 use crate::upstream::group::GroupState;
 use crate::upstream::settings::GroupSettings;
 
@@ -74,11 +75,7 @@ async fn exchange_on(connection: &Rc<Connection>, service: Service, request: &st
     let service = Rc::new(service);
     let answering = hyper::service::service_fn(|request| {
         let (service, connection) = (Rc::clone(&service), Rc::clone(connection));
-        async move {
-            Ok::<_, std::convert::Infallible>(
-                service.respond(&connection, ClientBody::of_hyper(request)).await,
-            )
-        }
+        async move { Ok::<_, std::convert::Infallible>(service.respond(&connection, of_hyper(request)).await) }
     });
     let mut http1 = hyper::server::conn::http1::Builder::new();
     let serving = http1.half_close(true).serve_connection(TokioIo::new(server), answering);

@@ -7,7 +7,6 @@ use brisk_wire::h2::priority::Priority;
 use brisk_wire::h2::settings::{DEFAULT_FRAME, DEFAULT_WINDOW};
 
 use super::state::{Block, Data, Ended, Expect, Fault, H2, LAST_PING, WINDOW};
-use crate::client::frames::Frame;
 
 /// Frames that a header block may come in at most, beside those that its greatest length needs.
 const BLOCK_FRAMES: usize = 8;
@@ -122,7 +121,7 @@ impl H2<'_> {
     fn count(&self, head: FrameHead, code: u32) {
         let FrameHead { length, kind, flags, stream } = head;
         tracing::debug!(kind, flags, stream, length, code, "a frame of HTTP/2");
-        self.flood.frame_received(Frame { kind, flags, length, stream, code });
+        self.flood.received(head);
     }
 
     fn whole(&mut self, head: FrameHead, payload: &[u8]) {

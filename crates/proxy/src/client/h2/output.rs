@@ -16,7 +16,6 @@ use http_body::Body as _;
 use super::run::Next;
 use super::scratch;
 use super::state::{H2, Sending, Stream, Work};
-use crate::client::frames::Frame;
 use crate::http2::field::is_connection_specific;
 
 /// Bytes that are gathered before they go to TLS: four records.
@@ -137,13 +136,7 @@ impl H2<'_> {
         if is_last {
             self.send.out[at + 4] |= flag::END_STREAM;
         }
-        self.flood.frame_sent(Frame {
-            kind: kind::DATA,
-            flags: 0,
-            length: length as u32,
-            stream: head.stream,
-            code: 0,
-        });
+        self.flood.data_sent(length);
         if is_last {
             return self.answered(place);
         }

@@ -17,7 +17,6 @@ use crate::answer::exchange::RecordedBody;
 use crate::body::http2::{Inbox, Notices};
 use crate::client::driver::Http;
 use crate::client::flood::FloodWatch;
-use crate::client::frames::Frame;
 use crate::connection::chunk::Chunk;
 use crate::connection::streams::StreamKey;
 use crate::http2::field::Field;
@@ -304,13 +303,7 @@ impl<'a> H2<'a> {
     /// Resets a stream, whether it is open or not.
     pub(super) fn reset(&mut self, number: u32, reason: Reason) {
         self.send.out.rst_stream(number, reason);
-        self.flood.frame_sent(Frame {
-            kind: kind::RST_STREAM,
-            flags: 0,
-            length: 4,
-            stream: number,
-            code: reason.0,
-        });
+        self.flood.reset_sent(reason);
         match self.find(number) {
             Some(place) => self.close(place, Ended::Reset),
             None => self.remember(number, Ended::Reset),
@@ -323,7 +316,7 @@ impl<'a> H2<'a> {
             self.goaway = Goaway::Announced;
             self.send.out.goaway(LARGEST_WINDOW, Reason::NO_ERROR);
             self.send.out.frame(kind::PING, 0, 0, &LAST_PING);
-            self.flood.frame_sent(Frame { kind: kind::PING, flags: 0, length: 8, stream: 0, code: 0 });
+            self.flood.ping_sent();
         }
     }
 

@@ -265,9 +265,6 @@ fn control(
             let tickets = i64::try_from(surroundings.tls.tickets_per_handshake).unwrap_or_default();
             ("", vec![ExperimentValue::Number(tickets)])
         }
-        Setting::EarlyHints if !surroundings.sends_hints => {
-            ("server.http2 = \"hyper\" sends no hints: leave it out", Vec::new())
-        }
         Setting::EarlyHints => {
             let of_upstreams = routes().filter(|route| matches!(route.action, Action::Upstream(_)));
             let values = of_upstreams.map(|route| ExperimentValue::Switch(route.early_hints.is_some()));

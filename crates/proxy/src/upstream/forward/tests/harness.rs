@@ -21,12 +21,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, spawn_local};
 
+use crate::body::client::testing::of_hyper;
 use crate::body::upload::Upload;
 use crate::upstream::forward::{ForwardFacts, ForwardOutcome, forward};
 use crate::upstream::group::{Group, GroupState};
 use crate::upstream::settings::GroupSettings;
 use crate::upstream::upgrade::PendingUpgrade;
-use crate::{Body, BodyError, ClientBody, Connection};
+use crate::{Body, BodyError, Connection};
 
 /// A body that a test sends.
 pub(super) type TestBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -293,7 +294,7 @@ async fn serve(pipe: DuplexStream, shared: Rc<Shared>) {
     let parts = hyper.into_parts();
     if let Some(pending) = PendingUpgrade::take(&connection) {
         let deadline = shared.wheel.register();
-        pending.join(parts.io, parts.read_buf, &deadline, Duration::from_secs(20)).await;
+        pending.join(parts.io.into_inner(), parts.read_buf, &deadline, Duration::from_secs(20)).await;
     }
 }
 
@@ -310,8 +311,8 @@ async fn respond(
         interim: None,
         outcome: &outcome,
     };
-    let (head, body) = request.into_parts();
-    let body = Upload::new(ClientBody::Hyper(body), &connection, head.version);
+    let (head, body) = of_hyper(request).into_parts();
+    let body = Upload::new(body, &connection, head.version);
     let response =
         forward(&shared.group, Request::from_parts(head, body), &facts).await.unwrap_or_else(|error| {
             let mut response = Response::new(Body::full(error.to_string()));
