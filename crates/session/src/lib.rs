@@ -27,8 +27,8 @@ pub use key_source::{KeyOrigin, KeySource};
 pub use keyring::{KeyStatistics, KeyringStatistics, Opened, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
 pub use redis::{
-    RedisAddress, RedisCredentials, RedisErrands, RedisError, RedisSettings, RedisStatistics, RedisStore,
-    RedisTls, RedisTopology, TicketKeySync,
+    PreparedKeySync, RedisAddress, RedisCredentials, RedisErrands, RedisError, RedisSettings,
+    RedisStatistics, RedisStore, RedisTls, RedisTopology, TicketKeySync,
 };
 pub use rotation::RotationSettings;
 pub use secret::{FleetSecret, Purpose};

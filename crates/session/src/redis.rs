@@ -77,7 +77,7 @@ mod trouble;
 pub(crate) use command::{How, Kept};
 pub use errands::RedisErrands;
 pub use error::RedisError;
-pub use exchange::TicketKeySync;
+pub use exchange::{PreparedKeySync, TicketKeySync};
 pub use settings::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, RedisTopology};
 pub use statistics::RedisStatistics;
 pub use store::RedisStore;

@@ -13,7 +13,10 @@ use std::{
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use redis::{Cmd, Value};
-use tokio::{sync::oneshot, time};
+use tokio::{
+    sync::{mpsc::OwnedPermit, oneshot},
+    time,
+};
 use zeroize::Zeroizing;
 
 use super::{
@@ -58,6 +61,17 @@ impl TicketKeySync {
         rotation: RotationSettings,
         keyring: Arc<TicketKeyring>,
     ) -> Result<Self, RedisError> {
+        Ok(Self::prepare(store, secret, rotation, keyring)?.begin())
+    }
+
+    /// Prepares what [`start`](Self::start) does, with all that can fail. The keyring stays as it is before
+    /// [`PreparedKeySync::begin`].
+    pub fn prepare(
+        store: &RedisStore,
+        secret: &FleetSecret,
+        rotation: RotationSettings,
+        keyring: Arc<TicketKeyring>,
+    ) -> Result<PreparedKeySync, RedisError> {
         let (stop, stopped) = oneshot::channel();
         let key = UnboundKey::new(&AES_256_GCM, &*secret.derive(Purpose::TicketKeySync)).expect("32 bytes");
         let exchange = Exchange {
@@ -69,8 +83,23 @@ impl TicketKeySync {
             forced: false,
             stopped,
         };
-        store.hand_over(Job::Exchange(Box::new(exchange)))?;
-        Ok(Self { _stop: stop })
+        Ok(PreparedKeySync { queue: store.reserve()?, exchange: Box::new(exchange), stop })
+    }
+}
+
+/// A synchronization of ticket keys that has not begun. It occupies one entry of the store's queue, so it should begin,
+/// or be dropped, at once.
+pub struct PreparedKeySync {
+    queue: OwnedPermit<Job>,
+    exchange: Box<Exchange>,
+    stop: oneshot::Sender<()>,
+}
+
+impl PreparedKeySync {
+    /// Begins to exchange keys.
+    pub fn begin(self) -> TicketKeySync {
+        self.queue.send(Job::Exchange(self.exchange));
+        TicketKeySync { _stop: self.stop }
     }
 }
 

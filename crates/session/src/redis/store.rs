@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{
     sync::{
-        mpsc::{self, Sender, error::TrySendError},
+        mpsc::{self, OwnedPermit, Sender, error::TrySendError},
         oneshot,
     },
     time,
@@ -110,9 +110,9 @@ impl RedisStore {
         }))
     }
 
-    /// Gives the thread something to do that is not a worker's, whatever state Redis is in.
-    pub(super) fn hand_over(&self, job: Job) -> Result<(), RedisError> {
-        self.jobs.try_send(job).map_err(|_| RedisError::Busy)
+    /// Reserves an entry of the thread's queue for a job that is not a worker's, whatever state Redis is in.
+    pub(super) fn reserve(&self) -> Result<OwnedPermit<Job>, RedisError> {
+        self.jobs.clone().try_reserve_owned().map_err(|_| RedisError::Busy)
     }
 
     /// Hands `command` over, or gives it up and says why.
