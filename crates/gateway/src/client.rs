@@ -13,7 +13,8 @@ use brisk_tls::Refusal;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::shared::{Live, Shared};
+use crate::live::Live;
+use crate::shared::Shared;
 use crate::worker::Worker;
 
 /// Reads the PROXY header where the peer sends one, notes the client that it names, and counts the connection as that
@@ -73,8 +74,10 @@ impl Permits {
             rates.look(client, Event::Error).map_err(|_| Refused::ErrorRate)?;
             rates.take(client, Event::Connection).map_err(|_| Refused::ConnectionRate)?;
         }
-        let Some(limit) = shared.client_connections.as_ref() else { return Ok(()) };
-        if live.is_many_clients(client) || (shared.spares_loopback && client.to_canonical().is_loopback()) {
+        let Some(limit) = shared.limits.connections.as_ref() else { return Ok(()) };
+        if live.is_many_clients(client)
+            || (shared.limits.spares_loopback && client.to_canonical().is_loopback())
+        {
             return Ok(());
         }
         self.counted = limit.try_acquire(client);

@@ -38,8 +38,8 @@ impl Served {
         let sources = Sources {
             metrics: Arc::clone(&shared.metrics),
             sink: Arc::clone(&shared.sink),
-            care: Arc::clone(shared.care()),
-            engines: Arc::clone(shared.engines()),
+            care: Arc::clone(&shared.certificates.care),
+            engines: Arc::clone(&shared.certificates.engines),
             visits,
             workers: Arc::new(move || loads.now().into_iter().map(load).collect()),
         };

@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use brisk_server::{Control, Listen, Pages, Process, Server, ServerSettings};
+use brisk_server::{Control, Listen, Pages, Part, PartError, Process, Server, ServerSettings};
 use brisk_telemetry::metrics::{CONTENT_TYPE as METRICS_TYPE, Listening, Reload};
 
 use crate::GatewayError;
 use crate::connections;
 use crate::dashboard::Served;
 use crate::errands;
-use crate::settings::{CertificateSettings, GatewaySettings};
+use crate::fixed::Fixed;
+use crate::settings::GatewaySettings;
 use crate::shared::{Environment, Shared};
 use crate::tickets;
 use crate::upstreams::HealthChecks;
@@ -83,7 +84,14 @@ impl Gateway {
         shared.begin_experiments();
         let pages = pages(&shared);
         let checks = HealthChecks::default();
-        let reloads = Reloads { shared: Arc::clone(&shared), settings, read, settled, checks, dashboard };
+        let reloads = Reloads {
+            shared: Arc::clone(&shared),
+            fixed: Fixed::of(&settings),
+            read,
+            settled,
+            checks,
+            dashboard,
+        };
         Ok(server.run(&shared, reloads, pages)?)
     }
 }
@@ -112,7 +120,7 @@ fn addresses(server: &Server<Listening>) -> Addresses {
 fn pages(shared: &Shared) -> Pages {
     let (metrics, sink) = (Arc::clone(&shared.metrics), Arc::clone(&shared.sink));
     let (shown, rotated) = (Arc::clone(shared.resumption.keyring()), Arc::clone(shared.resumption.keyring()));
-    let (engines, care) = (Arc::clone(shared.engines()), Arc::clone(shared.care()));
+    let (engines, care) = (Arc::clone(&shared.certificates.engines), Arc::clone(&shared.certificates.care));
     Pages::default()
         .ready_unless(move || engines.trouble())
         .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())
@@ -128,7 +136,7 @@ fn pages(shared: &Shared) -> Pages {
 /// The main thread's part: new settings, health checks, and what ages.
 struct Reloads<R, S> {
     shared: Arc<Shared>,
-    settings: GatewaySettings,
+    fixed: Fixed,
     read: R,
     settled: S,
     checks: HealthChecks,
@@ -144,7 +152,7 @@ where
     type Settings = GatewaySettings;
 
     fn start(&mut self) {
-        self.checks.follow(self.shared.groups());
+        self.checks.follow(self.shared.live.load().groups());
     }
 
     fn read(&mut self) -> Result<GatewaySettings, String> {
@@ -155,14 +163,15 @@ where
         let applied = self.apply_whole(&settings).map_err(|error| error.to_string());
         (self.settled)(applied.is_ok());
         applied?;
-        self.checks.follow(self.shared.groups());
-        warn_unchangeable(&self.settings, &settings);
-        self.settings = settings;
+        self.checks.follow(self.shared.live.load().groups());
+        let fixed = Fixed::of(&settings);
+        self.fixed.warn_of_changes(&fixed);
+        self.fixed = fixed;
         Ok(())
     }
 
     fn taken_over(&self) -> impl Future<Output = ()> {
-        self.shared.taken_over()
+        self.shared.live.taken_over()
     }
 
     fn reloaded(&self, outcome: Reload) {
@@ -180,32 +189,14 @@ where
     }
 }
 
-/// Where the gateways of a fleet share staples.
-fn place(settings: &CertificateSettings) -> Option<String> {
-    settings.fleet.as_ref().map(|store| store.place())
-}
-
 impl<R, S> Reloads<R, S> {
     /// Puts new settings in force. On an error nothing changes.
-    fn apply_whole(&mut self, settings: &GatewaySettings) -> Result<(), GatewayError> {
+    fn apply_whole(&mut self, settings: &GatewaySettings) -> Result<(), PartError> {
         let dashboard = self.dashboard.prepare(settings.dashboard.as_ref())?;
-        self.shared.apply(settings)?;
+        let prepared = self.shared.prepare(settings)?;
         self.dashboard.take_over(dashboard);
+        self.shared.commit(prepared);
         Ok(())
-    }
-}
-
-/// Warns of changed settings that only a restart applies, beside those of the server.
-fn warn_unchangeable(old: &GatewaySettings, new: &GatewaySettings) {
-    let changed = [
-        ("server.https, http, backlog or fast_open", old.https != new.https || old.http != new.http),
-        ("server.max_connections_per_client", old.per_client != new.per_client),
-        ("tls.session_cache", old.sessions.memory != new.sessions.memory),
-        ("sessions.redis, or the secret that seals what is in it", old.sessions.fleet != new.sessions.fleet),
-        ("acme.store: staples", place(&old.certificates) != place(&new.certificates)),
-    ];
-    for (key, _) in changed.into_iter().filter(|(_, changed)| *changed) {
-        tracing::warn!(key, "changed, but takes full effect only after a restart");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The gateway: hosts, TLS and HTTP, and the journey of a connection (`connection.rs`, the file to open first).
 
 mod accept;
+mod certificates;
 mod client;
 mod connection;
 mod connections;
@@ -8,7 +9,10 @@ mod dashboard;
 mod draws;
 mod errands;
 mod error;
+mod fixed;
 mod gateway;
+mod limits;
+mod live;
 mod measured;
 mod metrics;
 mod obtained;

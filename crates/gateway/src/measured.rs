@@ -1,4 +1,4 @@
-//! What takes the beacons of pages, from the first configuration on that has visits measured.
+//! The receiver of the beacons of pages, from the first configuration on that measures visits.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,12 +7,21 @@ use brisk_proxy::settings::ServiceSettings;
 use brisk_telemetry::Metrics;
 use brisk_visits::Visits;
 
-/// Makes it once: page views that were answered before a reload send their beacons after it.
+/// The receiver, made once: page views that were answered before a reload send their beacons after it.
 #[derive(Debug)]
 pub(crate) struct Measured {
     visits: Visits,
     metrics: Arc<Metrics>,
     beacons: OnceLock<Arc<Beacons>>,
+}
+
+/// The receiver for another configuration, if that measures visits.
+pub(crate) struct PreparedBeacons(Option<Arc<Beacons>>);
+
+impl PreparedBeacons {
+    pub(crate) fn get(&self) -> Option<Arc<Beacons>> {
+        self.0.clone()
+    }
 }
 
 impl Measured {
@@ -25,15 +34,19 @@ impl Measured {
         &self.visits
     }
 
-    /// What takes the beacons of these hosts, if they have visits measured.
-    pub(crate) fn beacons(&self, service: &ServiceSettings) -> Option<Arc<Beacons>> {
-        let is_asked = service.hosts.iter().any(|host| host.visits.is_some());
-        is_asked.then(|| Arc::clone(self.beacons.get_or_init(|| self.start())))
+    /// The receiver for the hosts of `service`, if one of them measures visits. A new one has no metrics yet.
+    pub(crate) fn prepare(&self, service: &ServiceSettings) -> PreparedBeacons {
+        let is_wanted = service.hosts.iter().any(|host| host.visits.is_some());
+        let new = || Beacons::new(self.visits.clone());
+        PreparedBeacons(is_wanted.then(|| self.beacons.get().cloned().unwrap_or_else(new)))
     }
 
-    fn start(&self) -> Arc<Beacons> {
-        let beacons = Beacons::new(self.visits.clone());
-        self.metrics.register(BeaconMetrics(Arc::clone(&beacons)));
-        beacons
+    /// Keeps the receiver from now on.
+    pub(crate) fn commit(&self, PreparedBeacons(beacons): PreparedBeacons) {
+        if let Some(beacons) = beacons
+            && self.beacons.set(Arc::clone(&beacons)).is_ok()
+        {
+            self.metrics.register(BeaconMetrics(beacons));
+        }
     }
 }

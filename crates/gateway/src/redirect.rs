@@ -68,8 +68,11 @@ async fn answer(
         async move {
             // RFC 8555 section 8.3: the authority asks here, whatever else this port does.
             let asked = head.uri.path();
-            let text =
-                if asked.starts_with(HTTP_PATH) { worker.shared.challenges.http(asked).await } else { None };
+            let text = if asked.starts_with(HTTP_PATH) {
+                worker.shared.certificates.challenges.http(asked).await
+            } else {
+                None
+            };
             let redirect = worker.shared.live.load().redirect;
             let service = worker.service.current();
             Ok::<_, Infallible>(service.redirect(redirect, text.as_deref(), &connection, &head))

@@ -1,12 +1,12 @@
 //! What makes sessions resumable: ticket keys and stores. It outlives a reload, so that sessions do too.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use brisk_certs::Challenges;
 use brisk_session::{
-    FleetSecret, KeySource, MemoryStore, RedisError, RedisStore, RotationSettings, SessionIds, SessionStore,
-    TicketKeySync, TicketKeyring, TieredStore,
+    FleetSecret, KeySource, MemoryStore, PreparedKeySync, RedisError, RedisStore, RotationSettings,
+    SessionIds, SessionStore, TicketKeySync, TicketKeyring, TieredStore,
 };
 use brisk_telemetry::Metrics;
 use brisk_tls::{KeyGate, Resources};
@@ -37,7 +37,7 @@ impl Resumption {
             Some(redis) => Arc::new(TieredStore::new(Arc::clone(&memory), redis)),
         };
         if let Some(fleet) = &fleet {
-            fleet.exchange_keys(&settings.ticket_keys, &keyring)?;
+            fleet.commit_exchange(fleet.prepare_exchange(&settings.ticket_keys, &keyring)?);
         }
         metrics.register(SessionMetrics {
             keyring: Arc::clone(&keyring),
@@ -62,17 +62,26 @@ impl Resumption {
         &self.keyring
     }
 
-    /// Applies the source of ticket keys in `settings`; tickets sealed before still open. Nothing else changes.
-    pub(crate) fn configure(&self, settings: &SessionSettings) -> Result<(), GatewayError> {
+    /// The source of ticket keys in `settings`, to be [committed](Self::commit).
+    pub(crate) fn prepare(&self, settings: &SessionSettings) -> Result<PreparedKeys, GatewayError> {
         let source = &settings.ticket_keys;
-        match &self.fleet {
-            Some(fleet) => fleet.exchange_keys(source, &self.keyring)?,
+        Ok(match &self.fleet {
+            Some(fleet) => {
+                PreparedKeys::Source(source.clone(), fleet.prepare_exchange(source, &self.keyring)?)
+            }
             // No store would deliver the keys. The reload logs that Redis settings take a restart.
-            None if matches!(source, KeySource::Shared { .. }) => return Ok(()),
-            None => {}
+            None if matches!(source, KeySource::Shared { .. }) => PreparedKeys::Same,
+            None => PreparedKeys::Source(source.clone(), PreparedExchange::Same),
+        })
+    }
+
+    /// Seals tickets with keys of another source. Tickets sealed before still open, and nothing else changes.
+    pub(crate) fn commit(&self, prepared: PreparedKeys) {
+        let PreparedKeys::Source(source, exchange) = prepared else { return };
+        if let Some(fleet) = &self.fleet {
+            fleet.commit_exchange(exchange);
         }
-        self.keyring.configure(source.clone(), SystemTime::now());
-        Ok(())
+        self.keyring.configure(source, SystemTime::now());
     }
 
     /// Wipes expired ticket keys and sessions, and generates the keys that are due. The main thread calls it, since
@@ -81,6 +90,20 @@ impl Resumption {
         self.keyring.rotate(SystemTime::now());
         self.memory.remove_expired(Instant::now());
     }
+}
+
+/// The source of ticket keys for another configuration.
+pub(crate) enum PreparedKeys {
+    Same,
+    Source(KeySource, PreparedExchange),
+}
+
+/// The exchange of ticket keys with a fleet, for another configuration.
+pub(crate) enum PreparedExchange {
+    /// The exchange in progress goes on, if there is one.
+    Same,
+    None,
+    Other(RotationSettings, PreparedKeySync),
 }
 
 /// The session IDs of the fleet, where there is a secret, so that operators see which of those of other members do not
@@ -108,18 +131,31 @@ impl Fleet {
         Ok(Self { redis, secret: secret.clone(), exchange: Mutex::new(None) })
     }
 
-    /// Starts the exchange of the keys of `keyring` if `source` is shared, and ends it otherwise.
-    fn exchange_keys(&self, source: &KeySource, keyring: &Arc<TicketKeyring>) -> Result<(), RedisError> {
-        // Replaced whole, so that a panic leaves nothing half done.
-        let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
-        let KeySource::Shared { rotation } = *source else {
-            *exchange = None;
-            return Ok(());
-        };
-        if exchange.as_ref().is_none_or(|(present, _)| *present != rotation) {
-            let keyring = Arc::clone(keyring);
-            *exchange = Some((rotation, TicketKeySync::start(&self.redis, &self.secret, rotation, keyring)?));
+    /// The exchange of the keys of `keyring` if `source` is shared, and none otherwise.
+    fn prepare_exchange(
+        &self,
+        source: &KeySource,
+        keyring: &Arc<TicketKeyring>,
+    ) -> Result<PreparedExchange, RedisError> {
+        let KeySource::Shared { rotation } = *source else { return Ok(PreparedExchange::None) };
+        if self.exchange().as_ref().is_some_and(|(present, _)| *present == rotation) {
+            return Ok(PreparedExchange::Same);
         }
-        Ok(())
+        let exchange = TicketKeySync::prepare(&self.redis, &self.secret, rotation, Arc::clone(keyring))?;
+        Ok(PreparedExchange::Other(rotation, exchange))
+    }
+
+    fn commit_exchange(&self, prepared: PreparedExchange) {
+        let mut exchange = self.exchange();
+        match prepared {
+            PreparedExchange::Same => {}
+            PreparedExchange::None => *exchange = None,
+            PreparedExchange::Other(rotation, other) => *exchange = Some((rotation, other.begin())),
+        }
+    }
+
+    fn exchange(&self) -> MutexGuard<'_, Option<(RotationSettings, TicketKeySync)>> {
+        // Replaced whole, so that a panic leaves nothing half done.
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,11 +7,13 @@ use brisk_certs::{Care, Certificate};
 use brisk_keys::{Engines, Keystore, PrivateKeyEngine};
 use brisk_net::rates::Rates;
 use brisk_proxy::settings::{self as proxy, Experiments, ServiceSettings, Values};
+use brisk_telemetry::metrics::CertificateExpiry;
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
 use crate::GatewayError;
 use crate::errands;
 use crate::settings::GatewaySettings;
+use crate::tickets::unix_seconds;
 
 /// The part of a configuration that is about TLS.
 pub(crate) struct Termination {
@@ -64,6 +66,25 @@ impl Termination {
         }
         care.follow(errands::slots(self.hosts.iter()));
         self.acceptor.refresh();
+    }
+
+    /// The certificates of the configuration.
+    pub(crate) fn configured(&self) -> impl Iterator<Item = &Arc<Certificate>> {
+        self.hosts.iter().flat_map(|host| &host.certificates)
+    }
+
+    /// The end of the validity of each certificate of the configuration.
+    pub(crate) fn expiries(&self) -> Vec<CertificateExpiry> {
+        let of_host = |host: &HostSettings| {
+            let name = host.names.first().cloned().unwrap_or_default();
+            let certificates = host.certificates.clone().into_iter();
+            certificates.map(move |certificate| CertificateExpiry {
+                host: name.clone(),
+                algorithm: certificate.algorithm.label().to_owned(),
+                not_after: i64::try_from(unix_seconds(certificate.not_after)).unwrap_or(i64::MAX),
+            })
+        };
+        self.hosts.iter().flat_map(of_host).collect()
     }
 
     /// The hosts whose certificates are obtained, by names and slot.

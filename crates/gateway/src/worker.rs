@@ -10,10 +10,10 @@ use brisk_net::{DeadlineWheel, Drain};
 use brisk_proxy::client::{CurrentService, HttpSettings};
 use brisk_server::WorkerContext;
 use brisk_tls::gather;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::shared::{Live, Shared};
+use crate::live::{Live, Replacements};
+use crate::shared::Shared;
 use crate::upstreams::WorkerGroups;
 
 /// What the tasks of a worker share.
@@ -33,26 +33,21 @@ impl Worker {
         context: &WorkerContext,
         tasks: &mut JoinSet<()>,
     ) -> io::Result<Rc<Self>> {
-        // From before the configuration is read, so that no change of it is missed.
-        let mut changes = shared.changes.subscribe();
-        let present = *changes.borrow_and_update();
+        let replacements = shared.live.follow();
         let wheel = context.wheel.clone();
         let live = shared.live.load_full();
         let groups = WorkerGroups::new(&wheel);
         let worker = Rc::new(Self {
-            service: CurrentService::new(live.service(&shared, &groups).map_err(io::Error::other)?),
+            service: CurrentService::new(
+                live.service(shared.telemetry(), &groups).map_err(io::Error::other)?,
+            ),
             groups,
             http: RefCell::new(Rc::new(live.http.clone())),
             shared,
             wheel,
             drain: context.drain.clone(),
         });
-        let mut number = 0;
-        worker.shared.taken_over.send_modify(|taken| {
-            number = taken.len();
-            taken.push(present);
-        });
-        tasks.spawn_local(follow(Rc::clone(&worker), changes, number));
+        tasks.spawn_local(follow(Rc::clone(&worker), replacements));
         if worker.shared.gathers {
             tasks.spawn_local(gather::turns());
             tasks.spawn_local(drop_old_key_pairs());
@@ -69,16 +64,19 @@ async fn drop_old_key_pairs() {
     }
 }
 
-/// Takes over each new configuration, and says so as worker `number`.
-async fn follow(worker: Rc<Worker>, mut changes: watch::Receiver<u64>, number: usize) {
-    while changes.changed().await.is_ok() {
-        let present = *changes.borrow_and_update();
+/// Follows each new configuration, and reports that it does. One that has no service keeps the worker at the routes and
+/// limits of before, and is not reported.
+async fn follow(worker: Rc<Worker>, mut replacements: Replacements) {
+    while let Some(replacement) = replacements.next().await {
         let live: Arc<Live> = worker.shared.live.load_full();
-        match live.service(&worker.shared, &worker.groups) {
+        match live.service(worker.shared.telemetry(), &worker.groups) {
             Ok(service) => worker.service.replace(service),
-            Err(error) => tracing::error!(%error, "a worker keeps its old routes"),
+            Err(error) => {
+                tracing::error!(%error, "a worker keeps its old routes");
+                continue;
+            }
         }
         worker.http.replace(Rc::new(live.http.clone()));
-        worker.shared.taken_over.send_modify(|taken| taken[number] = present);
+        replacements.followed(replacement);
     }
 }

@@ -112,8 +112,10 @@ impl<C: Control> MainThread<C> {
                 self.settings = settings;
                 self.files.go_on_with(files);
                 self.control.reloaded(Reload::Applied);
-                // What the line says is true of every worker then.
-                let _ = tokio::time::timeout(TAKE_OVER_LIMIT, self.control.taken_over()).await;
+                // The line below is true of every worker then.
+                if tokio::time::timeout(TAKE_OVER_LIMIT, self.control.taken_over()).await.is_err() {
+                    tracing::warn!(waited = ?TAKE_OVER_LIMIT, "a worker still goes by the configuration of before");
+                }
                 tracing::info!(why, "reloaded: new connections and requests go by the new configuration");
             }
             Err(error) => {

@@ -1,0 +1,43 @@
+//! Settings that only a restart applies.
+
+use brisk_net::ListenerSettings;
+use brisk_session::MemorySettings;
+
+use crate::settings::{ClientLimit, FleetStore, GatewaySettings};
+
+/// The settings of one configuration that only a restart applies, beside those of the server.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    listeners: [Vec<ListenerSettings>; 2],
+    per_client: Option<ClientLimit>,
+    memory: MemorySettings,
+    fleet: Option<FleetStore>,
+    /// Where the gateways of a fleet share staples.
+    staples: Option<String>,
+}
+
+impl Fixed {
+    pub(crate) fn of(settings: &GatewaySettings) -> Self {
+        Self {
+            listeners: [settings.https.clone(), settings.http.clone()],
+            per_client: settings.per_client,
+            memory: settings.sessions.memory.clone(),
+            fleet: settings.sessions.fleet.clone(),
+            staples: settings.certificates.fleet.as_ref().map(|store| store.place()),
+        }
+    }
+
+    /// Warns of each difference of a configuration that is in force now.
+    pub(crate) fn warn_of_changes(&self, new: &Self) {
+        let changed = [
+            ("server.https, http, backlog or fast_open", self.listeners != new.listeners),
+            ("server.max_connections_per_client", self.per_client != new.per_client),
+            ("tls.session_cache", self.memory != new.memory),
+            ("sessions.redis, or the secret that seals what is in it", self.fleet != new.fleet),
+            ("acme.store: staples", self.staples != new.staples),
+        ];
+        for (key, _) in changed.into_iter().filter(|(_, changed)| *changed) {
+            tracing::warn!(key, "changed, but takes full effect only after a restart");
+        }
+    }
+}
