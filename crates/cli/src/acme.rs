@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use brisk_acme::{Keeper, Revoked, WantedHost};
 use brisk_certs::{Certificate, Challenges};
+use brisk_config::ResolvedAcme;
 use brisk_gateway::{ObtainedHost, Obtainer};
-
-use crate::config::ResolvedAcme;
 
 /// The certificates of the hosts of this process.
 #[derive(Debug, Default)]

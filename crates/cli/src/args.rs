@@ -14,6 +14,7 @@ mod speed;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use brisk_config::{AccessLogFormat, CommandLine};
 use brisk_proxy::upstream_settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -60,7 +61,7 @@ pub(crate) enum Command {
 }
 
 /// Arguments of `brisk serve`. Without a configuration file it serves localhost with development certificates.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 #[command(after_help = AFTER_SERVE)]
 pub(crate) struct Serve {
     /// Configuration file (TOML)
@@ -93,6 +94,27 @@ pub(crate) struct Serve {
     /// Log level: error, warn, info, debug, trace, or a filter, e.g. info,brisk_tls=debug
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = filter)]
     pub(crate) log: String,
+}
+
+impl Serve {
+    /// The options that replace values of the configuration.
+    pub(crate) fn command_line(&self) -> CommandLine {
+        CommandLine {
+            file: self.config.clone(),
+            upstream: self.upstream.clone(),
+            listen: self.listen.clone(),
+            state_dir: self.state_dir.clone(),
+            acme_directory: self.acme_directory.clone(),
+            acme_ca: self.acme_ca.clone(),
+            workers: self.workers,
+            access_log: self.access_log.map(|format| match format {
+                AccessLog::Text => AccessLogFormat::Text,
+                AccessLog::Json => AccessLogFormat::Json,
+                AccessLog::Off => AccessLogFormat::Off,
+            }),
+            key_log: self.keylog,
+        }
+    }
 }
 
 /// Formats of the access log.

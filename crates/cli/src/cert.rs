@@ -9,11 +9,12 @@ use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
 use brisk_acme::{DemandedHost, HostStatus, KeyKind, KeyStatus, Operator, Wanted};
+use brisk_config::ResolvedAcme;
 use brisk_report::Table;
 
 use crate::args::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
-use crate::config::{self, ResolvedAcme};
 use crate::log;
+use crate::process::ThisProcess;
 
 /// Columns of the terminal that tables are made for.
 const WIDTH: usize = 140;
@@ -41,7 +42,7 @@ struct Site {
 
 impl Site {
     fn open(config: &Path) -> anyhow::Result<Self> {
-        let acme = config::check(config)?.acme;
+        let acme = brisk_config::check(config, &ThisProcess)?.acme;
         let Some(place) = acme.place.as_ref().filter(|_| acme.is_used()) else {
             bail!("{}: no host has `acme` or `on_demand`", config.display());
         };

@@ -1,7 +1,8 @@
 //! `brisk check`: reads a configuration as `brisk serve` would, and starts nothing.
 
 use crate::args::Check;
-use crate::{config, har, summary};
+use crate::process::ThisProcess;
+use crate::{har, summary};
 
 /// Prints the warnings, and that the file is valid. Its errors are returned.
 pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
@@ -9,7 +10,7 @@ pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
         return har::run(recording, arguments.rtt, arguments.json);
     }
     let Some(file) = &arguments.file else { anyhow::bail!("name a configuration file") };
-    let resolved = config::check(file)?;
+    let resolved = brisk_config::check(file, &ThisProcess)?;
     for warning in &resolved.warnings {
         eprintln!("warning: {warning}");
     }

@@ -10,33 +10,20 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use brisk_config::KeySettings;
 use brisk_keys::turn::TurnFigures;
 use brisk_keys::{
-    BatchChoice, BatchEngine, BatchSettings, BatchStatistics, EngineFigures, Engines, Gathered, Keystore,
-    LanesUse, Metered, OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
+    BatchChoice, BatchEngine, BatchStatistics, EngineFigures, Engines, Gathered, Keystore, LanesUse, Metered,
+    OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
 };
-use brisk_keys_pkcs11::TokenSettings;
 use brisk_telemetry::Metrics;
 use brisk_telemetry::metrics::{Collector, Encoder, KeyOperationFacts, KeyOutcome};
 use brisk_tls::gather::{self, GatherFigures};
 
 use crate::gpu::{self, Gpu};
-use crate::isolated::{self, IsolationMetrics};
+use crate::isolated::IsolationMetrics;
 use crate::remote;
 use crate::tokens::{self, TokenMetrics};
-
-/// Where and how key operations are performed: `[keys]`. Fixed at the start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeySettings {
-    /// The processor.
-    pub(crate) processor: BatchSettings,
-    /// The GPU beside it, if any.
-    pub(crate) gpu: gpu::Settings,
-    /// Tokens, of which keys are attached while the configuration is read.
-    pub(crate) tokens: TokenSettings,
-    /// The process that has the keys in files, where that is not this one.
-    pub(crate) isolation: Option<isolated::Settings>,
-}
 
 /// Starts what the settings ask for, measures with the keys of `keystore`, and counts in `metrics`. Without a usable
 /// GPU the log says why, and the processor performs everything. The error is the operating system's, when it refuses a
@@ -61,7 +48,7 @@ pub(crate) fn start_counting(
         tracing::info!("{processor}");
     }
     tracing::info!("X25519 and ECDSA with P-256: {}", lanes(settings.processor.simd));
-    let gpu = Gpu::start(&processor, &settings.gpu);
+    let gpu = Gpu::start(&processor, settings.gpu.as_ref());
     let gpu_metrics = gpu.as_ref().map(Gpu::metrics);
     tokens::log();
     metrics.register(TokenMetrics(brisk_keys_pkcs11::statuses));

@@ -5,30 +5,18 @@ mod speed;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use brisk_keys::{BatchEngine, Keystore, Offload, PrivateKeyEngine};
+use brisk_config::GpuSettings;
+use brisk_keys::{BatchEngine, Keystore, PrivateKeyEngine};
 use brisk_keys_cuda::{CudaEngine, CudaSettings, CudaStatistics, Tiered};
 use brisk_telemetry::metrics::{Collector, Encoder};
 
 pub(crate) use options::Options;
 pub(crate) use speed::run as speed;
 
-/// How a GPU is used; `None` is not at all.
-pub(crate) type Settings = Option<CudaSettings>;
-
-/// The settings that `keys.cuda` and `cuda_wait` result in, beside a processor to which `offload` goes; or what is
-/// wrong with `cuda`.
-pub(crate) fn settings(
-    wanted: bool,
-    wait: Option<Duration>,
-    offload: Offload,
-) -> Result<Settings, &'static str> {
-    if wanted && !offload.rsa {
-        return Err("needs offload to name \"rsa\", so that there are threads beside the GPU");
-    }
+fn cuda_settings(settings: &GpuSettings) -> CudaSettings {
     let usual = CudaSettings::default();
-    Ok(wanted.then(|| CudaSettings { wait: wait.unwrap_or(usual.wait), ..usual }))
+    CudaSettings { wait: settings.wait.unwrap_or(usual.wait), ..usual }
 }
 
 /// The GPU, and the processor beside it.
@@ -37,9 +25,9 @@ pub(crate) struct Gpu(Tiered);
 
 impl Gpu {
     /// Makes the GPU ready for the keys of `processor`. Where it cannot be used the log says why.
-    pub(crate) fn start(processor: &BatchEngine, settings: &Settings) -> Option<Self> {
-        let settings = settings.as_ref()?;
-        match CudaEngine::new(processor.clone(), settings) {
+    pub(crate) fn start(processor: &BatchEngine, settings: Option<&GpuSettings>) -> Option<Self> {
+        let settings = cuda_settings(settings?);
+        match CudaEngine::new(processor.clone(), &settings) {
             Ok(engine) => {
                 let engine = Tiered::new(engine, settings.wait);
                 tracing::info!("{engine}");
@@ -93,7 +81,16 @@ impl Collector for Metrics {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn an_operation_waits_for_others_for_two_milliseconds_unless_the_file_has_another_time() {
+        let wait = |wait| cuda_settings(&GpuSettings { wait }).wait;
+        assert_eq!(wait(None), Duration::from_millis(2));
+        assert_eq!(wait(Some(Duration::from_millis(5))), Duration::from_millis(5));
+    }
 
     #[test]
     fn the_metrics_of_a_gpu_are_shown_and_documented() {

@@ -10,12 +10,13 @@ use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
 use brisk_certs::{CertError, PrivateCa, Purpose};
+use brisk_config::ResolvedKeyServer;
 use brisk_keyserver::{Environment, KeyServer};
 use brisk_server::{Process, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
 
 use crate::args::{self, Enrol, Init, KeyServerCommand, ServeKeys};
-use crate::config::{self, ResolvedKeyServer};
+use crate::process::ThisProcess;
 use crate::serve::{PROGRAM, log_warnings};
 use crate::{engines, limits, log, memory};
 
@@ -40,7 +41,7 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     memory::small_pages();
     let _log = log::start(&arguments.log)?;
     let sockets = Sockets::inherited();
-    let ResolvedKeyServer { settings, keys, warnings } = config::keyserver(file)?;
+    let ResolvedKeyServer { settings, keys, warnings } = brisk_config::keyserver(file, &ThisProcess)?;
     let files = WatchedFiles::start(&settings.server.files);
     log_warnings(&warnings);
     if let Err(error) = limits::raise_open_files() {
@@ -56,12 +57,12 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     print_start(&server, count).map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let mut last_keys = keys.clone();
     let served = server.run(|| {
-        let resolved = config::keyserver(file)?;
+        let resolved = brisk_config::keyserver(file, &ThisProcess)?;
         log_warnings(&resolved.warnings);
         if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
         }
-        Ok::<_, config::ConfigError>(resolved.settings)
+        Ok::<_, brisk_config::ConfigError>(resolved.settings)
     });
     Ok(served?)
 }
@@ -158,7 +159,7 @@ fn stem(folder: &Path, name: &str) -> PathBuf {
 
 /// Prints the warnings, and that the file is valid. Its errors are returned.
 fn check(file: &Path) -> anyhow::Result<()> {
-    let resolved = config::keyserver(file)?;
+    let resolved = brisk_config::keyserver(file, &ThisProcess)?;
     for warning in &resolved.warnings {
         eprintln!("warning: {warning}");
     }

@@ -7,7 +7,6 @@ mod bench_compare;
 mod cert;
 mod check;
 mod compress;
-mod config;
 mod engines;
 #[cfg(feature = "cuda")]
 mod gpu;
@@ -21,6 +20,7 @@ mod limits;
 mod log;
 mod memory;
 mod probe;
+mod process;
 mod remote;
 mod serve;
 mod speed;
@@ -67,5 +67,5 @@ fn main() -> ExitCode {
 
 /// 2 for what the operator wrote, as for wrong arguments; 1 for everything else.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
-    if error.is::<config::ConfigError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+    if error.is::<brisk_config::ConfigError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }

@@ -1,45 +1,27 @@
 //! What stands in the place of `gpu.rs` in a program that was built without it: the same items, which say so.
-#![expect(
-    clippy::needless_pass_by_value,
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the items take what those of `gpu.rs` need"
-)]
+#![expect(clippy::needless_pass_by_value, reason = "the items take what those of `gpu.rs` need")]
 
 use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use brisk_keys::{BatchEngine, Keystore, Offload, PrivateKeyEngine};
+use brisk_config::GpuSettings;
+use brisk_keys::{BatchEngine, Keystore, PrivateKeyEngine};
 use brisk_telemetry::metrics::{Collector, Encoder};
 use clap::Args;
 
 use crate::args::Speed;
 
-/// What is said where a GPU is asked for.
-macro_rules! without {
-    () => {
-        "this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`"
-    };
-}
-
-/// No GPU can be asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Settings {}
-
 /// There are no arguments of `brisk speed` for a GPU.
 #[derive(Args, Debug)]
 pub(crate) struct Options {}
 
-/// The settings that `keys.cuda` results in, or what is wrong with it.
-pub(crate) fn settings(wanted: bool, _: Option<Duration>, _: Offload) -> Result<Settings, &'static str> {
-    if wanted { Err(concat!(without!(), ", or write `false`")) } else { Ok(Settings {}) }
-}
-
 /// `brisk speed --engine cuda`.
 pub(crate) fn speed(arguments: Speed) -> ExitCode {
     let Options {} = arguments.cuda;
-    eprintln!("--engine cuda: {}", without!());
+    eprintln!(
+        "--engine cuda: this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`"
+    );
     ExitCode::from(2)
 }
 
@@ -49,7 +31,7 @@ pub(crate) enum Gpu {}
 
 impl Gpu {
     /// Nothing to start.
-    pub(crate) const fn start(_: &BatchEngine, Settings {}: &Settings) -> Option<Self> {
+    pub(crate) const fn start(_: &BatchEngine, _: Option<&GpuSettings>) -> Option<Self> {
         None
     }
 

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use brisk_certs::DevelopmentCa;
+use brisk_config::Resolved;
 use brisk_gateway::{Addresses, Environment, Gateway};
 use brisk_server::{Process, Program, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
 
 use crate::acme::Obtained;
 use crate::args::Serve;
-use crate::config::{self, Resolved};
+use crate::process::{self, ThisProcess};
 use crate::visits::KeptVisits;
 use crate::{engines, isolated, limits, log, memory, remote, summary};
 
@@ -24,8 +25,9 @@ pub(crate) const PROGRAM: Program =
 
 /// Serves until a signal to stop, and the end of the drain.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
-    let text = config::text(arguments)?;
-    let isolation = text.as_deref().and_then(config::isolation);
+    let line = arguments.command_line();
+    let text = line.text()?;
+    let isolation = text.as_deref().and_then(brisk_config::isolation);
     // Before a process is started, which would have them too.
     let early = isolation.as_ref().map(|_| Sockets::inherited());
     // From before there is a second thread: the gateway gives rights up.
@@ -36,7 +38,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     isolated::log_rights();
     let sockets = early.unwrap_or_else(Sockets::inherited);
     let Resolved { settings, keys, warnings, remote, acme, visits, development } =
-        config::settings_of(arguments, text.as_deref())?;
+        line.settings_of(text.as_deref(), &ThisProcess)?;
     drop(text);
     // From before the engines start, which takes a while with a GPU.
     let files = WatchedFiles::start(&settings.server.files);
@@ -49,11 +51,12 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let kept_visits = KeptVisits::start(visits.as_ref(), &metrics);
     log::note_in(metrics.problems());
     let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
-    if let Some(isolation) = &keys.isolation {
+    if let Some(isolation) = keys.isolation.as_ref().map(process::isolation) {
         isolated::settle(true);
         isolated::report_changes(files.elsewhere());
-        isolated::begin(isolation.clone());
-        remote::connect(&[isolated::engine(isolation.connections(), isolation.operations())]);
+        let engine = isolated::engine(isolation.connections(), isolation.operations());
+        isolated::begin(isolation);
+        remote::connect(&[engine]);
     }
     remote::connect(&remote);
     remote::keep(remote);
@@ -76,7 +79,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let next_visits = Cell::new(visits);
     let read = || {
         // The keys of a configuration that is refused are given up.
-        let resolved = config::settings(arguments).inspect_err(|_| isolated::settle(false))?;
+        let resolved = line.settings(&ThisProcess).inspect_err(|_| isolated::settle(false))?;
         log_warnings(&resolved.warnings);
         remote::connect(&resolved.remote);
         next_remote.set(resolved.remote);
@@ -85,7 +88,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
         if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
         }
-        Ok::<_, config::ConfigError>(resolved.settings)
+        Ok::<_, brisk_config::ConfigError>(resolved.settings)
     };
     // What is not in force is dropped, and its connections with it.
     let settled = |is_in_force| {

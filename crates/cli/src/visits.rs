@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_config::VisitSettings;
 use brisk_telemetry::Metrics;
 use brisk_visits::Visits;
-
-use crate::config::VisitSettings;
 
 /// How long the end of the process waits for the last visits to be written.
 const LAST_VISITS: Duration = Duration::from_secs(5);

@@ -15,6 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon"],
     &["proxy", "server", "experiment", "keyless", "fetch", "dashboard"],
     &["gateway", "keyserver", "bench", "probe", "speed", "acme"],
+    &["config"],
     &["cli"],
 ];
 

@@ -131,7 +131,7 @@ pub(super) struct Located {
 
 /// All that is wrong with a file: one line each, in the order of the file.
 #[derive(Debug)]
-pub(crate) struct ConfigError {
+pub struct ConfigError {
     file: PathBuf,
     problems: Vec<Located>,
 }

@@ -3,10 +3,12 @@
 mod document;
 mod error;
 mod findings;
-pub(crate) mod raw;
+mod key_settings;
+mod process;
+mod raw;
 mod reader;
 mod resolve;
-pub(crate) mod units;
+mod units;
 mod values;
 
 #[cfg(test)]
@@ -14,74 +16,124 @@ mod tests;
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brisk_proxy::upstream_settings::ServerUrl;
 
-use crate::args::{self, Serve};
 use document::Document;
-pub(crate) use error::ConfigError;
+pub use error::ConfigError;
 use error::Located;
-pub(crate) use resolve::acme::{CertificatePlace, ResolvedAcme};
-pub(crate) use resolve::consolidate::MOST_ORIGINS;
-pub(crate) use resolve::keyserver::ResolvedKeyServer;
-pub(crate) use resolve::visit_store::VisitSettings;
-pub(crate) use resolve::{Development, Resolved};
+pub use key_settings::{GpuSettings, IsolationSettings, KeySettings};
+pub use process::{KeyProcess, Process};
+pub use raw::AccessLogFormat;
+use resolve::Development;
+pub use resolve::Resolved;
+pub use resolve::acme::{CertificatePlace, ResolvedAcme};
+pub use resolve::consolidate::MOST_ORIGINS;
+pub use resolve::keyserver::ResolvedKeyServer;
+pub use resolve::visit_store::VisitSettings;
+pub use units::Period;
 use values::{Address, UpstreamServer};
 
 /// The port of a first run: one that needs no rights.
 const FIRST_PORT: u16 = 8443;
 
-/// The text of the file that `serve` names. It may be a pipe, which is there once.
-pub(crate) fn text(serve: &Serve) -> Result<Option<String>, ConfigError> {
-    serve.config.as_deref().map(read_text).transpose()
+/// Options of the command line of `brisk serve`, which take precedence over those of the file.
+#[derive(Clone, Debug, Default)]
+pub struct CommandLine {
+    /// The file; without one, localhost is served with development certificates.
+    pub file: Option<PathBuf>,
+    /// The upstream of all requests, where there is no file.
+    pub upstream: Option<ServerUrl>,
+    /// Addresses for HTTPS; none leaves those of the file.
+    pub listen: Vec<SocketAddr>,
+    /// The folder for the development CA and for certificates.
+    pub state_dir: Option<PathBuf>,
+    /// URL of the directory of the certificate authority.
+    pub acme_directory: Option<String>,
+    /// File with the authorities that the server of the certificate authority is verified with.
+    pub acme_ca: Option<PathBuf>,
+    /// Number of worker threads, at least 1.
+    pub workers: Option<u16>,
+    /// Format of the access log.
+    pub access_log: Option<AccessLogFormat>,
+    /// Whether TLS secrets are written to the file in `SSLKEYLOGFILE`.
+    pub key_log: bool,
 }
 
-/// Settings for `brisk serve`, as they are now.
-pub(crate) fn settings(serve: &Serve) -> Result<Resolved, ConfigError> {
-    settings_of(serve, text(serve)?.as_deref())
+impl CommandLine {
+    /// The text of the file, if the line names one. It may be a pipe, which can be read once.
+    pub fn text(&self) -> Result<Option<String>, ConfigError> {
+        self.file.as_deref().map(read_text).transpose()
+    }
+
+    /// Settings for `brisk serve`, as they are now.
+    pub fn settings(&self, process: &dyn Process) -> Result<Resolved, ConfigError> {
+        self.settings_of(self.text()?.as_deref(), process)
+    }
+
+    /// Settings for `brisk serve` with this [`text`](Self::text) of the file; without one, those of a first run.
+    pub fn settings_of(&self, text: Option<&str>, process: &dyn Process) -> Result<Resolved, ConfigError> {
+        let resolved = if let (Some(file), Some(text)) = (&self.file, text) {
+            read(file, text, self, Development::Create, process)
+        } else {
+            let mut raw = first_run(self.upstream.clone());
+            self.apply(&mut raw);
+            let file = Path::new("brisk serve");
+            finish(&raw, &Document::empty(), Vec::new(), file, Development::Create, process)
+                .map_err(ConfigError::without_keys)
+        };
+        let mut resolved = resolved?;
+        resolved.settings.tls.key_log = self.key_log;
+        Ok(resolved)
+    }
+
+    /// Replaces values of the file by those of the line.
+    fn apply(&self, raw: &mut raw::Config) {
+        if !self.listen.is_empty() {
+            raw.server.https = self.listen.iter().copied().map(Address).collect();
+        }
+        if let Some(dir) = &self.state_dir {
+            // Relative to the working directory, not to the folder of the file.
+            raw.server.state_dir = Some(std::path::absolute(dir).unwrap_or_else(|_| dir.clone()));
+        }
+        if let Some(directory) = &self.acme_directory {
+            raw.acme.directory = Some(directory.clone());
+        }
+        if let Some(ca) = &self.acme_ca {
+            raw.acme.ca = Some(std::path::absolute(ca).unwrap_or_else(|_| ca.clone()));
+        }
+        raw.server.workers = self.workers.or(raw.server.workers);
+        raw.access_log.format = self.access_log.or(raw.access_log.format);
+    }
 }
 
-/// Settings for `brisk serve`: from the text of the file that `serve` names or for a first run, with what the line overrides.
-pub(crate) fn settings_of(serve: &Serve, text: Option<&str>) -> Result<Resolved, ConfigError> {
-    let resolved = if let (Some(file), Some(text)) = (&serve.config, text) {
-        read(file, text, serve, Development::Create)
-    } else {
-        let mut raw = first_run(serve.upstream.clone());
-        apply(serve, &mut raw);
-        finish(&raw, &Document::empty(), Vec::new(), Path::new("brisk serve"), Development::Create)
-            .map_err(ConfigError::without_keys)
-    };
-    let mut resolved = resolved?;
-    resolved.settings.tls.key_log = serve.keylog;
-    Ok(resolved)
+/// `[keys] isolate`, read before the rest of the file.
+#[derive(Debug)]
+pub struct Isolation {
+    /// The user of the key process.
+    pub user: Option<String>,
 }
 
-/// What a file says of isolation, before anything else of it is read.
-pub(crate) struct Isolation {
-    /// The user that holds the keys.
-    pub(crate) user: Option<String>,
-}
-
-/// Whether keys are to be in a process of their own. What is wrong with the text is said when all of it is read.
-pub(crate) fn isolation(text: &str) -> Option<Isolation> {
+/// Isolation of keys, if the file with this text demands it. Errors in the text are reported when all of it is read.
+pub fn isolation(text: &str) -> Option<Isolation> {
     let keys = text.parse::<toml::Table>().ok()?.remove("keys")?;
     let user = keys.get("isolate_user").and_then(|user| user.as_str()).map(str::to_owned);
     keys.get("isolate")?.as_bool()?.then_some(Isolation { user })
 }
 
 /// Checks `file` and writes nothing.
-pub(crate) fn check(file: &Path) -> Result<Resolved, ConfigError> {
-    read(file, &read_text(file)?, &Serve::default(), Development::Leave)
+pub fn check(file: &Path, process: &dyn Process) -> Result<Resolved, ConfigError> {
+    read(file, &read_text(file)?, &CommandLine::default(), Development::Leave, process)
 }
 
 /// Settings of a key server, from its file. Writes nothing.
-pub(crate) fn keyserver(file: &Path) -> Result<ResolvedKeyServer, ConfigError> {
+pub fn keyserver(file: &Path, process: &dyn Process) -> Result<ResolvedKeyServer, ConfigError> {
     let text = read_text(file)?;
     let document = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
     let (raw, unread) = document.read::<raw::ServerConfig>();
     let base = file.parent().unwrap_or(Path::new(""));
-    let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base)
+    let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base, process)
         .map_err(|problems| ConfigError::new(file, problems))?;
     resolved.settings.server.files.push(file.to_owned());
     Ok(resolved)
@@ -91,12 +143,18 @@ fn read_text(file: &Path) -> Result<String, ConfigError> {
     fs::read_to_string(file).map_err(|error| ConfigError::unreadable(file, &error))
 }
 
-fn read(file: &Path, text: &str, serve: &Serve, development: Development) -> Result<Resolved, ConfigError> {
+fn read(
+    file: &Path,
+    text: &str,
+    line: &CommandLine,
+    development: Development,
+    process: &dyn Process,
+) -> Result<Resolved, ConfigError> {
     let document = Document::parse(text).map_err(|problems| ConfigError::new(file, problems))?;
     let (mut raw, unread) = document.read::<raw::Config>();
-    apply(serve, &mut raw);
+    line.apply(&mut raw);
     shortcuts(&mut raw);
-    let mut resolved = finish(&raw, &document, unread, file, development)?;
+    let mut resolved = finish(&raw, &document, unread, file, development, process)?;
     resolved.settings.server.files.push(file.to_owned());
     Ok(resolved)
 }
@@ -107,9 +165,10 @@ fn finish(
     unread: Vec<Located>,
     file: &Path,
     development: Development,
+    process: &dyn Process,
 ) -> Result<Resolved, ConfigError> {
     let base = file.parent().unwrap_or(Path::new(""));
-    resolve::resolve(raw, document, unread, base, development)
+    resolve::resolve(raw, document, unread, base, (development, process))
         .map_err(|problems| ConfigError::new(file, problems))
 }
 
@@ -172,28 +231,4 @@ fn shortcuts(raw: &mut raw::Config) {
         let group = raw::Upstream { servers: vec![server], ..raw::Upstream::default() };
         raw.upstream.entry(name).or_insert(group);
     }
-}
-
-/// Puts what the command line says in the place of what the file says.
-fn apply(serve: &Serve, raw: &mut raw::Config) {
-    if !serve.listen.is_empty() {
-        raw.server.https = serve.listen.iter().copied().map(Address).collect();
-    }
-    if let Some(dir) = &serve.state_dir {
-        // The folder of the file is no business of the command line.
-        raw.server.state_dir = Some(std::path::absolute(dir).unwrap_or_else(|_| dir.clone()));
-    }
-    if let Some(directory) = &serve.acme_directory {
-        raw.acme.directory = Some(directory.clone());
-    }
-    if let Some(ca) = &serve.acme_ca {
-        raw.acme.ca = Some(std::path::absolute(ca).unwrap_or_else(|_| ca.clone()));
-    }
-    raw.server.workers = serve.workers.or(raw.server.workers);
-    let format = serve.access_log.map(|format| match format {
-        args::AccessLog::Text => raw::AccessLogFormat::Text,
-        args::AccessLog::Json => raw::AccessLogFormat::Json,
-        args::AccessLog::Off => raw::AccessLogFormat::Off,
-    });
-    raw.access_log.format = format.or(raw.access_log.format);
 }

@@ -28,7 +28,8 @@ use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, Network, ProxyProtocol, Redirect,
     TicketKeys, TlsProtocol, UpstreamServer,
 };
-pub(crate) use access_log::{AccessLog, AccessLogFormat};
+pub(crate) use access_log::AccessLog;
+pub use access_log::AccessLogFormat;
 pub(crate) use acme::{
     Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,
 };

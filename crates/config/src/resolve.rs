@@ -1,5 +1,6 @@
 //! From what an operator wrote to settings that are right by construction.
 
+mod access_log;
 pub(crate) mod acme;
 mod certificates;
 mod clients;
@@ -42,8 +43,9 @@ use brisk_keys::Keystore;
 use super::document::Document;
 use super::error::Located;
 use super::findings::Findings;
+use super::key_settings::KeySettings;
+use super::process::Process;
 use super::raw::Config;
-use crate::engines::KeySettings;
 use acme::{CertificatePlace, ResolvedAcme};
 use isolation::Isolated;
 use tokens::TokenDefaults;
@@ -51,21 +53,21 @@ use visit_store::VisitSettings;
 
 /// Settings, and what was noticed on the way to them.
 #[derive(Debug)]
-pub(crate) struct Resolved {
+pub struct Resolved {
     /// What the gateway runs by.
-    pub(crate) settings: GatewaySettings,
+    pub settings: GatewaySettings,
     /// Where and how key operations are performed.
-    pub(crate) keys: KeySettings,
+    pub keys: KeySettings,
     /// Warnings: the configuration is served as written all the same.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// The key servers that hosts have keys on; they are not connected yet.
-    pub(crate) remote: Vec<Arc<RemoteEngine>>,
+    pub remote: Vec<Arc<RemoteEngine>>,
     /// The certificates that are obtained.
-    pub(crate) acme: ResolvedAcme,
+    pub acme: ResolvedAcme,
     /// How visits are kept, if they are.
-    pub(crate) visits: Option<VisitSettings>,
+    pub visits: Option<VisitSettings>,
     /// The development CA, where a host uses its certificates.
-    pub(crate) development: Option<DevelopmentCa>,
+    pub development: Option<DevelopmentCa>,
 }
 
 /// Whether hosts without certificates get those of the development CA.
@@ -82,9 +84,10 @@ struct Context<'d> {
     findings: Findings<'d>,
     /// Where relative paths start.
     base: &'d Path,
+    process: &'d dyn Process,
     keystore: Keystore,
     tokens: TokenDefaults,
-    isolated: Isolated,
+    isolated: Isolated<'d>,
     /// Threads of the key process, and operations that it has at a time, where there is one.
     key_process: (NonZeroUsize, NonZeroUsize),
     /// Files that the settings were made from.
@@ -92,10 +95,11 @@ struct Context<'d> {
 }
 
 impl<'d> Context<'d> {
-    fn new(findings: Findings<'d>, base: &'d Path) -> Self {
+    fn new(findings: Findings<'d>, base: &'d Path, process: &'d dyn Process) -> Self {
         Self {
             findings,
             base,
+            process,
             keystore: Keystore::default(),
             tokens: TokenDefaults::default(),
             isolated: Isolated::default(),
@@ -120,10 +124,11 @@ pub(super) fn resolve(
     document: &Document<'_>,
     unread: Vec<Located>,
     base: &Path,
-    development: Development,
+    (development, process): (Development, &dyn Process),
 ) -> Result<Resolved, Vec<Located>> {
     let findings = Findings::new(document, unread);
-    let mut context = Context { isolated: Isolated::new(development), ..Context::new(findings, base) };
+    let mut context =
+        Context { isolated: Isolated::new(development, process), ..Context::new(findings, base, process) };
     let server = server::server(raw, &mut context);
     context.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let mut upstreams = upstreams::groups(&raw.upstream, &mut context);

@@ -18,10 +18,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_certs::UnknownName;
 use brisk_gateway::settings::ProxyProtocol;
+use brisk_keyless::{RemoteEngine, RemoteSettings};
 use brisk_proxy::settings::{Action, RoutePath, Underscores, UpstreamPath};
 use brisk_proxy::upstream_settings::{Balance, HashKey, Retry};
 use brisk_telemetry::access_log::AccessLogTarget;
@@ -32,6 +34,23 @@ use brisk_wire::registry::ProtocolVersion;
 use tempfile::TempDir;
 
 use super::*;
+
+/// A process without connections to key servers, and without a key process.
+struct Alone;
+
+impl Process for Alone {
+    fn engine(&self, settings: RemoteSettings) -> Arc<RemoteEngine> {
+        Arc::new(RemoteEngine::new(settings))
+    }
+
+    fn key_process(&self) -> Option<&dyn KeyProcess> {
+        None
+    }
+
+    fn trouble_with_user(&self, _: &str) -> Option<String> {
+        None
+    }
+}
 
 /// A host that is right, for files that are about something else.
 const HOST: &str = "[[host]]\nnames = [\"localhost\"]\n";
@@ -45,7 +64,7 @@ fn folder() -> TempDir {
 fn checked(folder: &Path, text: &str) -> Result<Resolved, String> {
     let file = folder.join("brisk.toml");
     fs::write(&file, text).expect("written");
-    check(&file).map_err(|error| error.to_string().replace(&format!("{}/", folder.display()), ""))
+    check(&file, &Alone).map_err(|error| error.to_string().replace(&format!("{}/", folder.display()), ""))
 }
 
 #[track_caller]
@@ -522,7 +541,7 @@ fn what_is_written_is_what_is_meant() {
 
 #[test]
 fn the_examples_of_the_documentation_are_right() {
-    for page in [include_str!("../../../../docs/configuration.md"), include_str!("../../../../README.md")] {
+    for page in [include_str!("../../../docs/configuration.md"), include_str!("../../../README.md")] {
         let example =
             page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
         let message = checked(folder().path(), example).expect_err("its certificates are not here");
@@ -534,7 +553,7 @@ fn the_examples_of_the_documentation_are_right() {
 
 #[test]
 fn every_key_is_documented() {
-    let page = include_str!("../../../../docs/configuration.md");
+    let page = include_str!("../../../docs/configuration.md");
     let words: HashSet<_> = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
     let written = include_str!("raw.rs").lines();
     let keys: Vec<_> =
@@ -549,8 +568,9 @@ fn every_key_is_documented() {
 #[test]
 fn a_first_run_needs_no_file() {
     let state = folder();
-    let serve = Serve { state_dir: Some(state.path().to_owned()), keylog: true, ..Serve::default() };
-    let Resolved { settings, development, .. } = settings(&serve).expect("right");
+    let line =
+        CommandLine { state_dir: Some(state.path().to_owned()), key_log: true, ..CommandLine::default() };
+    let Resolved { settings, development, .. } = line.settings(&Alone).expect("right");
     assert!(development.is_some_and(|ca| ca.created()));
     assert_eq!(settings.service.hosts[0].tls.names, ["localhost", "127.0.0.1", "::1"]);
     assert_eq!(settings.service.hosts[0].tls.certificates.len(), 2);
@@ -564,15 +584,15 @@ fn the_command_line_comes_before_the_file() {
     let folder = folder();
     let file = folder.path().join("brisk.toml");
     fs::write(&file, format!("[server]\nhttps = [\"127.0.0.1:1\"]\nworkers = 1\n{HOST}")).expect("written");
-    let serve = Serve {
-        config: Some(file.clone()),
+    let line = CommandLine {
+        file: Some(file.clone()),
         listen: vec!["127.0.0.1:2".parse().expect("an address")],
         state_dir: Some(folder.path().join("state")),
         workers: Some(2),
-        access_log: Some(args::AccessLog::Off),
-        ..Serve::default()
+        access_log: Some(AccessLogFormat::Off),
+        ..CommandLine::default()
     };
-    let Resolved { settings, .. } = settings(&serve).expect("right");
+    let Resolved { settings, .. } = line.settings(&Alone).expect("right");
     assert_eq!(settings.https.iter().map(|listener| listener.address.port()).collect::<Vec<_>>(), [2]);
     assert_eq!(settings.server.workers.get(), 2);
     assert!(settings.access_log.is_none() && folder.path().join("state/ca.pem").exists());
@@ -583,8 +603,8 @@ fn the_command_line_comes_before_the_file() {
 fn an_upstream_of_the_command_line_answers_everything() {
     let state = folder();
     let upstream = Some("http://127.0.0.1:8080".parse().expect("a URL"));
-    let serve = Serve { upstream, state_dir: Some(state.path().to_owned()), ..Serve::default() };
-    let Resolved { settings, .. } = settings(&serve).expect("right");
+    let line = CommandLine { upstream, state_dir: Some(state.path().to_owned()), ..CommandLine::default() };
+    let Resolved { settings, .. } = line.settings(&Alone).expect("right");
     let route = &settings.service.hosts[0].routes[0];
     assert_eq!(route.path, RoutePath::Prefix("/".to_owned()));
     assert!(matches!(&route.action, Action::Upstream(to) if to.group == settings.upstreams[0].name));

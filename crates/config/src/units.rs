@@ -16,9 +16,9 @@ pub(crate) struct Size(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeLimit(pub(crate) Option<u64>);
 
-/// A length of time.
+/// A length of time, written as `"500ms"` or `"1h30m"`; at most a hundred years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Period(pub(crate) Duration);
+pub struct Period(pub Duration);
 
 /// A length of time, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brisk_config::Period;
 use brisk_probe::audit::Letter;
 use clap::{Args, ValueEnum};
-
-use crate::config::units::Period;
 
 /// Arguments of an audit.
 #[derive(Args, Debug)]

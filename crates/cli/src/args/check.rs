@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brisk_config::Period;
 use clap::Args;
-
-use crate::config::units::Period;
 
 /// Arguments of `brisk check`.
 #[derive(Args, Debug)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 
-use crate::config::CertificatePlace;
+use brisk_config::CertificatePlace;
 
 /// Has a process of root become the user that the folder belongs to, for good. To be called when everything else is read.
 pub(super) fn become_owner(place: &CertificatePlace) -> anyhow::Result<()> {

@@ -4,12 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brisk_config::Period;
 use brisk_keys_cuda::CudaSettings;
 use brisk_keys_cuda::measure::{CudaPlan, Verification, Width};
 use brisk_speed::{Algorithm, Subject};
 use clap::Args;
-
-use crate::config::units::Period;
 
 /// Arguments of `brisk speed --engine cuda`.
 #[derive(Args, Debug)]

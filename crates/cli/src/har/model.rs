@@ -11,7 +11,7 @@ use brisk_proxy::settings::Origin;
 use serde::Serialize;
 
 use super::document::{Asked, Recording};
-use crate::config::MOST_ORIGINS;
+use brisk_config::MOST_ORIGINS;
 
 /// Bytes of a name that a path has: paths have up to 64.
 const LABEL: usize = 48;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_certs::FileWatch;
+use brisk_config::{GpuSettings, KeySettings};
 use brisk_keys::{BatchSettings, BatchStatistics, Keystore, Offload, Threads};
 use brisk_keys_pkcs11::TokenSettings;
 use brisk_keyserver::{Environment, KeyProcess};
@@ -26,8 +27,7 @@ use zeroize::Zeroizing;
 use super::control::{Control, Figures, Order, Received, Report, Settings};
 use super::rights::{self, REFUSED};
 use crate::args;
-use crate::engines::{self, KeySettings};
-use crate::{gpu, limits, log};
+use crate::{engines, limits, log};
 
 /// Time without further changes after which changed files are reported, as in the gateway.
 const QUIET: Duration = Duration::from_millis(500);
@@ -308,7 +308,6 @@ fn key_settings(settings: &Settings) -> KeySettings {
     let number = |number: usize| NonZeroUsize::new(number).unwrap_or(NonZeroUsize::MIN);
     let (cores, workers) = settings.machine;
     let [rsa, ecdsa, ed25519] = settings.offload;
-    let offload = Offload { rsa, ecdsa, ed25519 };
     let beside = Threads::Beside { cores: number(cores), workers: number(workers) };
     let wait = settings.cuda_wait_us.map(Duration::from_micros);
     KeySettings {
@@ -316,11 +315,10 @@ fn key_settings(settings: &Settings) -> KeySettings {
             threads: settings.threads.map_or(beside, |threads| Threads::Exactly(number(threads))),
             cores: settings.cores.clone(),
             queue: number(settings.queue),
-            offload,
+            offload: Offload { rsa, ecdsa, ed25519 },
             simd: settings.simd,
         },
-        // The gateway has made sure that this can be.
-        gpu: gpu::settings(settings.cuda, wait, offload).unwrap_or_default(),
+        gpu: settings.cuda.then_some(GpuSettings { wait }),
         tokens: TokenSettings::default(),
         isolation: None,
     }

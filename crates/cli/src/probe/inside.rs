@@ -16,11 +16,11 @@ use brisk_report::terminal::WIDTH;
 use brisk_tls::FirstFlight;
 use brisk_tls::flight::TCP_FLIGHT;
 
-use crate::config;
+use crate::process::ThisProcess;
 
 /// Prints advice. A file that is wrong is an error, as of `brisk check`.
 pub(super) fn run(file: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
-    let resolved = match config::check(file) {
+    let resolved = match brisk_config::check(file, &ThisProcess) {
         Ok(resolved) => resolved,
         Err(error) => {
             eprintln!("{error}");

@@ -15,8 +15,11 @@ pub(crate) struct AccessLog {
 /// The form of an access log line.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum AccessLogFormat {
+pub enum AccessLogFormat {
+    /// A line of text.
     Text,
+    /// A JSON object.
     Json,
+    /// No access log.
     Off,
 }

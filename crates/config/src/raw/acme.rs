@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value};
 
-use crate::config::units::{Period, Rate};
+use crate::units::{Period, Rate};
 
 /// `[acme]`: who issues certificates, and how names are proven.
 #[derive(Clone, Debug, Default, Deserialize)]

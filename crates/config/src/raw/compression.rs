@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 
-use crate::config::units::Size;
+use crate::units::Size;
 
 /// Whether, and how, answers are compressed.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 
-use crate::config::units::Period;
+use crate::units::Period;
 
 /// `request_headers` and `response_headers`.
 #[derive(Clone, Debug, Default, Deserialize)]

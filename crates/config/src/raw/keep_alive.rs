@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 
-use crate::config::units::Period;
+use crate::units::Period;
 
 /// How long connections are kept: a profile, or a table that may begin with one.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::config::units::Period;
+use crate::units::Period;
 
 /// `[keys]`: where and how key operations are performed.
 #[derive(Clone, Debug, Default, Deserialize)]

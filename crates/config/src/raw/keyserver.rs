@@ -7,8 +7,8 @@ use brisk_net::Target;
 use serde::Deserialize;
 
 use super::{Admin, Certificate, Keys};
-use crate::config::units::{Period, Rate};
-use crate::config::values::{Address, KeyServerAddress};
+use crate::units::{Period, Rate};
+use crate::values::{Address, KeyServerAddress};
 
 /// `[keyserver.NAME]`: servers that have the same keys.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::config::units::Period;
-use crate::config::values::RedisServer;
+use crate::units::Period;
+use crate::values::RedisServer;
 
 /// `[sessions.redis]`: where a fleet keeps its sessions, and optionally its ticket keys.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::config::units::{Period, Size};
+use crate::units::{Period, Size};
 
 /// `[visits]`.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -18,32 +18,32 @@ use zeroize::Zeroizing;
 
 use super::sessions::read_privately;
 use super::{Context, dns, on_demand};
-use crate::config::error::KeyPath;
-use crate::config::raw;
+use crate::error::KeyPath;
+use crate::raw;
 
 /// The certificates that are obtained.
 #[derive(Clone, Debug)]
-pub(crate) struct ResolvedAcme {
+pub struct ResolvedAcme {
     /// From whom, and how.
-    pub(crate) settings: AcmeSettings,
+    pub settings: AcmeSettings,
     /// For which hosts; none where no host says so.
-    pub(crate) wanted: Vec<Wanted>,
+    pub wanted: Vec<Wanted>,
     /// For which hosts names are decided at run time.
-    pub(crate) demanded: Vec<DemandedHost>,
+    pub demanded: Vec<DemandedHost>,
     /// Where they are kept; `None` if nothing is obtained and there is no folder.
-    pub(crate) place: Option<CertificatePlace>,
+    pub place: Option<CertificatePlace>,
 }
 
 impl ResolvedAcme {
     /// Whether anything is obtained.
-    pub(crate) fn is_used(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         !self.wanted.is_empty() || !self.demanded.is_empty()
     }
 }
 
 /// Where certificates are kept.
 #[derive(Clone, Debug)]
-pub(crate) enum CertificatePlace {
+pub enum CertificatePlace {
     /// A folder.
     Folder(PathBuf),
     /// The Redis of the fleet.
@@ -57,7 +57,7 @@ impl CertificatePlace {
     }
 
     /// The store there.
-    pub(crate) fn store(&self) -> Arc<dyn Store> {
+    pub fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Folder(folder) => Arc::new(Folder::new(folder)),
             Self::Fleet(fleet) => Arc::new(brisk_acme::FleetStore::new(fleet.redis.clone(), &fleet.secret)),

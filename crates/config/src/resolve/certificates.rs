@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 use brisk_certs::{CareSettings, CertError, Certificate};
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::Period;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::Period;
 
 /// How long a start may wait for staples.
 const WAITS: RangeInclusive<Period> = Period(Duration::ZERO)..=Period(Duration::from_mins(1));

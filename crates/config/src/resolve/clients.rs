@@ -10,8 +10,8 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw;
+use crate::error::KeyPath;
+use crate::raw;
 
 /// A host's demands on the certificates of clients.
 pub(super) fn authenticated(

@@ -6,9 +6,9 @@ use brisk_coding::Coding;
 use brisk_proxy::settings::{BreachGuard, CompressionSettings};
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw::{self, CodingName, Compression, CompressionTable};
-use crate::config::units::Size;
+use crate::error::KeyPath;
+use crate::raw::{self, CodingName, Compression, CompressionTable};
+use crate::units::Size;
 
 /// The highest levels for answers that are compressed while they are sent. Above them a megabyte takes a second.
 pub(super) const HIGHEST_ZSTD: u8 = 12;

@@ -11,11 +11,11 @@ use brisk_proxy::upstream_settings::GroupSettings;
 
 use super::Context;
 use super::routes::no_upstream;
-use crate::config::error::KeyPath;
-use crate::config::raw::{self, Consolidate};
+use crate::error::KeyPath;
+use crate::raw::{self, Consolidate};
 
 /// Origins of a host at most: each costs a comparison for every URL.
-pub(crate) const MOST_ORIGINS: usize = 32;
+pub const MOST_ORIGINS: usize = 32;
 
 /// The origins of a host, and the routes that serve them.
 pub(super) struct Consolidated {

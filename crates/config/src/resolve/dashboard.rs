@@ -9,8 +9,8 @@ use http::uri::Authority;
 use super::Context;
 use super::clients::authorities;
 use super::upstreams::identity;
-use crate::config::error::KeyPath;
-use crate::config::raw;
+use crate::error::KeyPath;
+use crate::raw;
 
 /// Where it listens unless another address is written.
 pub(super) const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8440);

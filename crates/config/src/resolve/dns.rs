@@ -14,9 +14,9 @@ use zeroize::Zeroizing;
 
 use super::Context;
 use super::sessions::read_privately;
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::Period;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::Period;
 
 /// What is written in the place of the port of a DNS server.
 const PORT: u16 = 53;

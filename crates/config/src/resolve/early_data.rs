@@ -3,10 +3,10 @@
 use brisk_proxy::settings::{EarlyDataPolicy, EarlyPath, RoutePath};
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::Size;
-use crate::config::values::EarlyData;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::Size;
+use crate::values::EarlyData;
 
 /// Early data accepted of one client unless another limit is written.
 const USUAL: Size = Size(16 << 10);

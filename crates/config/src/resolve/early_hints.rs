@@ -5,8 +5,8 @@ use std::sync::Arc;
 use brisk_proxy::settings::EarlyHintsSettings;
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw::{self, EarlyHints};
+use crate::error::KeyPath;
+use crate::raw::{self, EarlyHints};
 
 /// Links of a route at most: more are not sent at once.
 const MOST: usize = 16;

@@ -12,8 +12,8 @@ use self::values::Setting;
 pub(super) use self::values::records;
 use super::Context;
 use super::names::host_name;
-use crate::config::error::KeyPath;
-use crate::config::raw;
+use crate::error::KeyPath;
+use crate::raw;
 
 /// Bytes of a name at most.
 const LONGEST_NAME: usize = 64;

@@ -8,9 +8,9 @@ use brisk_proxy::settings::{HeaderRules, HostHeaders, HstsSettings};
 use http::{HeaderName, HeaderValue};
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::raw::TextOrOff;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::raw::TextOrOff;
 
 /// How long clients use HTTPS only, with `security_headers` and without `hsts`.
 const HSTS: Duration = Duration::from_hours(180 * 24);

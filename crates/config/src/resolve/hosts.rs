@@ -16,9 +16,9 @@ use super::{
     Context, Development, certificates, consolidate, early_data, headers, isolation, keep_alive, on_demand,
     remote, sessions, tokens, visits,
 };
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::values::KeyPlace;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::values::KeyPlace;
 
 /// What the preload list of browsers asks for (hstspreload.org).
 const PRELOAD_LEAST: Duration = Duration::from_hours(365 * 24);
@@ -218,7 +218,9 @@ impl Builder<'_> {
         let chain = context.file(&files.chain);
         let key = match &files.key {
             // The process that reads it watches it too.
-            KeyPlace::File(key) if context.isolated.is_used() => KeyPlace::File(context.base.join(key)),
+            KeyPlace::File(key) if context.isolated.process().is_some() => {
+                KeyPlace::File(context.base.join(key))
+            }
             KeyPlace::File(key) => KeyPlace::File(context.file(key)),
             KeyPlace::KeyServer(name) => {
                 return remote::certificate(files, name, self.remote, path, context);
@@ -241,10 +243,10 @@ impl Builder<'_> {
             return Ok(Arc::clone(known));
         }
         let loaded = match &files.1 {
-            KeyPlace::File(key) if context.isolated.is_used() => {
-                isolation::load(&files.0, key, path, context)
-            }
-            KeyPlace::File(key) => from_files(&files.0, key, context),
+            KeyPlace::File(key) => match context.isolated.process() {
+                Some(process) => isolation::load(process, (&files.0, key), path, context),
+                None => from_files(&files.0, key, context),
+            },
             KeyPlace::Token(uri) => tokens::load(&files.0, uri, context),
             KeyPlace::KeyServer(_) => unreachable!("these are not loaded"),
         }?;

@@ -5,22 +5,21 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use brisk_certs::{CertError, Chain, Loaded};
-use brisk_keys::{BatchSettings, Threads};
+use brisk_keys::BatchSettings;
 
 use super::sessions::warn_of_access;
 use super::{Context, Development};
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::engines::KeySettings;
-use crate::gpu;
-use crate::isolated;
+use crate::error::KeyPath;
+use crate::key_settings::{IsolationSettings, KeySettings};
+use crate::process::{KeyProcess, Process};
+use crate::raw;
 
 /// Workers of the gateway for which one thread of the key process suffices: it signs, and they do everything else.
 const WORKERS: usize = 8;
 
-/// The keys that are to be in the key process; `None` where they are in this one.
-#[derive(Debug, Default)]
-pub(super) struct Isolated(Option<Vec<Wanted>>);
+/// The key process, with the keys that are to be in it; `None` where they are in this one.
+#[derive(Default)]
+pub(super) struct Isolated<'p>(Option<(&'p dyn KeyProcess, Vec<Wanted>)>);
 
 /// A key that a certificate has.
 #[derive(Debug)]
@@ -33,34 +32,35 @@ struct Wanted {
     path: KeyPath,
 }
 
-impl Isolated {
-    /// What this process is about to do: keys are in another one if it was started so. `brisk check` reads them itself.
-    pub(super) fn new(development: Development) -> Self {
-        Self((isolated::is_used() && development == Development::Create).then(Vec::new))
+impl<'p> Isolated<'p> {
+    /// Keys are in the key process if one was started. `brisk check` reads them itself.
+    pub(super) fn new(development: Development, process: &'p dyn Process) -> Self {
+        let process = process.key_process().filter(|_| development == Development::Create);
+        Self(process.map(|process| (process, Vec::new())))
     }
 
-    /// Whether keys are in another process.
-    pub(super) fn is_used(&self) -> bool {
-        self.0.is_some()
+    /// The process with the keys, if it is another one.
+    pub(super) fn process(&self) -> Option<&'p dyn KeyProcess> {
+        self.0.as_ref().map(|(process, _)| *process)
     }
 }
 
-/// The certificate in `chain`, whose key the key process will find in `key`. The error says which of the two is at fault.
+/// The certificate in `chain`, whose key `process` will find in `key`. The error names the one at fault.
 pub(super) fn load(
-    chain: &Path,
-    key: &Path,
+    process: &dyn KeyProcess,
+    (chain, key): (&Path, &Path),
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Result<Loaded, (&'static str, String)> {
     let chain = Chain::read(chain).map_err(|error| ("chain", error.to_string()))?;
     let (workers, queue) = context.key_process;
-    let id = context.keystore.add_elsewhere(chain.public_key(), isolated::engine(workers, queue));
+    let id = context.keystore.add_elsewhere(chain.public_key(), process.engine(workers, queue));
     warn_of_access(key, context);
     let subject = chain.subject().to_owned();
     let loaded = Loaded::of_chain(chain, SystemTime::now());
     let chain = loaded.certificate.source.clone();
     let wanted = Wanted { chain, key: key.to_owned(), subject, id: id.to_string(), path: path.key("key") };
-    if let Some(all) = &mut context.isolated.0 {
+    if let Some((_, all)) = &mut context.isolated.0 {
         all.push(wanted);
     }
     Ok(loaded)
@@ -85,10 +85,15 @@ pub(super) fn warn_of_exceptions(raw: &raw::Config, context: &mut Context<'_>) {
 
 /// Has the key process read the keys, and reports what it did not find.
 pub(super) fn read(raw: &raw::Keys, development: Development, context: &mut Context<'_>) {
-    if let Some(trouble) = raw.isolate_user.as_deref().and_then(isolated::trouble_with_user) {
+    if let Some(trouble) =
+        raw.isolate_user.as_deref().and_then(|user| context.process.trouble_with_user(user))
+    {
         context.findings.wrong(&KeyPath::of("keys").key("isolate_user"), trouble);
     }
-    if raw.isolate == Some(true) && !isolated::is_used() && development == Development::Create {
+    if raw.isolate == Some(true)
+        && context.process.key_process().is_none()
+        && development == Development::Create
+    {
         let message = "was not there when brisk was started, so keys would be in the gateway: start it again";
         context.findings.wrong(&KeyPath::of("keys").key("isolate"), message);
     }
@@ -96,11 +101,11 @@ pub(super) fn read(raw: &raw::Keys, development: Development, context: &mut Cont
         let path = KeyPath::of("keys").key("isolate_user");
         context.findings.wrong(&path, "has no effect: it is for isolate = true");
     }
-    let Some(wanted) = context.isolated.0.take() else { return };
+    let Some((process, wanted)) = context.isolated.0.take() else { return };
     let mut files: Vec<_> = wanted.iter().map(|wanted| wanted.key.clone()).collect();
     files.sort();
     files.dedup();
-    let found = match isolated::load(&files) {
+    let found = match process.load(&files) {
         Ok(found) => found,
         Err(message) => return context.findings.wrong(&KeyPath::of("keys").key("isolate"), message),
     };
@@ -119,31 +124,15 @@ pub(super) fn read(raw: &raw::Keys, development: Development, context: &mut Cont
 }
 
 /// The settings of the key process, and those that remain for the gateway, which has no keys.
-pub(super) fn settings(
-    raw: &raw::Keys,
-    keys: KeySettings,
-    (cores, workers): (NonZeroUsize, NonZeroUsize),
-) -> KeySettings {
+pub(super) fn settings(raw: &raw::Keys, keys: KeySettings, workers: NonZeroUsize) -> KeySettings {
     if raw.isolate != Some(true) {
         return keys;
     }
-    let BatchSettings { threads, cores: kept_on, queue, offload, simd } = keys.processor;
-    let isolation = isolated::Settings {
-        threads: match threads {
-            Threads::Exactly(number) => Some(number.get()),
-            Threads::Beside { .. } => None,
-        },
-        machine: (cores.get(), workers.get()),
-        cores: kept_on,
-        queue: queue.get(),
-        offload: [offload.rsa, offload.ecdsa, offload.ed25519],
-        simd,
-        cuda: raw.cuda.unwrap_or(false),
-        cuda_wait_us: raw.cuda_wait.map(|wait| wait.0.as_micros() as u64),
-        workers: self::workers(workers).get(),
-    };
+    let BatchSettings { queue, offload, simd, .. } = keys.processor;
     let processor = BatchSettings { queue, offload, simd, ..BatchSettings::default() };
-    KeySettings { processor, gpu: gpu::Settings::default(), isolation: Some(isolation), ..keys }
+    let isolation =
+        IsolationSettings { processor: keys.processor, gpu: keys.gpu, workers: self::workers(workers) };
+    KeySettings { processor, gpu: None, tokens: keys.tokens, isolation: Some(isolation) }
 }
 
 /// Threads of the key process that serve the connections of a gateway with this number of workers.

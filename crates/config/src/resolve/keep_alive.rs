@@ -6,9 +6,9 @@ use std::time::Duration;
 use brisk_proxy::settings::{KeepAlive, Preconnect};
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw::{self, Profile};
-use crate::config::units::Period;
+use crate::error::KeyPath;
+use crate::raw::{self, Profile};
+use crate::units::Period;
 
 /// Times to wait for a request that are no slips.
 const IDLE: RangeInclusive<Period> = Period(Duration::from_secs(1))..=Period(Duration::from_hours(24));

@@ -10,11 +10,10 @@ use brisk_keys_pkcs11::TokenSettings;
 
 use super::Context;
 use super::tokens::TokenDefaults;
-use crate::config::error::KeyPath;
-use crate::config::raw::{self, KeyFamily};
-use crate::config::units::Period;
-use crate::engines::KeySettings;
-use crate::gpu;
+use crate::error::KeyPath;
+use crate::key_settings::{GpuSettings, KeySettings};
+use crate::raw::{self, KeyFamily};
+use crate::units::Period;
 
 /// The numbers that cores can have on Linux.
 const CORES: RangeInclusive<u16> = 0..=1023;
@@ -59,13 +58,21 @@ pub(super) fn tokens(raw: &raw::Keys, settings: TokenSettings, base: &Path) -> T
 }
 
 /// The GPU, if there is to be one, beside a processor to which `offload` goes.
-fn gpu(raw: &raw::Keys, offload: Offload, context: &mut Context<'_>) -> gpu::Settings {
+fn gpu(raw: &raw::Keys, offload: Offload, context: &mut Context<'_>) -> Option<GpuSettings> {
     let (path, findings) = (KeyPath::of("keys"), &mut context.findings);
     let wait = raw.cuda_wait.map(|wait| findings.within(&path.key("cuda_wait"), Some(wait), wait, &WAITS).0);
-    gpu::settings(raw.cuda.unwrap_or(false), wait, offload).unwrap_or_else(|message| {
+    if !raw.cuda.unwrap_or(false) {
+        return None;
+    }
+    if !cfg!(feature = "cuda") {
+        let message = "this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`, or write \
+                       `false`";
         findings.wrong(&path.key("cuda"), message);
-        gpu::Settings::default()
-    })
+    } else if !offload.rsa {
+        let message = "needs offload to name \"rsa\", so that there are threads beside the GPU";
+        findings.wrong(&path.key("cuda"), message);
+    }
+    Some(GpuSettings { wait })
 }
 
 fn offload(families: &[KeyFamily]) -> Offload {

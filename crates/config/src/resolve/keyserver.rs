@@ -24,37 +24,39 @@ use super::server::TIMEOUTS;
 use super::sessions::warn_of_access;
 use super::upstreams::identity;
 use super::{Context, keys, tokens};
-use crate::config::document::Document;
-use crate::config::error::{KeyPath, Located};
-use crate::config::findings::Findings;
-use crate::config::raw::{self, Operation};
-use crate::config::units::Period;
-use crate::config::values::KeyPlace;
-use crate::engines::KeySettings;
+use crate::document::Document;
+use crate::error::{KeyPath, Located};
+use crate::findings::Findings;
+use crate::key_settings::KeySettings;
+use crate::process::Process;
+use crate::raw::{self, Operation};
+use crate::units::Period;
+use crate::values::KeyPlace;
 
 /// Settings of a key server, and what was noticed on the way to them.
 #[derive(Debug)]
-pub(crate) struct ResolvedKeyServer {
+pub struct ResolvedKeyServer {
     /// What the key server runs by.
-    pub(crate) settings: KeyServerSettings,
+    pub settings: KeyServerSettings,
     /// Where and how key operations are performed.
-    pub(crate) keys: KeySettings,
+    pub keys: KeySettings,
     /// Warnings: the configuration is served as written all the same.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// The keys of the folder by their file names.
 type Named = BTreeMap<String, KeyId>;
 
 /// Makes settings of `raw`, which was read from `document` without the values in `unread`.
-pub(in crate::config) fn resolve(
+pub(crate) fn resolve(
     raw: &raw::ServerConfig,
     document: &Document<'_>,
     unread: Vec<Located>,
     base: &Path,
+    process: &dyn Process,
 ) -> Result<ResolvedKeyServer, Vec<Located>> {
     let findings = Findings::new(document, unread);
-    let mut context = Context::new(findings, base);
+    let mut context = Context::new(findings, base, process);
     let path = KeyPath::of("server");
     let listen = listen(raw, &path, &mut context);
     let tls = tls(&raw.server, &path, &mut context);

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use brisk_proxy::client::HttpSettings;
 
-use crate::config::error::KeyPath;
-use crate::config::findings::Findings;
-use crate::config::raw::ServerLimits;
-use crate::config::units::Size;
+use crate::error::KeyPath;
+use crate::findings::Findings;
+use crate::raw::ServerLimits;
+use crate::units::Size;
 
 /// The share of the machine's memory that answers may take unless another limit is written.
 const PART: u64 = 4;

@@ -9,9 +9,9 @@ use brisk_certs::{OnDemand, OnDemandSettings};
 use brisk_proxy::settings::HostSettings;
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::Period;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::Period;
 
 /// Orders unless others are written: a platform grows by some names a minute, and authorities limit the rest.
 const ORDERS: Pace = Pace { interval: Duration::from_secs(6), burst: 10 };

@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use super::Context;
 use super::sessions::read_privately;
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::Period;
-use crate::config::values::RedisServer;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::Period;
+use crate::values::RedisServer;
 
 /// Characters of a prefix at most: every key begins with it.
 const LONGEST_PREFIX: usize = 64;

@@ -22,11 +22,10 @@ use super::hosts::blamed;
 use super::names::host_name;
 use super::sessions::warn_of_access;
 use super::upstreams::identity;
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::Period;
-use crate::config::values::KeyPlace;
-use crate::remote;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::Period;
+use crate::values::KeyPlace;
 
 const DEADLINES: RangeInclusive<Period> = Period(Duration::from_millis(10))..=Period(Duration::from_secs(4));
 const HEDGES: RangeInclusive<Period> = Period(Duration::from_millis(1))..=Period(Duration::from_secs(4));
@@ -39,7 +38,7 @@ pub(super) fn engines(raw: &raw::Config, context: &mut Context<'_>) -> Engines {
     let all = KeyPath::of("keyserver");
     let engine = |(name, raw): (&String, &raw::KeyServers)| {
         let settings = settings(name, raw, &all.key(name), context);
-        (name.clone(), remote::engine(settings))
+        (name.clone(), context.process.engine(settings))
     };
     raw.keyserver.iter().map(engine).collect()
 }

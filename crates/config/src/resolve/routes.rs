@@ -11,10 +11,10 @@ use http::{HeaderValue, StatusCode};
 
 use super::Context;
 use super::{compression, early_data, early_hints, headers, keep_alive};
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::SizeLimit;
-use crate::config::values;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::SizeLimit;
+use crate::values;
 
 /// The routes of one host, those for `places` among them; those that are wrong are noted and left out.
 pub(super) fn routes(

@@ -21,19 +21,19 @@ use brisk_proxy::client::{HttpSettings, HttpTimeouts};
 use brisk_proxy::settings::{Experiments, HostSettings, ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_server::ServerSettings;
-use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
+use brisk_telemetry::access_log::AccessLogSettings;
 use brisk_tls::settings::TlsSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
-use super::{Context, certificates, dashboard, experiments, isolation, keys, limits, sessions};
-use crate::config::error::KeyPath;
-use crate::config::findings::Findings;
-use crate::config::raw;
-use crate::config::units::{Period, Rate, Size};
-use crate::config::values::{self, Address, ClientConnections, LogFile};
-use crate::engines::KeySettings;
+use super::{Context, access_log, certificates, dashboard, experiments, isolation, keys, limits, sessions};
+use crate::error::KeyPath;
+use crate::findings::Findings;
+use crate::key_settings::KeySettings;
+use crate::raw;
+use crate::units::{Period, Rate, Size};
+use crate::values::{self, Address, ClientConnections};
 
 /// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
 pub(super) const TIMEOUTS: RangeInclusive<Period> =
@@ -120,21 +120,15 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let usual = cores.get().min(1024) as u16;
     let workers = count(context.findings.within(&path.key("workers"), server.workers, usual, &(1..=1024)));
-    let listeners = |addresses: &[Address], context: &mut Context<'_>| listeners(addresses, server, context);
-    let (https, http) = (listeners(&server.https, context), listeners(&server.http, context));
+    let https = listeners(&server.https, server, context);
+    let http = listeners(&server.http, server, context);
     let state_dir = server.state_dir.as_ref().map(|dir| context.base.join(dir));
-    let timeout = |key: &str, value, usual, context: &mut Context<'_>| {
-        let path = path.key("timeouts").key(key);
-        context.findings.within(&path, value, Period(usual), &TIMEOUTS).0
-    };
+    let state_dir = state_dir.or_else(|| dirs::state_dir().map(|dir| dir.join("brisk")));
     let tls = tls(raw, context);
     let keys = keys::keys(&raw.keys, cores, workers, context);
-    let keys = isolation::settings(&raw.keys, keys, (cores, workers));
+    let keys = isolation::settings(&raw.keys, keys, workers);
     context.key_process = (isolation::workers(workers), keys.processor.queue);
-    let drain = Period(Duration::from_secs(30));
-    let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     let (max_connections, per_client) = connections(server, &path, context);
-    let state_dir = state_dir.or_else(|| dirs::state_dir().map(|dir| dir.join("brisk")));
     Server {
         certificates: CertificateSettings {
             care: certificates::care(&raw.certificates, context),
@@ -146,13 +140,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         https,
         http,
         admin: raw.admin.listen.map(|address| address.0),
-        proxy_protocol: match &server.proxy_protocol {
-            None | Some(values::ProxyProtocol::Off) => ProxyProtocol::Off,
-            Some(values::ProxyProtocol::Everyone) => ProxyProtocol::Everyone,
-            Some(values::ProxyProtocol::Trusted(networks)) => {
-                ProxyProtocol::Trusted(networks.iter().map(|network| network.0).collect())
-            }
-        },
+        proxy_protocol: proxy_protocol(server.proxy_protocol.as_ref()),
         trusted_proxies: server.trusted_proxies.iter().map(|network| network.0).collect(),
         underscores: match server.underscores_in_headers {
             Some(raw::Underscores::Pass) => Underscores::Pass,
@@ -161,18 +149,35 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         max_connections,
         per_client,
         rates: rates(&server.rates),
-        handshake_timeout: timeout("hello", server.timeouts.hello, Duration::from_secs(10), context),
-        drain_timeout: context
-            .findings
-            .within(&path.key("drain_timeout"), server.drain_timeout, drain, &drains)
-            .0,
+        handshake_timeout: handshake_timeout(server, &path, context),
+        drain_timeout: drain_timeout(server, &path, context),
         protocol: protocol(server, &path, context),
         sessions: sessions::sessions(raw, tls.session_lifetime, context),
         tls,
         keys,
-        access_log: access_log(&raw.access_log, context),
+        access_log: access_log::access_log(&raw.access_log, context),
         dashboard: dashboard::dashboard(raw.dashboard.as_ref(), context),
     }
+}
+
+fn proxy_protocol(written: Option<&values::ProxyProtocol>) -> ProxyProtocol {
+    match written {
+        None | Some(values::ProxyProtocol::Off) => ProxyProtocol::Off,
+        Some(values::ProxyProtocol::Everyone) => ProxyProtocol::Everyone,
+        Some(values::ProxyProtocol::Trusted(networks)) => {
+            ProxyProtocol::Trusted(networks.iter().map(|network| network.0).collect())
+        }
+    }
+}
+
+fn handshake_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
+    let (path, usual) = (path.key("timeouts").key("hello"), Period(Duration::from_secs(10)));
+    context.findings.within(&path, server.timeouts.hello, usual, &TIMEOUTS).0
+}
+
+fn drain_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
+    let (usual, range) = (Period(Duration::from_secs(30)), Period(Duration::ZERO)..=*TIMEOUTS.end());
+    context.findings.within(&path.key("drain_timeout"), server.drain_timeout, usual, &range).0
 }
 
 /// At least one listener, and no two for one address.
@@ -357,33 +362,6 @@ const fn versions(protocol: values::Protocol) -> &'static [HttpVersion] {
         // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
         values::Protocol::Http1 => &[HttpVersion::Http11, HttpVersion::Http10],
     }
-}
-
-fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Option<AccessLogSettings> {
-    let format = match raw.format.unwrap_or(raw::AccessLogFormat::Text) {
-        raw::AccessLogFormat::Off => return None,
-        raw::AccessLogFormat::Text => AccessLogFormat::Text,
-        raw::AccessLogFormat::Json => AccessLogFormat::Json,
-    };
-    let target = match raw.file.as_ref().unwrap_or(&LogFile::Stdout) {
-        LogFile::Stdout => AccessLogTarget::Stdout,
-        LogFile::Stderr => AccessLogTarget::Stderr,
-        LogFile::Path(file) => AccessLogTarget::File(log_file(&context.base.join(file), context)),
-    };
-    Some(AccessLogSettings { format, target })
-}
-
-/// The file may be missing, its folder may not.
-fn log_file(file: &std::path::Path, context: &mut Context<'_>) -> PathBuf {
-    let path = KeyPath::of("access_log").key("file");
-    if file.is_dir() {
-        context.findings.wrong(&path, format!("{} is a folder: write the name of a file", file.display()));
-    } else if let Some(folder) =
-        file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
-    {
-        context.findings.wrong(&path, format!("the folder {} does not exist", folder.display()));
-    }
-    file.to_owned()
 }
 
 /// A number that was checked to be at least 1.

@@ -10,10 +10,10 @@ use brisk_gateway::settings::{FleetStore, SessionSettings};
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RotationError, RotationSettings, TicketKeyFile};
 
 use super::{Context, redis};
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::{Period, Size};
-use crate::config::values::TicketKeys;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::{Period, Size};
+use crate::values::TicketKeys;
 
 /// RFC 8446 section 4.6.1: no ticket is used for longer than seven days. The least is for trials; what is sensible is
 /// said in `docs/sessions.md`.

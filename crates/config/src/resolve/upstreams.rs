@@ -16,10 +16,10 @@ use super::Context;
 use super::hosts::blamed;
 use super::server::TIMEOUTS;
 use super::sessions::warn_of_access;
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::{Period, Size};
-use crate::config::values::{self, HashBy, KeyPlace, UpstreamServer};
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::{Period, Size};
+use crate::values::{self, HashBy, KeyPlace, UpstreamServer};
 
 /// All groups of the file.
 pub(super) fn groups(raw: &BTreeMap<String, raw::Upstream>, context: &mut Context<'_>) -> Vec<GroupSettings> {

@@ -10,9 +10,9 @@ use brisk_proxy::settings::HostSettings;
 use brisk_visits::{Networks, Settings};
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw;
-use crate::config::units::{Period, Size};
+use crate::error::KeyPath;
+use crate::raw;
+use crate::units::{Period, Size};
 
 /// Bytes of a table of networks.
 const LARGEST_TABLE: u64 = 64 << 20;
@@ -24,11 +24,11 @@ const DAY: Duration = Duration::from_hours(24);
 
 /// How visits are kept.
 #[derive(Clone, Debug)]
-pub(crate) struct VisitSettings {
+pub struct VisitSettings {
     /// The folder of the database.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// What can be changed by a reload.
-    pub(crate) settings: Settings,
+    pub settings: Settings,
 }
 
 /// Where and how visits are kept; `None` if they are not.

@@ -4,8 +4,8 @@ use brisk_proxy::settings::{HostVisits, Origin, ServerTiming};
 use http::HeaderValue;
 
 use super::Context;
-use crate::config::error::KeyPath;
-use crate::config::raw;
+use crate::error::KeyPath;
+use crate::raw;
 
 /// Origins of other pages; each answer names all of them.
 const MOST_ORIGINS: usize = 16;

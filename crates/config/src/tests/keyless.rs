@@ -1,7 +1,7 @@
 //! `[keyserver.NAME]` of a gateway, and the file of a key server.
 
 use super::*;
-use crate::config::keyserver;
+use crate::keyserver;
 
 /// A folder with certificates: `a.pem`, `a.key` and `ca.pem`.
 fn files() -> TempDir {
@@ -101,7 +101,8 @@ fn server(text: &str) -> Result<ResolvedKeyServer, String> {
     fs::write(folder.path().join("keys/README"), "no key").expect("written");
     let file = folder.path().join("keyserver.toml");
     fs::write(&file, text).expect("written");
-    keyserver(&file).map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
+    keyserver(&file, &Alone)
+        .map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
 }
 
 #[test]

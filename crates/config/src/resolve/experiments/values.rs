@@ -10,10 +10,10 @@ use brisk_tls::settings::Records;
 use brisk_visits::{MOST_ARMS, Metric};
 
 use super::Surroundings;
-use crate::config::error::KeyPath;
-use crate::config::raw::{self, ExperimentValue};
-use crate::config::resolve::Context;
-use crate::config::resolve::compression::{HIGHEST_BROTLI, HIGHEST_GZIP, HIGHEST_ZSTD};
+use crate::error::KeyPath;
+use crate::raw::{self, ExperimentValue};
+use crate::resolve::Context;
+use crate::resolve::compression::{HIGHEST_BROTLI, HIGHEST_GZIP, HIGHEST_ZSTD};
 
 /// A setting that can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ pub(super) fn values(
 }
 
 /// What `growing_records` means.
-pub(in crate::config::resolve) const fn records(is_growing: bool) -> Records {
+pub(in crate::resolve) const fn records(is_growing: bool) -> Records {
     if is_growing { Records::Growing } else { Records::Full }
 }
 
