@@ -2,12 +2,15 @@
 
 use crate::args::Check;
 use crate::process::ThisProcess;
-use crate::{har, summary};
+use crate::summary;
 
 /// Prints the warnings, and that the file is valid. Its errors are returned.
 pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
     if let Some(recording) = &arguments.har {
-        return har::run(recording, arguments.rtt, arguments.json);
+        let findings = brisk_har::analyse(recording, arguments.rtt)?;
+        let text = if arguments.json { brisk_report::json::document(&findings) } else { findings.text() };
+        print!("{text}");
+        return Ok(());
     }
     let Some(file) = &arguments.file else { anyhow::bail!("name a configuration file") };
     let resolved = brisk_config::check(file, &ThisProcess)?;

@@ -13,7 +13,6 @@ mod gpu;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_gpu.rs"]
 mod gpu;
-mod har;
 mod isolated;
 mod keyserver;
 mod limits;

@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["certs", "session", "report", "tls-base", "visits"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon"],
     &["proxy", "server", "experiment", "keyless", "fetch", "dashboard"],
-    &["gateway", "keyserver", "bench", "probe", "speed", "acme"],
+    &["gateway", "keyserver", "bench", "probe", "speed", "acme", "har"],
     &["config"],
     &["cli"],
 ];

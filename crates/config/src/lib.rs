@@ -29,7 +29,6 @@ pub use raw::AccessLogFormat;
 use resolve::Development;
 pub use resolve::Resolved;
 pub use resolve::acme::{CertificatePlace, ResolvedAcme};
-pub use resolve::consolidate::MOST_ORIGINS;
 pub use resolve::keyserver::ResolvedKeyServer;
 pub use resolve::visit_store::VisitSettings;
 pub use units::Period;

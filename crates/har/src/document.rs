@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
-use anyhow::{anyhow, bail};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+use crate::HarError;
 
 /// Larger files hold the bodies of answers; those without are a hundred times smaller.
 const LARGEST: u64 = 256 << 20;
@@ -152,28 +153,25 @@ pub(super) struct Asked {
 }
 
 /// Reads the first page of a file.
-pub(super) fn read(path: &Path) -> anyhow::Result<Recording> {
-    let name = path.display();
-    let unread = |error| anyhow!("{name}: cannot be read: {error}");
+pub(super) fn read(path: &Path) -> Result<Recording, HarError> {
+    let name = || path.to_owned();
+    let unread = |error| HarError::Unreadable { file: name(), error };
     let file = File::open(path).map_err(unread)?;
     let about = file.metadata().map_err(unread)?;
     if about.is_dir() {
-        bail!("{name} is a folder: name the HAR file in it");
+        return Err(HarError::Folder(name()));
     }
     if about.len() > LARGEST {
-        bail!("{name} is larger than 256 MiB: save it without the content of answers");
+        return Err(HarError::TooLarge(name()));
     }
     let mut bytes = BufReader::new(file.take(LARGEST));
     // HAR 1.2 section "encoding": a byte order mark is ignored.
     if bytes.fill_buf().map_err(unread)?.starts_with(b"\xef\xbb\xbf") {
         bytes.consume(3);
     }
-    let document: Document = serde_json::from_reader(bytes).map_err(|error| {
-        anyhow!(
-            "{name} is no HAR file ({error}): save one in the network panel of a browser's developer tools"
-        )
-    })?;
-    recording(document.log).map_err(|why| anyhow!("{name}: {why}"))
+    let document: Document =
+        serde_json::from_reader(bytes).map_err(|error| HarError::NotHar { file: name(), error })?;
+    recording(document.log).map_err(|reason| HarError::Unusable { file: name(), reason })
 }
 
 fn recording(log: Log) -> Result<Recording, String> {

@@ -1,21 +1,18 @@
-//! `brisk check --har`: which origins a recorded page asks, and what it would save to serve them from the page's own.
+//! Analysis of a page that a browser recorded (HAR): its origins, and the time that it would save to serve them from the page's own.
 
 mod document;
+mod error;
 mod model;
 mod output;
 
 use std::path::Path;
 use std::time::Duration;
 
-/// Prints what was found.
-pub(crate) fn run(file: &Path, rtt: Option<Duration>, as_json: bool) -> anyhow::Result<()> {
+pub use error::HarError;
+pub use model::Findings;
+
+/// Reads the first page of `file` and computes the findings for visitors with this round trip time, or as recorded.
+pub fn analyse(file: &Path, rtt: Option<Duration>) -> Result<Findings, HarError> {
     let page = document::read(file)?;
-    let findings =
-        model::Findings::of(&page, rtt).map_err(|why| anyhow::anyhow!("{}: {why}", file.display()))?;
-    if as_json {
-        print!("{}", brisk_report::json::document(&findings));
-    } else {
-        print!("{}", output::text(&findings));
-    }
-    Ok(())
+    Findings::of(&page, rtt).map_err(|reason| HarError::Unusable { file: file.to_owned(), reason })
 }

@@ -7,11 +7,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use brisk_proxy::settings::Origin;
+use brisk_rewrite::{Map, Origin};
 use serde::Serialize;
 
 use super::document::{Asked, Recording};
-use brisk_config::MOST_ORIGINS;
 
 /// Bytes of a name that a path has: paths have up to 64.
 const LABEL: usize = 48;
@@ -19,9 +18,9 @@ const LABEL: usize = 48;
 /// Lookups that take less were answered by a cache of this machine.
 const LOOKUP: f64 = 1.0;
 
-/// All that is reported. Times are in milliseconds.
+/// Findings about a page: its origins, and the time that each would save. Times are in milliseconds.
 #[derive(Debug, Serialize)]
-pub(super) struct Findings {
+pub struct Findings {
     /// The origin of the page.
     pub(super) page: String,
     pub(super) requests: usize,
@@ -233,7 +232,7 @@ fn toml(own: &Asks, others: &[Asks]) -> String {
     let Some(name) = host(&own.origin) else { return String::new() };
     let mut taken = Vec::new();
     let mut entries = Vec::new();
-    for origin in others.iter().filter(|origin| origin.saved_ms >= 1.0).take(MOST_ORIGINS) {
+    for origin in others.iter().filter(|origin| origin.saved_ms >= 1.0).take(Map::MOST_ORIGINS) {
         let Some(host) = host(&origin.origin) else { continue };
         let label = host.split('.').next().unwrap_or_default().replace(['[', ']', ':'], "");
         let short = format!("/_{}", label.get(..LABEL).unwrap_or(&label));
@@ -354,10 +353,10 @@ mod tests {
         page.push(asked("https://\u{1b}]52;c;x\u{7}/", 5000.0, 1.0));
         let found = findings(page, None);
         let paths: Vec<_> = found.toml.lines().filter_map(|line| line.split_once(" = \"/")).collect();
-        assert_eq!(paths.len(), MOST_ORIGINS);
+        assert_eq!(paths.len(), Map::MOST_ORIGINS);
         for (_, path) in paths {
             let path = format!("/{}", path.trim_end_matches('"'));
-            path.parse::<brisk_proxy::settings::Prefix>().expect(&path);
+            path.parse::<brisk_rewrite::Prefix>().expect(&path);
         }
         let names = found.origins.iter().flat_map(|origin| origin.origin.chars());
         assert!(names.into_iter().all(|c| !c.is_control()));

@@ -10,8 +10,14 @@ use super::model::Findings;
 /// The width of a line at most.
 const WIDTH: usize = 100;
 
-/// A table of the origins, and what to write.
-pub(super) fn text(findings: &Findings) -> String {
+impl Findings {
+    /// A table of the origins, and the lines for the configuration.
+    pub fn text(&self) -> String {
+        text(self)
+    }
+}
+
+fn text(findings: &Findings) -> String {
     let times = match findings.rtt_ms {
         Some(rtt) => format!("at {rtt:.0} ms round trip time"),
         None => "as recorded; --rtt 100ms for other visitors".to_owned(),

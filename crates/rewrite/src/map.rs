@@ -220,6 +220,9 @@ enum Begins {
 }
 
 impl Map {
+    /// Origins of a host at most: each costs a comparison for every URL.
+    pub const MOST_ORIGINS: usize = 32;
+
     /// Returns the change of a URL. `None` if it names no mapped origin or is not understood.
     ///
     /// A URL with a `..` segment (`/../x`) stays unchanged: below a prefix it could leave the mapped origin and reach

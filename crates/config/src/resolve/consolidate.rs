@@ -14,9 +14,6 @@ use super::routes::no_upstream;
 use crate::error::KeyPath;
 use crate::raw::{self, Consolidate};
 
-/// Origins of a host at most: each costs a comparison for every URL.
-pub const MOST_ORIGINS: usize = 32;
-
 /// The origins of a host, and the routes that serve them.
 pub(super) struct Consolidated {
     pub(super) settings: Arc<Consolidation>,
@@ -38,9 +35,9 @@ pub(super) fn of_host(
     if host.route.is_empty() {
         context.findings.wrong(&all, "needs a route for the host's own pages: write [[host.route]]");
     }
-    if host.consolidate.len() > MOST_ORIGINS {
-        let message =
-            format!("{} origins are too many: a host has {MOST_ORIGINS} at most", host.consolidate.len());
+    let most = Map::MOST_ORIGINS;
+    if host.consolidate.len() > most {
+        let message = format!("{} origins are too many: a host has {most} at most", host.consolidate.len());
         context.findings.wrong(&all, message);
         return None;
     }
