@@ -184,24 +184,24 @@ sbom:
 	@echo $(SBOM)
 kernels: check-kernels
 	@CACHE=$(CACHE) tools/setup kernels
-	@tools/kernels cycles $(CARGO_TARGET_DIR)/kernels/libbrisk_keys.rlib
+	@tools/kernels cycles $(CARGO_TARGET_DIR)/kernels/libbrisk_lanes.rlib
 
 # The kernels are for x86-64; elsewhere there is nothing to read.
 check-kernels:
 ifeq ($(shell uname -m),x86_64)
-	cargo build --locked --profile kernels --package brisk-keys --lib
-	@tools/kernels check $(CARGO_TARGET_DIR)/kernels/libbrisk_keys.rlib
+	cargo build --locked --profile kernels --package brisk-lanes --lib
+	@tools/kernels check $(CARGO_TARGET_DIR)/kernels/libbrisk_lanes.rlib
 endif
 
 check-lanes:
-	cargo test --locked --release --package brisk-keys --lib -- --ignored a_hundred_thousand
+	cargo test --locked --release --package brisk-lanes --lib -- --ignored a_hundred_thousand
 
 # Some minutes: a million visits with a hidden effect, and 30 days of 100 hosts.
 visits:
 	cargo test --locked --release --package brisk-visits --lib -- --ignored a_million thirty_days --nocapture --test-threads 1
 
 check-timing:
-	cargo test --locked --release --package brisk-keys --lib -- --ignored timing_reveals --nocapture --test-threads 1
+	cargo test --locked --release --package brisk-keys --package brisk-lanes --lib -- --ignored timing_reveals --nocapture --test-threads 1
 
 setup:
 	@CACHE=$(CACHE) tools/setup build test

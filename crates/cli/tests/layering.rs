@@ -9,7 +9,7 @@ use toml::{Table, Value};
 /// The crates from the lowest layer to the highest; a crate may use those of lower layers only. Its tests may use those
 /// of its own layer too.
 const LAYERS: &[&[&str]] = &[
-    &["wire", "coding", "rewrite"],
+    &["wire", "coding", "rewrite", "lanes"],
     &["net", "telemetry", "keys", "link", "profile"],
     &["certs", "session", "report", "tls-base", "visits"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon"],

@@ -14,13 +14,15 @@ use std::{fmt, io, num::NonZeroUsize, sync::Arc};
 
 use crossbeam_channel::{Sender, TrySendError};
 
+use brisk_lanes::rsa_lanes::Width;
+
 use self::{
     class::Class,
     perform::{Performing, Transform},
 };
 use crate::{
     KeyAlgorithm, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, PrivateKeyEngine,
-    private_key::PrivateKey, rsa_lanes::Width,
+    private_key::PrivateKey,
 };
 pub use choice::BatchChoice;
 pub use perform::Job;

@@ -9,13 +9,13 @@
 
 use std::sync::Arc;
 
-use crate::{KeyId, Keystore};
-pub use crate::{
-    batch::Job,
-    private_key::PrivateKey,
+pub use brisk_lanes::{
     rsa::{BlindingPair, RsaNumbers, blinding_pair},
     rsa_lanes::Width,
 };
+
+use crate::{KeyId, Keystore};
+pub use crate::{batch::Job, private_key::PrivateKey};
 
 /// A key of `keystore` by its name.
 pub fn key(keystore: &Keystore, id: KeyId) -> Option<&Arc<PrivateKey>> {

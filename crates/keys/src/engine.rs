@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use brisk_lanes::rsa_lanes::Instructions;
+
 use crate::{KeyOperation, PendingOperation};
 
 /// Performs private-key operations without revealing the key or where it lives.
@@ -38,6 +40,16 @@ impl Performer {
     /// In lower case: a label for metrics.
     pub const fn name(self) -> &'static str {
         self.0
+    }
+}
+
+impl From<Instructions> for Performer {
+    /// The code that performs batches with these instructions.
+    fn from(instructions: Instructions) -> Self {
+        match instructions {
+            Instructions::Ifma => Self::IFMA,
+            Instructions::Fma => Self::FMA,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What can go wrong with a private key or an operation on it.
 
+use aws_lc_rs::error::KeyRejected;
+use brisk_lanes::rsa::RsaError;
 use brisk_wire::registry::SignatureScheme;
 
 use crate::{KeyAlgorithm, KeyId};
@@ -39,4 +41,24 @@ pub enum KeyError {
     /// The operation was begun and failed, or the engine went away with it.
     #[error("the key operation failed: {0}")]
     Failed(&'static str),
+}
+
+/// A failure of AWS-LC within a signature.
+pub(crate) const REFUSED_TO_SIGN: KeyError = KeyError::Failed("the cryptographic library refused to sign");
+
+impl From<RsaError> for KeyError {
+    fn from(error: RsaError) -> Self {
+        match error {
+            RsaError::Malformed => Self::Malformed(error.to_string()),
+            RsaError::OutOfRange => Self::OutOfRange,
+            RsaError::Refused => Self::Failed("the cryptographic library refused an RSA operation"),
+        }
+    }
+}
+
+/// The error about a key that AWS-LC rejected; `form` is that of its encoding.
+pub(crate) fn refused(form: &str, rejected: KeyRejected) -> KeyError {
+    KeyError::Malformed(format!(
+        "not a usable {form} private key ({rejected}): wanted ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits"
+    ))
 }

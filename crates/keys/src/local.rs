@@ -2,9 +2,11 @@
 
 use std::{sync::Arc, time::Instant};
 
+use brisk_lanes::rsa_lanes::Width;
+
 use crate::{
     BatchChoice, KeyError, KeyOperation, KeyResult, Keystore, PendingOperation, Performer, PrivateKeyEngine,
-    batch::on_caller, private_key::PrivateKey, rsa_lanes::Width, turn,
+    batch::on_caller, private_key::PrivateKey, turn,
 };
 
 /// Performs key operations in this process, before [`submit`](PrivateKeyEngine::submit) returns; but signatures with P-256

@@ -8,18 +8,18 @@ use aws_lc_rs::{
     rand::SystemRandom,
     signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, PqdsaKeyPair, Signature},
 };
+use brisk_lanes::{
+    ec_lanes::{self, PreparedKey},
+    rsa::RsaNumbers,
+    rsa_lanes::Width,
+};
 use rustls_pki_types::PrivateKeyDer;
 
 use crate::{
     KeyAlgorithm, KeyError, KeyId, KeyResult, OperationKind,
-    ec_lanes::PreparedKey,
-    rsa::{RsaNumbers, RsaPrivateKey},
-    rsa_lanes::Width,
-    turn,
+    error::{REFUSED_TO_SIGN, refused},
+    rsa::RsaPrivateKey,
 };
-
-/// What a failure of aws-lc within a signature becomes.
-pub(crate) const REFUSED_TO_SIGN: KeyError = KeyError::Failed("the cryptographic library refused to sign");
 
 /// A private key. aws-lc wipes the key's memory when it is dropped.
 pub struct PrivateKey {
@@ -69,7 +69,7 @@ impl PrivateKey {
 
     fn from_ecdsa(algorithm: KeyAlgorithm, pair: EcdsaKeyPair) -> Result<Self, KeyError> {
         let spki = pair.public_key().as_der();
-        let p256 = if algorithm == KeyAlgorithm::EcdsaP256 { turn::prepare(&pair) } else { None };
+        let p256 = if algorithm == KeyAlgorithm::EcdsaP256 { prepare(&pair) } else { None };
         Ok(Self { p256, ..Self::new(algorithm, spki, Pair::Ecdsa(pair))? })
     }
 
@@ -185,6 +185,14 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
+/// The form of a key of P-256 for lanes; `None` where there are none.
+fn prepare(pair: &EcdsaKeyPair) -> Option<Box<PreparedKey>> {
+    if !ec_lanes::are_supported() {
+        return None;
+    }
+    PreparedKey::of_pair(pair).map(Box::new)
+}
+
 /// Reads SEC1 or PKCS#8; the curve decides the algorithm.
 fn ecdsa_pair(der: &[u8]) -> Result<(KeyAlgorithm, EcdsaKeyPair), KeyRejected> {
     EcdsaKeyPair::from_private_key_der(&signature::ECDSA_P256_SHA256_ASN1_SIGNING, der)
@@ -210,10 +218,4 @@ fn ml_dsa_pair(pkcs8: &[u8]) -> Option<(KeyAlgorithm, PqdsaKeyPair)> {
 fn signature(signed: &Result<Signature, Unspecified>) -> KeyResult {
     let signature = signed.as_ref().map_err(|_| REFUSED_TO_SIGN)?;
     Ok(signature.as_ref().to_vec().into())
-}
-
-pub(crate) fn refused(form: &str, rejected: KeyRejected) -> KeyError {
-    KeyError::Malformed(format!(
-        "not a usable {form} private key ({rejected}): wanted ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits"
-    ))
 }

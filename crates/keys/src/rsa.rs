@@ -1,9 +1,6 @@
 //! An RSA private key, ready for each way in which its operation is performed.
 
-mod aws_lc;
 mod encoding;
-#[cfg(test)]
-pub(crate) mod testing;
 #[cfg(test)]
 mod vectors;
 
@@ -15,17 +12,16 @@ use aws_lc_rs::{
     rand::SystemRandom,
     signature::{self, KeyPair, RsaEncoding, RsaKeyPair},
 };
+use brisk_lanes::rsa::{RawRsa, RsaNumbers};
+use brisk_lanes::rsa_lanes::{Instructions, PreparedKey, Width};
 use brisk_wire::registry::SignatureScheme;
 use rustls_pki_types::PrivateKeyDer;
 use zeroize::Zeroizing;
 
-pub(crate) use self::aws_lc::RawRsa;
-pub use self::aws_lc::{BlindingPair, RsaNumbers, blinding_pair};
 use crate::{
     KeyAlgorithm, KeyError, KeyResult, OperationKind,
+    error::{REFUSED_TO_SIGN, refused},
     premaster::Rejection,
-    private_key::{REFUSED_TO_SIGN, refused},
-    rsa_lanes::{Instructions, PreparedKey, Width},
 };
 
 /// An RSA private key. Whatever holds a part of it wipes that when it is dropped.
@@ -151,10 +147,9 @@ mod tests {
     use aws_lc_rs::signature::ParsedPublicKey;
     use bytes::Bytes;
 
-    use super::{
-        testing::{SIZES, key},
-        *,
-    };
+    use brisk_testkit::rsa::{SIZES, key};
+
+    use super::*;
     use crate::testing::verification;
 
     const MESSAGE: &[u8] = b"what the server signs";

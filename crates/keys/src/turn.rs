@@ -16,11 +16,12 @@ use std::{
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 
-use crate::{
-    Completion, KeyOperation, LanesUse, OperationKind, PendingOperation, Performer,
-    ec_lanes::{self, LANES, PreparedKey, Signature, Signing, TOGETHER},
-    private_key::PrivateKey,
+use brisk_lanes::{
+    LanesUse,
+    ec_lanes::{self, LANES, Signing, TOGETHER},
 };
+
+use crate::{Completion, KeyOperation, OperationKind, PendingOperation, Performer, private_key::PrivateKey};
 
 thread_local! {
     /// Called with the first operation of a turn. `None`: this thread does not gather.
@@ -234,32 +235,6 @@ fn sha256(message: &[u8]) -> [u8; 32] {
     bytes
 }
 
-/// What a key of P-256 has for lanes; `None` where there are none.
-pub(crate) fn prepare(pair: &aws_lc_rs::signature::EcdsaKeyPair) -> Option<Box<PreparedKey>> {
-    if !ec_lanes::are_supported() {
-        return None;
-    }
-    PreparedKey::of_pair(pair).map(Box::new)
-}
-
-impl Signature {
-    /// As TLS has it: RFC 3279 section 2.2.3.
-    fn to_der(self) -> Vec<u8> {
-        let mut der = vec![0x30, 0];
-        for number in [&self.r, &self.s] {
-            let zeros = number.iter().take_while(|byte| **byte == 0).count().min(31);
-            let significant = &number[zeros..];
-            // An integer is signed: a highest bit that is set wants a zero before it.
-            let zero = significant[0] >> 7;
-            der.extend([0x02, significant.len() as u8 + zero]);
-            der.extend(std::iter::repeat_n(0, usize::from(zero)));
-            der.extend(significant);
-        }
-        der[1] = (der.len() - 2) as u8;
-        der
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use aws_lc_rs::signature::ParsedPublicKey;
@@ -359,17 +334,5 @@ mod tests {
         perform();
         assert_eq!(late.try_take(), Some(Err(KeyError::DeadlinePassed)));
         assert!(wanted.try_take().expect("it is done").is_ok());
-    }
-
-    #[test]
-    fn der_is_the_shortest_form() {
-        let number = |first: usize, byte: u8| {
-            let mut number = [0; 32];
-            number[first..].fill(byte);
-            number
-        };
-        let der = Signature { r: number(0, 0x80), s: number(30, 0x7f) }.to_der();
-        assert_eq!(der[..6], [0x30, 33 + 2 + 4, 0x02, 33, 0, 0x80]);
-        assert_eq!(der[37..], [0x02, 2, 0x7f, 0x7f]);
     }
 }

@@ -32,7 +32,7 @@ mod ifma;
 mod keygen;
 mod lanes;
 mod p256;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod portable;
 mod table;
 #[cfg(test)]
@@ -48,16 +48,16 @@ use zeroize::{Zeroize, Zeroizing};
 
 pub use calibration::LanesUse;
 pub(crate) use calibration::best;
-pub(crate) use p256::{PreparedKey, Signature, Signing};
+pub use p256::{PreparedKey, Signature, Signing};
 
-use crate::lanes::scrub_stack;
-pub(crate) use lanes::LANES;
+use crate::processor::scrub_stack;
+pub use lanes::LANES;
 
 /// Batches that share an inversion.
 const BATCHES: usize = 8;
 
 /// Most operations that are performed together.
-pub(crate) const TOGETHER: usize = BATCHES * LANES;
+pub const TOGETHER: usize = BATCHES * LANES;
 
 /// What is secret of a key pair and of its exchange. It lies on the heap until it is wiped there: moving an array would
 /// leave a copy behind.
@@ -166,7 +166,7 @@ impl Exchange {
 
 /// How many of `operations` are performed in lanes: full batches where these are worth it, and the rest where it is
 /// enough.
-pub(crate) const fn worth_lanes(operations: usize, break_even: usize) -> usize {
+pub const fn worth_lanes(operations: usize, break_even: usize) -> usize {
     let rest = operations % LANES;
     match (break_even <= LANES, rest >= break_even) {
         (false, _) => 0,
@@ -198,7 +198,7 @@ fn perform_exchanges(exchanges: &mut [Exchange]) {
 /// # Panics
 ///
 /// Where [`LanesUse::of_this_processor`] is `None`.
-pub(crate) fn sign(operations: &[Signing<'_>]) -> [Option<Signature>; TOGETHER] {
+pub fn sign(operations: &[Signing<'_>]) -> [Option<Signature>; TOGETHER] {
     let mut signatures = [None; TOGETHER];
     if let Some(nonces) = p256::nonces(operations)
         && !operations.is_empty()
@@ -210,9 +210,9 @@ pub(crate) fn sign(operations: &[Signing<'_>]) -> [Option<Signature>; TOGETHER] 
 }
 
 /// Whether this processor has what the lanes are made of.
-pub(crate) fn are_supported() -> bool {
+pub fn are_supported() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return crate::lanes::has_ifma();
+    return crate::processor::has_ifma();
     #[cfg(not(target_arch = "x86_64"))]
     return false;
 }
@@ -225,7 +225,7 @@ struct Tables {
 
 /// Computed when they are first used, in a few milliseconds.
 static TABLES: LazyLock<Tables> = LazyLock::new(|| {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     if !are_supported() {
         return Tables {
             x25519: keygen::Table::compute::<portable::Portable>(),
@@ -239,7 +239,7 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
 });
 
 fn exchange(secrets: &[[[u8; 32]; LANES]], points: &[[[u8; 32]; LANES]], shared: &mut [[[u8; 32]; LANES]]) {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     if !are_supported() {
         return x25519::exchange::<portable::Portable>(secrets, points, shared);
     }
@@ -250,7 +250,7 @@ fn exchange(secrets: &[[[u8; 32]; LANES]], points: &[[[u8; 32]; LANES]], shared:
 }
 
 fn public_keys(secrets: &[[[u8; 32]; LANES]], public: &mut [[[u8; 32]; LANES]]) {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     if !are_supported() {
         return keygen::public_keys::<portable::Portable>(&TABLES.x25519, secrets, public);
     }
@@ -261,7 +261,7 @@ fn public_keys(secrets: &[[[u8; 32]; LANES]], public: &mut [[[u8; 32]; LANES]]) 
 }
 
 fn sign_with(operations: &[Signing<'_>], nonces: &[p256::WideNonce], signatures: &mut [Option<Signature>]) {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     if !are_supported() {
         return p256::sign::<portable::Portable>(&TABLES.p256, operations, nonces, signatures);
     }

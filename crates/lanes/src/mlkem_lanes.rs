@@ -36,7 +36,7 @@ mod encoding;
 mod keccak;
 mod matrices;
 mod polynomial;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod portable;
 mod register;
 mod sampling;
@@ -51,7 +51,7 @@ use aws_lc_rs::{
 };
 use zeroize::Zeroizing;
 
-use crate::lanes::scrub_stack;
+use crate::processor::scrub_stack;
 
 /// Hashes at a time, and most encapsulations of a batch.
 const LANES: usize = 8;
@@ -140,7 +140,7 @@ fn are_supported() -> bool {
 
 /// Performs at most eight, each with its message.
 fn encapsulate(encapsulations: &mut [Encapsulation], messages: &[[u8; 32]]) {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     if !are_supported() {
         return batch::encapsulate::<portable::Portable>(encapsulations, messages);
     }

@@ -13,13 +13,23 @@ use aws_lc_sys as ffi;
 use rustls_pki_types::PrivateKeyDer;
 use zeroize::Zeroizing;
 
-use crate::KeyError;
-
-const REFUSED: &str = "the cryptographic library refused an RSA operation";
+/// The reason why an RSA key was not read or an operation not performed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RsaError {
+    /// The DER is not that of an RSA private key with all its numbers.
+    #[error("not an RSA private key with its prime factors, in PKCS#1 or PKCS#8")]
+    Malformed,
+    /// The input is not a number below the modulus, of its length.
+    #[error("not a number below the modulus")]
+    OutOfRange,
+    /// AWS-LC failed: no memory or no randomness.
+    #[error("the cryptographic library refused an RSA operation")]
+    Refused,
+}
 
 /// An RSA private key for the bare operation. aws-lc blinds it, computes by the prime factors in constant time, and
 /// checks every result with the public exponent before it lets it out.
-pub(crate) struct RawRsa {
+pub struct RawRsa {
     rsa: Owned<ffi::RSA>,
     modulus: Vec<u8>,
 }
@@ -61,7 +71,7 @@ unsafe impl Sync for RawRsa {}
 
 impl RawRsa {
     /// Reads PKCS#1 or PKCS#8. aws-lc checks that the numbers belong together, though not that the factors are prime.
-    pub(crate) fn from_private_der(der: &PrivateKeyDer<'_>) -> Result<Self, KeyError> {
+    pub fn from_private_der(der: &PrivateKeyDer<'_>) -> Result<Self, RsaError> {
         let rsa = match der {
             PrivateKeyDer::Pkcs1(key) => parse_pkcs1(key.secret_pkcs1_der()),
             PrivateKeyDer::Pkcs8(key) => parse_pkcs8(key.secret_pkcs8_der()),
@@ -69,8 +79,7 @@ impl RawRsa {
         };
         let Some(rsa) = rsa.filter(has_factors) else {
             clear_errors();
-            let wanted = "not an RSA private key with its prime factors, in PKCS#1 or PKCS#8";
-            return Err(KeyError::Malformed(wanted.into()));
+            return Err(RsaError::Malformed);
         };
         // SAFETY: the key is alive, and aws-lc does not parse an RSA key without a modulus.
         let modulus = unsafe { bytes_of(ffi::RSA_get0_n(rsa.as_ptr())) };
@@ -78,7 +87,7 @@ impl RawRsa {
     }
 
     /// A copy of the private exponent, big-endian and as long as the modulus. `None` for a key without one.
-    pub(crate) fn private_exponent(&self) -> Option<Zeroizing<Vec<u8>>> {
+    pub fn private_exponent(&self) -> Option<Zeroizing<Vec<u8>>> {
         // SAFETY: the key is alive, and so is its exponent, which is below the modulus, if it has one.
         unsafe {
             let exponent = ffi::RSA_get0_d(self.rsa.as_ptr());
@@ -87,12 +96,12 @@ impl RawRsa {
     }
 
     /// Length of the modulus in bytes: that of every input and every result.
-    pub(crate) const fn size(&self) -> usize {
+    pub const fn size(&self) -> usize {
         self.modulus.len()
     }
 
     /// Length of the modulus in bits.
-    pub(crate) fn bits(&self) -> usize {
+    pub fn bits(&self) -> usize {
         // SAFETY: the key is alive and has a modulus.
         unsafe { ffi::RSA_bits(self.rsa.as_ptr()) as usize }
     }
@@ -101,11 +110,11 @@ impl RawRsa {
     ///
     /// Takes a time that does not depend on the key's numbers. It may depend on `input`, which is no secret: a
     /// ciphertext, or an encoded message that its signature gives away.
-    pub(crate) fn transform(&self, input: &[u8], output: &mut [u8]) -> Result<(), KeyError> {
+    pub fn transform(&self, input: &[u8], output: &mut [u8]) -> Result<(), RsaError> {
         assert_eq!(output.len(), self.size(), "callers make room for one result");
         // Numbers of the same length are ordered as their bytes are.
         if input.len() != self.size() || input >= &self.modulus[..] {
-            return Err(KeyError::OutOfRange);
+            return Err(RsaError::OutOfRange);
         }
         // aws-lc refuses these, as no padding yields them; but they are inputs of the operation like any other.
         if self.maps_to_itself(input) {
@@ -130,7 +139,7 @@ impl RawRsa {
     }
 
     /// Copies of the key's numbers.
-    pub(crate) fn numbers(&self) -> RsaNumbers {
+    pub fn numbers(&self) -> RsaNumbers {
         let number = |get: unsafe extern "C" fn(*const ffi::RSA) -> *const ffi::BIGNUM| {
             // SAFETY: the key is alive, and nothing changes its numbers; `from_private_der` saw that it has them all.
             unsafe { bytes_of(get(self.rsa.as_ptr())) }
@@ -163,7 +172,7 @@ impl RawRsa {
 /// primes.
 ///
 /// Takes a time that does not depend on `r`: the inversion is itself blinded, and `e` is public.
-pub fn blinding_pair(n: &[u8], e: &[u8]) -> Result<BlindingPair, KeyError> {
+pub fn blinding_pair(n: &[u8], e: &[u8]) -> Result<BlindingPair, RsaError> {
     // SAFETY: takes nothing; what it returns is ours.
     let context = owned(unsafe { Owned::new(ffi::BN_CTX_new(), ffi::BN_CTX_free) })?;
     let (modulus, exponent) = (number_from(n)?, number_from(e)?);
@@ -256,12 +265,12 @@ fn has_factors(rsa: &Owned<ffi::RSA>) -> bool {
 }
 
 /// A new number; wiped when it is freed.
-fn number() -> Result<Owned<ffi::BIGNUM>, KeyError> {
+fn number() -> Result<Owned<ffi::BIGNUM>, RsaError> {
     // SAFETY: takes nothing; what it returns is ours.
     owned(unsafe { Owned::new(ffi::BN_new(), ffi::BN_clear_free) })
 }
 
-fn number_from(bytes: &[u8]) -> Result<Owned<ffi::BIGNUM>, KeyError> {
+fn number_from(bytes: &[u8]) -> Result<Owned<ffi::BIGNUM>, RsaError> {
     let number = number()?;
     // SAFETY: `bytes` is readable for its length, and `number` is alive.
     let read = unsafe { ffi::BN_bin2bn(bytes.as_ptr(), bytes.len(), number.as_ptr()) };
@@ -295,19 +304,19 @@ unsafe fn padded_bytes_of(number: *const ffi::BIGNUM, size: usize) -> Zeroizing<
     bytes
 }
 
-fn owned<T>(object: Option<Owned<T>>) -> Result<Owned<T>, KeyError> {
+fn owned<T>(object: Option<Owned<T>>) -> Result<Owned<T>, RsaError> {
     object.ok_or_else(|| {
         clear_errors();
-        KeyError::Failed(REFUSED)
+        RsaError::Refused
     })
 }
 
-fn succeeded(status: c_int) -> Result<(), KeyError> {
+fn succeeded(status: c_int) -> Result<(), RsaError> {
     if status == 1 {
         return Ok(());
     }
     clear_errors();
-    Err(KeyError::Failed(REFUSED))
+    Err(RsaError::Refused)
 }
 
 /// Empties this thread's queue of errors, lest the next user of aws-lc on this thread take ours for his.
@@ -317,13 +326,16 @@ fn clear_errors() {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+
+#[cfg(test)]
 mod tests {
     use num_bigint::BigUint;
 
     use super::*;
     use crate::rsa::testing::{Raw, SIZES, TestKey, bytes, edge_inputs, key, number};
 
-    fn transform(key: &RawRsa, input: &[u8]) -> Result<Vec<u8>, KeyError> {
+    fn transform(key: &RawRsa, input: &[u8]) -> Result<Vec<u8>, RsaError> {
         let mut output = vec![0; key.size()];
         key.transform(input, &mut output)?;
         Ok(output)
@@ -363,7 +375,7 @@ mod tests {
         let modulus = raw.numbers().n.to_vec();
         let more = bytes(&(number(&modulus) + 1_u8), 256);
         for input in [&modulus[..], &more, &[0xff; 256], &[1; 255], &[0; 257], &[]] {
-            assert_eq!(transform(&raw, input), Err(KeyError::OutOfRange), "{input:02x?}");
+            assert_eq!(transform(&raw, input), Err(RsaError::OutOfRange), "{input:02x?}");
         }
     }
 
@@ -449,7 +461,7 @@ mod tests {
     #[test]
     fn an_error_leaves_nothing_in_the_queue_of_errors() {
         let even = [[0xff; 255].as_slice(), &[0xfe]].concat();
-        assert_eq!(blinding_pair(&even, &[3]).err(), Some(KeyError::Failed(REFUSED)));
+        assert_eq!(blinding_pair(&even, &[3]).err(), Some(RsaError::Refused));
         assert!(RawRsa::from_private_der(&PrivateKeyDer::Pkcs1(vec![0x30].into())).is_err());
         // SAFETY: looks at the queue of this thread only.
         assert_eq!(unsafe { ffi::ERR_peek_error() }, 0);

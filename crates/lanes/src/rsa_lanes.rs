@@ -16,22 +16,22 @@ mod key;
 mod lanes;
 mod montgomery;
 mod operation;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod portable;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod timing;
 
-pub(crate) use instructions::Instructions;
-pub(crate) use key::PreparedKey;
+pub use instructions::Instructions;
+pub use key::PreparedKey;
 
 use std::fmt;
 
-use crate::{lanes::scrub_stack, rsa::RsaNumbers};
+use crate::{processor::scrub_stack, rsa::RsaNumbers};
 
 /// Most operations in one batch, whatever the instructions.
-pub(crate) const OPERATIONS: usize = 4;
+pub const OPERATIONS: usize = 4;
 
 /// The sizes of key that batches and devices work with. Only keys of one size can share a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,18 +83,18 @@ impl fmt::Display for Width {
 }
 
 /// One operation of a batch.
-pub(crate) struct Lane<'a> {
+pub struct Lane<'a> {
     /// The key.
-    pub(crate) key: &'a PreparedKey,
+    pub key: &'a PreparedKey,
     /// Big-endian, as long as the modulus.
-    pub(crate) input: &'a [u8],
+    pub input: &'a [u8],
     /// Becomes `input^d mod n`, as long; zeroes, unless the verdict is [`Verdict::Done`].
-    pub(crate) output: &'a mut [u8],
+    pub output: &'a mut [u8],
 }
 
 /// The outcome of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// The result is there, and raised to the public exponent it is the input.
     Done,
     /// The result did not stand the check, or there was no randomness for blinding: to be performed by other means.
@@ -108,7 +108,7 @@ pub(crate) enum Verdict {
 ///
 /// Verdicts beyond the operations mean nothing. Panics on a processor without the instructions; in tests it is as right
 /// there with those of [`Instructions::Ifma`], and some fifty times slower than aws-lc.
-pub(crate) fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
+pub fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
     let Some(first) = lanes.first() else { return [Verdict::OutOfRange; OPERATIONS] };
     let (width, instructions) = (first.key.width(), first.key.instructions());
     debug_assert!(lanes.iter().all(|lane| lane.key.width() == width), "a batch of different widths");
@@ -118,11 +118,11 @@ pub(crate) fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS]
     );
     assert!(lanes.len() <= instructions.operations(), "more operations than lanes");
     let verdicts = match (instructions, width) {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testing"))]
         (Instructions::Ifma, Width::Rsa3072) if !instructions.are_supported() => {
             operation::perform::<portable::Portable, 15>(lanes)
         }
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testing"))]
         (Instructions::Ifma, _) if !instructions.are_supported() => {
             operation::perform::<portable::Portable, 20>(lanes)
         }

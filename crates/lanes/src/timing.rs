@@ -7,21 +7,24 @@ use std::time::Instant;
 
 use aws_lc_rs::rand;
 
-/// What is written into the report, and how much is measured.
-pub(crate) struct Comparison<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) measurements: usize,
+/// Name, extent and threshold of a comparison.
+#[derive(Debug)]
+pub struct Comparison<'a> {
+    /// Name of the secrets in the report.
+    pub name: &'a str,
+    /// Number of measurements, of both classes together.
+    pub measurements: usize,
     /// Shares of the fastest times that are looked at one by one: interruptions make a long tail that says nothing.
-    pub(crate) shares: &'a [f64],
+    pub shares: &'a [f64],
     /// |t| from which on the test fails. With no leak it is above 4.5 once in 100,000 runs.
-    pub(crate) leak: f64,
+    pub leak: f64,
 }
 
 /// Secrets with an even number are of one class, the others of the other.
 ///
 /// Each is moved to one and the same place before its time is taken: so the address, which decides what lies in the caches and
 /// which loads and stores get in one another's way, does not distinguish the classes.
-pub(crate) fn compare<T>(comparison: &Comparison<'_>, secrets: &mut [T], mut perform: impl FnMut(&T)) {
+pub fn compare<T>(comparison: &Comparison<'_>, secrets: &mut [T], mut perform: impl FnMut(&T)) {
     let (place, secrets) = secrets.split_first_mut().expect("a secret");
     let mut coins = vec![0; comparison.measurements];
     rand::fill(&mut coins).expect("randomness");
@@ -39,7 +42,7 @@ pub(crate) fn compare<T>(comparison: &Comparison<'_>, secrets: &mut [T], mut per
 
 impl Comparison<'_> {
     /// Prints t for each share, and panics where it says that the classes differ.
-    pub(crate) fn judge(&self, times: &[Vec<f64>; 2]) {
+    pub fn judge(&self, times: &[Vec<f64>; 2]) {
         let Self { name, measurements, shares, leak } = self;
         let mut all = times.concat();
         all.sort_by(f64::total_cmp);

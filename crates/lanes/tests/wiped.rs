@@ -11,7 +11,7 @@ use aws_lc_rs::{
     agreement::{PrivateKey, X25519},
     kem::{DecapsulationKey, ML_KEM_768},
 };
-use brisk_keys::{Encapsulation, Exchange, KeyPair, LanesUse};
+use brisk_lanes::{Encapsulation, Exchange, KeyPair, LanesUse};
 
 /// Keeps what is in each block that a recording thread frees.
 struct Recorder;

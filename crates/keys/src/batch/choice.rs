@@ -6,16 +6,13 @@
 
 use std::{fmt, sync::OnceLock, time::Duration};
 
+use brisk_lanes::rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, Width, private_transform};
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 use rustls_pki_types::PrivatePkcs8KeyDer;
 
-use crate::{
-    OperationKind,
-    rsa::RsaPrivateKey,
-    rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, Width, private_transform},
-};
+use crate::{OperationKind, Performer, rsa::RsaPrivateKey};
 
 /// How often each way is measured at most; the fastest run counts, since everything else on the machine only adds time.
 /// The first batch of a key also draws blinding factors, and finds cold caches.
@@ -108,7 +105,7 @@ impl BatchChoice {
 
     /// The fastest instructions, whether or not they are used: `ifma` or `fma`.
     pub fn instructions_name(&self) -> Option<&'static str> {
-        self.fastest.map(|(instructions, _)| instructions.performer().name())
+        self.fastest.map(|(instructions, _)| Performer::from(instructions).name())
     }
 
     /// The instructions of batches. `None`: operations are performed one by one.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rsa_lanes::Width;
+use brisk_lanes::rsa_lanes::Width;
 
 /// What an operation must have in common with others to be performed together with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

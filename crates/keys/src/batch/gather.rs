@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use super::class::Class;
-use crate::rsa_lanes::OPERATIONS;
+use brisk_lanes::rsa_lanes::OPERATIONS;
 
 /// The weight of a new observation in an average: one part in `MEMORY`.
 const MEMORY: u32 = 8;

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use brisk_lanes::rsa_lanes::{Instructions, Lane, Verdict, Width, private_transform};
 use zeroize::Zeroizing;
 
 use super::{
@@ -14,10 +15,7 @@ use super::{
     statistics::BatchStatistics,
 };
 use crate::{
-    Completion, KeyError, KeyResult, OperationKind, Performer,
-    private_key::PrivateKey,
-    rsa::RsaPrivateKey,
-    rsa_lanes::{Instructions, Lane, Verdict, Width, private_transform},
+    Completion, KeyError, KeyResult, OperationKind, Performer, private_key::PrivateKey, rsa::RsaPrivateKey,
 };
 
 /// How batches are chosen and performed.
@@ -232,7 +230,7 @@ impl Performing {
         drop(lanes);
         // Results that are ready are returned first: their callers do not wait while others are computed again.
         for (job, _) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict == Verdict::Done) {
-            job.complete_from_lane(instructions.performer());
+            job.complete_from_lane(instructions.into());
         }
         for (job, verdict) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict != Verdict::Done) {
             if verdict == Verdict::Fault {

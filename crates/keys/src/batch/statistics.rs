@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::rsa_lanes::OPERATIONS;
+use brisk_lanes::rsa_lanes::OPERATIONS;
 
 /// What a [`BatchEngine`](super::BatchEngine) has done since its threads were started, and what it has to do.
 #[derive(Debug, Default)]

@@ -5,6 +5,8 @@ use std::{
 };
 
 use aws_lc_rs::signature::ParsedPublicKey;
+use brisk_lanes::rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, Width, private_transform};
+use brisk_testkit::rsa::{TestKey, key};
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 
@@ -14,8 +16,6 @@ use super::{
 };
 use crate::{
     KeyId, KeyResult, Performer,
-    rsa::testing::{TestKey, key},
-    rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, Width, private_transform},
     testing::{self, MESSAGE, deadline, verification},
 };
 

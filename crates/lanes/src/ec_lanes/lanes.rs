@@ -3,7 +3,7 @@
 use zeroize::{Zeroize, Zeroizing};
 
 /// How many lanes there are.
-pub(crate) const LANES: usize = 8;
+pub const LANES: usize = 8;
 
 /// One limb of the 32 entries of a table that is read at secret places.
 #[derive(Clone, Copy)]

@@ -15,6 +15,7 @@
 
 mod curve;
 mod field;
+mod signature;
 mod words;
 
 use aws_lc_rs::{
@@ -23,6 +24,8 @@ use aws_lc_rs::{
     signature::EcdsaKeyPair,
 };
 use zeroize::Zeroizing;
+
+pub use signature::Signature;
 
 pub(super) use curve::{Jacobian, Kernels as CurveKernels, Projective, Table, multiply_base, sum};
 pub(super) use field::{Coordinate, Kernels as FieldKernels, Scalar, invert};
@@ -34,7 +37,7 @@ use super::{
 use words::{N, Words, from_big_endian, is_zero, subtract, subtract_once, to_big_endian};
 
 /// A private key as signatures in lanes use it. Wiped when dropped.
-pub(crate) struct PreparedKey {
+pub struct PreparedKey {
     secret: Zeroizing<Words>,
     /// `n - secret`: the second copy, for the check.
     complement: Zeroizing<Words>,
@@ -43,18 +46,11 @@ pub(crate) struct PreparedKey {
 
 /// One signature to be made.
 #[derive(Clone, Copy)]
-pub(crate) struct Signing<'a> {
+pub struct Signing<'a> {
     /// The key.
-    pub(crate) key: &'a PreparedKey,
+    pub key: &'a PreparedKey,
     /// SHA-256 of what is signed.
-    pub(crate) digest: [u8; 32],
-}
-
-/// r and s, big-endian.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Signature {
-    pub(crate) r: [u8; 32],
-    pub(crate) s: [u8; 32],
+    pub digest: [u8; 32],
 }
 
 /// 512 bits, of which the nonce is what is left modulo n: the lower half, then the upper.
@@ -62,7 +58,7 @@ pub(super) type WideNonce = Zeroizing<[Words; 2]>;
 
 impl PreparedKey {
     /// The key of this number, which is above zero and below n.
-    pub(crate) fn new(secret: &[u8; 32]) -> Self {
+    pub fn new(secret: &[u8; 32]) -> Self {
         let nonces = hmac::Key::new(hmac::HMAC_SHA512, secret);
         let secret = Zeroizing::new(from_big_endian(secret));
         let complement = Zeroizing::new(subtract(N, *secret).0);
@@ -70,13 +66,14 @@ impl PreparedKey {
     }
 
     /// The same of a pair of aws-lc. `None`: it is not one of P-256.
-    pub(crate) fn of_pair(pair: &EcdsaKeyPair) -> Option<Self> {
+    pub fn of_pair(pair: &EcdsaKeyPair) -> Option<Self> {
         let secret: EcPrivateKeyBin<'_> = pair.private_key().as_be_bytes().ok()?;
         secret.as_ref().try_into().ok().map(Self::new)
     }
 
-    #[cfg(test)]
-    pub(crate) fn flip_a_bit(&mut self) {
+    /// Makes the key wrong, to see that signatures are checked.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn flip_a_bit(&mut self) {
         self.secret[1] ^= 1 << 20;
     }
 

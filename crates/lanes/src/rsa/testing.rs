@@ -2,7 +2,7 @@
 
 pub(crate) use brisk_testkit::rsa::{SIZES, TestKey, bytes, key, number};
 
-use super::aws_lc::{RawRsa, RsaNumbers};
+use super::{RawRsa, RsaNumbers};
 
 /// The key for the bare operation.
 pub(crate) trait Raw {

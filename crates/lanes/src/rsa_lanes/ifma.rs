@@ -15,7 +15,7 @@ use super::{
     montgomery::{self, Arithmetic, Modulus, Scratch},
     operation,
 };
-use crate::lanes::has_ifma;
+use crate::processor::has_ifma;
 
 const RADIX: Radix = Instructions::Ifma.radix();
 

@@ -5,13 +5,12 @@ use std::fmt;
 #[cfg(target_arch = "x86_64")]
 use super::fma;
 use super::{Width, digits::Radix};
-use crate::Performer;
 #[cfg(target_arch = "x86_64")]
-use crate::lanes::has_ifma;
+use crate::processor::has_ifma;
 
 /// What lanes are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Instructions {
+pub enum Instructions {
     /// AVX-512 IFMA multiplies integers of 52 bits in eight lanes.
     Ifma,
     /// FMA multiplies floating-point numbers in four lanes, which are digits of 51 bits. AVX2 does the rest.
@@ -20,10 +19,10 @@ pub(crate) enum Instructions {
 
 impl Instructions {
     /// All of them.
-    pub(crate) const ALL: [Self; 2] = [Self::Ifma, Self::Fma];
+    pub const ALL: [Self; 2] = [Self::Ifma, Self::Fma];
 
     /// Whether this processor has them.
-    pub(crate) fn are_supported(self) -> bool {
+    pub fn are_supported(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         return match self {
             Self::Ifma => has_ifma(),
@@ -34,18 +33,10 @@ impl Instructions {
     }
 
     /// Operations in a full batch, at most [`OPERATIONS`](super::OPERATIONS).
-    pub(crate) const fn operations(self) -> usize {
+    pub const fn operations(self) -> usize {
         match self {
             Self::Ifma => 4,
             Self::Fma => 2,
-        }
-    }
-
-    /// The code that performs batches with them, as metrics and results name it.
-    pub(crate) const fn performer(self) -> Performer {
-        match self {
-            Self::Ifma => Performer::IFMA,
-            Self::Fma => Performer::FMA,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::rsa::{RsaNumbers, blinding_pair};
 const BLINDING_USES: u32 = 256;
 
 /// A private key, ready for the lanes. Wiped when it is dropped.
-pub(crate) struct PreparedKey {
+pub struct PreparedKey {
     width: Width,
     instructions: Instructions,
     public: Public,
@@ -71,7 +71,7 @@ pub(super) struct Blinding {
 
 impl PreparedKey {
     /// For lanes of these instructions. `None` for a key that they cannot work with, see [`Width::of_key`].
-    pub(crate) fn new(numbers: &RsaNumbers, instructions: Instructions) -> Option<Self> {
+    pub fn new(numbers: &RsaNumbers, instructions: Instructions) -> Option<Self> {
         let width = Width::of_key(numbers)?;
         let (count, radix) = (instructions.prime_digits(width), instructions.radix());
         let modulus = |number: &[u8], count| Modulus::new(number, count, instructions);
@@ -91,7 +91,7 @@ impl PreparedKey {
     }
 
     /// Which other keys it can share a batch with.
-    pub(crate) const fn width(&self) -> Width {
+    pub const fn width(&self) -> Width {
         self.width
     }
 

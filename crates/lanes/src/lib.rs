@@ -1,0 +1,16 @@
+//! The arithmetic of key operations, several at a time in the lanes of vector registers: RSA, X25519, ECDSA with P-256 and
+//! ML-KEM-768.
+//!
+//! Each kind has kernels for the instructions of some processors, and a measurement of what they gain over AWS-LC on this one.
+//! The crate knows neither queues nor deadlines: engines in `brisk_keys` decide which operations go together.
+
+pub mod ec_lanes;
+pub mod mlkem_lanes;
+mod processor;
+pub mod rsa;
+pub mod rsa_lanes;
+#[cfg(any(test, feature = "testing"))]
+pub mod timing;
+
+pub use ec_lanes::{Exchange, KeyPair, LanesUse};
+pub use mlkem_lanes::Encapsulation;
