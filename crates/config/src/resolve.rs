@@ -5,12 +5,14 @@ pub(crate) mod acme;
 mod certificates;
 mod clients;
 mod compression;
-pub(crate) mod consolidate;
+mod consolidate;
+pub(crate) mod context;
 mod dashboard;
 mod dns;
 mod early_data;
 mod early_hints;
 mod experiments;
+mod files;
 mod headers;
 mod hosts;
 mod isolation;
@@ -31,14 +33,12 @@ pub(crate) mod visit_store;
 mod visits;
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use brisk_certs::DevelopmentCa;
 use brisk_gateway::settings::GatewaySettings;
 use brisk_keyless::RemoteEngine;
-use brisk_keys::Keystore;
 
 use super::document::Document;
 use super::error::Located;
@@ -47,8 +47,7 @@ use super::key_settings::KeySettings;
 use super::process::Process;
 use super::raw::Config;
 use acme::{CertificatePlace, ResolvedAcme};
-use isolation::Isolated;
-use tokens::TokenDefaults;
+use context::{Context, Development, Isolated};
 use visit_store::VisitSettings;
 
 /// Settings, and what was noticed on the way to them.
@@ -68,54 +67,6 @@ pub struct Resolved {
     pub visits: Option<VisitSettings>,
     /// The development CA, where a host uses its certificates.
     pub development: Option<DevelopmentCa>,
-}
-
-/// Whether hosts without certificates get those of the development CA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Development {
-    /// Make what is missing in the state folder.
-    Create,
-    /// Only check; nothing is written.
-    Leave,
-}
-
-/// What the parts of a file have in common while they are resolved.
-struct Context<'d> {
-    findings: Findings<'d>,
-    /// Where relative paths start.
-    base: &'d Path,
-    process: &'d dyn Process,
-    keystore: Keystore,
-    tokens: TokenDefaults,
-    isolated: Isolated<'d>,
-    /// Threads of the key process, and operations that it has at a time, where there is one.
-    key_process: (NonZeroUsize, NonZeroUsize),
-    /// Files that the settings were made from.
-    files: HashSet<PathBuf>,
-}
-
-impl<'d> Context<'d> {
-    fn new(findings: Findings<'d>, base: &'d Path, process: &'d dyn Process) -> Self {
-        Self {
-            findings,
-            base,
-            process,
-            keystore: Keystore::default(),
-            tokens: TokenDefaults::default(),
-            isolated: Isolated::default(),
-            key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),
-            files: HashSet::new(),
-        }
-    }
-}
-
-impl Context<'_> {
-    /// A path of the file as it is opened, noted as one to watch.
-    fn file(&mut self, path: &Path) -> PathBuf {
-        let path = self.base.join(path);
-        self.files.insert(path.clone());
-        path
-    }
 }
 
 /// Makes settings of `raw`, which was read from `document` without the values in `unread`.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::values::LogFile;

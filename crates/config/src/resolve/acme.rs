@@ -16,8 +16,9 @@ use brisk_gateway::settings::{FleetStore, SessionSettings};
 use brisk_proxy::settings::HostSettings;
 use zeroize::Zeroizing;
 
-use super::sessions::read_privately;
-use super::{Context, dns, on_demand};
+use super::context::Context;
+use super::files::read_privately;
+use super::{dns, on_demand};
 use crate::error::KeyPath;
 use crate::raw;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use brisk_certs::{CareSettings, CertError, Certificate};
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::Period;

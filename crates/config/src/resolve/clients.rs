@@ -9,7 +9,7 @@ use brisk_tls::settings::{ClientCertificates, Revocation, UnknownRevocation};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw;
 

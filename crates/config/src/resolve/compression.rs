@@ -5,7 +5,7 @@ use std::sync::Arc;
 use brisk_coding::Coding;
 use brisk_proxy::settings::{BreachGuard, CompressionSettings};
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw::{self, CodingName, Compression, CompressionTable};
 use crate::units::Size;

@@ -9,7 +9,7 @@ use brisk_proxy::settings::{
 };
 use brisk_proxy::upstream_settings::GroupSettings;
 
-use super::Context;
+use super::context::Context;
 use super::routes::no_upstream;
 use crate::error::KeyPath;
 use crate::raw::{self, Consolidate};

@@ -6,8 +6,8 @@ use brisk_dashboard::{DashboardSettings, Token};
 use brisk_tls::internal::InternalSettings;
 use http::uri::Authority;
 
-use super::Context;
 use super::clients::authorities;
+use super::context::Context;
 use super::upstreams::identity;
 use crate::error::KeyPath;
 use crate::raw;

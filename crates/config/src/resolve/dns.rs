@@ -12,8 +12,8 @@ use brisk_acme::dns::{
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::Context;
-use super::sessions::read_privately;
+use super::context::Context;
+use super::files::read_privately;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::Period;

@@ -2,7 +2,7 @@
 
 use brisk_proxy::settings::{EarlyDataPolicy, EarlyPath, RoutePath};
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::Size;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use brisk_proxy::settings::EarlyHintsSettings;
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw::{self, EarlyHints};
 

@@ -10,7 +10,7 @@ use brisk_visits::{ARMS_OF_A_VISIT, Experiment, Metric, Settings};
 
 use self::values::Setting;
 pub(super) use self::values::records;
-use super::Context;
+use super::context::Context;
 use super::names::host_name;
 use crate::error::KeyPath;
 use crate::raw;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use brisk_proxy::settings::{HeaderRules, HostHeaders, HstsSettings};
 use http::{HeaderName, HeaderValue};
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::raw::TextOrOff;

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{Catalogue, CertError, Certificate, DevelopmentCa, Loaded, Slot, load};
+use brisk_certs::{Catalogue, Certificate, DevelopmentCa, Loaded, Slot, load};
 use brisk_proxy::settings::{HostSettings, HstsSettings};
 use brisk_tls::Demands;
 
 use super::clients::{authenticated, forwarded};
+use super::context::{Context, Development};
 use super::names::host_name;
 use super::routes::routes;
 use super::{
-    Context, Development, certificates, consolidate, early_data, headers, isolation, keep_alive, on_demand,
-    remote, sessions, tokens, visits,
+    certificates, consolidate, early_data, files, headers, isolation, keep_alive, on_demand, remote, tokens,
+    visits,
 };
 use crate::error::KeyPath;
 use crate::raw;
@@ -333,18 +334,9 @@ fn catalogue(
 /// A certificate whose key is in a file.
 fn from_files(chain: &Path, key: &Path, context: &mut Context<'_>) -> Result<Loaded, (&'static str, String)> {
     let loaded = load(chain, key, &mut context.keystore, SystemTime::now())
-        .map_err(|error| (blamed(&error, key), error.to_string()))?;
-    sessions::warn_of_access(key, context);
+        .map_err(|error| (files::blamed(&error, key), error.to_string()))?;
+    files::warn_of_access(key, context);
     Ok(loaded)
-}
-
-/// Which of the two files a problem is about.
-pub(super) fn blamed(error: &CertError, key: &Path) -> &'static str {
-    match error {
-        CertError::Read { path, .. } if path == key => "key",
-        CertError::Key { .. } | CertError::KeyMismatch { .. } => "key",
-        _ => "chain",
-    }
 }
 
 /// Warns of names that no certificate is for: browsers will refuse them.

@@ -1,49 +1,21 @@
 //! `[keys] isolate`: certificates whose keys the key process reads, and not this one.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use brisk_certs::{CertError, Chain, Loaded};
 use brisk_keys::BatchSettings;
 
-use super::sessions::warn_of_access;
-use super::{Context, Development};
+use super::context::{Context, Development, Wanted};
+use super::files::warn_of_access;
 use crate::error::KeyPath;
 use crate::key_settings::{IsolationSettings, KeySettings};
-use crate::process::{KeyProcess, Process};
+use crate::process::KeyProcess;
 use crate::raw;
 
 /// Workers of the gateway for which one thread of the key process suffices: it signs, and they do everything else.
 const WORKERS: usize = 8;
-
-/// The key process, with the keys that are to be in it; `None` where they are in this one.
-#[derive(Default)]
-pub(super) struct Isolated<'p>(Option<(&'p dyn KeyProcess, Vec<Wanted>)>);
-
-/// A key that a certificate has.
-#[derive(Debug)]
-struct Wanted {
-    chain: PathBuf,
-    key: PathBuf,
-    subject: String,
-    id: String,
-    /// Where the configuration names the file.
-    path: KeyPath,
-}
-
-impl<'p> Isolated<'p> {
-    /// Keys are in the key process if one was started. `brisk check` reads them itself.
-    pub(super) fn new(development: Development, process: &'p dyn Process) -> Self {
-        let process = process.key_process().filter(|_| development == Development::Create);
-        Self(process.map(|process| (process, Vec::new())))
-    }
-
-    /// The process with the keys, if it is another one.
-    pub(super) fn process(&self) -> Option<&'p dyn KeyProcess> {
-        self.0.as_ref().map(|(process, _)| *process)
-    }
-}
 
 /// The certificate in `chain`, whose key `process` will find in `key`. The error names the one at fault.
 pub(super) fn load(

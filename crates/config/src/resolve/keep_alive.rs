@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brisk_proxy::settings::{KeepAlive, Preconnect};
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw::{self, Profile};
 use crate::units::Period;

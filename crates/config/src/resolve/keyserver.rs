@@ -20,10 +20,11 @@ use brisk_tls::mutual::MutualSettings;
 use zeroize::Zeroizing;
 
 use super::clients::authorities;
-use super::server::TIMEOUTS;
-use super::sessions::warn_of_access;
+use super::context::Context;
+use super::files::warn_of_access;
+use super::limits::TIMEOUTS;
 use super::upstreams::identity;
-use super::{Context, keys, tokens};
+use super::{keys, tokens};
 use crate::document::Document;
 use crate::error::{KeyPath, Located};
 use crate::findings::Findings;

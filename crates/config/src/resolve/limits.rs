@@ -1,14 +1,20 @@
-//! `[server.limits]`, as far as it is about memory and pace.
+//! Limits of memory, pace and time: `[server.limits]` and `[server.timeouts]`.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
+use std::time::Duration;
 
 use brisk_proxy::client::HttpSettings;
 
 use crate::error::KeyPath;
 use crate::findings::Findings;
 use crate::raw::ServerLimits;
-use crate::units::Size;
+use crate::units::{Period, Size};
+
+/// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
+pub(super) const TIMEOUTS: RangeInclusive<Period> =
+    Period(Duration::from_millis(100))..=Period(Duration::from_hours(24));
 
 /// The share of the machine's memory that answers may take unless another limit is written.
 const PART: u64 = 4;

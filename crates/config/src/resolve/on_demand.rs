@@ -8,7 +8,7 @@ use brisk_certs::on_demand::NamePattern;
 use brisk_certs::{OnDemand, OnDemandSettings};
 use brisk_proxy::settings::HostSettings;
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::Period;

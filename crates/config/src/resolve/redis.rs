@@ -8,8 +8,8 @@ use std::time::Duration;
 use brisk_session::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, RedisTopology};
 use zeroize::Zeroizing;
 
-use super::Context;
-use super::sessions::read_privately;
+use super::context::Context;
+use super::files::read_privately;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::Period;

@@ -16,11 +16,10 @@ use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_tls::connector::{ConnectorSettings, Identity};
 use zeroize::Zeroizing;
 
-use super::Context;
 use super::clients::authorities;
-use super::hosts::blamed;
+use super::context::Context;
+use super::files::{blamed, warn_of_access};
 use super::names::host_name;
-use super::sessions::warn_of_access;
 use super::upstreams::identity;
 use crate::error::KeyPath;
 use crate::raw;

@@ -9,7 +9,7 @@ use brisk_proxy::settings::{
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
-use super::Context;
+use super::context::Context;
 use super::{compression, early_data, early_hints, headers, keep_alive};
 use crate::error::KeyPath;
 use crate::raw;

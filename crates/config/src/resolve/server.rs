@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -27,17 +26,14 @@ use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
-use super::{Context, access_log, certificates, dashboard, experiments, isolation, keys, limits, sessions};
+use super::context::Context;
+use super::{access_log, certificates, dashboard, experiments, isolation, keys, limits, sessions};
 use crate::error::KeyPath;
 use crate::findings::Findings;
 use crate::key_settings::KeySettings;
 use crate::raw;
 use crate::units::{Period, Rate, Size};
 use crate::values::{self, Address, ClientConnections};
-
-/// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
-pub(super) const TIMEOUTS: RangeInclusive<Period> =
-    Period(Duration::from_millis(100))..=Period(Duration::from_hours(24));
 
 /// TCP Fast Open queue length unless another is written.
 const FAST_OPEN: u32 = 256;
@@ -172,11 +168,11 @@ fn proxy_protocol(written: Option<&values::ProxyProtocol>) -> ProxyProtocol {
 
 fn handshake_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
     let (path, usual) = (path.key("timeouts").key("hello"), Period(Duration::from_secs(10)));
-    context.findings.within(&path, server.timeouts.hello, usual, &TIMEOUTS).0
+    context.findings.within(&path, server.timeouts.hello, usual, &limits::TIMEOUTS).0
 }
 
 fn drain_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
-    let (usual, range) = (Period(Duration::from_secs(30)), Period(Duration::ZERO)..=*TIMEOUTS.end());
+    let (usual, range) = (Period(Duration::from_secs(30)), Period(Duration::ZERO)..=*limits::TIMEOUTS.end());
     context.findings.within(&path.key("drain_timeout"), server.drain_timeout, usual, &range).0
 }
 
@@ -258,7 +254,7 @@ fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> 
     let (usual, path_of_limits) = (HttpSettings::default(), path.key("limits"));
     let findings = &mut context.findings;
     let mut timeout = |key: &str, value, usual| {
-        findings.within(&path.key("timeouts").key(key), value, Period(usual), &TIMEOUTS).0
+        findings.within(&path.key("timeouts").key(key), value, Period(usual), &limits::TIMEOUTS).0
     };
     let timeouts = HttpTimeouts {
         head: timeout("head", server.timeouts.head, usual.timeouts.head),

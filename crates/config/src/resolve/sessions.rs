@@ -1,15 +1,15 @@
 //! `[sessions]` and what `[tls]` says of resumption: where ticket keys come from, and where sessions are kept.
 
-use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use brisk_gateway::settings::{FleetStore, SessionSettings};
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RotationError, RotationSettings, TicketKeyFile};
 
-use super::{Context, redis};
+use super::context::Context;
+use super::files::read_privately;
+use super::redis;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::{Period, Size};
@@ -130,32 +130,6 @@ fn key_files(files: &[PathBuf], path: &KeyPath, context: &mut Context<'_>) -> Ve
         keys.push(key);
     }
     keys
-}
-
-/// Reads a file with a secret in it; a warning if it is none on this machine.
-pub(super) fn read_privately<T, E: Display>(
-    file: &Path,
-    path: &KeyPath,
-    context: &mut Context<'_>,
-    read: impl FnOnce(&Path) -> Result<T, E>,
-) -> Option<T> {
-    let value = read(file).map_err(|error| context.findings.wrong(path, error.to_string())).ok()?;
-    warn_of_access(file, context);
-    Some(value)
-}
-
-/// Warns where others than the owner and the group may read a secret, or others than the owner may change it.
-pub(super) fn warn_of_access(file: &Path, context: &mut Context<'_>) {
-    let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
-    let file = file.display();
-    if mode & 0o004 != 0 {
-        let warning = format!("{file}: everyone on this machine may read it; `chmod o= {file}` ends that");
-        context.findings.warn(warning);
-    }
-    if mode & 0o022 != 0 {
-        let warning = format!("{file}: others than its owner may change it; `chmod go-w {file}` ends that");
-        context.findings.warn(warning);
-    }
 }
 
 /// Reports keys without effect, and keys that lack another key that they need.

@@ -1,22 +1,14 @@
 //! Keys in tokens: certificates of which only the chain is in a file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use brisk_certs::{Chain, Loaded};
 use brisk_keys::KeyId;
-use brisk_keys_pkcs11::{Certified, KeyUri, PinSource, TokenKeys, TokenSettings};
+use brisk_keys_pkcs11::{Certified, KeyUri, PinSource, TokenKeys};
 
-use super::Context;
-use super::sessions::warn_of_access;
-
-/// What `[keys]` says of tokens.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TokenDefaults {
-    pub(super) settings: TokenSettings,
-    /// The module of URIs that name none.
-    pub(super) module: Option<PathBuf>,
-}
+use super::context::Context;
+use super::files::warn_of_access;
 
 /// The certificate in `chain`, whose private key is in a token. The error says which of the two is at fault.
 pub(super) fn load(

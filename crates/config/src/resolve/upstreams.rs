@@ -12,10 +12,9 @@ use brisk_proxy::upstream_settings::{
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
 
-use super::Context;
-use super::hosts::blamed;
-use super::server::TIMEOUTS;
-use super::sessions::warn_of_access;
+use super::context::Context;
+use super::files::{blamed, warn_of_access};
+use super::limits::TIMEOUTS;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::{Period, Size};

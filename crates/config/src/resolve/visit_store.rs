@@ -9,7 +9,7 @@ use std::time::Duration;
 use brisk_proxy::settings::HostSettings;
 use brisk_visits::{Networks, Settings};
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::{Period, Size};

@@ -3,7 +3,7 @@
 use brisk_proxy::settings::{HostVisits, Origin, ServerTiming};
 use http::HeaderValue;
 
-use super::Context;
+use super::context::Context;
 use crate::error::KeyPath;
 use crate::raw;
 

@@ -12,8 +12,8 @@ use brisk_visits::{MOST_ARMS, Metric};
 use super::Surroundings;
 use crate::error::KeyPath;
 use crate::raw::{self, ExperimentValue};
-use crate::resolve::Context;
 use crate::resolve::compression::{HIGHEST_BROTLI, HIGHEST_GZIP, HIGHEST_ZSTD};
+use crate::resolve::context::Context;
 
 /// A setting that can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

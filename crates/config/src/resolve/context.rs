@@ -1,0 +1,96 @@
+//! State that the parts of a file share while they are resolved: findings, keys, and the process that is configured.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use brisk_keys::Keystore;
+use brisk_keys_pkcs11::TokenSettings;
+
+use crate::error::KeyPath;
+use crate::findings::Findings;
+use crate::process::{KeyProcess, Process};
+
+/// State that the parts of a file have in common while they are resolved.
+pub(super) struct Context<'d> {
+    pub(super) findings: Findings<'d>,
+    /// Where relative paths start.
+    pub(super) base: &'d Path,
+    pub(super) process: &'d dyn Process,
+    pub(super) keystore: Keystore,
+    pub(super) tokens: TokenDefaults,
+    pub(super) isolated: Isolated<'d>,
+    /// Threads of the key process, and operations that it has at a time, where there is one.
+    pub(super) key_process: (NonZeroUsize, NonZeroUsize),
+    /// Files that the settings were made from.
+    pub(super) files: HashSet<PathBuf>,
+}
+
+impl<'d> Context<'d> {
+    pub(super) fn new(findings: Findings<'d>, base: &'d Path, process: &'d dyn Process) -> Self {
+        Self {
+            findings,
+            base,
+            process,
+            keystore: Keystore::default(),
+            tokens: TokenDefaults::default(),
+            isolated: Isolated::default(),
+            key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),
+            files: HashSet::new(),
+        }
+    }
+}
+
+impl Context<'_> {
+    /// A path of the file as it is opened, noted as one to watch.
+    pub(super) fn file(&mut self, path: &Path) -> PathBuf {
+        let path = self.base.join(path);
+        self.files.insert(path.clone());
+        path
+    }
+}
+
+/// Whether hosts without certificates get those of the development CA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Development {
+    /// Make what is missing in the state folder.
+    Create,
+    /// Only check; nothing is written.
+    Leave,
+}
+
+/// Keys of `[keys]` about tokens.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TokenDefaults {
+    pub(super) settings: TokenSettings,
+    /// The module of URIs that name none.
+    pub(super) module: Option<PathBuf>,
+}
+
+/// The key process, with the keys that are to be in it; `None` where they are in this one.
+#[derive(Default)]
+pub(super) struct Isolated<'p>(pub(super) Option<(&'p dyn KeyProcess, Vec<Wanted>)>);
+
+/// A key that a certificate has.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) chain: PathBuf,
+    pub(super) key: PathBuf,
+    pub(super) subject: String,
+    pub(super) id: String,
+    /// Where the configuration names the file.
+    pub(super) path: KeyPath,
+}
+
+impl<'p> Isolated<'p> {
+    /// Keys are in the key process if one was started. `brisk check` reads them itself.
+    pub(super) fn new(development: Development, process: &'p dyn Process) -> Self {
+        let process = process.key_process().filter(|_| development == Development::Create);
+        Self(process.map(|process| (process, Vec::new())))
+    }
+
+    /// The process with the keys, if it is another one.
+    pub(super) fn process(&self) -> Option<&'p dyn KeyProcess> {
+        self.0.as_ref().map(|(process, _)| *process)
+    }
+}

@@ -1,0 +1,45 @@
+//! Files with secrets: how they are read, and who else may read them.
+
+use std::fmt::Display;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use brisk_certs::CertError;
+
+use super::context::Context;
+use crate::error::KeyPath;
+
+/// Reads a file with a secret in it; a warning if it is none on this machine.
+pub(super) fn read_privately<T, E: Display>(
+    file: &Path,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+    read: impl FnOnce(&Path) -> Result<T, E>,
+) -> Option<T> {
+    let value = read(file).map_err(|error| context.findings.wrong(path, error.to_string())).ok()?;
+    warn_of_access(file, context);
+    Some(value)
+}
+
+/// Warns where others than the owner and the group may read a secret, or others than the owner may change it.
+pub(super) fn warn_of_access(file: &Path, context: &mut Context<'_>) {
+    let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
+    let file = file.display();
+    if mode & 0o004 != 0 {
+        let warning = format!("{file}: everyone on this machine may read it; `chmod o= {file}` ends that");
+        context.findings.warn(warning);
+    }
+    if mode & 0o022 != 0 {
+        let warning = format!("{file}: others than its owner may change it; `chmod go-w {file}` ends that");
+        context.findings.warn(warning);
+    }
+}
+
+/// Which of the two files a problem is about.
+pub(super) fn blamed(error: &CertError, key: &Path) -> &'static str {
+    match error {
+        CertError::Read { path, .. } if path == key => "key",
+        CertError::Key { .. } | CertError::KeyMismatch { .. } => "key",
+        _ => "chain",
+    }
+}
