@@ -1,11 +1,10 @@
 //! Keys that are not in this process: which engine has which, and the engine that asks the right one.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use crate::{KeyAlgorithm, KeyId, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine};
-
-/// Keys by their names, each with the engine that has it.
-pub(crate) type Elsewhere = HashMap<KeyId, Arc<dyn PrivateKeyEngine>>;
+use crate::{
+    KeyAlgorithm, KeyId, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine, keystore::Elsewhere,
+};
 
 impl Keystore {
     /// Notes that `engine` has the private key of the public key `spki`, a DER `SubjectPublicKeyInfo`: in a token, say, or

@@ -5,7 +5,10 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use rustls_pki_types::{PrivateKeyDer, pem, pem::PemObject};
 use zeroize::Zeroize;
 
-use crate::{KeyAlgorithm, KeyError, KeyId, elsewhere::Elsewhere, private_key::PrivateKey};
+use crate::{KeyAlgorithm, KeyError, KeyId, PrivateKeyEngine, private_key::PrivateKey};
+
+/// Keys by their names, each with the engine that has it.
+pub(crate) type Elsewhere = HashMap<KeyId, Arc<dyn PrivateKeyEngine>>;
 
 /// A set of private keys, filled once and then shared; a reload makes a new one and replaces the old whole.
 ///

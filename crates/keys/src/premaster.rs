@@ -5,72 +5,14 @@
 //! does not, as draft-irtf-cfrg-rsa-guidance ("implicit rejection") makes them. Without the key the two cannot be distinguished,
 //! and the same ciphertext always has the same result. No branch and no address depends on the padding or the message.
 
+mod rejection;
+
 use std::sync::Arc;
 
-use aws_lc_rs::{digest, hmac};
-use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
-use zeroize::Zeroizing;
+pub use rejection::PREMASTER;
+pub(crate) use rejection::Rejection;
 
 use crate::{KeyError, KeyOperation, Keystore, OperationKind, PendingOperation, PrivateKeyEngine};
-
-/// Length of a premaster secret (RFC 5246 section 7.4.7.1).
-pub const PREMASTER: usize = 48;
-
-/// Length of what the pseudorandom function makes at a time.
-const BLOCK: usize = 32;
-
-/// What the function is given as the name of what it makes.
-const LABEL: &[u8] = b"message";
-
-/// From which, with a ciphertext, the bytes follow that stand for a message that is not there: the SHA-256 of the private exponent.
-pub(crate) struct Rejection(Zeroizing<[u8; BLOCK]>);
-
-impl Rejection {
-    /// For the key with this private exponent, big-endian and as long as the modulus.
-    pub(crate) fn new(exponent: &[u8]) -> Self {
-        let mut secret = Zeroizing::new([0; BLOCK]);
-        secret.copy_from_slice(digest::digest(&digest::SHA256, exponent).as_ref());
-        Self(secret)
-    }
-
-    /// The premaster secret of `ciphertext`, which was decrypted to `padded`. Both are as long as the modulus, 256 bytes at least.
-    pub(crate) fn premaster(&self, ciphertext: &[u8], padded: &[u8]) -> Zeroizing<Vec<u8>> {
-        let (padding, message) = padded.split_at(padded.len() - PREMASTER);
-        let is_right = is_padding(padding);
-        let mut result = self.synthetic(ciphertext);
-        for (byte, own) in result.iter_mut().zip(message) {
-            *byte = u8::conditional_select(byte, own, is_right);
-        }
-        result
-    }
-
-    /// What stands for the message of a ciphertext without one: the end of the draft's alternative message.
-    fn synthetic(&self, ciphertext: &[u8]) -> Zeroizing<Vec<u8>> {
-        let key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &*self.0), ciphertext);
-        let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_ref());
-        let length = ciphertext.len();
-        let bits = u16::try_from(length * 8).expect("keys have 8192 bits at most");
-        let first = (length - PREMASTER) / BLOCK;
-        let mut made = Zeroizing::new(Vec::with_capacity(length));
-        for number in first..length.div_ceil(BLOCK) {
-            let mut block = hmac::Context::with_key(&key);
-            block.update(&(number as u16).to_be_bytes());
-            block.update(LABEL);
-            block.update(&bits.to_be_bytes());
-            made.extend_from_slice(block.sign().as_ref());
-        }
-        let start = length - PREMASTER - first * BLOCK;
-        Zeroizing::new(made[start..start + PREMASTER].to_vec())
-    }
-}
-
-/// Whether this is what PKCS#1 v1.5 puts before a message (RFC 8017 section 7.2.1): `00 02`, bytes that are not zero, `00`. Its length
-/// is that of the modulus without the message, so that there are eight bytes at least.
-fn is_padding(padding: &[u8]) -> Choice {
-    let [zero, two, filling @ .., end] = padding else { return Choice::from(0) };
-    let is_filled = |so_far: Choice, byte: &u8| so_far & !byte.ct_eq(&0);
-    filling.iter().fold(zero.ct_eq(&0) & two.ct_eq(&2) & end.ct_eq(&0), is_filled)
-}
 
 /// Answers decryptions with premaster secrets, and leaves everything else as it is. An operation fails only if its ciphertext is no
 /// number below the modulus, which everyone can see.

@@ -8,6 +8,12 @@ pub(crate) fn has_ifma() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma")
 }
 
+/// Whether this processor has AVX2 and FMA: four lanes of 64 bits, and floating-point products without rounding between the steps.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_fma() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
 /// Overwrites `BYTES` of what the functions that have just returned left on the stack: their spilled registers.
 ///
 /// Of kernels, `make check-kernels` reads from the machine code that this is as much as they use, and that it is done.

@@ -7,6 +7,7 @@ use brisk_testkit::rsa::{TestKey, key};
 use bytes::Bytes;
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject};
 
+use super::rejection::is_padding;
 use super::*;
 use crate::rsa::RsaPrivateKey;
 use crate::{BatchEngine, BatchSettings, KeyId, LocalEngine};

@@ -17,6 +17,7 @@ use super::{
     montgomery::{self, Arithmetic, Blocks, Modulus, Scratch, two},
     operation,
 };
+use crate::processor::has_fma;
 
 const RADIX: Radix = Instructions::Fma.radix();
 
@@ -25,11 +26,6 @@ const SHIFTER: f64 = (1u64 << 52) as f64;
 
 /// More than the absolute value of any column, and a multiple of the radix.
 const OFFSET: u64 = 1 << 62;
-
-/// Whether this processor has what [`Fma`] needs.
-pub(super) fn is_supported() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
-}
 
 /// Performs up to two operations in AVX2 registers.
 ///
@@ -42,7 +38,7 @@ pub(super) fn perform(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
         operation::perform::<Fma, DIGITS>(lanes)
     }
 
-    assert!(is_supported(), "this processor has no AVX2 or no FMA");
+    assert!(has_fma(), "this processor has no AVX2 or no FMA");
     // SAFETY: the processor has the features, as was just asserted.
     unsafe { with_features(lanes) }
 }

@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-#[cfg(target_arch = "x86_64")]
-use super::fma;
 use super::{Width, digits::Radix};
 #[cfg(target_arch = "x86_64")]
-use crate::processor::has_ifma;
+use crate::processor::{has_fma, has_ifma};
 
 /// What lanes are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +24,7 @@ impl Instructions {
         #[cfg(target_arch = "x86_64")]
         return match self {
             Self::Ifma => has_ifma(),
-            Self::Fma => fma::is_supported(),
+            Self::Fma => has_fma(),
         };
         #[cfg(not(target_arch = "x86_64"))]
         return false;
