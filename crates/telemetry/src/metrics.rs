@@ -18,6 +18,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::access_log::AccessLog;
+pub use crate::outcome::Listening;
 use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, ResumptionFailure, Side, named};
 use crate::problems::Problems;
 use crate::record::{ConnectionRecord, TlsFacts};
@@ -32,16 +33,6 @@ use shard::Shards;
 
 /// The `Content-Type` of what [`Metrics::render`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-named! {
-    /// The kind of listener of a connection.
-    Listening {
-        /// HTTPS.
-        Https = "https",
-        /// Plain HTTP, which is redirected.
-        Http = "http",
-    }
-}
 
 named! {
     /// Why a connection was closed before anything was read from it.

@@ -32,6 +32,16 @@ macro_rules! named {
 pub(crate) use named;
 
 named! {
+    /// The kind of listener of a connection.
+    Listening {
+        /// HTTPS.
+        Https = "https",
+        /// Plain HTTP, which is redirected.
+        Http = "http",
+    }
+}
+
+named! {
     /// How a session came about.
     Resumption {
         /// A full handshake, with a key operation.

@@ -1,5 +1,6 @@
 //! What is known of one connection and of one request: filled while they live, written when they end.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +8,10 @@ use std::time::Duration;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
-use crate::metrics::Listening;
-use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Resumption, ResumptionFailure, Side};
+use crate::outcome::{
+    EarlyData, EarlyRequest, HandshakeOutcome, Listening, Resumption, ResumptionFailure, Side,
+};
 use crate::request_id::RequestId;
-use crate::sink::Sink;
 use crate::timeline::Timeline;
 
 /// What a finished handshake agreed on.
@@ -79,7 +80,16 @@ pub struct ConnectionRecord {
     pub requests: u32,
     listener: Listening,
     /// `None` where it goes nowhere, and after the end.
-    sink: Option<Arc<Sink>>,
+    sink: Option<Arc<dyn RecordSink>>,
+}
+
+/// Receiver of the records of connections.
+pub trait RecordSink: fmt::Debug + Send + Sync + 'static {
+    /// Counts the acceptance of a connection by a listener of this kind.
+    fn opened(&self, listener: Listening);
+
+    /// Takes the record of a connection that has ended. Called once for each connection.
+    fn finished(&self, record: &ConnectionRecord, end: ConnectionEnd);
 }
 
 /// How a connection ended.
@@ -127,10 +137,10 @@ impl ConnectionRecord {
     }
 
     /// Counts the acceptance of the connection, one of `listener`, and has the record go to `sink` at its end.
-    pub fn report_to(&mut self, sink: &Arc<Sink>, listener: Listening) {
-        sink.metrics.connection_opened(listener);
+    pub fn report_to<S: RecordSink>(&mut self, sink: &Arc<S>, listener: Listening) {
+        sink.opened(listener);
         self.listener = listener;
-        self.sink = Some(Arc::clone(sink));
+        self.sink = Some(Arc::clone(sink) as _);
     }
 
     /// The kind of listener that accepted the connection.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arc_swap::{ArcSwapOption, Guard};
 
 use crate::access_log::AccessLog;
-use crate::metrics::Metrics;
+use crate::metrics::{Listening, Metrics};
 use crate::problems::Source;
 use crate::recent::{RecentConnection, RecentConnections};
-use crate::record::{ConnectionEnd, ConnectionRecord};
+use crate::record::{ConnectionEnd, ConnectionRecord, RecordSink};
 
 /// What takes the records of connections that have ended. One for all workers.
 #[derive(Debug)]
@@ -43,9 +43,15 @@ impl Sink {
     pub fn slowest(&self) -> Vec<Arc<RecentConnection>> {
         self.recent.slowest()
     }
+}
 
-    /// Takes the record of a connection. Takes a lock that only [`recent`](Self::recent) contends for.
-    pub(crate) fn finished(&self, record: &ConnectionRecord, end: ConnectionEnd) {
+impl RecordSink for Sink {
+    fn opened(&self, listener: Listening) {
+        self.metrics.connection_opened(listener);
+    }
+
+    /// Takes a lock that only [`recent`](Self::recent) contends for.
+    fn finished(&self, record: &ConnectionRecord, end: ConnectionEnd) {
         self.metrics.connection_closed(record);
         if let ConnectionEnd::HandshakeFailed(outcome) = end {
             self.metrics.problems().note(Source::Handshake, outcome.name(), || record.client.to_string());

@@ -9,8 +9,8 @@ use crate::agent::{Browser, Device};
 use crate::closed::closed;
 use crate::kinds::{CertificateType, Connection, Navigation, Session, Window};
 use crate::metric::Metric;
-use crate::reader::{Sample, Sampled};
 use crate::row;
+use crate::sample::{Sample, Sampled};
 use crate::statistics::{Estimate, median};
 use crate::store::Kind;
 

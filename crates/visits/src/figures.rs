@@ -14,8 +14,8 @@ use crate::experiment::{Definitions, ExperimentId};
 use crate::kinds::Connection;
 use crate::metric::Metric;
 use crate::sequential::Decision;
+use crate::shared::Shared;
 use crate::visit::Visit;
-use crate::visits::Shared;
 
 /// Hosts that have series of their own; the others are one.
 const MOST_HOSTS: usize = 200;

@@ -19,11 +19,9 @@ use crate::gather::{ArmSums, SERIES};
 use crate::histogram::TimeHistogram;
 use crate::metric::{METRICS, Metric};
 use crate::sequential::{Decision, is_uneven};
+use crate::shared::Shared;
 use crate::store::{ALL_HOSTS, DAY, FILE, HOUR, Kind, LEVEL_MINUTE, SERIES_HOUR, SERIES_TEN_MINUTES};
-use crate::visits::Shared;
 use crate::worth::{Worth, worth};
-
-pub(crate) use self::sample::{Sample, Sampled};
 
 /// How long a query waits for a lock; there is none but while the database is recovered after a crash.
 const BUSY: Duration = Duration::from_secs(2);

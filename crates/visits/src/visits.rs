@@ -1,6 +1,5 @@
 //! The handle that takes visits from workers.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,9 +14,11 @@ use crossbeam_channel::{Sender, bounded};
 
 use crate::experiment::{Definitions, Experiment, ExperimentId};
 use crate::figures::{Figures, VisitsCollector};
-use crate::network::{Network, Networks};
+use crate::network::Network;
 use crate::reader::Reader;
 use crate::sequential::Decision;
+use crate::settings::Settings;
+use crate::shared::{Asked, Shared};
 use crate::visit::Visit;
 use crate::writer::Writer;
 
@@ -27,26 +28,6 @@ const QUEUE: usize = 16_384;
 const MANY: usize = QUEUE / 4;
 /// What the thread is asked beside; that is rare.
 const ASKED: usize = 64;
-
-/// How visits are kept.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// How long samples of visits and hourly figures are kept.
-    pub keep: Duration,
-    /// Bytes that the database may have; when it comes near, the oldest go first.
-    pub max_bytes: u64,
-    /// Labels of networks.
-    pub networks: Arc<Networks>,
-    /// The share of page views that are to be measured, from 0 to 1.
-    pub share: f64,
-}
-
-impl Default for Settings {
-    /// 30 days, 1 GiB, no networks, every page view.
-    fn default() -> Self {
-        Self { keep: Duration::from_hours(30 * 24), max_bytes: 1 << 30, networks: Arc::default(), share: 1.0 }
-    }
-}
 
 /// What the store is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,38 +55,6 @@ struct Inner {
     shared: Arc<Shared>,
     /// One at a time asks what takes much memory.
     turn: Arc<Mutex<()>>,
-}
-
-/// What the handle and the writing thread have in common.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) settings: ArcSwap<Settings>,
-    pub(crate) definitions: Definitions,
-    pub(crate) recorded: AtomicU64,
-    pub(crate) dropped: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    /// Whether nothing is taken any more.
-    pub(crate) is_closed: AtomicBool,
-    pub(crate) error: Mutex<Option<String>>,
-    pub(crate) figures: Figures,
-    /// Of each experiment that is compared, with the decision if there is one; without those that the database was not asked for.
-    pub(crate) decisions: ArcSwap<Decisions>,
-}
-
-/// Experiments that are compared, with the decision on each if there is one.
-pub(crate) type Decisions = HashMap<ExperimentId, Option<Decision>>;
-
-/// What the writing thread is asked beside keeping visits.
-#[derive(Debug)]
-pub(crate) enum Asked {
-    /// Many visits wait.
-    Gather,
-    /// The experiments may be others: look for decisions on them.
-    Defined,
-    /// Write all that came before; answer whether it is in the database.
-    Flush(Sender<bool>),
-    /// The same, and then the thread ends.
-    Close(Sender<bool>),
 }
 
 impl Visits {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use self::levers::{Lever, levers};
 use crate::cuts::Dimension;
 use crate::metric::Metric;
-use crate::reader::{Sample, Sampled};
+use crate::sample::{Sample, Sampled};
 use crate::statistics::{Estimate, Stratum, resampled, shift, two_sided};
 
 /// The probability that any interval of an answer misses what it should hold.

@@ -11,9 +11,9 @@ use crate::blind::Said;
 use crate::clock::{Clock, Removal, unix_seconds};
 use crate::error::VisitsError;
 use crate::gather::Gathered;
+use crate::shared::{Asked, Decisions, Shared};
 use crate::store::{self, Identity, Store};
 use crate::visit::Visit;
-use crate::visits::{Asked, Decisions, Shared};
 
 /// Between two writes. What was taken since the last one is lost with the process.
 const INTERVAL: Duration = Duration::from_secs(20);
@@ -266,7 +266,7 @@ mod tests {
 
     use crate::experiment::{Arm, Experiment};
     use crate::metric::Metric;
-    use crate::visits::{Settings, Visits};
+    use crate::{Settings, Visits};
 
     use super::*;
 

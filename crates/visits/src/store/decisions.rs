@@ -11,7 +11,7 @@ use crate::experiment::{Definitions, Experiment, ExperimentId, MOST_ARMS};
 use crate::gather::ArmSums;
 use crate::metric::METRICS;
 use crate::sequential::{Decision, decide};
-use crate::visits::Decisions;
+use crate::shared::Decisions;
 
 /// What was found of the experiments of the configuration.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, TransactionBehavior};
 use super::{DAY, HOUR, LEVEL_MINUTE, SAMPLE_HOUR, SERIES_HOUR, SERIES_TEN_MINUTES, Store};
 use crate::error::VisitsError;
 use crate::row;
-use crate::visits::Settings;
+use crate::settings::Settings;
 
 /// How long minutes are kept after they were rolled up: the last hour is shown by minutes.
 const KEEP_MINUTES: i64 = 3 * HOUR;

@@ -10,7 +10,7 @@ use crate::gather::fair_share;
 use crate::histogram::TimeHistogram;
 use crate::random::Random;
 use crate::row;
-use crate::visits::Settings;
+use crate::settings::Settings;
 
 /// Samples of hours.
 pub(crate) const SAMPLE_HOUR: i64 = 1;

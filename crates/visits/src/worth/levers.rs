@@ -9,8 +9,8 @@ use brisk_wire::registry::ProtocolVersion;
 use super::Share;
 use crate::cuts::{Dimension, is_new, is_person};
 use crate::kinds::{CertificateType, Connection, Session};
-use crate::reader::{Sample, Sampled};
 use crate::row;
+use crate::sample::{Sample, Sampled};
 
 /// Values of a dimension that are compared with the most frequent one.
 const VALUES: usize = 4;
