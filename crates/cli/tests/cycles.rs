@@ -1,14 +1,15 @@
-//! Cycles between the modules of a crate, as far as its `use` lines show them.
+//! Cycles between the modules of a crate.
 //!
-//! A module uses those that it names after `use`. Modules that all lead to one another form a cycle: none of them can be
-//! understood, or tested, without the others.
+//! A module uses those that it imports, and those that it names by a path from `crate`, `super` or `self` anywhere else; a
+//! name that another module re-exports counts as a use of the module that defines it. Modules that all lead to one another
+//! form a cycle: none of them can be understood, or tested, without the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Crates whose cycles are held, with the number of modules that the largest may have.
-const LARGEST: &[(&str, usize)] = &[("gateway", 1), ("proxy", 4), ("server", 1)];
+/// Modules of a cycle at most, in any crate.
+const LARGEST: usize = 4;
 
 /// The folders of `proxy` that are layers, the highest first: each uses those after it, and modules outside of them.
 const LAYERS: &[&str] = &["client", "answer", "upstream"];
@@ -33,22 +34,38 @@ fn modules(folder: &Path, inside: &Module, found: &mut BTreeMap<Module, String>)
 }
 
 fn is_product(module: &Module) -> bool {
-    !module.iter().any(|part| part == "tests" || part == "fuzz")
+    !module.iter().any(|part| part == "tests" || part == "testing" || part == "fuzz")
 }
 
-/// The paths after `use` in the product part of a file, groups taken apart.
-fn used_paths(text: &str) -> Vec<String> {
+/// A name that a module imports, or re-exports.
+#[derive(Debug, PartialEq, Eq)]
+struct Import {
+    path: String,
+    name: String,
+    is_public: bool,
+}
+
+/// The imports in the product part of a file, groups taken apart, and the paths that it writes elsewhere.
+fn used_paths(text: &str) -> (Vec<Import>, Vec<String>) {
     let lines: Vec<_> = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()).collect();
     let end = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests"));
     let code = lines[..end.unwrap_or(lines.len())].join(" ");
-    let mut paths = Vec::new();
+    let (mut imports, mut paths) = (Vec::new(), Vec::new());
     for statement in code.split(';') {
-        let words = statement.rsplit_once("use ").filter(|(before, _)| is_before_use(before));
-        if let Some((_, tree)) = words {
-            expand("", tree, &mut paths);
+        match statement.rsplit_once("use ").filter(|(before, _)| is_before_use(before)) {
+            Some((before, tree)) => {
+                let is_public = before
+                    .trim_end()
+                    .rsplit([' ', '}', '{'])
+                    .next()
+                    .is_some_and(|word| word.starts_with("pub"));
+                expand("", tree, is_public, &mut imports);
+                written_paths(before, &mut paths);
+            }
+            None => written_paths(statement, &mut paths),
         }
     }
-    paths
+    (imports, paths)
 }
 
 /// Whether a statement goes on with `use` after this: at its beginning, or behind what ends one, or what makes it public.
@@ -57,12 +74,26 @@ fn is_before_use(before: &str) -> bool {
     before.is_empty() || before.ends_with(['}', '{', ')', ']']) || before.ends_with("pub")
 }
 
+/// The paths from `crate`, `super` and `self` in code without imports. Those that say who sees an item (`pub(in ...)`) are no uses.
+fn written_paths(code: &str, paths: &mut Vec<String>) {
+    let is_word = |sign: char| sign.is_alphanumeric() || sign == '_';
+    for start in ["crate::", "super::", "self::"].iter().flat_map(|start| code.match_indices(start)) {
+        let (before, path) = code.split_at(start.0);
+        if before.ends_with(is_word) || before.ends_with("::") || before.ends_with("in ") {
+            continue;
+        }
+        let end = path.find(|sign: char| !is_word(sign) && sign != ':').unwrap_or(path.len());
+        paths.push(path[..end].trim_end_matches(':').to_owned());
+    }
+}
+
 /// `a::{b, c::{d, e}}` is `a::b`, `a::c::d` and `a::c::e`.
-fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
+fn expand(prefix: &str, tree: &str, is_public: bool, imports: &mut Vec<Import>) {
     let tree = tree.trim();
     let Some((before, group)) = tree.split_once('{') else {
-        let name = tree.split(" as ").next().unwrap_or_default();
-        paths.push(format!("{prefix}{}", name.trim()));
+        let (path, alias) = tree.split_once(" as ").unwrap_or((tree, tree));
+        let name = alias.rsplit("::").next().unwrap_or_default().trim().to_owned();
+        imports.push(Import { path: format!("{prefix}{}", path.trim()), name, is_public });
         return;
     };
     let prefix = format!("{prefix}{}", before.trim());
@@ -73,59 +104,81 @@ fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
             b'{' => depth += 1,
             b'}' => depth -= 1,
             b',' if depth == 0 => {
-                expand(&prefix, &group[start..index], paths);
+                expand(&prefix, &group[start..index], is_public, imports);
                 start = index + 1;
             }
             _ => {}
         }
     }
     if !group[start..].trim().is_empty() {
-        expand(&prefix, &group[start..], paths);
+        expand(&prefix, &group[start..], is_public, imports);
     }
 }
 
-/// The module that a path leads to, seen from `module`; `None` outside of the crate, and for the root.
-fn resolve(path: &str, module: &Module, all: &BTreeMap<Module, String>) -> Option<Module> {
-    let mut parts = path.split("::").map(str::trim).peekable();
-    let mut place = module.clone();
-    match *parts.peek()? {
-        "crate" => {
-            place.clear();
-            parts.next();
+/// The modules of a crate, and the names that each re-exports with their paths.
+struct Sources {
+    modules: BTreeMap<Module, String>,
+    exports: BTreeMap<(Module, String), String>,
+}
+
+impl Sources {
+    fn read(source: &Path) -> Self {
+        let mut modules = BTreeMap::new();
+        self::modules(source, &Vec::new(), &mut modules);
+        modules.retain(|module, _| is_product(module));
+        let exported = |(module, text): (&Module, &String)| {
+            let public = used_paths(text).0.into_iter().filter(|import| import.is_public);
+            public.map(|import| ((module.clone(), import.name), import.path)).collect::<Vec<_>>()
+        };
+        let exports = modules.iter().flat_map(exported).collect();
+        Self { modules, exports }
+    }
+
+    /// The module that a path leads to, seen from `module`; `None` outside of the crate, and for the root.
+    fn resolve(&self, path: &str, module: &Module) -> Option<Module> {
+        let mut parts = path.split("::").map(str::trim).peekable();
+        let mut place = module.clone();
+        match *parts.peek()? {
+            "crate" => {
+                place.clear();
+                parts.next();
+            }
+            "self" => drop(parts.next()),
+            "super" => {
+                while parts.next_if(|part| *part == "super").is_some() {
+                    place.pop();
+                }
+            }
+            first => {
+                place.push(first.to_owned());
+                if !self.modules.contains_key(&place) {
+                    return None;
+                }
+                parts.next();
+            }
         }
-        "self" => drop(parts.next()),
-        "super" => {
-            while parts.next_if(|part| *part == "super").is_some() {
+        for part in parts {
+            place.push(part.to_owned());
+            if !self.modules.contains_key(&place) {
                 place.pop();
+                let defined = self.exports.get(&(place.clone(), part.to_owned()));
+                return match defined {
+                    Some(path) => self.resolve(path, &place),
+                    None => (!place.is_empty()).then_some(place),
+                };
             }
         }
-        first => {
-            place.push(first.to_owned());
-            if !all.contains_key(&place) {
-                return None;
-            }
-            parts.next();
-        }
+        (!place.is_empty()).then_some(place)
     }
-    for part in parts {
-        place.push(part.to_owned());
-        if !all.contains_key(&place) {
-            place.pop();
-            break;
-        }
-    }
-    (!place.is_empty()).then_some(place)
-}
 
-fn uses(source: &Path) -> Uses {
-    let mut all = BTreeMap::new();
-    modules(source, &Vec::new(), &mut all);
-    all.retain(|module, _| is_product(module));
-    let used = |module: &Module, text: &str| {
-        let found = used_paths(text).into_iter().filter_map(|path| resolve(&path, module, &all));
-        found.filter(|found| found != module).collect()
-    };
-    all.iter().map(|(module, text)| (module.clone(), used(module, text))).collect()
+    fn uses(&self) -> Uses {
+        let used = |module: &Module, text: &str| {
+            let (imports, paths) = used_paths(text);
+            let paths = imports.into_iter().map(|import| import.path).chain(paths);
+            paths.filter_map(|path| self.resolve(&path, module)).filter(|found| found != module).collect()
+        };
+        self.modules.iter().map(|(module, text)| (module.clone(), used(module, text))).collect()
+    }
 }
 
 /// All modules that `module` leads to.
@@ -152,15 +205,19 @@ fn cycles(uses: &Uses) -> BTreeSet<Vec<String>> {
 #[test]
 fn no_cycle_of_modules_is_larger_than_it_may_be() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
-    for (name, largest) in LARGEST {
-        let uses = uses(&crates.join(name).join("src"));
-        assert!(
-            uses.values().map(BTreeSet::len).sum::<usize>() > uses.len(),
-            "{name}: the uses are not found"
-        );
-        let wrong: Vec<_> = cycles(&uses).into_iter().filter(|cycle| cycle.len() > *largest).collect();
-        assert!(wrong.is_empty(), "{name}: cycles of more than {largest} modules: {wrong:#?}");
+    let (mut wrong, mut arrows) = (Vec::new(), 0);
+    for entry in fs::read_dir(crates).expect("a folder of crates") {
+        let path = entry.expect("an entry").path();
+        if !path.join("src").is_dir() {
+            continue;
+        }
+        let uses = Sources::read(&path.join("src")).uses();
+        arrows += uses.values().map(BTreeSet::len).sum::<usize>();
+        let large = cycles(&uses).into_iter().filter(|cycle| cycle.len() > LARGEST);
+        wrong.extend(large.map(|cycle| (path.file_name().map(ToOwned::to_owned), cycle)));
     }
+    assert!(arrows > 1000, "only {arrows} uses found");
+    assert!(wrong.is_empty(), "cycles of more than {LARGEST} modules: {wrong:#?}");
 }
 
 /// How high a module is; 0 outside of the layers.
@@ -172,7 +229,7 @@ fn floor(module: &Module) -> usize {
 #[test]
 fn the_layers_of_proxy_use_those_below_them_alone() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
-    let uses = uses(&crates.join("proxy/src"));
+    let uses = Sources::read(&crates.join("proxy/src")).uses();
     assert!(LAYERS.iter().all(|layer| uses.contains_key(&vec![(*layer).to_owned()])), "a layer is gone");
     // The root only names what the crate offers.
     let arrows = uses.iter().filter(|(user, _)| !user.is_empty());
@@ -186,16 +243,42 @@ fn the_layers_of_proxy_use_those_below_them_alone() {
 #[test]
 fn uses_are_found_however_they_are_written() {
     let text = "//! use crate::not;\npub use one::A;\nuse crate::two::{B as C, three::{D, E}};\n#[cfg(unix)]\nuse super::four;\n\
-                fn f() { use self::five::F; }\n#[cfg(test)]\nmod tests {\n    use crate::six;\n}\n";
+                pub(in crate::none) fn f() { use self::five::F; crate::seven::g(super::eight::H::<self::nine::I>) }\n\
+                #[cfg(test)]\nmod tests {\n    use crate::six;\n}\n";
+    let (imports, paths) = used_paths(text);
+    let imports: Vec<_> =
+        imports.iter().map(|import| (&import.path[..], &import.name[..], import.is_public)).collect();
     let expected = [
-        "one::A",
-        "crate::two::B",
-        "crate::two::three::D",
-        "crate::two::three::E",
-        "super::four",
-        "self::five::F",
+        ("one::A", "A", true),
+        ("crate::two::B", "C", false),
+        ("crate::two::three::D", "D", false),
+        ("crate::two::three::E", "E", false),
+        ("super::four", "four", false),
+        ("self::five::F", "F", false),
     ];
-    assert_eq!(used_paths(text), expected);
+    assert_eq!(imports, expected);
+    assert_eq!(paths, ["crate::seven::g", "super::eight::H", "self::nine::I"]);
+}
+
+#[test]
+fn a_name_is_used_of_the_module_that_defines_it() {
+    let path = |text: &str| text.split("::").map(str::to_owned).collect::<Module>();
+    let modules = ["a", "b", "b::c"].map(|module| (path(module), String::new()));
+    let exports = [("", "X", "b::Y"), ("b", "Y", "c::Z"), ("b", "Root", "crate::T")];
+    let exports = exports.map(|(module, name, defined)| {
+        (
+            (
+                module.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect(),
+                name.to_owned(),
+            ),
+            defined.to_owned(),
+        )
+    });
+    let sources = Sources { modules: modules.into(), exports: exports.into() };
+    assert_eq!(sources.resolve("crate::X", &path("a")), Some(path("b::c")));
+    assert_eq!(sources.resolve("super::b::Y::new", &path("a")), Some(path("b::c")));
+    assert_eq!(sources.resolve("crate::b::Other", &path("a")), Some(path("b")));
+    assert_eq!(sources.resolve("crate::b::Root", &path("a")), None);
 }
 
 #[test]
