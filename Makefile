@@ -1,31 +1,36 @@
-# make run     build and serve https://localhost:8443        (ARGS='--upstream http://127.0.0.1:8080')
-# make test    all tests                                     (TEST='h2' runs those with h2 in their name)
-# make fuzz    every fuzz target for 20 seconds         (FUZZ_SECONDS=600 TARGET=path)
-# make check   formatting, lints, documentation
-# make peers   compare eight servers with brisk bench        (PLAN=peers-http COMPARE='--html peers.html')
-# make results    run all plans, write docs/results          (RESULTS='resumption ciphers'); an hour on a quiet machine
-# make agreement  compare brisk bench with other load generators (AGREEMENT='--rounds 15')
-# make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
-# make keyless    what private keys on a key server, or in a process of their own, cost (KEYLESS='--rounds 9'); three minutes, quiet
-# make probe      whether brisk probe --timing measures what curl -w does, over a link (PROBE='--rounds 9'); two minutes
-# make page       what HTTPS costs a page in Chromium over a slow link, and what brings it back (PAGE='--only records'); fifteen minutes
-# make beacons    how near the waits that pages measure are to what the gateway knows, over a link; four minutes, into docs/results
-# make visit-cost what measuring visitors costs the gateway: processor time of a visit with and without (VISIT_COST='--rounds 31'); two minutes, quiet
-# make compression  text compressed per second of processor time, beside nginx, Caddy and Envoy (COMPRESSION='--rounds 9'); four minutes
-# make strangers  what attacks cost brisk, nginx, HAProxy and Envoy (STRANGERS='--attack resets'); four minutes
-# make neighbours what clients get when the upstream breaks the protocol, of the same four (NEIGHBOURS='--case reset'); four minutes
-# make soak       a steady load beside 10,000 slow clients, resets and floods (SOAK='--minutes 5'); half an hour, quiet
-# make many-certificates  what 100,000 certificates cost brisk, nginx and HAProxy (MANY='--names 10000'); five minutes, 1 GB of disk
-# make clients    what TLS clients agree on with brisk, all that Debian or a registry has (CLIENTS='--only curl'); ten minutes
-# make audit      whether brisk probe --audit and testssl.sh find the same of servers with one fault each (AUDIT='--only HSTS'); half an hour
-# make httpwg     loona's suite for HTTP/2 servers, of the crate httpwg-cli; a minute, and two to install it
-# make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
-# make kernels  cycles of the SIMD kernels by llvm-mca, and whether they are compiled as they must be
-# make check-lanes   100,000 operations of each kind in lanes beside aws-lc, on portable lanes too; two minutes
-# make visits        a million visits with a hidden effect, and how large the store of 30 days of 100 hosts is
-# make check-timing  does the time of RSA, X25519 and ECDSA in lanes depend on secrets? minutes on a quiet machine
+# target               purpose                                                          option (example)                 duration
 #
-# Each installs what it lacks on Debian: tools/setup does, from the list tools/programs.
+# make run             build and serve https://localhost:8443                           ARGS='--upstream http://127.0.0.1:8080'
+# make test            all tests                                                        TEST='h2': tests with h2 in their name
+# make fuzz            every fuzz target for 20 seconds                                 FUZZ_SECONDS=600 TARGET=path
+# make check           formatting, lints, documentation
+# make check-lanes     100,000 operations of each kind in lanes, compared with AWS-LC, also on portable lanes   2 minutes
+# make check-timing    search for a dependence on secrets in the time of RSA, X25519 and ECDSA in lanes         minutes, quiet
+# make kernels         cycles of the SIMD kernels by llvm-mca, and a check of their machine code
+# make httpwg          loona's test suite for HTTP/2 servers (crate httpwg-cli)         1 minute, and 2 for its installation
+# make sbom            bill of materials (CycloneDX)                                    SBOM=brisk.cdx.json FEATURES=brisk-cli/cuda
+#
+# Measurements; "quiet" means that the machine must have no other load:
+#
+# make peers           comparison of eight servers with brisk bench                     PLAN=peers-http COMPARE='--html peers.html'
+# make results         all plans, into docs/results                                     RESULTS='resumption ciphers'     1 hour, quiet
+# make agreement       comparison of brisk bench with other load generators             AGREEMENT='--rounds 15'
+# make flood           latency of requests during a flood of RSA handshakes             FLOOD='--rounds 15'              10 minutes, quiet
+# make keyless         cost of private keys on a key server or in a separate process    KEYLESS='--rounds 9'             3 minutes, quiet
+# make probe           comparison of brisk probe --timing with curl -w, over a link     PROBE='--rounds 9'               2 minutes
+# make page            cost of HTTPS for a page in Chromium, and effect of each feature PAGE='--only records'            15 minutes
+# make beacons         accuracy of the waiting times that pages measure, over a link                                     4 minutes
+# make visit-cost      processor time of measuring a visitor                            VISIT_COST='--rounds 31'         2 minutes, quiet
+# make visits          a million visits with a hidden effect; size of a store of 30 days of 100 hosts                    minutes
+# make compression     compressed text per CPU second, with nginx, Caddy and Envoy      COMPRESSION='--rounds 9'         4 minutes
+# make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              STRANGERS='--attack resets'      4 minutes
+# make neighbours      responses of these four servers with broken upstreams            NEIGHBOURS='--case reset'        4 minutes
+# make soak            steady load beside 10,000 slow clients, resets and floods        SOAK='--minutes 5'               30 minutes, quiet
+# make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     MANY='--names 10000'             5 minutes, 1 GB of disk
+# make clients         results of TLS clients with brisk                                CLIENTS='--only curl'            10 minutes
+# make audit           comparison of brisk probe --audit with testssl.sh                AUDIT='--only HSTS'              30 minutes
+#
+# Each target installs missing programs on Debian with tools/setup, from the list tools/programs.
 
 CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -47,7 +52,7 @@ SOAK ?=
 CLIENTS ?=
 AUDIT ?=
 
-# Where the bill of materials goes, and the features of the brisk that it is of.
+# Output file of the bill of materials, and the features of the brisk that it describes.
 SBOM ?= $(CARGO_TARGET_DIR)/brisk.cdx.json
 FEATURES ?=
 
@@ -56,7 +61,7 @@ PLAN ?= peers
 COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
-# How long each fuzz target runs, and which.
+# Running time of each fuzz target in seconds, and the name of a single target.
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
@@ -186,7 +191,7 @@ kernels: check-kernels
 	@CACHE=$(CACHE) tools/setup kernels
 	@tools/kernels cycles $(CARGO_TARGET_DIR)/kernels/libbrisk_lanes.rlib
 
-# The kernels are for x86-64; elsewhere there is nothing to read.
+# The kernels exist for x86-64 only.
 check-kernels:
 ifeq ($(shell uname -m),x86_64)
 	cargo build --locked --profile kernels --package brisk-lanes --lib
@@ -196,7 +201,7 @@ endif
 check-lanes:
 	cargo test --locked --release --package brisk-lanes --lib -- --ignored a_hundred_thousand
 
-# Some minutes: a million visits with a hidden effect, and 30 days of 100 hosts.
+# Two long tests: a million visits with a hidden effect, and 30 days of 100 hosts. They take minutes.
 visits:
 	cargo test --locked --release --package brisk-visits --lib -- --ignored a_million thirty_days --nocapture --test-threads 1
 
