@@ -1,4 +1,4 @@
-"""Servers as processes: a port for one, whether it listens, and its end."""
+"""Servers as processes: free ports, tests whether they listen, and their end."""
 import socket
 import subprocess
 import time

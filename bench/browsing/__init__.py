@@ -1,1 +1,1 @@
-"""What bench/page, bench/compression and the tests of pages share: a page, a browser, a link, servers."""
+"""Shared code of bench/page, bench/compression and the tests of pages: a page, a browser, a link, servers."""

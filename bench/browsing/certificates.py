@@ -1,4 +1,4 @@
-"""Certificates for names of a test: ECDSA P-256, each below an intermediate of a root of their own, as public ones are."""
+"""Certificates for test names: ECDSA P-256, each issued by an intermediate of its own root, as public ones are."""
 import subprocess
 from pathlib import Path
 

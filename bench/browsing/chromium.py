@@ -1,4 +1,4 @@
-"""Headless Chromium, driven through a pipe (the DevTools protocol), and what it says of a page."""
+"""Headless Chromium, controlled through a pipe (the DevTools protocol), and its measurements of a page."""
 import base64
 import fcntl
 import hashlib

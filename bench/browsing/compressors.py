@@ -1,4 +1,4 @@
-"""Servers that compress what an upstream has, each with one worker: brisk, nginx, Caddy and Envoy."""
+"""Servers that compress the responses of an upstream, each with one worker: brisk, nginx, Caddy and Envoy."""
 import os
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""Prints when, in ms after a request, the first bytes of the answer's body could be read, and when all of it was there.
+"""Prints the times in ms from a request to the first readable bytes of the response body and to its end.
 
 usage: first_bytes.py ADDRESS PORT NAME PATH CA
 """

@@ -1,4 +1,4 @@
-"""brisk before the page of `site`, and nginx for the page without TLS."""
+"""brisk in front of the page of `site`, and nginx for the page without TLS."""
 import json
 import os
 import shutil

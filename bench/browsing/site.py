@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes a page of 60 resources, always of the same bytes: HTML, two styles, a script that blocks in the head, three that do not,
-and 53 pictures. A second version differs from the first in a few lines of each script and style.
+"""Creates a page of 60 resources with constant bytes: HTML, two styles, a blocking script in the head, three other scripts, and 53
+pictures. A second version differs from the first in a few lines of each script and style.
 
 usage: site.py FOLDER [--assets ORIGIN]
 """

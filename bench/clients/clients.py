@@ -1,4 +1,4 @@
-"""The clients of `run`: how each is started, and what it says of its connections."""
+"""The clients of `run`: the command of each, and its report about connections."""
 import functools
 import json
 import os

@@ -1,4 +1,4 @@
-"""What `run` found, as a page (Markdown), and what scanners say."""
+"""The results of `run` and of the scanners as a page (Markdown)."""
 import json
 import re
 import shutil

@@ -1,1 +1,1 @@
-"""What bench/strangers, bench/soak and bench/neighbours share: frames, a client, attacks, upstreams, servers."""
+"""Shared code of bench/strangers, bench/soak and bench/neighbours: frames, a client, attacks, upstreams, servers."""

@@ -1,4 +1,4 @@
-"""What strangers do, as coroutines: bench/strangers does each of it once, bench/soak all of it together for long."""
+"""Attacks as coroutines: bench/strangers runs each of them once, bench/soak all of them together for a long time."""
 import asyncio
 import ssl
 import time

@@ -1,4 +1,4 @@
-"""A client that does what no library lets it do: resets connections, reads raw bytes, or nothing."""
+"""A client with operations that no library permits: it resets connections, reads raw bytes, or reads nothing."""
 import asyncio
 import itertools
 import socket

@@ -1,8 +1,8 @@
-"""Thousands of slow clients, and beside them resets and floods, from one process that needs little of its core.
+"""Thousands of slow clients, resets and floods, from one process that needs little processor time.
 
-Slow clients are sockets and timers: what they send is encrypted beforehand, and what they receive they never decrypt. One
-that the server has cut comes again at once. Writes its counts to standard output as a line of JSON every two seconds, and
-ends with SIGTERM or with the script that started it.
+Slow clients are sockets and timers: their data is encrypted in advance, and received data is never decrypted. A client whose
+connection the server has closed reconnects immediately. Writes its counters to standard output as a line of JSON every two
+seconds, and ends with SIGTERM or with the script that started it.
 """
 import asyncio
 import itertools

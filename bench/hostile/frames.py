@@ -1,4 +1,4 @@
-"""HTTP/2 frames and header blocks by hand (RFC 9113, RFC 7541), for what no client at hand sends."""
+"""HTTP/2 frames and header blocks (RFC 9113, RFC 7541) that no available client sends."""
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS = 1, 1, 4

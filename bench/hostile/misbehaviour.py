@@ -1,4 +1,4 @@
-"""Upstreams that break the protocol: what each of them sends, by the path that is asked for, and what is right to make of it."""
+"""Upstreams that violate the protocol: their responses by requested path, and the correct results."""
 import asyncio
 import re
 import socket

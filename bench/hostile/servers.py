@@ -1,4 +1,4 @@
-"""Starts nginx, HAProxy, Envoy and brisk with the settings in servers/, and looks at their processes from outside."""
+"""Starts nginx, HAProxy, Envoy and brisk with the settings in servers/, and observes their processes from outside."""
 import os
 import shutil
 import signal

@@ -1,10 +1,10 @@
-"""An upstream that counts: how many connections and requests came, how long it was held, how much of bodies it got.
+"""An upstream that counts connections, requests, the time for which it was occupied, and received body bytes.
 
-Runs as a process of its own. Answers by path:
+Runs as a separate process. Responses by path:
   /hang...      never
   /after/N...   after N seconds
   /big...       1 MiB
-  /watch...     a head and a first chunk, and then nothing
+  /watch...     a head and a first chunk, then nothing
   /upload...    when the body is complete
   /stats        the counts by path, as JSON (for the measuring script itself)
   else          "ok"

@@ -1,4 +1,4 @@
-"""curl with BoringSSL, as Chrome speaks: boringssl.py URL CA VERSION KIND. Prints a line of JSON for each visit."""
+"""curl with BoringSSL, the library of Chrome: boringssl.py URL CA VERSION KIND. Prints a line of JSON for each visit."""
 import json
 import sys
 

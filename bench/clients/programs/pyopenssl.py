@@ -1,4 +1,4 @@
-"""OpenSSL 1.1.1, which an old wheel of `cryptography` has in it: pyopenssl.py URL CA VERSION KIND. Prints a line of JSON for
+"""OpenSSL 1.1.1 from an old wheel of `cryptography`: pyopenssl.py URL CA VERSION KIND. Prints a line of JSON for
 each visit."""
 import json
 import socket

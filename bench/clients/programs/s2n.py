@@ -1,4 +1,4 @@
-"""s2n-tls, which awscrt has in it: s2n.py URL CA VERSION. Prints a line of JSON. It shows no way to resume."""
+"""s2n-tls from awscrt: s2n.py URL CA VERSION. Prints a line of JSON. awscrt has no interface for resumption."""
 import json
 import sys
 from urllib.parse import urlsplit
