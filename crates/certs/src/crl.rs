@@ -1,142 +1,155 @@
-//! Certificate revocation lists (RFC 5280 section 5), read from files. Whether one is signed by an issuer of a certificate
-//! is verified in the handshake, not here.
+//! Certificate revocation lists (RFC 5280 section 5). [`RevocationList`] reads a list in place, because a list may have
+//! megabytes; [`Crl`] is a list from a file of the operator, for the verification of client certificates.
 
-use std::fs;
-use std::path::Path;
-use std::time::SystemTime;
+mod extensions;
+mod file;
+#[cfg(test)]
+mod tests;
 
-use rustls_pki_types::CertificateRevocationListDer;
-use rustls_pki_types::pem::{PemObject, SectionKind};
+use std::time::{Duration, SystemTime};
+
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
-use x509_parser::revocation_list::CertificateRevocationList;
+use x509_parser::x509::AlgorithmIdentifier;
 
-use crate::error::{CertError, Warning};
-use crate::x509::system_time;
+use crate::der::{
+    BIT_STRING, Element, GENERALIZED_TIME, INTEGER, Malformed, Reader, SEQUENCE, UTC_TIME, sequence,
+};
+use crate::signature::verifies;
+use extensions::{DistributionPoint, entry_is_understood};
+pub use file::Crl;
 
-/// One revocation list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Crl {
-    /// The list.
-    pub der: CertificateRevocationListDer<'static>,
-    /// `nextUpdate` (RFC 5280 section 5.1.2.5): the list has expired from then on.
-    pub next_update: SystemTime,
-    issuer: String,
-    issuer_der: Vec<u8>,
+/// Tolerated difference between the clocks of this machine and of the issuer.
+const SKEW: Duration = Duration::from_mins(5);
+
+/// Tag of `crlExtensions`: context-specific 0, constructed.
+const EXTENSIONS: u8 = 0xa0;
+
+/// A revocation list that borrows its DER. Its signature is verified by [`is_signed_by`](Self::is_signed_by), not when
+/// it is read.
+pub struct RevocationList<'a> {
+    signed: &'a [u8],
+    algorithm: AlgorithmIdentifier<'a>,
+    signature: &'a [u8],
+    issuer: &'a [u8],
+    entries: Reader<'a>,
+    /// The certificates that the list covers; `None` covers all certificates of the issuer.
+    point: Option<DistributionPoint<'a>>,
+    /// `thisUpdate` (RFC 5280 section 5.1.2.4).
+    pub this_update: SystemTime,
+    /// `nextUpdate` (RFC 5280 section 5.1.2.5), which some issuers omit.
+    pub next_update: Option<SystemTime>,
 }
 
-impl Crl {
-    /// Reads the lists of a file: one in DER, or one or more in PEM.
-    pub fn read(file: &Path) -> Result<Vec<Self>, CertError> {
-        let bytes = fs::read(file).map_err(|source| CertError::Read { path: file.to_owned(), source })?;
-        let malformed = |reason| CertError::Crl { path: file.to_owned(), reason };
-        // DER begins with the tag of a SEQUENCE, which is no text.
-        if bytes.first() == Some(&0x30) {
-            return Ok(vec![Self::parse(bytes).map_err(malformed)?]);
-        }
-        let mut lists = Vec::new();
-        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&bytes) {
-            let (kind, der) = section
-                .map_err(|error| CertError::Pem { path: file.to_owned(), reason: error.to_string() })?;
-            if kind == SectionKind::Crl {
-                lists.push(Self::parse(der).map_err(malformed)?);
-            }
-        }
-        if lists.is_empty() {
-            return Err(malformed(
-                "there is none, neither in DER nor between -----BEGIN X509 CRL----- lines".to_owned(),
-            ));
-        }
-        Ok(lists)
+impl<'a> RevocationList<'a> {
+    /// Reads a list in DER that alone decides about the certificates that it covers.
+    ///
+    /// # Errors
+    ///
+    /// Malformed DER, delta lists, indirect lists, lists for some revocation reasons and unknown critical extensions
+    /// (RFC 5280 section 6.3.3).
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (list, extensions) = Self::parse(bytes)?;
+        let point = extensions.map_or(Ok(None), |extensions| extensions::read(extensions.content))?;
+        Ok(Self { point, ..list })
     }
 
-    fn parse(der: Vec<u8>) -> Result<Self, String> {
-        let (rest, list) = CertificateRevocationList::from_der(&der).map_err(|error| error.to_string())?;
-        if !rest.is_empty() {
-            return Err(format!("{} bytes follow it", rest.len()));
+    /// The fields of a list of any kind, with its extensions unread.
+    fn parse(bytes: &'a [u8]) -> Result<(Self, Option<Element<'a>>), Malformed> {
+        let mut list = sequence(bytes)?;
+        let signed = list.expect(SEQUENCE)?;
+        let algorithm = list.expect(SEQUENCE)?.whole;
+        let signature = list.expect(BIT_STRING)?.bits()?;
+        list.end()?;
+        let mut inside = signed.inside();
+        inside.optional(INTEGER)?;
+        // RFC 5280 section 5.1.1.2: signatureAlgorithm and tbsCertList.signature must be equal.
+        if inside.expect(SEQUENCE)?.whole != algorithm {
+            return Err("two algorithms in the place of one");
         }
-        // RFC 5280 section 5.1.2.5: "Conforming CRL issuers MUST include the nextUpdate field in all CRLs."
-        let next_update =
-            list.next_update().ok_or("it does not say when the next one is due (nextUpdate)")?;
-        let (issuer, issuer_der) = (list.issuer().to_string(), list.issuer().as_raw().to_vec());
-        let next_update = system_time(next_update);
-        Ok(Self { der: der.into(), next_update, issuer, issuer_der })
+        let (_, algorithm) =
+            AlgorithmIdentifier::from_der(algorithm).map_err(|_| "an algorithm that cannot be read")?;
+        let issuer = inside.expect(SEQUENCE)?.whole;
+        let this_update = inside.next()?.time()?;
+        let next_update = match (inside.optional(UTC_TIME)?, inside.optional(GENERALIZED_TIME)?) {
+            (Some(next), None) | (None, Some(next)) => Some(next.time()?),
+            (None, None) => None,
+            _ => return Err("two times in the place of one"),
+        };
+        let entries = inside.optional(SEQUENCE)?.map_or(Reader::new(&[]), Element::inside);
+        let extensions = inside.optional(EXTENSIONS)?;
+        inside.end()?;
+        let signed = signed.whole;
+        let list =
+            Self { signed, algorithm, signature, issuer, entries, point: None, this_update, next_update };
+        Ok((list, extensions))
     }
 
-    /// Whether the issuer name of this list is the subject of `authority`.
-    pub fn is_of(&self, authority: &[u8]) -> bool {
-        X509Certificate::from_der(authority)
-            .is_ok_and(|(_, certificate)| certificate.subject().as_raw() == self.issuer_der)
-    }
-
-    /// The warning about this list from `file` at `now`, for operators.
-    pub fn warning(&self, file: &Path, now: SystemTime) -> Option<Warning> {
-        (now >= self.next_update).then(|| Warning::CrlExpired {
-            path: file.to_owned(),
-            issuer: self.issuer.clone(),
-            since: self.next_update,
+    /// Whether `issuer`, a certificate in DER, signed the list.
+    pub fn is_signed_by(&self, issuer: &[u8]) -> bool {
+        X509Certificate::from_der(issuer).is_ok_and(|(_, issuer)| {
+            issuer.subject().as_raw() == self.issuer
+                && verifies(issuer.public_key(), &self.algorithm, self.signature, self.signed)
         })
     }
+
+    /// Whether the list covers server certificates whose CRL distribution points are `addresses`. Issuers may divide
+    /// their certificates among several lists (RFC 5280 section 5.2.5).
+    pub fn is_for(&self, addresses: &[String]) -> bool {
+        self.point.as_ref().is_none_or(|point| point.is_for(addresses))
+    }
+
+    /// Whether `thisUpdate` has passed at `now`, with a tolerance of five minutes.
+    pub fn has_begun(&self, now: SystemTime) -> bool {
+        self.this_update <= now + SKEW
+    }
+
+    /// The revocation date of the certificate with the serial number `serial` (contents of the DER INTEGER), or `None`
+    /// if the list does not contain it. Takes time proportional to the length of the list.
+    ///
+    /// # Errors
+    ///
+    /// Malformed entries. Absence of the certificate from a list with an unknown critical entry extension.
+    pub fn revoked(&self, serial: &[u8]) -> Result<Option<SystemTime>, Malformed> {
+        let mut entries = self.entries;
+        let mut is_understood = true;
+        while let Some(entry) = Entry::next(&mut entries)? {
+            if entry.serial == serial {
+                return entry.date.time().map(Some);
+            }
+            is_understood &= entry_is_understood(entry.rest)?;
+        }
+        // RFC 5280 section 5.3: an unknown critical extension may assign its entry to another issuer, so the absence
+        // of the serial number proves nothing.
+        if is_understood { Ok(None) } else { Err("an entry with a critical extension that is unknown here") }
+    }
+
+    /// Reads all entries, whose form [`Self::parse`] does not look at.
+    fn check_entries(&self) -> Result<(), Malformed> {
+        let mut entries = self.entries;
+        while let Some(entry) = Entry::next(&mut entries)? {
+            entry.date.time()?;
+            entry_is_understood(entry.rest)?;
+        }
+        Ok(())
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
+/// An element of `revokedCertificates` (RFC 5280 section 5.1.2.6).
+struct Entry<'a> {
+    serial: &'a [u8],
+    date: Element<'a>,
+    /// The extensions of the entry, if it has any.
+    rest: Reader<'a>,
+}
 
-    use brisk_testkit::ca::TestCa;
-
-    use super::*;
-
-    fn read(bytes: &[u8]) -> Result<Vec<Crl>, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("crl");
-        fs::write(&file, bytes).unwrap();
-        Crl::read(&file)
-            .map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
-    }
-
-    #[test]
-    fn a_file_holds_one_list_in_der_or_any_number_in_pem() {
-        let ca = TestCa::new();
-        let crls = ca.crls(&[], Duration::from_hours(1));
-        let lists = read(crls.pem().as_bytes()).unwrap();
-        assert_eq!(lists.len(), 2);
-        assert_eq!(read(&crls.intermediate_der).unwrap(), lists[..1]);
-        let root = CertificateFile::der(&ca.root_pem());
-        assert_eq!(lists.iter().map(|list| list.is_of(&root)).collect::<Vec<_>>(), [false, true]);
-    }
-
-    #[test]
-    fn an_expired_list_is_a_warning() {
-        let ca = TestCa::new();
-        let list = read(&ca.crls(&[], Duration::from_hours(1)).intermediate_der).unwrap().remove(0);
-        let now = SystemTime::now();
-        assert_eq!(list.warning(Path::new("a.crl"), now), None);
-        let later = list.warning(Path::new("a.crl"), now + Duration::from_hours(2));
-        assert!(matches!(later, Some(Warning::CrlExpired { .. })));
-    }
-
-    #[test]
-    fn what_is_no_list_is_refused() {
-        let ca = TestCa::new();
-        for (bytes, expected) in [
-            (
-                ca.root_pem().as_bytes(),
-                "crl: no revocation list to use: there is none, neither in DER nor between \
-              -----BEGIN X509 CRL----- lines",
-            ),
-            (b"0\x03\x02\x01\x01", "crl: no revocation list to use: "),
-        ] {
-            let message = read(bytes).unwrap_err();
-            assert!(message.starts_with(expected), "{message}");
+impl<'a> Entry<'a> {
+    fn next(entries: &mut Reader<'a>) -> Result<Option<Self>, Malformed> {
+        if entries.is_empty() {
+            return Ok(None);
         }
-    }
-
-    struct CertificateFile;
-
-    impl CertificateFile {
-        fn der(pem: &str) -> Vec<u8> {
-            rustls_pki_types::CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
-        }
+        let mut rest = entries.expect(SEQUENCE)?.inside();
+        let serial = rest.expect(INTEGER)?.content;
+        Ok(Some(Self { serial, date: rest.next()?, rest }))
     }
 }

@@ -1,10 +1,11 @@
-//! What must hold for any bytes that come from the addresses in certificates, for tests and for libFuzzer.
+//! Properties of the parsers for responses, lists and issuers that are fetched from addresses in certificates; used by
+//! tests and libFuzzer.
 
 use std::time::{Duration, SystemTime};
 
+use crate::crl::RevocationList;
 use crate::issuers::issuer_in;
 use crate::ocsp::{OcspError, Question};
-use crate::revoked::RevocationList;
 use crate::x509::Facts;
 
 pub(crate) const LEAF: &[u8] = include_bytes!("fuzz/leaf.crt");
@@ -16,18 +17,18 @@ pub(crate) const GOOD: [&[u8]; 2] = [
 const REVOKED: &[u8] = include_bytes!("../../../fuzz/seeds/ocsp_response/revoked");
 const LIST: &[u8] = include_bytes!("../../../fuzz/seeds/revocation_list/one");
 
-/// The serial number of the leaf, which is on the list.
+/// Serial number of the leaf, which is on the list.
 const SERIAL: &[u8] = &[0x03, 0xe8];
 
-/// A time in the life of all of them: in December 2026.
+/// A time at which all recorded data is valid: December 2026.
 const NOW: Duration = Duration::from_mins(29_950_000);
 
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + NOW
 }
 
-/// A response is accepted, and a certificate taken for revoked, by what was signed alone: its times are those of a
-/// response that was recorded.
+/// A response is accepted, or its certificate considered revoked, only if it has the signed content of a recorded
+/// response, recognised by its times.
 pub fn ocsp_response(bytes: &[u8]) {
     let question = Question::new(LEAF, ISSUER).expect("certificates");
     let recorded = |response: &[u8]| question.verify(response, now());
@@ -43,7 +44,8 @@ pub fn ocsp_response(bytes: &[u8]) {
     }
 }
 
-/// A list is read to its end or refused, and one that the issuer signed says what the recorded one says.
+/// A list is read or refused without panic, and a list with the issuer's signature yields the same result as the
+/// recorded list.
 pub fn revocation_list(bytes: &[u8]) {
     let Ok(list) = RevocationList::read(bytes) else { return };
     let found = list.revoked(SERIAL);
@@ -54,7 +56,7 @@ pub fn revocation_list(bytes: &[u8]) {
     }
 }
 
-/// Of any bytes nothing but the issuer itself is taken for the issuer, as far as its key and its name go.
+/// Only a certificate with the issuer's public key and name is accepted as the issuer.
 pub fn issuer_bundle(bytes: &[u8]) {
     if let Some(found) = issuer_in(bytes, LEAF) {
         let own = Facts::read(ISSUER).expect("a certificate");

@@ -1,7 +1,8 @@
-//! Which certificate to show: chains and keys read from files, the choice by name and by what the client can verify.
+//! Certificates of a TLS server: loading of chains and keys, choice by server name and client abilities, staples,
+//! revocation and renewal.
 //!
-//! Everything a handshake asks is answered from memory. Private keys are not here: a [`Certificate`] names its key by
-//! [`KeyId`](brisk_keys::KeyId), the operations are done by an engine of `brisk-keys`.
+//! Handshakes find everything in memory. Private keys are not part of this crate: a [`Certificate`] refers to its key
+//! by [`KeyId`](brisk_keys::KeyId), and an engine of `brisk-keys` performs the key operations.
 
 pub mod care;
 pub mod catalogue;
@@ -19,7 +20,6 @@ pub mod ocsp;
 pub mod on_demand;
 pub mod private_ca;
 pub mod resolver;
-pub mod revoked;
 mod signature;
 pub mod slot;
 pub mod store;

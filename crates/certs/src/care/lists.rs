@@ -1,4 +1,4 @@
-//! Watches the revocation list that a certificate names. Certificates of one list share what is fetched.
+//! Watching of the revocation lists that certificates name. Certificates with the same list share one fetch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,26 +10,26 @@ use super::schedule::{Due, pause, random, sleep_towards};
 use super::staples::{restored, revoked};
 use super::ward::{Matter, Origin, Ward, Witness};
 use super::{Shared, lock};
-use crate::revoked::RevocationList;
+use crate::crl::RevocationList;
 
-/// The most bytes of a list. Those of public CAs for servers are in parts of less than one.
+/// Maximum size of a list in bytes. Public CAs partition the lists of server certificates into parts below 1 MiB.
 const LIST_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Bounds of the time between two looks at a list.
+/// Bounds of the interval between two fetches of a list.
 const SOONEST: Duration = Duration::from_hours(1);
 const LATEST: Duration = Duration::from_hours(24);
 
 const FIRST_PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_PAUSE: Duration = Duration::from_hours(6);
 
-/// How long a list stays in memory: its certificates are looked up one after another.
+/// How long a fetched list stays in memory: long enough for all certificates that name it.
 const KEPT: Duration = Duration::from_mins(5);
 
-/// The lists by their addresses, each with the lock of who fetches it.
+/// The lists by URL. The inner lock is held while a list is fetched.
 #[derive(Debug, Default)]
 pub(super) struct Lists(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<List>>>>>);
 
-/// A list that an issuer signed, and when it is fetched again.
+/// A verified list and the time of its next fetch.
 #[derive(Clone, Debug)]
 struct List {
     bytes: Arc<Vec<u8>>,
@@ -38,7 +38,8 @@ struct List {
 }
 
 impl Lists {
-    /// The list at `url`, which `accept` has found right if it is fetched now. What it refuses is not kept.
+    /// The list at `url`, from memory or fetched now. `accept` verifies it and returns its `nextUpdate`; a rejected
+    /// list is not kept.
     async fn current(
         &self,
         shared: &Shared,
@@ -59,7 +60,7 @@ impl Lists {
         Ok(list)
     }
 
-    /// Drops lists that have been in memory for long enough.
+    /// Drops lists that were fetched more than five minutes ago.
     pub(super) fn forget_old(&self) {
         lock(&self.0).retain(|_, place| {
             let is_used = Arc::strong_count(place) > 1;
@@ -74,7 +75,8 @@ impl List {
     }
 }
 
-/// When a list that came now is fetched again: before the next is due, when caches are to, and at least daily.
+/// The time of the next fetch: within `nextUpdate` and `max_age`, at least daily, at most hourly, up to 20 % earlier at
+/// random.
 fn due(
     next_update: Option<SystemTime>,
     max_age: Option<Duration>,
@@ -91,7 +93,7 @@ fn is_watched(shared: &Shared, ward: &Ward) -> bool {
     shared.settings().watches && ward.origin() == Origin::Host && names_list
 }
 
-/// Says why a certificate is not watched whose issuer is not known.
+/// Logs that a certificate's list is not watched, because its issuer is unknown.
 pub(super) fn complain_of_issuer(shared: &Shared, ward: &Ward) {
     let reason = "its revocation list is not watched: its issuer is not known; append the certificate of the issuer to the chain \
                   file";
@@ -101,7 +103,7 @@ pub(super) fn complain_of_issuer(shared: &Shared, ward: &Ward) {
     }
 }
 
-/// Watches until the task ends.
+/// Watches the list of `ward`. Never returns if it names one; the caller aborts the task.
 pub(super) async fn watch(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'static>) {
     let certificate = Arc::clone(ward.certificate());
     let Some(url) = certificate.services.lists.first().filter(|_| is_watched(shared, ward)) else { return };
@@ -128,7 +130,7 @@ pub(super) async fn watch(shared: &Shared, ward: &Ward, issuer: &CertificateDer<
     }
 }
 
-/// Looks the certificate up. Returns when to look again.
+/// Looks up the certificate in its list. Returns the time of the next look-up.
 async fn look(
     shared: &Shared,
     ward: &Ward,
@@ -152,7 +154,8 @@ async fn look(
     Ok(kept.due)
 }
 
-/// Whether `bytes` are a list of `issuer` for certificates that name `addresses`. Returns when the next one is due.
+/// Verifies that `bytes` are a current list by `issuer` for certificates with the distribution points `addresses`.
+/// Returns `nextUpdate`.
 fn accept(
     bytes: &[u8],
     issuer: &[u8],

@@ -17,20 +17,20 @@ const SOME_REASONS: u8 = 0x83;
 const INDIRECT: u8 = 0x84;
 const ONLY_ATTRIBUTES: u8 = 0x85;
 
-/// Of a name: its full form, and an address in it.
+/// Tags within `DistributionPointName`: `fullName`, and `uniformResourceIdentifier` in it.
 const FULL_NAME: u8 = 0xa0;
 const ADDRESS: u8 = 0x86;
 
 const TRUE: &[u8] = &[0xff];
 
-/// Which certificates of its issuer a list is about: `IssuingDistributionPoint`, section 5.2.5.
+/// `IssuingDistributionPoint` (RFC 5280 section 5.2.5): the certificates that a list covers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Point<'a> {
-    /// The contents of its full name, if it has a name.
+pub(super) struct DistributionPoint<'a> {
+    /// Contents of `fullName`; `None` covers all certificates of the issuer.
     names: Option<&'a [u8]>,
 }
 
-impl<'a> Point<'a> {
+impl<'a> DistributionPoint<'a> {
     fn read(value: &'a [u8]) -> Result<Self, Malformed> {
         let mut names = None;
         let mut fields = sequence(value)?;
@@ -67,7 +67,7 @@ impl<'a> Point<'a> {
     }
 }
 
-/// One extension.
+/// `Extension` (RFC 5280 section 4.1).
 struct Extension<'a> {
     id: &'a [u8],
     is_critical: bool,
@@ -88,14 +88,14 @@ impl<'a> Extension<'a> {
     }
 }
 
-/// The point of a list with these extensions, or why the list is none to rely on.
-pub(super) fn read(extensions: &[u8]) -> Result<Option<Point<'_>>, Malformed> {
+/// Reads `crlExtensions`. An error is the reason why the list cannot be relied on.
+pub(super) fn read(extensions: &[u8]) -> Result<Option<DistributionPoint<'_>>, Malformed> {
     let mut all = sequence(extensions)?;
     let mut point = None;
     while let Some(Extension { id, is_critical, value }) = Extension::next(&mut all)? {
         match id {
             POINT if point.is_some() => return Err("it says twice which certificates it is for"),
-            POINT => point = Some(Point::read(value)?),
+            POINT => point = Some(DistributionPoint::read(value)?),
             DELTA => return Err("it has the changes to another list alone (a delta)"),
             AUTHORITY_KEY | NUMBER => {}
             _ if is_critical => return Err("it has a critical extension that is unknown here"),
@@ -105,7 +105,7 @@ pub(super) fn read(extensions: &[u8]) -> Result<Option<Point<'_>>, Malformed> {
     Ok(point)
 }
 
-/// Whether nothing in the rest of an entry is critical and unknown.
+/// Whether the extensions of an entry contain no unknown critical extension.
 pub(super) fn entry_is_understood(mut rest: Reader<'_>) -> Result<bool, Malformed> {
     let Some(extensions) = rest.optional(SEQUENCE)? else { return Ok(true) };
     let mut all = extensions.inside();

@@ -1,4 +1,4 @@
-//! Lists of the right issuer and of others, whole ones and parts.
+//! [`RevocationList`] with lists of the issuer and of other issuers, complete and partitioned.
 
 use brisk_testkit::ca::{Leaf, TestCa};
 use rustls_pki_types::CertificateDer;
@@ -21,7 +21,7 @@ fn extension(id: u8, is_critical: bool, value: &[u8]) -> Vec<u8> {
     write(SEQUENCE, &[&write(OID, &[&[0x55, 0x1d, id]]), &critical, &write(OCTET_STRING, &[value])])
 }
 
-/// `list` with these extensions in the place of its own, and its entries with `of_entries`. The signature stays, and is wrong now.
+/// `list` with its extensions replaced, and with `of_entries` added to each entry. Its signature becomes invalid.
 fn with(list: &[u8], extensions: &[u8], of_entries: &[u8]) -> Vec<u8> {
     let mut outside = sequence(list).unwrap();
     let mut inside = outside.expect(SEQUENCE).unwrap().inside();
@@ -37,7 +37,7 @@ fn with(list: &[u8], extensions: &[u8], of_entries: &[u8]) -> Vec<u8> {
         changed.extend(write(SEQUENCE, &[serial, time, &write(SEQUENCE, &[of_entries])]));
     }
     signed.extend(write(SEQUENCE, &[&changed]));
-    signed.extend(write(EXPLICIT, &[&write(SEQUENCE, &[extensions])]));
+    signed.extend(write(EXTENSIONS, &[&write(SEQUENCE, &[extensions])]));
     let (algorithm, signature) = (outside.next().unwrap().whole, outside.next().unwrap().whole);
     write(SEQUENCE, &[&write(SEQUENCE, &[&signed]), algorithm, signature])
 }
