@@ -1,8 +1,8 @@
-//! Looks after the certificates that hosts show: completes their chains, keeps their staples, watches whether they are
-//! revoked. All of it happens on a thread of its own; handshakes find in the slots whatever there is at the moment, and
-//! never wait.
+//! Background maintenance of the certificates that hosts present: completing their chains, fetching staples, watching
+//! for revocation. [`Care`] runs it on one thread of its own and publishes the results into the [`Slot`]s, so a
+//! handshake never waits for it.
 //!
-//! What was fetched is kept in the store, so that a restart has it at once.
+//! Fetched data is kept in a [`Store`], so that it is available right after a restart.
 
 mod fleet;
 mod issuers;
@@ -35,16 +35,16 @@ use showing::{Showing, is_tended};
 pub use ward::{Failures, Report};
 use ward::{Origin, Ward};
 
-/// What is done for certificates.
+/// Which maintenance [`Care`] performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CareSettings {
-    /// Keep staples for certificates that name a responder. Default: yes.
+    /// Fetch staples for certificates that name an OCSP responder. Default: yes.
     pub staples: bool,
-    /// Watch the revocation lists that certificates name. Default: yes.
+    /// Fetch the revocation lists that certificates name. Default: yes.
     pub watches: bool,
-    /// Fetch intermediates that chain files lack. Default: yes.
+    /// Fetch intermediates that are missing from chain files. Default: yes.
     pub completes: bool,
-    /// The most time that the start and a reload wait for the first staples of new certificates. Default: 2 s.
+    /// Maximum time that a start or a reload waits for the first staples of new certificates. Default: 2 s.
     pub wait: Duration,
 }
 
@@ -54,31 +54,33 @@ impl Default for CareSettings {
     }
 }
 
-/// What came for an address.
+/// Response to a [`Fetch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// The body.
+    /// The body of the response.
     pub body: Vec<u8>,
-    /// How long it may be kept, if the server says so.
+    /// How long the server permits caching; `None` if it does not state a time.
     pub max_age: Option<Duration>,
 }
 
-/// The future of a fetch. The error is for the operator.
+/// Future returned by [`Fetch::get`]. Its error is a message for the operator.
 pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Fetched, String>> + Send + 'a>>;
 
-/// Fetches by HTTP. This crate knows no HTTP.
+/// An HTTP client. A trait, because this crate does not depend on an HTTP implementation.
 pub trait Fetch: fmt::Debug + Send + Sync + 'static {
-    /// Gets what is at `url`, at most `limit` bytes, in a time that the implementation bounds. Redirects are followed;
-    /// any status but 200 is an error.
+    /// Returns the body at `url`.
+    ///
+    /// The implementation bounds the time and follows redirects. A body longer than `limit` bytes and any status other
+    /// than
     fn get<'a>(&'a self, url: &'a str, limit: usize) -> Fetching<'a>;
 }
 
-/// A function that is called with a certificate that was revoked.
+/// Callback for a certificate that was found to be revoked.
 type OnRevoked = Box<dyn Fn(&Certificate) + Send + Sync>;
 
 type Wards = HashMap<Fingerprint, Arc<Ward>>;
 
-/// Looks after certificates until it is dropped.
+/// The maintenance thread. It ends when this is dropped.
 pub struct Care {
     shared: Arc<Shared>,
     _alive: watch::Sender<()>,
@@ -90,14 +92,14 @@ struct Shared {
     fleet: fleet::Fleet,
     settings: Mutex<CareSettings>,
     wards: Mutex<Wards>,
-    /// Signalled whenever a ward was tried.
+    /// Notified after each attempt to obtain something for a ward; for [`Care::prepare_more`], which blocks.
     tried: Condvar,
-    /// The same for tasks.
+    /// The counterpart of `tried` for asynchronous tasks.
     tried_tasks: watch::Sender<()>,
     slots: Mutex<Vec<Arc<Slot>>>,
-    /// Slots of names of folders, for as long as they are in memory.
+    /// Slots of names in a [`Catalogue`](crate::Catalogue), while their certificates are in memory.
     names: Mutex<Vec<Weak<Slot>>>,
-    /// Wards of names, on their way to the thread.
+    /// Sends wards of catalogue names to the thread.
     loaded: mpsc::UnboundedSender<Arc<Ward>>,
     handle: Handle,
     showing: Mutex<Showing>,
@@ -105,13 +107,14 @@ struct Shared {
     lists: lists::Lists,
     places: places::Places,
     wake: Notify,
-    /// Settings have changed: everything is to be done again.
+    /// Set when settings changed: all tasks are started again.
     starts_anew: AtomicBool,
 }
 
 impl Care {
-    /// Starts the thread, which has nothing to do yet. What is fetched is kept in `store`, if there is one. Of gateways that
-    /// share `fleet` one asks for each staple.
+    /// Starts the thread, without certificates to maintain.
+    ///
+    /// Fetched data is kept in `store`. Gateways that share the store `fleet` fetch each staple once.
     pub fn start(
         settings: CareSettings,
         fetch: Arc<dyn Fetch>,
@@ -119,7 +122,7 @@ impl Care {
         fleet: Option<Arc<dyn Store>>,
     ) -> Result<Self, CertError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(CertError::Care)?;
-        // At most one for each name that is loaded, which are limited, and the thread takes them at once.
+        // The channel is unbounded, but the number of loaded names is not, and the thread empties it at once.
         let (loaded, wards) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             fetch,
@@ -149,13 +152,13 @@ impl Care {
         Ok(Self { shared, _alive: alive })
     }
 
-    /// Has `call` called, on the thread of this, with each certificate that turns out to be revoked.
+    /// Registers `call`, which the thread calls with each certificate that is found to be revoked.
     pub fn on_revoked(&self, call: impl Fn(&Certificate) + Send + Sync + 'static) {
         lock(&self.shared.on_revoked).push(Box::new(call));
     }
 
-    /// Begins to look after `certificates`, which are about to be published, under `settings`. Returns when what was
-    /// kept or fetched has given each its staple, as far as it names a responder, or after `settings.wait`.
+    /// Applies `settings` and starts maintaining `certificates`, which are about to be published. Returns when each
+    /// that names a responder has a staple or a failed attempt, or after `settings.wait`.
     ///
     /// Blocks, and reads the store.
     pub fn prepare(&self, certificates: &[Arc<Certificate>], settings: CareSettings) {
@@ -166,7 +169,7 @@ impl Care {
         self.prepare_more(certificates);
     }
 
-    /// The same for certificates that come from elsewhere than the settings.
+    /// Like [`prepare`](Self::prepare), with unchanged settings: for certificates that are not from the configuration.
     pub fn prepare_more(&self, certificates: &[Arc<Certificate>]) {
         for certificate in certificates {
             self.shared.ward_of_load(certificate, Origin::Host);
@@ -174,7 +177,7 @@ impl Care {
         self.shared.wake.notify_one();
         let until = Instant::now() + self.shared.settings().wait;
         let mut all = lock(&self.shared.wards);
-        // Two of them may be one certificate, and the second ward in the place of the first.
+        // `certificates` may contain one certificate twice; the second then replaced the ward of the first.
         let is_tried =
             |all: &Wards, one: &Certificate| all.get(&one.fingerprint).is_none_or(|own| own.is_tried());
         while certificates.iter().any(|certificate| !is_tried(&all, certificate)) {
@@ -187,58 +190,57 @@ impl Care {
         }
     }
 
-    /// `certificate` as it is best shown now: its chain completed, with its staple.
+    /// `certificate` with its completed chain and its current staple.
     pub fn served(&self, certificate: &Arc<Certificate>, engine: &Arc<dyn PrivateKeyEngine>) -> Served {
         self.shared.served(certificate, engine)
     }
 
-    /// The staple of `certificate` that is shown now.
+    /// The current staple of `certificate`.
     pub fn staple(&self, certificate: &Arc<Certificate>) -> Option<Arc<Staple>> {
         self.shared.staple(certificate)
     }
 
-    /// Looks after what is in `slots` from now on, and after nothing else. Whatever they come to show is noticed within
-    /// ten seconds.
+    /// Replaces the set of maintained slots. Certificates that others publish into them are noticed within ten seconds.
     pub fn follow(&self, slots: Vec<Arc<Slot>>) {
         *lock(&self.shared.slots) = slots;
         drop(self.shared.survey());
         self.shared.wake.notify_one();
     }
 
-    /// Looks at `slot`, one of those that are followed, for what was published there.
+    /// Updates `slot`, one of the followed slots, now instead of within ten seconds.
     pub fn look(&self, slot: &Slot) {
         self.shared.refresh(slot);
         self.shared.wake.notify_one();
     }
 
-    /// Looks after what `slot` of a name of a folder shows, for as long as others keep the slot: its staples, and
-    /// intermediates for them. Whether it may be shown at once: a certificate that clients refuse without a staple should
-    /// wait for it, see [`when_stapled`](Self::when_stapled).
+    /// Maintains staples and issuers for a catalogue name's `slot` until the slot is dropped elsewhere.
     ///
-    /// Reads the store.
+    /// Returns whether the slot may be used at once; if not, it contains a must-staple certificate without a staple,
+    /// see [`when_stapled`](Self::when_stapled). Reads the store.
     pub(crate) fn tend(&self, slot: &Arc<Slot>) -> bool {
         self.shared.tend(slot)
     }
 
-    /// Calls `then`, on the thread of this, when the certificates in `slot` have staples, or it is known that there are none
-    /// now, or after the time of the settings. `then` must not block.
+    /// Calls `then` on the maintenance thread once the certificates in `slot` have staples, the attempts have failed,
+    /// or [`CareSettings::wait`] has elapsed. `then` must not block.
     pub(crate) fn when_stapled(&self, slot: &Arc<Slot>, then: impl FnOnce() + Send + 'static) {
         let (shared, slot) = (Arc::clone(&self.shared), Arc::clone(slot));
         self.shared.handle.spawn(async move {
             let wait = shared.settings().wait;
-            // After the time it is shown as it is.
+            // After the timeout, the certificate is used without a staple: a client that ignores must-staple accepts
+            // it.
             let _ = tokio::time::timeout(wait, shared.until_stapled(&slot)).await;
             shared.refresh(&slot);
             then();
         });
     }
 
-    /// Whether staples are kept.
+    /// Whether staples are fetched.
     pub(crate) fn keeps_staples(&self) -> bool {
         self.shared.settings().staples
     }
 
-    /// What is known of each certificate, by the end of its validity.
+    /// The state of all maintained certificates, ordered by expiry.
     pub fn report(&self) -> Vec<Report> {
         let now = SystemTime::now();
         let wards: Vec<_> = lock(&self.shared.wards).values().cloned().collect();
@@ -259,7 +261,7 @@ impl Shared {
         *lock(&self.settings)
     }
 
-    /// Looks after `certificate`, which a look found, with what the store has for it if it is new.
+    /// Starts maintaining `certificate`, seen in a slot, with the stored data if it is new.
     fn found(&self, certificate: &Arc<Certificate>, origin: Origin) {
         let is_new = !lock(&self.wards).contains_key(&certificate.fingerprint);
         if is_new && (origin == Origin::Host || is_tended(self.settings(), certificate)) {
@@ -269,11 +271,11 @@ impl Shared {
         }
     }
 
-    /// The ward of `certificate` as it was loaded now: its chain or its staple file may be another.
+    /// The ward of `certificate` as loaded now; its chain or its staple file may differ from the ward's.
     fn ward_of_load(&self, certificate: &Arc<Certificate>, origin: Origin) -> Arc<Ward> {
         let before = lock(&self.wards).get(&certificate.fingerprint).cloned();
         let new = match before {
-            // What a host shows is looked after more closely, whatever a folder has too.
+            // Hosts have precedence over catalogues: their revocation lists are watched too.
             Some(ward) if ward.is_of(certificate) && ward.origin() >= origin => return ward,
             Some(ward) if ward.origin() > origin => return ward,
             Some(ward) => ward.again(Arc::clone(certificate), origin),
@@ -314,7 +316,7 @@ impl Shared {
     }
 
     fn notify_tried(&self) {
-        // Held, so that no waiter is between its look and its wait.
+        // Holding the lock closes the window in which a waiter has checked its condition and does not wait yet.
         let _wards = lock(&self.wards);
         self.tried.notify_all();
         self.tried_tasks.send_replace(());

@@ -1,10 +1,9 @@
-//! Certificates by the hundred thousand: a folder with files for each name, of which only those are loaded that clients
-//! ask for.
+//! Certificates of hundreds of thousands of names in one folder, loaded when a client requests a name.
 //!
-//! `NAME.pem` has the chain and `NAME.key` the key of `NAME`; `NAME.rsa.pem` and `NAME.rsa.key` those of a second
-//! certificate. A wildcard is `*.example.com` or `_.example.com` there. The name of the files decides which name is
-//! served, whatever others are in the certificate. Changes are noticed and shown one by one: no reload, and no
-//! handshake that fails meanwhile.
+//! `NAME.pem` contains the chain and `NAME.key` the key of `NAME`; `NAME.rsa.pem` and `NAME.rsa.key` contain a second
+//! certificate. The files of a wildcard are named `*.example.com` or `_.example.com`. The file name alone determines
+//! the served name; the names in the certificate are ignored. Changed files take effect one by one, without a reload
+//! and without failing handshakes.
 
 mod changes;
 mod index;
@@ -29,20 +28,20 @@ use changes::Follower;
 use index::Index;
 use loader::Loader;
 
-/// Certificates that are kept in memory at most; of those beyond, the ones that were asked for longest ago are dropped.
+/// Maximum number of names whose certificates are in memory; beyond it, the least recently used are evicted.
 pub const LOADED: usize = 20_000;
 
-/// Makes the engine of the key of one certificate.
+/// Creates the engine for the key of one certificate.
 pub type MakeEngine = Arc<dyn Fn(Arc<Keystore>) -> Arc<dyn PrivateKeyEngine> + Send + Sync>;
 
-/// A folder with certificates by name. Cheap to keep: an idle name costs its own length and some hundred bytes.
+/// A folder with certificates by name. A name that is not loaded costs its own length and some hundred bytes.
 pub struct Catalogue {
     folder: PathBuf,
     index: Index,
     engines: OnceLock<MakeEngine>,
     care: OnceLock<Arc<Care>>,
     loader: OnceLock<(Loader, Follower)>,
-    /// Held by the thread that drops something.
+    /// Held during an eviction, so that one thread at a time evicts.
     evicting: Mutex<()>,
     statistics: Statistics,
 }
@@ -55,40 +54,40 @@ struct Statistics {
     changes: AtomicU64,
 }
 
-/// How a catalogue is used.
+/// Counters of a [`Catalogue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogueStatistics {
     /// Names in the folder.
     pub names: usize,
     /// Names whose certificates are in memory.
     pub loaded: usize,
-    /// Names that were loaded since the start.
+    /// Loads since the start.
     pub loads: u64,
-    /// Attempts to load that failed.
+    /// Failed loads since the start.
     pub failures: u64,
-    /// Names that were dropped from memory for others.
+    /// Names evicted from memory since the start.
     pub evictions: u64,
-    /// Changes of certificates in memory that were shown.
+    /// Replacements of certificates in memory since the start.
     pub changes: u64,
 }
 
-/// The result of a look-up.
+/// Result of [`Catalogue::find`].
 pub enum Found {
-    /// The certificates are here.
+    /// The certificates are in memory.
     Ready(Arc<Vec<Served>>),
-    /// They are being loaded. Closed without a value if they cannot be.
+    /// The certificates are being loaded. The channel is closed without a value if that fails.
     Loading(oneshot::Receiver<Arc<Vec<Served>>>),
-    /// They could not be loaded a moment ago.
+    /// Loading failed within the last ten seconds.
     Failed,
-    /// There is no such name.
+    /// The folder contains no such name.
     Missing,
 }
 
-/// The catalogues in use, by folder.
+/// Open catalogues by folder.
 static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Catalogue>>>> = LazyLock::new(Mutex::default);
 
 impl Catalogue {
-    /// The catalogue of `folder`: the one in use, or a new one, whose names are read now. Certificates are not.
+    /// Returns the open catalogue of `folder`, or opens one, which reads all file names but no certificate.
     pub fn open(folder: &Path) -> Result<Arc<Self>, CertError> {
         let unreadable = |source| CertError::Read { path: folder.to_owned(), source };
         let real = fs::canonicalize(folder).map_err(unreadable)?;
@@ -111,14 +110,14 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Begins to load what is asked for, with keys in engines that `engines` makes and staples that `care` keeps, and to
-    /// follow changes. Does nothing if it has begun already.
+    /// Starts the threads that load certificates and follow changes. Keys are in engines made by `engines`; `care`
+    /// maintains staples. Further calls have no effect.
     pub fn start(self: &Arc<Self>, engines: MakeEngine, care: Option<&Arc<Care>>) -> Result<(), CertError> {
         if self.engines.set(engines).is_err() {
             return Ok(());
         }
         if let Some(care) = care {
-            // This is the one that begins.
+            // Cannot fail: only the caller that has set `engines` gets here.
             let _ = self.care.set(Arc::clone(care));
         }
         let loader = Loader::start(self).map_err(CertError::Watch)?;
@@ -127,7 +126,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// The catalogues in use, by folder.
+    /// The open catalogues, ordered by folder.
     pub fn all() -> Vec<Arc<Self>> {
         let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = open.values().filter_map(Weak::upgrade).collect();
@@ -135,7 +134,7 @@ impl Catalogue {
         all
     }
 
-    /// The certificates for `name`, in lower case. Takes no lock where they are in memory.
+    /// Looks up `name`, which must be in lower case. Takes no lock if its certificates are in memory.
     pub fn find(&self, name: &str) -> Found {
         let Some((name, place)) = self.index.find(name) else { return Found::Missing };
         if let Some(loaded) = place.loaded() {
@@ -146,18 +145,18 @@ impl Catalogue {
         };
         let (waiter, loading) = oneshot::channel();
         if place.wait(waiter) && !loader.load(&name) {
-            // More is asked for than can be loaded; those that wait hear of it.
+            // The queue is full: the waiting handshakes fail now instead of after their timeout.
             place.give_up();
         }
         Found::Loading(loading)
     }
 
-    /// The folder.
+    /// The canonical path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// How it is used.
+    /// Current counters.
     pub fn statistics(&self) -> CatalogueStatistics {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Statistics { loads, failures, evictions, changes } = &self.statistics;

@@ -1,4 +1,4 @@
-//! A certificate ready to be served: its chain, and which private key goes with it.
+//! Certificates ready to be served, with the ID of their private key.
 
 use std::fmt;
 use std::fs;
@@ -22,27 +22,27 @@ use crate::x509::Services;
 pub struct Certificate {
     /// The chain as sent to clients: the server certificate first, without the root.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The ID of the private key in key engines.
+    /// ID of the private key in key engines.
     pub key: KeyId,
-    /// The type of the key.
+    /// Type of the key.
     pub algorithm: KeyAlgorithm,
-    /// The subject alternative names: host names in lower case (a wildcard as `*.example.com`), addresses as text.
+    /// Subject alternative names: host names in lower case (wildcards as `*.example.com`), addresses as text.
     pub names: Vec<String>,
     /// Start of the server certificate's validity.
     pub not_before: SystemTime,
     /// End of the server certificate's validity.
     pub not_after: SystemTime,
-    /// The chain file.
+    /// Path of the chain file.
     pub source: PathBuf,
-    /// Names this very certificate, whatever its chain.
+    /// Identifies the server certificate, regardless of its chain.
     pub fingerprint: Fingerprint,
-    /// The certificate of its issuer, DER, as far as it is known: the next of the chain, or a root that is not sent.
+    /// DER certificate of the issuer, if known: the second of the chain, or a root that is not sent.
     pub issuer: Option<CertificateDer<'static>>,
-    /// No intermediate is known to be missing from the chain.
+    /// Whether no intermediate is known to be missing from the chain.
     pub is_complete: bool,
-    /// What it says about fetching more.
+    /// Addresses and requirements stated in the certificate.
     pub services: Services,
-    /// The staple of a file, instead of one that is fetched.
+    /// A staple from a file, which is used instead of a fetched one.
     pub staple: Option<Arc<Staple>>,
 }
 
@@ -51,7 +51,7 @@ pub struct Certificate {
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of a certificate in DER.
+    /// The fingerprint of a certificate in DER.
     pub fn of(certificate: &[u8]) -> Self {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, certificate).as_ref());
@@ -60,7 +60,7 @@ impl Fingerprint {
 }
 
 impl fmt::Display for Fingerprint {
-    /// In hexadecimal digits.
+    /// Lower-case hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
@@ -73,12 +73,12 @@ impl fmt::Debug for Fingerprint {
 }
 
 impl Certificate {
-    /// Whether the server certificate has expired at `now`.
+    /// Whether the server certificate is expired at `now`.
     pub fn expired(&self, now: SystemTime) -> bool {
         now > self.not_after
     }
 
-    /// This certificate with `intermediates` after the server certificate.
+    /// A copy with `intermediates` after the server certificate, marked as complete.
     #[must_use]
     pub fn with_chain(
         &self,
@@ -93,8 +93,8 @@ impl Certificate {
         whole
     }
 
-    /// Reads the OCSP response in `file`, DER, to be shown with this certificate; it is verified. One that has expired
-    /// is returned as an error of that kind.
+    /// Reads and verifies the OCSP response (DER) in `file` for this certificate. An expired response is a
+    /// [`CertError::Staple`] with `expired` set.
     pub fn read_staple(&self, file: &Path, now: SystemTime) -> Result<Staple, CertError> {
         let chain = self.source.clone();
         let wrong = |reason: String| CertError::Staple {
@@ -120,29 +120,29 @@ impl Certificate {
         })
     }
 
-    /// The first of its names, or what else there is to call it by.
+    /// The first name, or the path of the chain file if there is none.
     pub fn title(&self) -> String {
         self.names.first().cloned().unwrap_or_else(|| self.source.display().to_string())
     }
 
-    /// Whether a client that asks for `name` (lower case) would accept this certificate for it.
+    /// Whether this certificate is valid for the host name `name` (lower case).
     pub fn covers(&self, name: &str) -> bool {
         self.names.iter().any(|own| covers(own, name))
     }
 }
 
-/// The result of [`load`].
+/// Result of [`load`].
 #[derive(Debug)]
 pub struct Loaded {
-    /// The certificate.
+    /// The loaded certificate.
     pub certificate: Certificate,
-    /// Warnings for the operator. The certificate can be served nevertheless.
+    /// Warnings for the operator; the certificate can be served nevertheless.
     pub warnings: Vec<Warning>,
 }
 
 impl Loaded {
-    /// The certificate of a chain whose private key is in no file: the ID of the key follows from the public key. The caller
-    /// finds out whether an engine has it.
+    /// A certificate whose private key is not in a file: its key ID is derived from the public key. The caller checks
+    /// whether an engine has the key.
     pub fn of_chain(chain: Chain, now: SystemTime) -> Self {
         let (key, warnings) = (KeyId::of_spki(chain.public_key()), chain.warnings(now));
         Self { certificate: chain.into_certificate(key), warnings }
@@ -151,8 +151,12 @@ impl Loaded {
 
 /// Reads the chain in `chain_path` and the private key in `key_path`, and adds the key to `keystore`.
 ///
-/// Both files are PEM and may be the same. A key that does not match the certificate is an error; a certificate outside
-/// its validity at `now` is a warning. Blocks on the file system.
+/// Both files are PEM and may be the same file. A certificate outside its validity at `now` is a warning. Blocks on the
+/// file system.
+///
+/// # Errors
+///
+/// Unreadable or malformed files, and a key that does not belong to the certificate.
 pub fn load(
     chain_path: &Path,
     key_path: &Path,

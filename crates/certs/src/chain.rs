@@ -1,7 +1,6 @@
-//! A certificate chain as it goes on the wire: server certificate first, every link checked, no root.
+//! Certificate chains as sent to clients: server certificate first, each link checked, without the root.
 //!
-//! Signatures are not verified here: names and key identifiers find every mistake that is made with files, and the
-//! client verifies the rest.
+//! Signatures are not verified: names and key identifiers reveal mistakes with files, and clients verify the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use crate::certificate::{Certificate, Fingerprint};
 use crate::error::{CertError, Warning};
 use crate::x509::Facts;
 
-/// A renewal later than this before the end is late, however long the certificate lives.
+/// Upper bound of the period before expiry in which a renewal is late.
 const LATE: Duration = Duration::from_hours(14 * 24);
 
 /// A server certificate and its intermediates, without the root.
@@ -25,9 +24,9 @@ pub struct Chain {
     /// Never empty: the server certificate, then its issuer, and so on.
     links: Vec<Link>,
     algorithm: KeyAlgorithm,
-    /// The root above the last link, if the file has it.
+    /// The root above the last link, if it is in the file.
     root: Option<CertificateDer<'static>>,
-    /// Subjects of certificates in the file that belong to no link.
+    /// Subjects of certificates in the file that are not part of the chain.
     unused: Vec<String>,
 }
 
@@ -44,9 +43,9 @@ impl Chain {
         Self::from_pem(&pem, path)
     }
 
-    /// Parses the certificates in `pem` and sorts them into a chain. `source` is the file name for errors.
+    /// Parses the certificates in `pem` and sorts them into a chain. `source` is the file name in errors.
     ///
-    /// The server certificate is the one that is not a CA (a single certificate may be either). A root and duplicates
+    /// The server certificate is the one that is not a CA; a single certificate may be either. A root and duplicates
     /// are dropped.
     pub fn from_pem(pem: &[u8], source: &Path) -> Result<Self, CertError> {
         let mut pool = parse(pem, source)?;
@@ -75,8 +74,8 @@ impl Chain {
         &self.leaf().subject
     }
 
-    /// The server certificate's subject alternative names: host names in lower case, addresses as text. The common
-    /// name is not one of them: clients have long stopped reading it (RFC 9525 section 2).
+    /// The server certificate's subject alternative names: host names in lower case, addresses as text. The common name
+    /// is not included, because clients ignore it (RFC 9525 section 2).
     pub fn names(&self) -> &[String] {
         &self.leaf().names
     }
@@ -91,17 +90,17 @@ impl Chain {
         self.leaf().not_after
     }
 
-    /// Whether the server certificate has expired at `now`.
+    /// Whether the server certificate is expired at `now`.
     pub fn expired(&self, now: SystemTime) -> bool {
         now > self.not_after()
     }
 
-    /// The server certificate's public key: its `SubjectPublicKeyInfo`, DER.
+    /// The server certificate's `SubjectPublicKeyInfo` in DER.
     pub fn public_key(&self) -> &[u8] {
         &self.leaf().public_key
     }
 
-    /// The type of the server certificate's key.
+    /// Type of the server certificate's key.
     pub fn algorithm(&self) -> KeyAlgorithm {
         self.algorithm
     }
@@ -129,15 +128,15 @@ impl Chain {
         warnings
     }
 
-    /// Where the intermediate can be fetched that the file should have, and has not.
-    // Roots sign no server certificates, so an issuer that publishes itself is an intermediate.
+    /// Address of the intermediate that the file lacks.
+    // Roots sign no server certificates, so an issuer with a `caIssuers` address is an intermediate.
     fn missing_issuer(&self) -> Option<&str> {
         let (leaf, alone) = (self.leaf(), self.links.len() == 1 && self.root.is_none());
         let first = leaf.services.issuers.first().filter(|_| alone && !leaf.self_issued());
         first.map(String::as_str)
     }
 
-    /// This chain as a certificate whose private key is `key`.
+    /// Converts the chain into a certificate with the private key `key`.
     pub(crate) fn into_certificate(self, key: KeyId) -> Certificate {
         let leaf = self.leaf();
         let above = self.links.get(1).map(|link| &link.der).or(self.root.as_ref());
@@ -157,7 +156,7 @@ impl Chain {
         }
     }
 
-    /// Whether names and key identifiers say that `issuer`'s server certificate signed this one's.
+    /// Whether the server certificate of `issuer` issued this one, by names and key identifiers.
     pub(crate) fn issued_by(&self, issuer: &Self) -> bool {
         self.leaf().issued_by(issuer.leaf())
     }
@@ -178,13 +177,13 @@ impl Chain {
     }
 }
 
-/// From when on a certificate should have been renewed: in the last sixth of its life, and the last two weeks.
+/// The time from which a renewal is late: the last sixth of the validity, at most two weeks.
 fn renewal_is_late(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
     let life = not_after.duration_since(not_before).unwrap_or_default();
     not_after.checked_sub((life / 6).min(LATE)).unwrap_or(not_after)
 }
 
-/// The certificates of a PEM file in the file's order, without repetitions; at least one.
+/// The certificates of a PEM file in the file's order, without duplicates; at least one.
 fn parse(pem: &[u8], source: &Path) -> Result<Vec<Link>, CertError> {
     let mut links: Vec<Link> = Vec::new();
     let mut sections = 0;
@@ -210,7 +209,7 @@ fn parse(pem: &[u8], source: &Path) -> Result<Vec<Link>, CertError> {
     Ok(links)
 }
 
-/// The place of the server certificate in `pool`.
+/// Index of the server certificate in `pool`.
 fn find_leaf(pool: &[Link], source: &Path) -> Result<usize, CertError> {
     let mut servers = pool.iter().enumerate().filter(|(_, link)| !link.facts.is_ca);
     match (servers.next(), servers.next()) {
@@ -220,7 +219,7 @@ fn find_leaf(pool: &[Link], source: &Path) -> Result<usize, CertError> {
             first: first.facts.subject.clone(),
             second: second.facts.subject.clone(),
         }),
-        // `openssl req -x509` marks what it makes as a CA: take the one that issued none of the others.
+        // `openssl req -x509` sets the CA flag: choose the certificate that issued none of the others.
         (None, _) => Ok(pool
             .iter()
             .position(|link| {
@@ -230,7 +229,7 @@ fn find_leaf(pool: &[Link], source: &Path) -> Result<usize, CertError> {
     }
 }
 
-/// Takes the issuers of `leaf` from `pool`, up to the root, which is returned beside the others.
+/// Moves the issuers of `leaf` from `pool` into a chain. The root is returned separately.
 fn climb(
     leaf: Link,
     pool: &mut Vec<Link>,
@@ -242,7 +241,7 @@ fn climb(
         if last.self_issued() {
             break;
         }
-        // Of a cross-signed issuer and the root of the same name, the one that leads further is what old clients need.
+        // Prefer a cross-signed intermediate to a root of the same name: old clients lack the root.
         let fits = |link: &Link| last.issued_by(&link.facts);
         let place = pool
             .iter()
@@ -257,7 +256,8 @@ fn climb(
     Ok((links, root))
 }
 
-/// The chain ends without a root in the file: right, unless the server certificate's own issuer is not what follows.
+/// Accepts a chain that ends without a root, unless the file contains other certificates but not the server
+/// certificate's issuer.
 fn end(links: Vec<Link>, pool: &[Link], source: &Path) -> Result<Vec<Link>, CertError> {
     let last = &links.last().expect("begins with the server certificate").facts;
     match pool.first() {
@@ -386,7 +386,7 @@ mod tests {
         let early = chain(&ca.server(&["a.test"]).not_yet_valid().issue().chain_pem).unwrap();
         assert!(!early.expired(now));
         assert!(matches!(early.warnings(now)[..], [Warning::NotYetValid { .. }]));
-        // In twenty years the intermediate is over as well.
+        // In twenty years, the intermediate is expired too.
         let later = now + Duration::from_hours(20 * 365 * 24);
         assert_eq!(early.warnings(later).len(), 2);
     }
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_missing_intermediate_is_a_warning_when_the_certificate_says_where_it_is() {
-        // AuthorityInfoAccess with one caIssuers entry, http://a.
+        // `AuthorityInfoAccess` with one `caIssuers` entry, http://a.
         let content = [
             &[0x30, 0x16, 0x30, 0x14, 0x06, 0x08][..],
             &[0x2b, 6, 1, 5, 5, 7, 0x30, 2, 0x86, 8],

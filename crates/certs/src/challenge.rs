@@ -1,7 +1,8 @@
-//! Answers to the challenges of certificate authorities (RFC 8555 section 8), for the listeners to give.
+//! Responses to the challenges of certificate authorities (RFC 8555 section 8), served by the listeners.
 //!
-//! What orders a certificate puts answers here before the authority comes to ask. In a fleet the authority may ask another
-//! gateway than the one that ordered: what is not here is then [looked for](Challenges::look_elsewhere) where all can see it.
+//! The ACME client publishes a response before it asks the authority to validate. In a fleet the authority may reach
+//! another gateway than the one that ordered; that gateway [looks up](Challenges::look_elsewhere) the response in the
+//! fleet's store.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -12,19 +13,20 @@ use tokio::time::timeout;
 
 use crate::slot::Served;
 
-/// The ALPN protocol of an authority that checks by tls-alpn-01 (RFC 8737 section 4).
+/// ALPN protocol of tls-alpn-01 (RFC 8737 section 4).
 pub const ALPN: &[u8] = b"acme-tls/1";
 
-/// Where an authority that checks by http-01 asks (RFC 8555 section 8.3); the token follows.
+/// Path prefix of http-01 (RFC 8555 section 8.3); the token follows.
 pub const HTTP_PATH: &str = "/.well-known/acme-challenge/";
 
-/// Tokens are longer than 20 characters of base64url, and no authority sends longer ones than this.
+/// Maximum length of a token. Tokens have more than 20 base64url characters, and none that authorities send is longer
+/// than this.
 const LONGEST_TOKEN: usize = 256;
 
-/// How long an authority waits while the rest of the fleet is asked.
+/// Timeout of a look-up in the fleet.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What authorities are answered by this process. Cheap to ask where there is nothing to answer.
+/// Published responses of this process. A look-up is cheap while there are none.
 #[derive(Debug, Default)]
 pub struct Challenges {
     http: Table<Arc<str>>,
@@ -32,43 +34,44 @@ pub struct Challenges {
     elsewhere: OnceLock<mpsc::Sender<Look>>,
 }
 
-/// An answer that another gateway may have.
+/// Request for a response that another gateway may have published.
 #[derive(Debug)]
 pub enum Look {
-    /// The answer to http-01 for this token.
+    /// Key authorization for an http-01 token.
     Http(String, oneshot::Sender<Arc<str>>),
-    /// The certificate of tls-alpn-01 for this server name.
+    /// tls-alpn-01 certificate for a server name.
     Tls(String, oneshot::Sender<Served>),
 }
 
 impl Challenges {
-    /// No answers.
+    /// Creates an empty table.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Has answers that are not here looked for by the receiver, which drops a question that it cannot answer. At most once;
-    /// later calls change nothing. What waits beyond the channel's bound is answered with nothing.
+    /// Sends look-ups of unknown responses to `questions`. The receiver drops a request that it cannot answer; requests
+    /// beyond the capacity of the channel fail. Only the first call has an effect.
     pub fn look_elsewhere(&self, questions: mpsc::Sender<Look>) {
-        // A second one is the same fleet's.
+        // Already set: further senders belong to the same fleet.
         let _ = self.elsewhere.set(questions);
     }
 
-    /// Answers http-01 with `answer`, the key authorization, until the result is dropped.
+    /// Publishes `answer`, the key authorization for `token`, until the result is dropped.
     #[must_use = "the answer is withdrawn when this is dropped"]
     pub fn answer_http(self: &Arc<Self>, token: &str, answer: &str) -> Answering {
         self.http.put(token, answer.into());
         Answering { challenges: Arc::clone(self), http: Some(token.to_owned()), tls: None }
     }
 
-    /// Answers tls-alpn-01 for `name` with this certificate until the result is dropped.
+    /// Publishes the tls-alpn-01 certificate for `name` until the result is dropped.
     #[must_use = "the answer is withdrawn when this is dropped"]
     pub fn answer_tls(self: &Arc<Self>, name: &str, certificate: Served) -> Answering {
         self.tls.put(name, certificate);
         Answering { challenges: Arc::clone(self), http: None, tls: Some(name.to_owned()) }
     }
 
-    /// The answer to http-01 for the token that `path` ends with, if `path` is that of a challenge.
+    /// The key authorization for the token in `path`; `None` if `path` is not that of a challenge. Waits up to five
+    /// seconds for the fleet.
     pub async fn http(&self, path: &str) -> Option<Arc<str>> {
         let token = path.strip_prefix(HTTP_PATH).filter(|token| is_token(token))?;
         if let Some(answer) = self.http.get(token) {
@@ -77,7 +80,7 @@ impl Challenges {
         self.look(|found| Look::Http(token.to_owned(), found)).await
     }
 
-    /// The certificate of tls-alpn-01 for a server name in lower case.
+    /// The tls-alpn-01 certificate for the server name `name` (lower case). Waits up to five seconds for the fleet.
     pub async fn tls(&self, name: &str) -> Option<Served> {
         if let Some(certificate) = self.tls.get(name) {
             return Some(certificate);
@@ -99,7 +102,7 @@ fn is_token(text: &str) -> bool {
     (1..=LONGEST_TOKEN).contains(&text.len()) && text.bytes().all(allowed)
 }
 
-/// An answer that is given until this is dropped.
+/// A published response, withdrawn when dropped.
 #[derive(Debug)]
 pub struct Answering {
     challenges: Arc<Challenges>,
@@ -118,7 +121,7 @@ impl Drop for Answering {
     }
 }
 
-/// A few answers, by token or name.
+/// Published responses by token or name.
 #[derive(Debug)]
 struct Table<T>(RwLock<HashMap<String, T>>);
 

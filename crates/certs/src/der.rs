@@ -1,5 +1,5 @@
-//! As much of DER (X.690) as OCSP and revocation lists need beside `x509-parser`: elements in a row, read without
-//! copying and without recursion, and a few written.
+//! Reader and writer for the part of DER (X.690) that OCSP and revocation lists need and `x509-parser` does not expose.
+//! Reading neither copies nor recurses.
 
 use std::time::SystemTime;
 
@@ -18,25 +18,25 @@ pub(crate) const UTC_TIME: u8 = 0x17;
 pub(crate) const GENERALIZED_TIME: u8 = 0x18;
 pub(crate) const SEQUENCE: u8 = 0x30;
 
-/// Why bytes are not what they should be: a few words for the operator.
+/// Reason why bytes are malformed, for the operator.
 pub(crate) type Malformed = &'static str;
 
-/// One element: tag, length and contents.
+/// A DER element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Element<'a> {
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
-    /// With tag and length.
+    /// Tag, length and contents.
     pub(crate) whole: &'a [u8],
 }
 
 impl<'a> Element<'a> {
-    /// The elements in it.
+    /// A reader for the elements in the contents.
     pub(crate) fn inside(self) -> Reader<'a> {
         Reader(self.content)
     }
 
-    /// The bytes of a BIT STRING without unused bits.
+    /// The contents of a BIT STRING. An error if it has unused bits.
     pub(crate) fn bits(self) -> Result<&'a [u8], Malformed> {
         match self.content.split_first() {
             Some((0, bits)) if self.tag == BIT_STRING => Ok(bits),
@@ -56,7 +56,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// Elements in a row.
+/// Reader for consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 
@@ -69,11 +69,11 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// The next element, of any tag.
+    /// Reads an element of any tag.
     pub(crate) fn next(&mut self) -> Result<Element<'a>, Malformed> {
         let bytes = self.0;
         let [tag, first, rest @ ..] = bytes else { return Err("it ends too early") };
-        // No structure here has tags of several bytes.
+        // None of the structures has tags of several bytes (X.690 section 8.1.2.4).
         if tag & 0x1f == 0x1f {
             return Err("a tag that is unknown here");
         }
@@ -84,23 +84,23 @@ impl<'a> Reader<'a> {
         Ok(Element { tag: *tag, content, whole: &bytes[..whole] })
     }
 
-    /// The next element, which has this tag.
+    /// Reads an element with the tag `tag`.
     pub(crate) fn expect(&mut self, tag: u8) -> Result<Element<'a>, Malformed> {
         self.optional(tag)?.ok_or("another element than expected")
     }
 
-    /// The next element, if it has this tag.
+    /// Reads an element if it has the tag `tag`.
     pub(crate) fn optional(&mut self, tag: u8) -> Result<Option<Element<'a>>, Malformed> {
         if self.0.first() == Some(&tag) { self.next().map(Some) } else { Ok(None) }
     }
 
-    /// Nothing may follow.
+    /// Fails unless all elements have been read.
     pub(crate) fn end(self) -> Result<(), Malformed> {
         if self.is_empty() { Ok(()) } else { Err("something follows its end") }
     }
 }
 
-/// The one element that `bytes` are, which is a SEQUENCE.
+/// Reads `bytes` as a single SEQUENCE and returns a reader for its contents.
 pub(crate) fn sequence(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
     let mut reader = Reader::new(bytes);
     let element = reader.expect(SEQUENCE)?;
@@ -108,7 +108,7 @@ pub(crate) fn sequence(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
     Ok(element.inside())
 }
 
-// X.690 section 8.1.3, in the shortest form (10.1).
+// X.690 section 8.1.3. Section 10.1 (DER) requires the shortest form.
 fn length(first: u8, rest: &[u8]) -> Result<(usize, &[u8]), Malformed> {
     if first < 0x80 {
         return Ok((usize::from(first), rest));
@@ -124,7 +124,7 @@ fn length(first: u8, rest: &[u8]) -> Result<(usize, &[u8]), Malformed> {
     Ok((len, rest))
 }
 
-/// An element with these contents.
+/// Encodes an element with the concatenated `contents`.
 pub(crate) fn write(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
     let len: usize = contents.iter().map(|content| content.len()).sum();
     let mut element = vec![tag];

@@ -1,7 +1,7 @@
-//! A CA of this machine's own, and certificates for localhost from it: HTTPS at the first start, without a file.
+//! A CA for local development and its certificates for localhost, so that HTTPS works at the first start without files.
 //!
-//! Trust in this CA is limited to the machine itself: it may sign for localhost and the loopback
-//! addresses only (name constraints, RFC 5280 section 4.2.1.10), and for servers only.
+//! Trust in this CA is limited to this machine: it may sign for localhost and the loopback addresses only (name
+//! constraints, RFC 5280 section 4.2.1.10), and for servers only.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,14 +22,14 @@ use crate::chain::Chain;
 use crate::error::CertError;
 
 const CA_LIFETIME: Duration = Duration::from_hours(3650 * 24);
-/// Clients refuse server certificates of more than 398 days; the start lies an hour back.
+/// Browsers refuse server certificates with a validity of more than 398 days; two hours are left for [`BACKDATE`].
 const SERVER_LIFETIME: Duration = Duration::from_hours(397 * 24 - 2);
-/// What has less than this left is made anew.
+/// Certificates with less than this left are issued again.
 const RENEWAL: Duration = Duration::from_hours(30 * 24);
-/// For clients whose clock is behind.
+/// Validity begins this long ago, for clients whose clock is behind.
 const BACKDATE: Duration = Duration::from_hours(1);
 
-/// A CA that signs for localhost, and the files of its two server certificates.
+/// A CA for localhost, and the files of its two server certificates.
 #[derive(Debug)]
 pub struct DevelopmentCa {
     certificate: PathBuf,
@@ -37,7 +37,7 @@ pub struct DevelopmentCa {
     created: bool,
 }
 
-/// The files of a server certificate and its key.
+/// Files of a server certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFiles {
     /// The chain, PEM.
@@ -47,14 +47,13 @@ pub struct ServerFiles {
 }
 
 impl DevelopmentCa {
-    /// The names that the server certificates are for.
+    /// Subject alternative names of the server certificates.
     pub const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-    /// Opens the CA in `folder`, or creates it: `ca.pem`, `ca.key`, and `localhost-ecdsa` and `localhost-rsa`, each
+    /// Opens or creates the CA in `folder`: `ca.pem`, `ca.key`, and `localhost-ecdsa` and `localhost-rsa`, each with
     /// `.pem` and `.key`. Server certificates that are invalid or expire within 30 days of `now` are issued again.
     ///
-    /// Several processes may call this at once. Blocks on the file system, and computes for about 100 ms if it
-    /// generates an RSA key.
+    /// Several processes may call this at once. Blocks on the file system; generating an RSA key takes about 100 ms.
     pub fn open_or_create(folder: &Path, now: SystemTime) -> Result<Self, CertError> {
         make_folder(folder)?;
         let _lock = lock(folder)?;
@@ -73,17 +72,17 @@ impl DevelopmentCa {
         Ok(Self { certificate, servers, created })
     }
 
-    /// The file with the CA's certificate, for clients to trust.
+    /// Path of the CA certificate, for clients to trust.
     pub fn certificate(&self) -> &Path {
         &self.certificate
     }
 
-    /// The server certificates, ECDSA P-256 then RSA-2048.
+    /// The server certificates: ECDSA P-256, then RSA-2048.
     pub fn servers(&self) -> &[ServerFiles] {
         &self.servers
     }
 
-    /// Whether the CA is new, so that no client trusts it yet.
+    /// Whether the CA was created by this call, so that no client trusts it yet.
     pub fn created(&self) -> bool {
         self.created
     }
@@ -100,7 +99,7 @@ impl ServerFiles {
         Self { chain: folder.join(format!("{stem}.pem")), key: folder.join(format!("{stem}.key")) }
     }
 
-    /// Whether the files can be served for a while longer.
+    /// Whether the files are valid, issued by `authority` and not due for renewal.
     fn serve(&self, authority: &Authority, now: SystemTime) -> bool {
         let Ok(chain) = Chain::read(&self.chain) else {
             return false;
@@ -115,14 +114,14 @@ impl ServerFiles {
     }
 }
 
-/// The CA itself, ready to sign.
+/// The CA with its private key.
 struct Authority {
     chain: Chain,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// `None`: there is none, or it has run out.
+    /// Opens the CA; `None` if there is none or it expires soon.
     fn open(folder: &Path, now: SystemTime) -> Result<Option<Self>, CertError> {
         let (certificate, key_file) = (folder.join("ca.pem"), folder.join("ca.key"));
         if !certificate.exists() && !key_file.exists() {
@@ -149,7 +148,7 @@ impl Authority {
         let params = authority_params(&key, now);
         let pem = params.self_signed(&key).map_err(failed)?.pem();
         let (certificate, key_file) = (folder.join("ca.pem"), folder.join("ca.key"));
-        // The certificate last: a reader of the new one finds its key.
+        // The certificate is written last, so that a reader of the new certificate finds its key.
         write_file(&key_file, &Zeroizing::new(key.serialize_pem()), 0o600)?;
         write_file(&certificate, &pem, 0o644)?;
         let chain = Chain::from_pem(pem.as_bytes(), &certificate)?;
@@ -172,7 +171,7 @@ impl Authority {
 
 fn authority_params(key: &KeyPair, now: SystemTime) -> CertificateParams {
     let mut params = CertificateParams::default();
-    // The name distinguishes development CAs in a list of trusted ones.
+    // The number distinguishes development CAs in a client's list of trusted CAs.
     let id = params.key_identifier(key);
     let mark = u32::from_be_bytes([0, id[0], id[1], id[2]]);
     params.distinguished_name = distinguished_name(&format!("brisk development CA {mark:06x}"));
@@ -228,10 +227,11 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), CertError> {
     made.map_err(|source| CertError::Write { path: folder.to_owned(), source })
 }
 
-/// Holds off other processes that open the same CA until it is dropped.
+/// Locks `folder` against other processes until the file is dropped.
 fn lock(folder: &Path) -> Result<File, CertError> {
     let path = folder.join(".lock");
-    // Where others may write in the folder, `.lock` may lead to another file: that is neither followed nor emptied.
+    // In a folder that others can write to, `.lock` may be a link to another file, which must not be followed or
+    // truncated.
     let mut options = OpenOptions::new();
     options
         .create(true)
@@ -244,11 +244,11 @@ fn lock(folder: &Path) -> Result<File, CertError> {
     locked.map_err(|source| CertError::Write { path, source })
 }
 
-/// Replaces `path` whole, so that no reader finds half a file.
+/// Replaces `path` atomically, so that no reader sees a partial file.
 pub(crate) fn write_file(path: &Path, contents: &str, mode: u32) -> Result<(), CertError> {
     let fresh = path.with_added_extension("new");
     let write = || -> io::Result<()> {
-        // A file left over from a crash may have other permissions.
+        // A file left over from a crash may have wider permissions.
         if let Err(error) = fs::remove_file(&fresh)
             && error.kind() != io::ErrorKind::NotFound
         {

@@ -1,4 +1,5 @@
-//! What can be wrong with certificates and their files, said so that an operator can put it right.
+//! Errors and warnings about certificates and their files. Each message states the fault, its location and the
+//! correction.
 
 use std::fmt;
 use std::io;
@@ -16,112 +17,112 @@ pub enum CertError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A file or folder of a CA cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The PEM armour of a file is damaged.
+    /// The PEM encoding of a file is damaged.
     #[error("{}: damaged PEM: {reason}", path.display())]
     Pem {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the parser.
+        /// Error of the parser.
         reason: String,
     },
-    /// A chain file has no certificate in it.
+    /// A chain file contains no certificate.
     #[error("{}: holds no certificate ({found}); a chain file begins with -----BEGIN CERTIFICATE-----", path.display())]
     NoCertificate {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it holds instead.
+        /// Its contents: other PEM sections or no PEM.
         found: &'static str,
     },
-    /// One of the certificates is not valid X.509.
+    /// A certificate in a file is not valid X.509.
     #[error("{}: certificate number {number} is not valid X.509: {reason}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its place in the file, counted from 1.
+        /// Position of the certificate in the file, counted from 1.
         number: usize,
-        /// The error of the parser.
+        /// Error of the parser.
         reason: String,
     },
-    /// A chain file holds more than one server certificate.
+    /// A chain file contains more than one server certificate.
     #[error("{}: holds two server certificates, \"{first}\" and \"{second}\"; give each its own file", path.display())]
     SeveralLeaves {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Subject of one.
+        /// Subject of the first.
         first: String,
-        /// Subject of the other.
+        /// Subject of the second.
         second: String,
     },
-    /// The certificates of a file do not lead from one to the next.
+    /// A chain file lacks the issuer of its server certificate and contains other certificates.
     #[error(
         "{}: the chain breaks after \"{subject}\": its issuer is \"{issuer}\", but the file goes on with \"{found}\"; \
          put the certificate of that issuer there", path.display()
     )]
     BrokenChain {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The last certificate that fits.
+        /// Subject of the last certificate of the chain.
         subject: String,
-        /// Who issued it.
+        /// Its issuer, which is missing.
         issuer: String,
-        /// What is in the file instead.
+        /// Subject of a certificate in the file that is not part of the chain.
         found: String,
     },
-    /// The server certificate has a kind of key that is not supported.
+    /// The server certificate's key has an unsupported type.
     #[error(
         "{}: the certificate's key is {algorithm}; use ECDSA P-256 or P-384, RSA of 2048 to 8192 bits, Ed25519 or ML-DSA",
         path.display()
     )]
     UnsupportedKey {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was found.
+        /// The type of the key.
         algorithm: String,
     },
     /// A private key cannot be used.
     #[error("{}: {source}", path.display())]
     Key {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the keystore.
         source: KeyError,
     },
-    /// A private key belongs to another certificate.
+    /// A private key does not belong to the certificate.
     #[error(
         "the key in {} does not fit the certificate in {}, which is for \"{subject}\"; \
          the two files must be made as a pair",
         key.display(), chain.display()
     )]
     KeyMismatch {
-        /// The chain file.
+        /// Path of the chain file.
         chain: PathBuf,
-        /// The key file.
+        /// Path of the key file.
         key: PathBuf,
         /// Subject of the certificate.
         subject: String,
     },
-    /// A host name cannot be one.
+    /// A configured host name is invalid.
     #[error("\"{name}\" is not a host name: {reason}")]
     InvalidName {
-        /// As written.
+        /// The name as written.
         name: String,
-        /// What would be right.
+        /// The rule that it breaks.
         reason: &'static str,
     },
-    /// Two hosts claim the same name.
+    /// Two hosts have the same name.
     #[error("the name \"{name}\" belongs to two hosts; keep it in one of them")]
     DuplicateName {
         /// The name.
@@ -130,67 +131,67 @@ pub enum CertError {
     /// The development CA in a folder cannot be used.
     #[error("{}: {reason}; remove the folder to have a new development CA made, then trust that one", path.display())]
     Development {
-        /// The file that is at fault.
+        /// Path of the faulty file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
-    /// A file that is to be made is there already.
+    /// A file to be created exists already.
     #[error("{} is there already, and is not overwritten; remove it first, or name another folder", path.display())]
     Exists {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A CA cannot be used.
+    /// A CA cannot issue certificates.
     #[error("{}: no CA that can issue certificates: {reason}", path.display())]
     Authority {
-        /// The file that is at fault.
+        /// Path of the faulty file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A certificate could not be issued.
     #[error("cannot issue the certificate \"{subject}\": {source}")]
     Issue {
-        /// Whose certificate.
+        /// Subject of the certificate.
         subject: String,
-        /// What the issuing library said.
+        /// Error of the library.
         source: rcgen::Error,
     },
-    /// A file of revocation lists cannot be used.
+    /// A file with revocation lists cannot be used.
     #[error("{}: no revocation list to use: {reason}", path.display())]
     Crl {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A staple file cannot be used.
     #[error("{}: no staple for the certificate in {}: {reason}", path.display(), chain.display())]
     Staple {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The chain file of the certificate.
+        /// Path of the certificate's chain file.
         chain: PathBuf,
-        /// Why.
+        /// The fault.
         reason: String,
-        /// It was right, and its time is over.
+        /// Whether the response is valid apart from being expired.
         expired: bool,
     },
-    /// A certificate that clients refuse without a staple, for which there is none.
+    /// A must-staple certificate (RFC 7633) has no staple, so clients refuse it.
     #[error(
         "{}: clients refuse the certificate of \"{title}\" without a staple (must-staple, RFC 7633), but {reason}",
         path.display()
     )]
     MustStaple {
-        /// The chain file.
+        /// Path of the chain file.
         path: PathBuf,
-        /// The first of its names.
+        /// First name of the certificate.
         title: String,
-        /// Why there is none, and what would help.
+        /// The cause and the correction.
         reason: &'static str,
     },
-    /// The thread that looks after certificates could not be started.
+    /// The maintenance thread could not be started.
     #[error("cannot start to look after certificates: {0}")]
     Care(io::Error),
     /// The thread that watches files could not be started.
@@ -198,76 +199,76 @@ pub enum CertError {
     Watch(io::Error),
 }
 
-/// A warning about a certificate that is served nevertheless.
+/// Warnings about certificates that are served nevertheless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A certificate of the chain is past its end.
+    /// A certificate of the chain is expired.
     Expired {
-        /// The chain file.
+        /// Path of the chain file.
         path: PathBuf,
-        /// Which certificate.
+        /// Subject of the certificate.
         subject: String,
-        /// When it ended.
+        /// End of its validity.
         since: SystemTime,
     },
-    /// A certificate of the chain should have been renewed by now.
+    /// The renewal of a certificate of the chain is late.
     ExpiresSoon {
-        /// The chain file.
+        /// Path of the chain file.
         path: PathBuf,
-        /// Which certificate.
+        /// Subject of the certificate.
         subject: String,
-        /// When it ends.
+        /// End of its validity.
         at: SystemTime,
     },
-    /// A certificate of the chain is one that clients may refuse.
+    /// A certificate of the chain is weak, so clients may refuse it.
     Weak {
-        /// The chain file.
+        /// Path of the chain file.
         path: PathBuf,
-        /// Which certificate.
+        /// Subject of the certificate.
         subject: String,
-        /// In which way: `its key is RSA of 1024 bits`.
+        /// The weakness, for example `its key is RSA of 1024 bits`.
         weakness: String,
     },
     /// A certificate of the chain is not valid yet.
     NotYetValid {
-        /// The chain file.
+        /// Path of the chain file.
         path: PathBuf,
-        /// Which certificate.
+        /// Subject of the certificate.
         subject: String,
-        /// When it begins.
+        /// Start of its validity.
         until: SystemTime,
     },
-    /// The server certificate carries no subject alternative name, so no current client accepts it for any host.
+    /// The server certificate has no subject alternative names, so current clients accept it for no host.
     NoNames {
-        /// The chain file.
+        /// Path of the chain file.
         path: PathBuf,
-        /// Which certificate.
+        /// Subject of the certificate.
         subject: String,
     },
-    /// The server certificate stands alone although its issuer is an intermediate.
+    /// The chain file lacks the intermediate that issued the server certificate.
     NoIntermediate {
-        /// The chain file.
+        /// Path of the chain file.
         path: PathBuf,
-        /// The issuer that is missing.
+        /// Subject of the missing intermediate.
         issuer: String,
-        /// Where its certificate is.
+        /// Address of its certificate.
         address: String,
     },
-    /// A certificate of the file is no part of the chain and is not sent.
+    /// A certificate of the file is not part of the chain and is not sent.
     Unused {
-        /// The chain file.
+        /// Path of the chain file.
         path: PathBuf,
-        /// Which certificate.
+        /// Subject of the certificate.
         subject: String,
     },
-    /// A revocation list should have been replaced by a newer one.
+    /// A revocation list is expired.
     CrlExpired {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Whose list.
+        /// Issuer of the list.
         issuer: String,
-        /// When the next one was due.
+        /// Its `nextUpdate`.
         since: SystemTime,
     },
 }
@@ -332,7 +333,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// `2026-03-01 12:00:00 UTC`.
+/// Formats a time, for example `2026-03-01 12:00:00 UTC`.
 pub(crate) fn day(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at);
     format!("{} {:02}:{:02}:{:02} UTC", at.date(), at.hour(), at.minute(), at.second())

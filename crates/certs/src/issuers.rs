@@ -1,5 +1,5 @@
-//! Certificates of issuers that CAs publish, at the address that a certificate names (RFC 5280 section 4.2.2.1): DER,
-//! PEM, or a bundle of PKCS #7 without signatures.
+//! Parser for issuer certificates that CAs publish at `caIssuers` addresses (RFC 5280 section 4.2.2.1): DER, PEM, or a
+//! PKCS #7 bundle without signatures.
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -8,15 +8,15 @@ use crate::der::{Reader, SEQUENCE, sequence};
 use crate::signature::is_signed_by;
 use crate::x509::Facts;
 
-/// The most bytes that are fetched.
+/// Maximum size of a fetched file in bytes.
 pub const ISSUER_LIMIT: usize = 64 * 1024;
 
-/// `id-signedData`.
+/// OID of `id-signedData` (RFC 5652 section 5.1).
 const SIGNED_DATA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 7, 2];
 const OID: u8 = 0x06;
 const EXPLICIT: u8 = 0xa0;
 
-/// The certificate among `bytes` that signed `certificate`, DER; the signature is verified.
+/// The certificate among `bytes` that signed `certificate` (DER). Its signature is verified.
 pub fn issuer_in(bytes: &[u8], certificate: &[u8]) -> Option<CertificateDer<'static>> {
     let is_whole = |candidate: &CertificateDer<'_>| Facts::read(candidate).is_ok();
     let mut candidates = candidates(bytes).into_iter();

@@ -1,5 +1,4 @@
-//! OCSP (RFC 6960) from the side of a server that staples: the request for one certificate, and whether a response may
-//! be shown to clients.
+//! OCSP (RFC 6960) for servers that staple: requests, and the verification of responses before clients get them.
 
 mod response;
 
@@ -15,66 +14,66 @@ use crate::error::day;
 use crate::signature::{signed_by, verifies};
 use response::{Basic, CertStatus, Responder, Single};
 
-/// The most bytes of a response that is looked at. Usual ones have 300 to 3,000.
+/// Maximum size of a response in bytes. Responses usually have 300 to 3,000.
 pub const RESPONSE_LIMIT: usize = 64 * 1024;
 
-/// What clocks may differ by.
+/// Tolerated difference between the clocks of this machine and of the responder.
 const SKEW: Duration = Duration::from_mins(5);
 
-/// Certificates in a response that may be the signer's. Usual is none, or one.
+/// Maximum number of certificates in a response that are tried as its signer. Responses usually have none or one.
 const SIGNERS: usize = 8;
 
-/// `AlgorithmIdentifier` of SHA-1 and SHA-256, which name certificates here and sign nothing.
+/// `AlgorithmIdentifier` and OIDs of the hashes in `CertID`, where collision resistance does not matter.
 const SHA1_ID: &[u8] = &[0x30, 9, 6, 5, 0x2b, 0x0e, 3, 2, 0x1a, 5, 0];
 const SHA1_OID: &[u8] = &[0x2b, 0x0e, 3, 2, 0x1a];
 const SHA256_OID: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
 
-/// A response that says that a certificate is good, verified.
+/// A verified response with the status *good*.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Staple {
-    /// The response as it came, for clients.
+    /// The response as received, for clients.
     pub der: Vec<u8>,
-    /// Since when it is known to be true.
+    /// `thisUpdate`: the time at which the status was known to be correct.
     pub this_update: SystemTime,
-    /// Until when it may be shown.
+    /// `nextUpdate`: the end of its validity.
     pub next_update: SystemTime,
 }
 
 impl Staple {
-    /// Whether clients accept it at `now`.
+    /// Whether clients accept the staple at `now`.
     pub fn is_fresh(&self, now: SystemTime) -> bool {
         now < self.next_update
     }
 }
 
-/// Why a response is not shown to clients.
+/// Reasons for not presenting a response to clients.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OcspError {
-    /// It is no OCSP response.
+    /// The response is malformed.
     #[error("it is no OCSP response: {0}")]
     Malformed(&'static str),
-    /// The responder has no answer (RFC 6960 section 4.2.1).
+    /// The responder returned an error (RFC 6960 section 4.2.1).
     #[error("the responder refused to answer: {0}")]
     Refused(&'static str),
-    /// It is about other certificates.
+    /// The response is about other certificates.
     #[error("it is not about this certificate")]
     OtherCertificate,
-    /// Who signed it may not speak for the certificate's issuer.
+    /// The signer is not authorised by the certificate's issuer.
     #[error(
         "it is signed neither by the issuer of the certificate nor by a responder that the issuer appointed"
     )]
     Signer,
-    /// The signature is wrong.
+    /// The signature is invalid.
     #[error("its signature is wrong")]
     Signature,
-    /// It begins in the future.
+    /// `thisUpdate` is in the future.
     #[error("it is not valid before {}; is this machine's clock right?", day(*.0))]
     NotYetValid(SystemTime),
-    /// Its time is over.
+    /// `nextUpdate` has passed.
     #[error("it expired on {}", day(*.0))]
     Stale(SystemTime),
-    /// It does not say until when it may be kept.
+    /// The response has no `nextUpdate`, so its validity is unknown.
     #[error("it does not say until when it is valid (nextUpdate), so it cannot be kept")]
     NoEnd,
     /// The certificate is revoked.
@@ -91,18 +90,18 @@ impl From<Malformed> for OcspError {
     }
 }
 
-/// One certificate and its issuer, as OCSP names them.
+/// Identity of a certificate in OCSP: its serial number and issuer.
 #[derive(Clone, Debug)]
 pub struct Question {
     issuer: Vec<u8>,
     issuer_name: Vec<u8>,
-    /// The bits of the issuer's public key.
+    /// Contents of the issuer's `subjectPublicKey`.
     issuer_key: Vec<u8>,
     serial: Vec<u8>,
 }
 
 impl Question {
-    /// About `certificate`, which `issuer` issued; both DER. `None` if one of them cannot be parsed.
+    /// Identifies `certificate`, issued by `issuer`; both are DER. `None` if one of them cannot be parsed.
     pub fn new(certificate: &[u8], issuer: &[u8]) -> Option<Self> {
         let (_, leaf) = X509Certificate::from_der(certificate).ok()?;
         let (_, parsed) = X509Certificate::from_der(issuer).ok()?;
@@ -114,8 +113,8 @@ impl Question {
         })
     }
 
-    /// The request in DER, with SHA-1 in the name of the certificate, which every responder knows, and without nonce:
-    /// such responses can be made beforehand and cached (RFC 5019).
+    /// The request in DER. It uses SHA-1, which every responder supports, and no nonce, so that the responder can send
+    /// a response that it has signed in advance (RFC 5019 sections 2.1.1 and 4).
     pub fn request(&self) -> Vec<u8> {
         let (name, key) = self.hashes(&SHA1_FOR_LEGACY_USE_ONLY);
         let id = write(
@@ -131,7 +130,7 @@ impl Question {
         write(SEQUENCE, &[&write(SEQUENCE, &[&list])])
     }
 
-    /// Whether `response` says at `now` that the certificate is good, and may be shown (RFC 6960 section 3.2).
+    /// Verifies that `response` is valid at `now` and states that the certificate is good (RFC 6960 section 3.2).
     pub fn verify(&self, response: &[u8], now: SystemTime) -> Result<Staple, OcspError> {
         let basic = Basic::read(response)?;
         let single = self.answer(&basic)?;
@@ -159,7 +158,7 @@ impl Question {
         (hash(&self.issuer_name), hash(&self.issuer_key))
     }
 
-    /// The part of the response that is about this certificate.
+    /// Finds the `SingleResponse` for this certificate.
     fn answer<'a>(&self, basic: &Basic<'a>) -> Result<Single<'a>, OcspError> {
         for single in basic.answers() {
             let single = single?;
@@ -175,7 +174,7 @@ impl Question {
         Err(OcspError::OtherCertificate)
     }
 
-    // RFC 6960 section 4.2.2.2: the issuer itself, or a responder whose certificate the issuer signed for that.
+    // RFC 6960 section 4.2.2.2: the signer is the issuer, or a responder with a certificate for OCSP signing from it.
     fn verify_signature(&self, basic: &Basic<'_>, now: SystemTime) -> Result<(), OcspError> {
         let (_, issuer) =
             X509Certificate::from_der(&self.issuer).map_err(|_| "its issuer cannot be parsed")?;
@@ -192,7 +191,7 @@ impl Question {
     }
 }
 
-/// When a response ends, of which nothing is verified: the last of what it says. `None` if it cannot be read, or has no end.
+/// The latest `nextUpdate` of a response, without verification; `None` if it is malformed or has none.
 pub fn ends(response: &[u8]) -> Option<SystemTime> {
     let basic = Basic::read(response).ok()?;
     basic.answers().filter_map(|single| single.ok()?.next_update).max()

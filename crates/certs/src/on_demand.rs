@@ -1,7 +1,8 @@
-//! Certificates of names that are decided at run time: shown from memory, and asked for by the first handshake of a name.
+//! Certificates of names that are decided at run time. The first handshake of a name waits until its certificate has
+//! been obtained; later ones find it in memory.
 //!
-//! What decides whether a name is served, and obtains its certificate, is elsewhere: it [receives](OnDemand::question) what
-//! handshakes ask for, and [puts](OnDemand::put) here what there is. A handshake waits no longer than its host allows.
+//! The decision and the order are made elsewhere: `brisk-acme` [receives](OnDemand::question) the requests of
+//! handshakes and [stores](OnDemand::put) the certificates. A handshake waits at most [`OnDemandSettings::wait`].
 
 mod pattern;
 
@@ -25,31 +26,31 @@ use crate::slot::Served;
 
 pub use pattern::NamePattern;
 
-/// Questions of handshakes that may wait to be looked at; of those beyond, the handshakes are refused at once.
+/// Capacity of the queue of waiting handshakes. When it is full, further handshakes are refused at once.
 const QUESTIONS: usize = 1024;
 
-/// Parts of what is shown: with 10,000 names a change copies 40.
+/// Number of parts of the table. With 10,000 names, a change copies 40.
 const PARTS: usize = 256;
 
-/// What a host shows on demand.
+/// Settings of a host with names on demand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OnDemandSettings {
-    /// The first name of the host, for messages.
+    /// First name of the host, for messages.
     pub host: String,
-    /// The names that may be asked for.
+    /// Names that clients may request.
     pub names: Vec<NamePattern>,
-    /// How long a handshake waits for a certificate that is not in memory.
+    /// Maximum time that a handshake waits for a certificate that is not in memory.
     pub wait: Duration,
 }
 
 /// A handshake that waits for a certificate.
 #[derive(Debug)]
 pub struct Question {
-    /// The name, in lower case. It fits one of the patterns.
+    /// The requested name in lower case. It matches one of the patterns.
     pub name: String,
-    /// The client, unless its address stands for many.
+    /// The client's address, unless it is shared by many clients.
     pub client: Option<IpAddr>,
-    /// Where the answer goes; dropped where there is none.
+    /// Receives the certificates; dropped if there are none.
     pub answer: oneshot::Sender<Arc<Vec<Served>>>,
 }
 
@@ -68,33 +69,33 @@ pub struct OnDemand {
 
 type Part = HashMap<Box<str>, Arc<Shown>>;
 
-/// What is shown for a name.
+/// The certificates of one name.
 #[derive(Debug)]
 struct Shown {
     served: Arc<Vec<Served>>,
-    /// When it was last asked for, in seconds since [`START`].
+    /// Time of the last use, in seconds since [`START`].
     used: AtomicU64,
 }
 
-/// How names on demand are used.
+/// Counters of an [`OnDemand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnDemandStatistics {
     /// Names whose certificates are in memory.
     pub shown: usize,
-    /// Handshakes that got no certificate: the name was refused, or it took too long.
+    /// Handshakes without a certificate, because the name was refused or the wait timed out.
     pub refused: u64,
-    /// Certificates that were obtained.
+    /// Certificates obtained since the start.
     pub obtained: u64,
 }
 
-/// Those in use, by their settings.
+/// Open instances by their settings.
 static OPEN: LazyLock<Mutex<HashMap<OnDemandSettings, Weak<OnDemand>>>> = LazyLock::new(Mutex::default);
 
-/// Where times are counted from.
+/// Origin of the times in this module.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl OnDemand {
-    /// The one in use with these settings, so that a reload loses nothing, or a new one, which shows nothing yet.
+    /// Returns the open instance with these settings, so that a reload keeps its certificates, or creates an empty one.
     pub fn open(settings: OnDemandSettings) -> Arc<Self> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = open.get(&settings).and_then(Weak::upgrade) {
@@ -117,7 +118,7 @@ impl OnDemand {
         new
     }
 
-    /// All in use, by host.
+    /// The open instances, ordered by host.
     pub fn all() -> Vec<Arc<Self>> {
         let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = open.values().filter_map(Weak::upgrade).collect();
@@ -125,18 +126,18 @@ impl OnDemand {
         all
     }
 
-    /// Has the keys of what is put here in engines that `engines` makes. Later calls change nothing.
+    /// Sets the factory of the engines for keys that are stored here. Only the first call has an effect.
     pub fn start(&self, engines: MakeEngine) {
-        // The engines of one process are the same.
+        // Already set: the engines of one process are all the same.
         let _ = self.engines.set(engines);
     }
 
-    /// The settings.
+    /// The settings of the host.
     pub fn settings(&self) -> &OnDemandSettings {
         &self.settings
     }
 
-    /// The certificates for `name`, in lower case, for a handshake of `client`, which waits for them if they are not in memory.
+    /// The certificates for `name` (lower case). If they are not in memory, the handshake of `client` waits for them.
     pub async fn find(&self, name: &str, client: Option<IpAddr>) -> Option<Arc<Vec<Served>>> {
         if let Some(served) = self.shown(name) {
             return Some(served);
@@ -153,7 +154,7 @@ impl OnDemand {
         found
     }
 
-    /// The certificates for `name` that are in memory, which are in use from now on. Takes no lock.
+    /// The certificates for `name` in memory; updates the time of the last use. Takes no lock.
     pub fn shown(&self, name: &str) -> Option<Arc<Vec<Served>>> {
         let part = self.part(name).load();
         let shown = part.get(name)?;
@@ -164,17 +165,18 @@ impl OnDemand {
         Some(Arc::clone(&shown.served))
     }
 
-    /// The same, which does not count as a use.
+    /// Like [`shown`](Self::shown), without updating the time of the last use.
     pub fn peek(&self, name: &str) -> Option<Arc<Vec<Served>>> {
         self.part(name).load().get(name).map(|shown| Arc::clone(&shown.served))
     }
 
-    /// The next handshake that waits. For one caller: another waits until the first is dropped.
+    /// Waits for the next request of a handshake. Concurrent callers wait for each other.
     pub async fn question(&self) -> Option<Question> {
         self.asked.lock().await.recv().await
     }
 
-    /// Shows `certificates` for `name` from now on, whose keys are in `keys`. `None` before the [start](Self::start).
+    /// Stores `certificates` for `name`; their private keys are in `keys`. Returns `None` before
+    /// [`start`](Self::start).
     pub fn put(
         &self,
         name: &str,
@@ -184,7 +186,8 @@ impl OnDemand {
         self.show(name, certificates, keys, START.elapsed().as_secs())
     }
 
-    /// The same in the place of what is shown, which does not count as a use. `None` if nothing is.
+    /// Replaces the certificates for `name` without updating the time of the last use. Returns `None` if there are
+    /// none.
     pub fn replace(
         &self,
         name: &str,
@@ -210,17 +213,17 @@ impl OnDemand {
         Some(served)
     }
 
-    /// Drops what is in memory for `name`.
+    /// Removes the certificates of `name` from memory.
     pub fn drop_shown(&self, name: &str) {
         self.change(name, |part| drop(part.remove(name)));
     }
 
-    /// Notes that a certificate was obtained, for the statistics.
+    /// Counts an obtained certificate.
     pub fn count_obtained(&self) {
         self.obtained.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The names whose certificates are in memory, each with the time since a handshake asked for it.
+    /// Names whose certificates are in memory, and the time since their last use.
     pub fn in_memory(&self) -> Vec<(String, Duration)> {
         let now = START.elapsed().as_secs();
         let idle = |shown: &Shown| now.saturating_sub(shown.used.load(Ordering::Relaxed));
@@ -232,7 +235,7 @@ impl OnDemand {
         all
     }
 
-    /// How it is used.
+    /// Current counters.
     pub fn statistics(&self) -> OnDemandStatistics {
         OnDemandStatistics {
             shown: self.shown.load(Ordering::Relaxed),
@@ -245,7 +248,7 @@ impl OnDemand {
         &self.parts[self.hasher.hash_one(name) as usize % PARTS]
     }
 
-    /// Only what receives the questions changes anything.
+    /// Copies and replaces the part of `name`. Not synchronised: only the receiver of the requests calls it.
     fn change(&self, name: &str, change: impl FnOnce(&mut Part)) {
         let part = self.part(name);
         let mut new = Part::clone(&part.load());
@@ -300,7 +303,7 @@ mod tests {
         });
         assert!(own.find("a.test", None).await.is_some());
         answering.await.unwrap();
-        // No answer comes any more.
+        // No receiver answers from here on.
         assert!(own.find("a.test", None).await.is_some());
         assert_eq!(own.statistics().shown, 1);
         assert_eq!(own.in_memory()[0].0, "a.test");

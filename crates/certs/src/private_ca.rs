@@ -1,7 +1,7 @@
-//! A CA that an operator keeps for programs that know each other, such as key servers and gateways.
+//! A CA for a closed group of programs, such as key servers and their gateways.
 //!
-//! Its certificates last as long as it does: who may do what is decided by name where they are shown, and a name that is taken
-//! from there has no use for its certificate any more.
+//! Its certificates are valid as long as the CA. They are not revoked: peers authorise clients by name, and a name that
+//! is removed from a peer's configuration is refused there.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,19 +18,19 @@ use crate::chain::Chain;
 use crate::development::{make_folder, read_key, write_file};
 use crate::error::CertError;
 
-/// Ten years.
+/// Validity of the CA: ten years.
 const LIFETIME: Duration = Duration::from_hours(3650 * 24);
-/// For peers whose clock is behind.
+/// Validity begins this long ago, for peers whose clock is behind.
 const BACKDATE: Duration = Duration::from_hours(1);
 
-/// The CA in a folder: `ca.pem` and `ca.key`.
+/// The CA in a folder with the files `ca.pem` and `ca.key`.
 pub struct PrivateCa {
     certificate: PathBuf,
     not_after: SystemTime,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// What a certificate is for.
+/// Purpose of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A server with these host names and addresses; the first is its common name.
@@ -39,18 +39,21 @@ pub enum Purpose {
     Client(String),
 }
 
-/// The files of a certificate.
+/// Files of an issued certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issued {
     /// The certificate, PEM.
     pub chain: PathBuf,
-    /// Its key, PKCS#8 PEM, readable by its owner alone.
+    /// Its private key, PKCS#8 PEM, readable by its owner only.
     pub key: PathBuf,
 }
 
 impl PrivateCa {
-    /// Makes a CA in `folder`, and the folder where there is none. A CA that is there already is an error, and stays as it is.
-    /// Blocks on the file system.
+    /// Creates a CA in `folder`, and the folder if it does not exist. Blocks on the file system.
+    ///
+    /// # Errors
+    ///
+    /// An existing CA, which is not changed.
     pub fn create(folder: &Path, name: &str, now: SystemTime) -> Result<Self, CertError> {
         make_folder(folder)?;
         let (certificate, key_file) = files(folder);
@@ -64,7 +67,7 @@ impl PrivateCa {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = params.self_signed(&key).map_err(failed)?.pem();
-        // The certificate last: a reader of it finds its key.
+        // The certificate is written last, so that a reader of the certificate finds its key.
         write_file(&key_file, &Zeroizing::new(key.serialize_pem()), 0o600)?;
         write_file(&certificate, &pem, 0o644)?;
         Ok(Self { certificate, not_after, issuer: Issuer::new(params, key) })
@@ -85,12 +88,12 @@ impl PrivateCa {
         Ok(Self { not_after: chain.not_after(), certificate, issuer })
     }
 
-    /// The file with its certificate.
+    /// Path of the CA certificate.
     pub fn certificate(&self) -> &Path {
         &self.certificate
     }
 
-    /// Whether [`issue`](Self::issue) could make these files now, as far as that is known without the CA. Writes nothing.
+    /// Checks whether [`issue`](Self::issue) could create its files, as far as possible without the CA. Writes nothing.
     pub fn check(stem: &Path, purpose: &Purpose) -> Result<(), CertError> {
         refuse_existing(&stem.with_added_extension("pem"))?;
         refuse_existing(&stem.with_added_extension("key"))?;
@@ -99,8 +102,12 @@ impl PrivateCa {
         Ok(())
     }
 
-    /// Issues a certificate that lasts as long as the CA, with a new ECDSA key: `STEM.pem` and `STEM.key`. Files that are there
-    /// already are an error, and stay as they are. Blocks on the file system.
+    /// Issues a certificate with a new ECDSA key: `STEM.pem` and `STEM.key`. It is valid as long as the CA. Blocks on
+    /// the file system.
+    ///
+    /// # Errors
+    ///
+    /// Existing files, which are not changed.
     pub fn issue(&self, stem: &Path, purpose: &Purpose, now: SystemTime) -> Result<Issued, CertError> {
         let files = Issued { chain: stem.with_added_extension("pem"), key: stem.with_added_extension("key") };
         for path in [&files.chain, &files.key] {
@@ -140,7 +147,7 @@ impl fmt::Debug for PrivateCa {
 }
 
 impl Purpose {
-    /// The subject alternative names.
+    /// Subject alternative names.
     fn names(&self) -> Result<Vec<SanType>, rcgen::Error> {
         match self {
             Self::Server(names) => Ok(CertificateParams::new(names.clone())?.subject_alt_names),

@@ -1,4 +1,4 @@
-//! The choice of a host by name, and of a certificate by what the client can verify. Memory only, no locks.
+//! Choice of a host by server name, and of a certificate by the abilities of the client. Without I/O and locks.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,31 +11,31 @@ use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureSc
 
 use crate::error::CertError;
 
-/// What happens with unknown names.
+/// Handling of unknown server names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnknownName {
-    /// The default host, if there is one.
+    /// Use the default host, if there is one.
     #[default]
     Default,
-    /// Nothing: [`Match::NoMatch`].
+    /// Return [`Match::NoMatch`].
     Refuse,
 }
 
-/// The result of a look-up of a name.
+/// Result of looking up a server name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Match<T> {
-    /// A host claims this very name.
+    /// A host has this exact name.
     Exact(T),
-    /// A host claims `*.` and the rest of the name.
+    /// A host has `*.` followed by the rest of the name.
     Wildcard(T),
-    /// The client sent no name, or an unknown one: the default host.
+    /// The client sent no name or an unknown one, and there is a default host.
     Default(T),
-    /// No host is responsible.
+    /// No host matches.
     NoMatch,
 }
 
 impl<T> Match<T> {
-    /// The host, if any.
+    /// The matching host.
     pub fn host(self) -> Option<T> {
         match self {
             Self::Exact(host) | Self::Wildcard(host) | Self::Default(host) => Some(host),
@@ -44,22 +44,22 @@ impl<T> Match<T> {
     }
 }
 
-/// Names that are not all known when a map is built, or too many to be in it.
+/// A set of names that changes after a [`HostMap`] was built, or is too large to be copied into one.
 pub trait Names: std::fmt::Debug + Send + Sync {
-    /// Whether `name`, in lower case, is one of them now. Must not block.
+    /// Whether the set contains `name` (lower case) now. Must not block.
     fn has(&self, name: &str) -> bool;
 }
 
-/// Hosts by name. Built once per configuration, then only read: one hash per exact name, two per wildcard.
+/// Hosts by name. Built once per configuration and then only read: one hash per exact name, two per wildcard.
 #[derive(Debug, Clone)]
 pub struct HostMap<T> {
     hosts: Vec<T>,
     exact: HashMap<Box<str>, usize>,
-    /// Keyed by what follows `*.`.
+    /// Keys are the names without `*.`.
     wildcard: HashMap<Box<str>, usize>,
-    /// The numbers of hosts with further names.
+    /// Sets with the precedence of exact names, and host numbers.
     further: Vec<(Arc<dyn Names>, usize)>,
-    /// The numbers of hosts with names that no other host has.
+    /// Sets with a lower precedence than all other names, and host numbers.
     remaining: Vec<(Arc<dyn Names>, usize)>,
     default: Option<usize>,
     unknown: UnknownName,
@@ -79,9 +79,9 @@ impl<T> HostMap<T> {
         }
     }
 
-    /// Adds `host` under `names`: host names or addresses. A leading `*.` stands for exactly one label.
+    /// Adds `host` with `names`: host names or addresses. A leading `*.` stands for exactly one label.
     ///
-    /// Returns the number of the host, from 0 in the order of adding. After an error the map must not be used.
+    /// Returns the number of the host, counted from 0. After an error the map must not be used.
     pub fn add<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, host: T) -> Result<usize, CertError> {
         let number = self.hosts.len();
         for name in names {
@@ -104,19 +104,19 @@ impl<T> HostMap<T> {
         Ok(number)
     }
 
-    /// Gives the host of this number all of `names` that no host was given by [`add`](Self::add), as exact names.
+    /// Assigns `names` to the host `number`, except those that [`add`](Self::add) has assigned.
     pub fn add_further(&mut self, number: usize, names: Arc<dyn Names>) {
         assert!(number < self.hosts.len(), "the number comes from `add`");
         self.further.push((names, number));
     }
 
-    /// Gives the host of this number those of `names` that no host has otherwise, wildcards included.
+    /// Assigns `names` to the host `number`, except those that match another host, including its wildcards.
     pub fn add_remaining(&mut self, number: usize, names: Arc<dyn Names>) {
         assert!(number < self.hosts.len(), "the number comes from `add`");
         self.remaining.push((names, number));
     }
 
-    /// Makes the host of this number the default.
+    /// Makes the host `number` the default.
     pub fn set_default(&mut self, number: usize) {
         assert!(number < self.hosts.len(), "the number comes from `add`");
         self.default = Some(number);
@@ -147,7 +147,7 @@ impl<T> HostMap<T> {
         }
     }
 
-    /// The hosts in the order of adding.
+    /// The hosts in the order of their numbers.
     pub fn hosts(&self) -> &[T] {
         &self.hosts
     }
@@ -157,7 +157,7 @@ impl<T> HostMap<T> {
     }
 }
 
-/// `name` in lower case without the final dot, if it is a host name, a wildcard or an address.
+/// Returns `name` in lower case without the final dot if it is a host name, a wildcard or an address.
 fn normalize(name: &str) -> Result<String, CertError> {
     let refuse = |reason| Err(CertError::InvalidName { name: name.to_owned(), reason });
     if let Ok(address) = name.parse::<IpAddr>() {
@@ -181,10 +181,10 @@ fn normalize(name: &str) -> Result<String, CertError> {
     Ok(plain)
 }
 
-/// Whether `pattern` of a certificate accepts `name`, both in lower case.
+/// Whether `pattern`, a name in a certificate, matches `name`; both are in lower case.
 pub(crate) fn covers(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix("*.") {
-        // A wildcard never stands for a part of an address.
+        // A wildcard never matches a part of an address.
         Some(parent) => {
             name.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest == parent)
                 && name.parse::<IpAddr>().is_err()
@@ -193,16 +193,16 @@ pub(crate) fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The properties of a client that determine which certificates it can verify.
+/// Properties of a client that determine which certificates it can verify.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientAbilities<'a> {
-    /// The versions that both sides allow.
+    /// Versions that both sides support.
     pub versions: &'a [ProtocolVersion],
-    /// The suites the client offers; they matter in TLS 1.2 only.
+    /// Cipher suites that the client offers. Used for TLS 1.2 only.
     pub suites: &'a [CipherSuite],
-    /// The groups the client offers; they matter in TLS 1.2 only. Empty when it sent no such extension.
+    /// Groups that the client offers. Used for TLS 1.2 only; empty if the extension is missing.
     pub groups: &'a [NamedGroup],
-    /// The signature schemes the client verifies.
+    /// Signature schemes that the client verifies.
     pub schemes: &'a [SignatureScheme],
 }
 
@@ -218,11 +218,11 @@ impl<'a> From<&'a ClientHello> for ClientAbilities<'a> {
 }
 
 impl ClientAbilities<'_> {
-    /// Whether the client can verify a handshake signed with a key of this kind.
+    /// Whether the client can verify a handshake signed with a key of the type `algorithm`.
     pub fn verifies(&self, algorithm: KeyAlgorithm) -> bool {
         let signs_with = |scheme: &&SignatureScheme| self.schemes.contains(scheme);
         if self.versions.contains(&ProtocolVersion::TLS1_3) {
-            // RFC 8446 section 4.2.3: no PKCS #1 signatures in the handshake; ECDSA schemes name their curve.
+            // RFC 8446 section 4.2.3: no PKCS #1 signatures in the handshake; ECDSA schemes determine the curve.
             return algorithm.schemes().iter().filter(|scheme| !is_pkcs1(**scheme)).any(|s| signs_with(&s));
         }
         algorithm.signs_tls12()
@@ -231,13 +231,13 @@ impl ClientAbilities<'_> {
             && self.has_curve(algorithm)
     }
 
-    // RFC 5246 section 7.4.2: in TLS 1.2 the suite names the kind of key.
+    // RFC 5246 section 7.4.2: in TLS 1.2 the suite determines the type of the key.
     fn has_suite(&self, algorithm: KeyAlgorithm) -> bool {
         let rsa = matches!(algorithm, KeyAlgorithm::Rsa { .. });
         self.suites.iter().any(|suite| if rsa { suite.is_tls12_rsa() } else { suite.is_tls12_ecdsa() })
     }
 
-    // RFC 8422 section 5.1: in TLS 1.2 the groups also say which curves a certificate may use.
+    // RFC 8422 section 5.1: in TLS 1.2 the offered groups also limit the curves of certificates.
     fn has_curve(&self, algorithm: KeyAlgorithm) -> bool {
         let curve = match algorithm {
             KeyAlgorithm::EcdsaP256 => NamedGroup::SECP256R1,
@@ -253,10 +253,8 @@ fn is_pkcs1(scheme: SignatureScheme) -> bool {
         .contains(&scheme)
 }
 
-/// The one of `all` whose `algorithm` is the cheapest that the client can verify: ECDSA if possible, otherwise RSA; among
-/// equals the first.
-///
-/// `None` if the client can verify none of them.
+/// Chooses from `all` the certificate with the lowest signing cost that the client can verify; among equal ones the
+/// first. `algorithm` returns the key type. `None` if the client can verify none.
 pub fn choose<'a, T>(
     all: &'a [T],
     algorithm: impl Fn(&T) -> KeyAlgorithm,
@@ -266,8 +264,8 @@ pub fn choose<'a, T>(
     usable.min_by_key(|one| cost(algorithm(one)))
 }
 
-/// The order of signing costs, P-256 the cheapest; P-384 costs more than Ed25519 and less than RSA-2048. ML-DSA comes
-/// last: clients that list it may know no authority that signs so, and those of the public web do not.
+/// Ranks key types by the cost of a signature: P-256, Ed25519, P-384, RSA by length. ML-DSA is last: clients that list
+/// its schemes need not know an authority that signs with ML-DSA, and the public web has none.
 fn cost(algorithm: KeyAlgorithm) -> u32 {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => 0,
@@ -421,7 +419,7 @@ mod tests {
         let no_curve =
             ClientAbilities { versions: V12, suites: BOTH_SUITES, groups: &[NamedGroup::X25519], ..modern() };
         assert_eq!(chosen(RSA_AND_P256, &no_curve), RSA);
-        // Neither matters in TLS 1.3.
+        // TLS 1.3 ignores suites and groups here.
         assert_eq!(
             chosen(RSA_AND_P256, &ClientAbilities { versions: V13, ..no_curve }),
             Some(KeyAlgorithm::EcdsaP256)

@@ -1,4 +1,4 @@
-//! Signatures of certificates, OCSP responses and revocation lists.
+//! Verification of signatures on certificates, OCSP responses and revocation lists.
 
 use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use x509_parser::certificate::X509Certificate;
@@ -14,15 +14,15 @@ use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo};
 
 use crate::x509::{ML_DSA_44, ML_DSA_65, ML_DSA_87};
 
-/// How keys of P-256 begin: the algorithm, the curve, and a point that is not compressed (RFC 5480). Others read more than
-/// this form, and verify with what clients refuse.
+/// Prefix of a P-256 `SubjectPublicKeyInfo` with an uncompressed point (RFC 5480 section 2). Comparing the encoding
+/// avoids keys in other forms, which parsers accept and clients refuse.
 const P256: &[u8] = b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00\x04";
 
-/// The same of P-384.
+/// Prefix of a P-384 `SubjectPublicKeyInfo` with an uncompressed point.
 const P384: &[u8] =
     b"\x30\x76\x30\x10\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x05\x2b\x81\x04\x00\x22\x03\x62\x00\x04";
 
-/// Whether `key` made `signature` over `message`. SHA-1 and MD5 are not accepted, nor RSA below 2048 bits.
+/// Whether `signature` over `message` is valid for `key`. SHA-1, MD5 and RSA below 2048 bits are refused.
 pub(crate) fn verifies(
     key: &SubjectPublicKeyInfo<'_>,
     algorithm: &AlgorithmIdentifier<'_>,
@@ -33,7 +33,7 @@ pub(crate) fn verifies(
     UnparsedPublicKey::new(algorithm, &key.subject_public_key.data).verify(message, signature).is_ok()
 }
 
-/// Whether the subject of `issuer` signed `certificate`. Names are compared too.
+/// Whether `issuer` is the named issuer of `certificate` and signed it.
 pub(crate) fn signed_by(certificate: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {
     certificate.issuer().as_raw() == issuer.subject().as_raw()
         && verifies(
@@ -44,7 +44,7 @@ pub(crate) fn signed_by(certificate: &X509Certificate<'_>, issuer: &X509Certific
         )
 }
 
-/// The same of certificates in DER.
+/// [`signed_by`] for certificates in DER.
 pub(crate) fn is_signed_by(certificate: &[u8], issuer: &[u8]) -> bool {
     match (X509Certificate::from_der(certificate), X509Certificate::from_der(issuer)) {
         (Ok((_, certificate)), Ok((_, issuer))) => signed_by(&certificate, &issuer),

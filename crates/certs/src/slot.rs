@@ -1,7 +1,6 @@
-//! The certificates that a host shows now. They are no configuration: a renewal publishes others, and nothing is rebuilt.
+//! The certificates that a host currently presents. A renewal replaces them without rebuilding any configuration.
 //!
-//! The files of the configuration are published here when it is put in force. What is obtained from authorities is published in
-//! the same way, by [`Publish`].
+//! Certificates from files are published when a configuration is applied, certificates from authorities by [`Publish`].
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,14 +12,14 @@ use brisk_keys::{Keystore, PrivateKeyEngine};
 use crate::certificate::Certificate;
 use crate::ocsp::Staple;
 
-/// A certificate, and the engine that has its private key.
+/// A certificate and the engine that has its private key.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// The certificate.
+    /// The chain and the ID of its key.
     pub certificate: Arc<Certificate>,
-    /// Performs its key operations. It has to know the key before this is published.
+    /// Performs the key operations. It must know the key before the certificate is published.
     pub engine: Arc<dyn PrivateKeyEngine>,
-    /// The OCSP response that goes with it to clients that ask for one (RFC 6066 section 8).
+    /// OCSP response for clients that request one (RFC 6066 section 8).
     pub staple: Option<Arc<Staple>>,
 }
 
@@ -31,36 +30,37 @@ impl Served {
     }
 }
 
-/// Shows certificates that come from elsewhere than the configuration.
+/// Publishes certificates that are not from the configuration.
 pub trait Publish: fmt::Debug + Send + Sync + 'static {
-    /// Shows these certificates to handshakes of a host that begin from now on, instead of those before. `keys` has their
-    /// private keys, or knows the engines that have them.
+    /// Replaces the certificates of a host for new handshakes. `keys` contains their private keys, or the engines that
+    /// have them.
     fn publish(&self, certificates: Vec<Arc<Certificate>>, keys: Keystore);
 }
 
-/// The certificates of one host, replaced together. Empty until the first publication: such a host completes no handshake.
+/// The certificates of one host, replaced together. Initially empty: a host without certificates completes no
+/// handshake.
 ///
-/// A handshake keeps what it read at its beginning, engine included, whatever is published meanwhile.
+/// A handshake reads the slot once and keeps the result, engine included, whatever is published meanwhile.
 pub struct Slot(ArcSwap<Vec<Served>>);
 
 impl Slot {
-    /// An empty slot.
+    /// Creates an empty slot.
     pub fn new() -> Arc<Self> {
         Self::with(Vec::new())
     }
 
-    /// A slot with these certificates.
+    /// Creates a slot with `certificates`.
     pub(crate) fn with(certificates: Vec<Served>) -> Arc<Self> {
         Arc::new(Self(ArcSwap::from_pointee(certificates)))
     }
 
-    /// Puts `certificates` in the place of those before, for handshakes that begin from now on.
+    /// Replaces the certificates for new handshakes.
     pub fn publish(&self, certificates: Vec<Served>) {
         self.0.store(Arc::new(certificates));
     }
 
-    /// Puts what `change` makes of each certificate in its place, or leaves it where that is `None`. Whether anything
-    /// changed. What another thread publishes meanwhile is changed, not lost: `change` may be called again.
+    /// Replaces each certificate for which `change` returns another one. Returns whether any was replaced. Safe against
+    /// concurrent [`publish`](Self::publish): `change` is then called again with the new certificates.
     pub fn update(&self, change: impl Fn(&Served) -> Option<Served>) -> bool {
         let changed = |shown: &Served| change(shown);
         let mut any = false;
@@ -76,12 +76,12 @@ impl Slot {
         any
     }
 
-    /// What is shown now, to be kept.
+    /// The current certificates, for long-term use.
     pub(crate) fn load_full(&self) -> Arc<Vec<Served>> {
         self.0.load_full()
     }
 
-    /// What is shown now. Takes no lock.
+    /// The current certificates. Takes no lock; the guard should be short-lived.
     pub fn load(&self) -> impl Deref<Target = Arc<Vec<Served>>> + use<> {
         self.0.load()
     }

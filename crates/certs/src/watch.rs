@@ -1,8 +1,8 @@
-//! Reports when any of a set of files has changed, regardless of how it was replaced.
+//! Detection of changes in a set of files, however they are replaced.
 //!
-//! Editors write a new file and rename it, Kubernetes swaps a symbolic link to a directory: so the folders are watched,
-//! and what counts is whether the end of the path holds something else than before. A slow poll backs the kernel's
-//! notices up, which network file systems do not give. Meant for few and small files: each is read whole.
+//! Editors write a new file and rename it, Kubernetes swaps a symbolic link to a directory. Therefore the folders are
+//! watched, and the contents at the end of each path are compared. A slow poll supplements the kernel's notifications,
+//! which network file systems do not provide. Intended for few and small files, since each is read completely.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,12 +22,12 @@ use zeroize::Zeroizing;
 
 use crate::error::CertError;
 
-/// How often files are looked at without a notice.
+/// Interval of the poll.
 const POLL: Duration = Duration::from_secs(15);
-/// Maximum delay of the report by a steady stream of notices, in quiet times.
+/// Limit of the delay by a steady stream of notifications, as a multiple of `quiet`.
 const DELAY_LIMIT: u32 = 10;
 
-/// Watches files until it is dropped.
+/// A watch on a set of files. It ends when dropped.
 #[derive(Debug)]
 pub struct FileWatch {
     wake: SyncSender<()>,
@@ -35,16 +35,17 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// Watches `paths`, which need not exist. Of a folder the names of what is in it are watched, not their contents. A change is reported after no further change for `quiet`.
+    /// Watches `paths`, which need not exist. For a folder, the names of its entries are watched but not their
+    /// contents. A change is reported once no further change has occurred for `quiet`.
     ///
-    /// Start it before reading the files, so that no change in between is missed. Several changes within `quiet`, or
-    /// before the call of [`changed`](Self::changed), give one report.
+    /// Start the watch before reading the files, so that no change is missed. Several changes within `quiet`, or before
+    /// a call of [`changed`](Self::changed), yield one report.
     pub fn start(paths: impl IntoIterator<Item = PathBuf>, quiet: Duration) -> Result<Self, CertError> {
         let (wake, woken) = sync_channel(1);
         let (report, reports) = mpsc::channel(1);
         let mut folders = Folders { watcher: watcher(wake.clone()), watched: BTreeSet::new() };
         let paths: Vec<PathBuf> = paths.into_iter().collect();
-        // Folders first, and all before the thread runs: no change after `start` has returned is missed.
+        // Done before the thread starts, so that no change after the return of `start` is missed.
         folders.follow(&paths);
         let mut files = Files::new(paths);
         thread::Builder::new()
@@ -54,7 +55,7 @@ impl FileWatch {
         Ok(Self { wake, reports })
     }
 
-    /// Waits for the next change. `None` if the watch has failed; it then reports no further changes.
+    /// Waits for the next change. `None` if the watch has failed and reports no further changes.
     pub async fn changed(&mut self) -> Option<()> {
         self.reports.recv().await
     }
@@ -62,13 +63,14 @@ impl FileWatch {
 
 impl Drop for FileWatch {
     fn drop(&mut self) {
-        // The thread ends when it wakes to a closed channel; if this one is full, it is about to wake.
+        // The thread ends when it wakes and finds the channel closed; if this channel is full, a wake-up is pending
+        // already.
         self.reports.close();
         let _ = self.wake.try_send(());
     }
 }
 
-/// The thread: waits for notices, lets them calm down, reports when a file holds something else than before.
+/// The watching thread: waits for quiet after a notification and reports if the contents of a file changed.
 fn run(
     woken: &Receiver<()>,
     report: &mpsc::Sender<()>,
@@ -81,12 +83,12 @@ fn run(
             continue;
         }
         folders.follow(files.paths());
-        // Full: the report before this one has not been received yet, and will do for both.
+        // A full channel contains a report that has not been received, which covers this change too.
         let _ = report.try_send(());
     }
 }
 
-/// Waits for a notice or the poll's turn, then until nothing has come for `quiet`. `false`: stop.
+/// Waits for a notification and then for a pause of `quiet`, or for the poll. Returns `false` if the watch has ended.
 fn calm(woken: &Receiver<()>, quiet: Duration) -> bool {
     match woken.recv_timeout(POLL) {
         Ok(()) => {}
@@ -104,10 +106,10 @@ fn calm(woken: &Receiver<()>, quiet: Duration) -> bool {
     true
 }
 
-/// The kernel's notices as wake-ups; without them (limits of the system) the poll remains.
+/// Forwards the kernel's notifications as wake-ups. If there are none, because of system limits, the poll remains.
 fn watcher(wake: SyncSender<()>) -> Option<RecommendedWatcher> {
     let notice = move |event: notify::Result<Event>| {
-        // A full channel holds a wake-up already.
+        // A full channel contains a wake-up already.
         if event.map_or(true, |event| alters(event.kind)) {
             let _ = wake.try_send(());
         }
@@ -121,12 +123,12 @@ fn watcher(wake: SyncSender<()>) -> Option<RecommendedWatcher> {
     }
 }
 
-/// Reading a file is an event too, and our own.
+/// Excludes reads, which this process does itself.
 fn alters(kind: EventKind) -> bool {
     !matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }
 
-/// The files and what each held when last looked at.
+/// The files and the digests of their last known contents.
 struct Files {
     seen: Vec<(PathBuf, Option<u64>)>,
 }
@@ -142,7 +144,7 @@ impl Files {
         self.seen.iter().map(|(path, _)| path)
     }
 
-    /// Looks at every file; whether any holds something else than at the last look.
+    /// Reads all files. Returns whether any has changed since the last call.
     fn changed(&mut self) -> bool {
         let mut changed = false;
         for (path, seen) in &mut self.seen {
@@ -157,16 +159,17 @@ impl Files {
     }
 }
 
-/// A digest of what is in the file, or of the names in the folder; `None` when it cannot be read.
+/// Digest of the contents of a file or the names in a folder; `None` if it cannot be read.
 ///
-/// Times and sizes will not do: two writes within one tick of the file system's clock have the same.
+/// Modification time and size do not suffice: two writes within one clock tick of the file system have the same.
 fn digest(path: &Path) -> Option<u64> {
     if path.is_dir() {
         let mut hasher = DefaultHasher::new();
         names(path)?.hash(&mut hasher);
         return Some(hasher.finish());
     }
-    // A pipe in its place is not waited for, and memory does not depend on how long it is.
+    // `NONBLOCK`, so that a FIFO at this path does not block. Reads in blocks, so that memory does not depend on the
+    // size.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let mut file = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {
@@ -187,7 +190,7 @@ fn names(folder: &Path) -> Option<BTreeSet<OsString>> {
     entries.map(|entry| entry.ok().map(|entry| entry.file_name())).collect()
 }
 
-/// The folders whose notices matter: where the paths are, and where their symbolic links lead.
+/// The watched folders: those of the paths, and those of the targets of their symbolic links.
 struct Folders {
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
@@ -200,10 +203,10 @@ impl Folders {
         };
         let wanted: BTreeSet<PathBuf> = paths.into_iter().flat_map(|path| folders_of(path)).collect();
         for gone in self.watched.difference(&wanted) {
-            // Fails for a folder that was removed, and with it its watch.
+            // Fails for a folder that was removed together with its watch.
             let _ = watcher.unwatch(gone);
         }
-        // Again for those already watched: one of them may have been removed and made anew.
+        // Folders that are watched already are added again: they may have been removed and recreated.
         for folder in &wanted {
             if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
                 tracing::warn!(folder = %folder.display(), %error, "no notices from here; looking every {POLL:?}");
@@ -213,7 +216,7 @@ impl Folders {
     }
 }
 
-/// The folder a path names, and the one its file is really in; of a folder, itself too.
+/// The folder of `path`, the folder of its target, and `path` itself if it is a folder.
 fn folders_of(path: &Path) -> impl Iterator<Item = PathBuf> {
     let named =
         path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
@@ -234,7 +237,7 @@ mod tests {
 
     const QUIET: Duration = Duration::from_millis(30);
 
-    /// A watch whose reports the test waits for, well below the poll's period.
+    /// A watch with a timeout well below the interval of the poll.
     struct Reports(Receiver<()>);
 
     impl Reports {
@@ -369,7 +372,7 @@ mod tests {
         let wake = watch.wake.clone();
         drop(watch);
         let end = Instant::now() + POLL;
-        // The thread owns the receiver: sending fails once it is gone.
+        // The thread owns the receiver, so sending fails once the thread has ended.
         while !matches!(wake.try_send(()), Err(TrySendError::Disconnected(()))) {
             assert!(Instant::now() < end, "the thread is still there");
             thread::yield_now();

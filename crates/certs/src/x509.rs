@@ -1,4 +1,4 @@
-//! The facts of one X.509 certificate, taken out of its DER once.
+//! The properties of an X.509 certificate, extracted from its DER once.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,37 +19,37 @@ use x509_parser::public_key::PublicKey;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// What brisk wants to know of a certificate.
+/// Properties of a certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
-    /// For people: `C=US, O=Example, CN=example.com`.
+    /// Subject for display: `C=US, O=Example, CN=example.com`.
     pub(crate) subject: String,
-    /// For people: the issuer's subject.
+    /// Issuer for display.
     pub(crate) issuer: String,
     subject_der: Vec<u8>,
     issuer_der: Vec<u8>,
     key_id: Option<Vec<u8>>,
     authority_key_id: Option<Vec<u8>>,
-    /// May sign other certificates.
+    /// Whether basic constraints permit the certificate to sign others.
     pub(crate) is_ca: bool,
-    /// What it says about fetching more.
+    /// Addresses and requirements stated in its extensions.
     pub(crate) services: Services,
-    /// Why it should not be relied on, if so: `RSA of 1024 bits`, `signed with SHA-1`.
+    /// Reason to distrust it: `RSA of 1024 bits`, `signed with SHA-1`.
     pub(crate) weakness: Option<String>,
-    /// Subject alternative names, host names in lower case.
+    /// Subject alternative names; host names are in lower case.
     pub(crate) names: Vec<String>,
     /// Start of the validity.
     pub(crate) not_before: SystemTime,
     /// End of the validity.
     pub(crate) not_after: SystemTime,
-    /// The `SubjectPublicKeyInfo`, DER.
+    /// `SubjectPublicKeyInfo` in DER.
     pub(crate) public_key: Vec<u8>,
-    /// The kind of key, or its name when it is not supported.
+    /// Type of the key; the error is the name of an unsupported type.
     pub(crate) algorithm: Result<KeyAlgorithm, String>,
 }
 
 impl Facts {
-    /// Parses `der`, or says why it is not a certificate.
+    /// Parses `der`. The error is a message for the operator.
     pub(crate) fn read(der: &[u8]) -> Result<Self, String> {
         let (rest, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
         if !rest.is_empty() {
@@ -81,7 +81,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Whether subject and issuer are the same: a root, or a certificate that stands for itself.
+    /// Whether subject and issuer are the same: a root, or a self-signed server certificate.
     pub(crate) fn self_issued(&self) -> bool {
         self.subject_der == self.issuer_der
             && (self.key_id.is_none()
@@ -89,8 +89,8 @@ impl Facts {
                 || self.key_id == self.authority_key_id)
     }
 
-    /// Whether names and key identifiers say that `issuer` signed this certificate.
-    // RFC 5280 section 4.2.1.1: the authority key identifier distinguishes issuers of one name with several keys.
+    /// Whether `issuer` issued this certificate, by names and key identifiers.
+    // RFC 5280 section 4.2.1.1: the authority key identifier distinguishes several keys of one issuer.
     pub(crate) fn issued_by(&self, issuer: &Self) -> bool {
         let keys_agree = match (&self.authority_key_id, &issuer.key_id) {
             (Some(named), Some(own)) => named == own,
@@ -118,26 +118,26 @@ impl Facts {
     }
 }
 
-/// What a certificate says about fetching more.
+/// Addresses and requirements in the extensions of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Services {
-    /// Where its issuer's certificate can be fetched, by HTTP.
+    /// HTTP addresses of the issuer's certificate (`caIssuers`).
     pub issuers: Vec<String>,
-    /// Where an OCSP responder answers for it, by HTTP.
+    /// HTTP addresses of OCSP responders.
     pub responders: Vec<String>,
-    /// Where the revocation list of its issuer is, by HTTP.
+    /// HTTP addresses of the revocation list (CRL distribution points).
     pub lists: Vec<String>,
-    /// Clients refuse it without a staple (RFC 7633).
+    /// Whether clients refuse the certificate without a staple (RFC 7633).
     pub must_staple: bool,
-    /// Its serial number as it is written in it.
+    /// Contents of the serial number's DER INTEGER.
     pub serial: Vec<u8>,
 }
 
-/// `id-ad-caIssuers`, RFC 5280 section 4.2.2.1.
+/// `id-ad-caIssuers` (RFC 5280 section 4.2.2.1).
 const CA_ISSUERS: Oid<'static> = x509_parser::der_parser::oid!(1.3.6.1.5.5.7.48.2);
-/// `id-ad-ocsp`, in the same section.
+/// `id-ad-ocsp` (RFC 5280 section 4.2.2.1).
 const OCSP: Oid<'static> = x509_parser::der_parser::oid!(1.3.6.1.5.5.7.48.1);
-/// `id-pe-tlsfeature`, RFC 7633.
+/// `id-pe-tlsfeature` (RFC 7633 section 6).
 const TLS_FEATURE: Oid<'static> = x509_parser::der_parser::oid!(1.3.6.1.5.5.7.1.24);
 
 fn addresses(access: &AuthorityInfoAccess<'_>, method: &Oid<'_>) -> Vec<String> {
@@ -146,7 +146,7 @@ fn addresses(access: &AuthorityInfoAccess<'_>, method: &Oid<'_>) -> Vec<String> 
 }
 
 fn lists(points: &CRLDistributionPoints<'_>) -> Vec<String> {
-    // A list of another issuer, or for some reasons only, is none to rely on.
+    // Indirect lists and lists for some reasons are skipped, since they do not determine the status alone.
     let whole = points.iter().filter(|point| point.crl_issuer.is_none() && point.reasons.is_none());
     let names = whole.filter_map(|point| match &point.distribution_point {
         Some(DistributionPointName::FullName(names)) => Some(names),
@@ -155,14 +155,14 @@ fn lists(points: &CRLDistributionPoints<'_>) -> Vec<String> {
     names.flatten().filter_map(address_of).collect()
 }
 
-/// An address that can be fetched from: LDAP is not.
+/// Returns an HTTP address; other schemes, such as LDAP, are not supported.
 fn address_of(name: &GeneralName<'_>) -> Option<String> {
     let GeneralName::URI(address) = name else { return None };
     let is_http = address.starts_with("http://") || address.starts_with("https://");
     (is_http && address.len() <= 2048).then(|| (*address).to_owned())
 }
 
-/// Whether the TLS features (RFC 7633 section 4) have `status_request`, 5.
+/// Whether the TLS features (RFC 7633 section 4) include `status_request`, 5.
 fn asks_for_staple(value: &[u8]) -> bool {
     let Ok(mut features) = crate::der::sequence(value) else { return false };
     std::iter::from_fn(|| features.next().ok()).any(|feature| feature.content == [5])
@@ -175,7 +175,7 @@ fn weakness(certificate: &X509Certificate<'_>) -> Option<String> {
     {
         return Some(format!("its key is RSA of {} bits", key.key_size()));
     }
-    // A root's own signature is verified by no client.
+    // No client verifies the signature of a root.
     if certificate.subject().as_raw() == certificate.issuer().as_raw() {
         return None;
     }
@@ -188,10 +188,10 @@ pub(crate) const ML_DSA_44: Oid<'static> = x509_parser::der_parser::oid!(2.16.84
 pub(crate) const ML_DSA_65: Oid<'static> = x509_parser::der_parser::oid!(2.16.840.1.101.3.4.3.18);
 pub(crate) const ML_DSA_87: Oid<'static> = x509_parser::der_parser::oid!(2.16.840.1.101.3.4.3.19);
 
-/// `ecdsa-with-SHA1`, RFC 3279.
+/// `ecdsa-with-SHA1` (RFC 3279 section 2.2.3).
 const ECDSA_SHA1: Oid<'static> = x509_parser::der_parser::oid!(1.2.840.10045.4.1);
 
-/// The subject, or the first alternative name of a certificate that has an empty subject.
+/// The subject, or the first alternative name if the subject is empty.
 fn describe(certificate: &X509Certificate<'_>) -> String {
     let subject = certificate.subject().to_string();
     if !subject.is_empty() {
@@ -277,13 +277,13 @@ pub fn issuer(certificate: &CertificateDer<'_>) -> Option<String> {
     Some(certificate.issuer().to_string())
 }
 
-/// The time until which a certificate is valid; `None` if it cannot be parsed.
+/// The end of a certificate's validity; `None` if it cannot be parsed.
 pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(system_time(certificate.validity().not_after))
 }
 
-/// The first common name of a certificate's subject; `None` if it has none, or cannot be parsed.
+/// The first common name in a certificate's subject; `None` if it has none or cannot be parsed.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;

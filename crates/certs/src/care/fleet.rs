@@ -1,5 +1,5 @@
-//! Shares staples between the gateways of a fleet, so that one asks the responder for all. Without the store of the fleet
-//! each asks for itself.
+//! Sharing of staples within a fleet: one gateway queries the responder and writes the staple into the shared
+//! [`Store`]. Without a shared store, each gateway queries the responder.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -15,52 +15,52 @@ use super::schedule::{random, refresh};
 use crate::ocsp::{Question, Staple};
 use crate::store::{Lock, Name, Store, StoreError};
 
-/// How long another gateway is waited for that asks the responder, and how often it is looked whether it has an answer.
+/// Maximum wait for a gateway that holds the lock of a staple, and the interval at which the store is polled.
 const OTHER: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How long a store is left alone that did not answer.
+/// How long a store is not used after an error.
 const AWAY: Duration = Duration::from_secs(30);
 
-/// Threads that wait for the store at a time.
+/// Maximum number of threads blocked on the store at a time.
 const PLACES: usize = 4;
 
-/// The store of the fleet, if there is one.
+/// Access to the fleet's store; without a store, every [`turn`](Self::turn) is this gateway's own.
 pub(super) struct Fleet {
     store: Option<Arc<dyn Store>>,
     door: Arc<Door>,
 }
 
-/// How many wait for the store, and whether it answers.
+/// Permits for concurrent use of the store, and its state after errors.
 struct Door {
     places: Semaphore,
     away_until: Mutex<Option<Instant>>,
 }
 
-/// What there is to do for a staple.
+/// How to obtain a staple.
 pub(super) enum Turn {
-    /// Nothing: another gateway has got it.
+    /// From the store, where another gateway has put it.
     Found(Staple),
-    /// It is this gateway's turn to ask the responder.
+    /// From the responder, queried by this gateway.
     Own(Own),
 }
 
-/// This gateway's turn, until it is [ended](Self::end).
+/// The right to query the responder, held until [`end`](Self::end).
 pub(super) struct Own {
     name: Name,
-    /// `None`: there is no store, or it does not answer.
+    /// `None` if there is no store or it is unavailable.
     store: Option<(Arc<dyn Store>, Arc<Door>)>,
-    /// `None`: there is no store, or another gateway takes too long.
+    /// `None` if there is no store, or if the holder of the lock took longer than [`OTHER`].
     lock: Option<Box<dyn Lock>>,
 }
 
-/// What one look at the store found.
+/// Result of reading the store once.
 enum Looked {
     Found(Staple),
     Locked(Box<dyn Lock>),
-    /// Another gateway asks the responder now.
+    /// Another gateway holds the lock.
     Other,
-    /// The store does not answer lately.
+    /// The store failed within the last [`AWAY`].
     Away,
 }
 
@@ -84,8 +84,8 @@ impl Fleet {
         self.store.as_ref()
     }
 
-    /// The staple that answers `question` and was made after `before`, if another gateway has got one; else the turn to get
-    /// it.
+    /// Returns the staple for `question` from the store if its `thisUpdate` is later than `before`; otherwise the right
+    /// to query the responder. Waits up to 15 s for another gateway that queries it.
     pub(super) async fn turn(&self, name: &Name, question: &Question, before: Option<SystemTime>) -> Turn {
         let begun = Instant::now();
         let own = |store: Option<&Arc<dyn Store>>, lock| {
@@ -97,7 +97,7 @@ impl Fleet {
                 Ok(Looked::Found(staple)) => return Turn::Found(staple),
                 Ok(Looked::Locked(lock)) => return own(Some(store), Some(lock)),
                 Ok(Looked::Other) if begun.elapsed() < OTHER => sleep(LOOK.mul_f64(0.5 + random())).await,
-                // What this one gets is of use to others all the same.
+                // Without the lock two gateways may query the responder; the result of either is valid for the fleet.
                 Ok(Looked::Other) => return own(Some(store), None),
                 Ok(Looked::Away) => break,
                 Err(error) => {
@@ -109,10 +109,10 @@ impl Fleet {
         own(None, None)
     }
 
-    /// Removes soon what is there of a certificate that is revoked: other gateways would show it.
+    /// Removes the staple of a revoked certificate in the background, so that other gateways do not present it.
     pub(super) fn remove(&self, name: Name) {
         if let Some(store) = self.store.clone().filter(|_| self.door.is_open()) {
-            // What cannot be removed is not taken over any more when it has lived for a while.
+            // The error is ignored: a staple that remains is not reused after half of its lifetime.
             drop(spawn_blocking(move || store.remove(&name)));
         }
     }
@@ -125,7 +125,7 @@ impl Fleet {
         before: Option<SystemTime>,
     ) -> Result<Looked, StoreError> {
         let _place = self.door.places.acquire().await.expect("it is never closed");
-        // Now: who had the place before may have found that it does not answer.
+        // Checked again: the previous holder of the permit may have closed the door.
         if !self.door.is_open() {
             return Ok(Looked::Away);
         }
@@ -150,21 +150,22 @@ fn look(
         return Ok(Looked::Found(staple));
     }
     let Some(lock) = store.try_lock(name)? else { return Ok(Looked::Other) };
-    // Between the look and the lock.
+    // Read again: another gateway may have written between the first read and the lock.
     Ok(found()?.map_or(Looked::Locked(lock), Looked::Found))
 }
 
-/// Whether a staple is newer than that of `before`; where there is none, whether it is not due to be replaced itself.
+/// Whether a stored staple is newer than `before`; without `before`, whether it is not due for renewal.
 fn is_worth(staple: &Staple, before: Option<SystemTime>, now: SystemTime) -> bool {
     match before {
-        // Some responders make their answers long before: what is newer is as new as there is.
+        // Its age is not compared: some responders sign long in advance, and any newer response is the newest
+        // available.
         Some(before) => staple.this_update > before,
         None => now < refresh(staple.this_update, staple.next_update, 1.0),
     }
 }
 
 impl Own {
-    /// Ends the turn, with the response that the responder gave.
+    /// Writes `response` to the store and releases the lock.
     pub(super) async fn end(mut self, response: Option<Vec<u8>>) {
         let Some((store, door)) = self.store.take() else { return };
         let _place = door.places.acquire().await.expect("it is never closed");
@@ -175,7 +176,7 @@ impl Own {
             drop(lock);
             written
         };
-        // A panic there has been logged.
+        // The panic hook has logged a panic of the closure.
         if let Ok(Err(error)) = spawn_blocking(write).await {
             door.close();
             tracing::warn!(%error, "a staple is not shared with the fleet");
@@ -184,7 +185,7 @@ impl Own {
 }
 
 impl Drop for Own {
-    /// A lock is given back by a question to the store, for which nothing here waits.
+    /// Releasing the lock blocks on the store, so a blocking thread does it.
     fn drop(&mut self) {
         if let (Some(lock), Ok(handle)) = (self.lock.take(), Handle::try_current()) {
             drop(handle.spawn_blocking(move || drop(lock)));
@@ -229,7 +230,7 @@ mod tests {
                 sleep(LOOK).await;
                 own.end(None).await;
             };
-            // The first had no success: it is the turn of the second, which has the lock then.
+            // The first claim ended without a response, so the second gets the lock.
             let (next, ()) = tokio::join!(waits, ends);
             assert!(next.lock.is_some());
             next.end(Some(GOOD[0].to_vec())).await;

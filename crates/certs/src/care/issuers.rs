@@ -1,4 +1,5 @@
-//! Fetches the intermediates that a chain file lacks, from the addresses that certificates name.
+//! Fetching of intermediates that a chain file lacks, from the `caIssuers` addresses in certificates (RFC 5280
+//! section 4.2.2.1).
 
 use std::time::{Duration, SystemTime};
 
@@ -13,10 +14,10 @@ use crate::signature::is_signed_by;
 use crate::store::Name;
 use crate::x509::Facts;
 
-/// Intermediates of a chain. Usual is one, sometimes two.
+/// Maximum number of intermediates. Chains usually have one, sometimes two.
 const LONGEST: usize = 4;
 
-/// Addresses of one issuer that are tried.
+/// Maximum number of `caIssuers` addresses that are tried for one issuer.
 const ADDRESSES: usize = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(4);
@@ -26,7 +27,7 @@ fn name(certificate: &Certificate) -> Name {
     Name::of(["issuers", &certificate.fingerprint.to_string()])
 }
 
-/// Takes the intermediates that the store has, if they still fit.
+/// Restores the intermediates from the store if they are valid and still belong to the certificate.
 pub(super) fn recall(shared: &Shared, ward: &Ward) {
     let certificate = ward.certificate();
     let Some(store) = shared.store.as_ref().filter(|_| lacks_issuer(shared, certificate)) else { return };
@@ -58,8 +59,8 @@ fn with(certificate: &Certificate, above: &[CertificateDer<'static>]) -> Certifi
     certificate.with_chain(&intermediates, &above[0])
 }
 
-/// The issuer of the certificate, fetched if the chain file has none, however often that takes; and whether nothing is left
-/// to be fetched above it. `None`: it cannot be known.
+/// Returns the issuer of the certificate, and whether the chain above it is complete. Retries until the issuer has been
+/// fetched; `None` if it is not to be fetched or the certificate names no address.
 pub(super) async fn complete(shared: &Shared, ward: &Ward) -> Option<(CertificateDer<'static>, bool)> {
     let certificate = ward.certificate();
     let mut failures = 0;
@@ -80,14 +81,14 @@ pub(super) async fn complete(shared: &Shared, ward: &Ward) -> Option<(Certificat
         if ward.failed(Matter::Issuer, reason.clone()) {
             tracing::warn!(certificate = certificate.title(), "its intermediate is still missing: {reason}");
         }
-        // The start does not wait for it.
+        // A start that waits for the first staples does not wait for retries.
         ward.set_tried();
         shared.notify_tried();
         tokio::time::sleep(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random())).await;
     }
 }
 
-/// Fetches what is missing above the first issuer, unless nothing is.
+/// Fetches the certificates above the first issuer, with retries, unless `is_whole`.
 pub(super) async fn complete_rest(shared: &Shared, ward: &Ward, mut is_whole: bool) {
     let certificate = ward.certificate();
     let mut failures = 0;
@@ -105,8 +106,8 @@ pub(super) async fn complete_rest(shared: &Shared, ward: &Ward, mut is_whole: bo
     }
 }
 
-/// The certificates above `leaf`, of which `above` are known, up to the root or to one that does not say who issued it; and
-/// why one of them is missing, if so.
+/// Extends `above`, the known issuers of `leaf`, up to a root or a certificate that names no issuer address. The second
+/// value is the reason why an issuer could not be fetched.
 async fn climb(
     shared: &Shared,
     leaf: &CertificateDer<'static>,
@@ -122,7 +123,7 @@ async fn climb(
     (above, None)
 }
 
-/// The issuer of `certificate`, from the first of its addresses that has it; `None` if it names no address.
+/// The issuer of `certificate` from the first working address; `None` if it names no address.
 async fn issuer_of(
     shared: &Shared,
     certificate: &CertificateDer<'static>,
@@ -172,7 +173,7 @@ fn completed(shared: &Shared, ward: &Ward, above: &[CertificateDer<'static>], mi
         "its intermediate was fetched and is sent from now on; append it to the file all the same"
     );
     let kept: Vec<_> = above.iter().flat_map(|der| der.to_vec()).collect();
-    // A part would be taken for all of it after a restart.
+    // An incomplete chain is not stored: after a restart it would be taken for a complete one.
     if let Some(store) = shared.store.as_ref().filter(|_| missing.is_none())
         && let Err(error) = store.write(&name(certificate), &kept)
     {

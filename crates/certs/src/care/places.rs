@@ -1,4 +1,5 @@
-//! How many fetches there are at a time: few of one server, so that one that does not answer holds up itself alone.
+//! Limits of concurrent fetches, in total and for each server, so that a server that does not respond delays only its
+//! own certificates.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,11 +8,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::lock;
 
-/// Fetches from one server at a time, and from all together.
+/// Concurrent fetches from one server, and in total.
 const OF_SERVER: usize = 4;
 const ALL: usize = 64;
 
-/// The places for fetches.
+/// The permits for fetches.
 #[derive(Debug)]
 pub(super) struct Places {
     all: Arc<Semaphore>,
@@ -24,7 +25,7 @@ impl Default for Places {
     }
 }
 
-/// A place, until it is dropped.
+/// Permission for one fetch, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     _server: OwnedSemaphorePermit,
@@ -32,23 +33,23 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// A place for a fetch from `url`, as soon as there is one.
+    /// Waits for a permit to fetch from `url`.
     pub(super) async fn of(&self, url: &str) -> Place {
         let of_server = || Arc::new(Semaphore::new(OF_SERVER));
         let server = Arc::clone(lock(&self.servers).entry(server(url)).or_insert_with(of_server));
-        // In this order: who waits for a slow server takes no place from the others.
+        // The server's permit first: a fetch that waits for a slow server then holds no permit of the total.
         let server = server.acquire_owned().await.expect("it is never closed");
         let all = Arc::clone(&self.all).acquire_owned().await.expect("it is never closed");
         Place { _server: server, _all: all }
     }
 
-    /// Forgets servers from which nothing is fetched now.
+    /// Removes servers from which nothing is being fetched.
     pub(super) fn forget_unused(&self) {
         lock(&self.servers).retain(|_, places| Arc::strong_count(places) > 1);
     }
 }
 
-/// The part of `url` that names the server.
+/// The authority of `url`, in lower case.
 fn server(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or_default().to_ascii_lowercase()

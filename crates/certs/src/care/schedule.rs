@@ -1,44 +1,44 @@
-//! When to ask again.
+//! Times of renewals and retries.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// The longest sleep without a look at the clock, which may be set meanwhile.
+/// Upper bound of a sleep: the system clock may be changed meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_mins(5);
 
-/// When a staple is asked for again: at half of its life, by up to a tenth of it earlier or later. `random` is in 0 to
-/// 1.
+/// The time at which a staple is renewed: between 40 and 60 % of its validity, chosen by `random` (0 to 1), so that
+/// gateways do not renew at the same time.
 pub(super) fn refresh(this_update: SystemTime, next_update: SystemTime, random: f64) -> SystemTime {
     let life = next_update.duration_since(this_update).unwrap_or_default();
     this_update + life.mul_f64(0.4 + 0.2 * random.clamp(0.0, 1.0))
 }
 
-/// The pause after this number of failures in a row: from `first` on twice as long each time, up to `most`, and between
-/// three quarters and five quarters of that.
+/// The pause after `failures` consecutive failures: `first`, doubled by each failure up to `most`, varied by ±25 % with
+/// `random` (0 to 1).
 pub(super) fn pause(failures: u32, first: Duration, most: Duration, random: f64) -> Duration {
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(16));
     doubled.min(most).mul_f64(0.75 + 0.5 * random.clamp(0.0, 1.0))
 }
 
-/// A random number in 0 to 1.
+/// A random number from 0 to 1.
 pub(super) fn random() -> f64 {
     let mut bytes = [0; 4];
-    // Without randomness all ask at the same moment, which is no harm here.
+    // The error is ignored: without variation all gateways retry at the same time, which is harmless.
     let _ = aws_lc_rs::rand::fill(&mut bytes);
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }
 
-/// Sleeps until `at`, but not for long: the caller looks at the clock again.
+/// Sleeps until `at`, but at most five minutes; the caller then compares `at` with the clock again.
 pub(super) async fn sleep_towards(at: SystemTime) {
     let left = at.duration_since(SystemTime::now()).unwrap_or_default();
     tokio::time::sleep(left.clamp(Duration::from_millis(100), LONGEST_SLEEP)).await;
 }
 
-/// When there is something to do: at a moment, or after the time that was left until then, if that is over before. A clock
-/// that was ahead and is put right leaves no moment that is far off.
+/// A deadline by the system clock, and by the monotonic clock as computed when it was set. The earlier one counts, so
+/// that setting back a wrong clock does not postpone it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     moment: SystemTime,
-    /// `None`: too far off to be counted.
+    /// `None` if the time is out of the range of `Instant`.
     by: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_ahead_leaves_nothing_due_far_off() {
         let year = Duration::from_hours(365 * 24);
-        // As it is after an hour's pause, when the clock went back by a year in it.
+        // As after a pause of an hour during which the clock was set back by a year.
         let due = Due { moment: SystemTime::now() + year, by: Some(Instant::now()) };
         assert!(due.is_past());
         assert!(!Due::at(due.moment()).is_past() && !Due::after(year).is_past());

@@ -1,4 +1,4 @@
-//! Which slots show which certificates, and how what they show is brought up to date.
+//! The slots of each certificate, and how their contents are updated.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -8,11 +8,11 @@ use super::{CareSettings, Shared, lock};
 use crate::certificate::{Certificate, Fingerprint};
 use crate::slot::Slot;
 
-/// The slots that showed each certificate at the last look, or were tended since.
+/// The slots that contained each certificate at the last [`survey`](Shared::survey), or were added since.
 #[derive(Default)]
 pub(super) struct Showing {
     pub(super) slots: HashMap<Fingerprint, Vec<Weak<Slot>>>,
-    /// Those that were tended since the look began.
+    /// Slots added since the survey began; they are merged into its result.
     fresh: Vec<(Fingerprint, Weak<Slot>)>,
 }
 
@@ -25,12 +25,12 @@ impl Showing {
 impl Shared {
     pub(super) fn tend(&self, slot: &Arc<Slot>) -> bool {
         let (shown, weak) = (slot.load_full(), Arc::downgrade(slot));
-        // Whatever the settings are: they may be others later.
+        // Regardless of the current settings, which a reload may change.
         let anything = CareSettings { staples: true, completes: true, ..self.settings() };
         if !shown.iter().any(|served| is_tended(anything, &served.certificate)) {
             return true;
         }
-        // Before the wards: what is shown is not forgotten, and is brought up to date from here on.
+        // Registered before the wards are created, so that neither is removed as unused and no update is missed.
         lock(&self.names).push(Weak::clone(&weak));
         let mut is_ready = true;
         for certificate in shown.iter().map(|served| &served.certificate) {
@@ -41,7 +41,7 @@ impl Shared {
             if is_tended(self.settings(), certificate) {
                 let ward = self.ward_of_load(certificate, Origin::Folder);
                 is_ready &= ward.is_tried() || !certificate.services.must_staple;
-                // An error means that the thread is gone, and so is everything.
+                // The error means that the maintenance thread has ended, with the whole process.
                 let _ = self.loaded.send(ward);
             }
         }
@@ -51,7 +51,7 @@ impl Shared {
 
     pub(super) async fn until_stapled(&self, slot: &Slot) {
         let mut tried = self.tried_tasks.subscribe();
-        // By what they are of: a ward may be replaced meanwhile.
+        // By fingerprint, not by ward: a ward may be replaced meanwhile.
         let is_done = || {
             let (all, shown) = (lock(&self.wards), slot.load());
             let mut waits = shown.iter().filter(|served| served.certificate.services.must_staple);
@@ -60,13 +60,13 @@ impl Shared {
         while !is_done() && tried.changed().await.is_ok() {}
     }
 
-    /// Brings what is shown of a certificate up to date, in the slots that showed it at the last look.
+    /// Updates the slots that contain the certificate with `fingerprint`.
     pub(super) fn apply(&self, fingerprint: Fingerprint) {
         let slots = lock(&self.showing).slots.get(&fingerprint).cloned().unwrap_or_default();
         slots.iter().filter_map(Weak::upgrade).for_each(|slot| self.refresh(&slot));
     }
 
-    /// Brings what `slot` shows up to date.
+    /// Replaces chain and staple in `slot` if newer ones are known.
     pub(super) fn refresh(&self, slot: &Slot) {
         slot.update(|shown| {
             let best = self.served(&shown.certificate, &shown.engine);
@@ -75,7 +75,7 @@ impl Shared {
         });
     }
 
-    /// Brings all slots up to date, notes which of them show what, and returns the certificates.
+    /// Updates all slots and records their certificates, which are returned.
     pub(super) fn survey(&self) -> HashMap<Fingerprint, (Arc<Certificate>, Origin)> {
         lock(&self.showing).fresh.clear();
         let mut slots: Vec<_> =
@@ -92,7 +92,7 @@ impl Shared {
             self.refresh(&slot);
             for served in slot.load().iter() {
                 let fingerprint = served.certificate.fingerprint;
-                // Hosts are the first.
+                // Slots of hosts come first in `slots`, so `Origin::Host` wins.
                 found.entry(fingerprint).or_insert_with(|| (Arc::clone(&served.certificate), origin));
                 showing.entry(fingerprint).or_default().push(Arc::downgrade(&slot));
             }
@@ -106,7 +106,7 @@ impl Shared {
     }
 }
 
-/// Whether a certificate of a folder is looked after under `settings`.
+/// Whether a catalogue's certificate needs maintenance under `settings`.
 pub(super) fn is_tended(settings: CareSettings, certificate: &Certificate) -> bool {
     (settings.staples && !certificate.services.responders.is_empty())
         || (settings.completes && !certificate.is_complete)

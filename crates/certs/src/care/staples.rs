@@ -1,4 +1,4 @@
-//! Keeps the staple of a certificate: from the store at the start, then from the responder that the certificate names.
+//! Staples: restored from the store at the start, then renewed from the OCSP responder that the certificate names.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use crate::certificate::{Certificate, Fingerprint};
 use crate::ocsp::{OcspError, Question, RESPONSE_LIMIT, Staple, ends};
 use crate::store::Name;
 
-/// Pauses between attempts that fail.
+/// Bounds of the pause between failed attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(4);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
@@ -23,11 +23,11 @@ fn name(of: Fingerprint) -> Name {
     Name::of(["staples", &of.to_string()])
 }
 
-/// Removes staples from the store that have expired: of certificates that are no more. Blocks.
+/// Removes expired staples from the stores; they belong to certificates that are no longer in use. Blocks.
 pub(super) fn sweep(shared: &Shared) {
     let parent = Name::of(["staples"]);
     for store in [shared.store.as_ref(), shared.fleet.store()].into_iter().flatten() {
-        // What cannot be read or removed is a small file too many.
+        // Errors are ignored: a leftover costs a few kilobytes.
         for name in store.list(&parent).unwrap_or_default() {
             let is_over = |kept: &[u8]| ends(kept).is_none_or(|end| end <= SystemTime::now());
             if let Ok(Some(kept)) = store.read(&name)
@@ -39,7 +39,7 @@ pub(super) fn sweep(shared: &Shared) {
     }
 }
 
-/// Takes the staple that the store has, if it is still good.
+/// Restores the staple from the store if it is still valid.
 pub(super) fn recall(shared: &Shared, ward: &Ward) {
     let certificate = ward.certificate();
     if !wants(shared, certificate) {
@@ -55,20 +55,20 @@ pub(super) fn recall(shared: &Shared, ward: &Ward) {
     }
 }
 
-/// Removes what the store has for a certificate that is not shown any more.
+/// Removes the stored staple of a certificate that is no longer in use.
 pub(super) fn forget(shared: &Shared, fingerprint: Fingerprint) {
     if let Some(store) = &shared.store {
-        // What cannot be removed is a small file too many.
+        // The error is ignored: a leftover costs a few kilobytes.
         let _ = store.remove(&name(fingerprint));
     }
 }
 
-/// Whether a staple is to be fetched.
+/// Whether a staple is fetched for `certificate`.
 fn wants(shared: &Shared, certificate: &Certificate) -> bool {
     shared.settings().staples && certificate.staple.is_none() && !certificate.services.responders.is_empty()
 }
 
-/// Says why there is no staple for a certificate whose issuer is not known.
+/// Logs that there is no staple, because the issuer of the certificate is unknown.
 pub(super) fn complain_of_issuer(shared: &Shared, ward: &Ward) {
     let reason = "no staple: its issuer is not known; append the certificate of the issuer to the chain file";
     if wants(shared, ward.certificate()) && ward.failed(Matter::Staple, reason.to_owned()) {
@@ -76,11 +76,11 @@ pub(super) fn complain_of_issuer(shared: &Shared, ward: &Ward) {
     }
 }
 
-/// Keeps the staple until the task ends.
+/// Renews the staple of `ward`. Returns only if none is to be fetched; otherwise the caller aborts the task.
 pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'static>) {
     let certificate = Arc::clone(ward.certificate());
     if let Some(staple) = &certificate.staple {
-        // Of a file, which a reload replaces.
+        // A staple from a file is replaced by a reload only.
         while staple.is_fresh(SystemTime::now()) {
             sleep_towards(staple.next_update).await;
         }
@@ -114,7 +114,8 @@ pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'
             Ok(staple) => {
                 failures = 0;
                 let half = refresh(staple.this_update, staple.next_update, random());
-                // One that is beyond half of its life already was made beforehand: the next is not there yet.
+                // The responder signs in advance if the response is already past half of its validity; a newer one does
+                // not exist yet, so immediate renewal would be useless.
                 next = Due::at(half.max(SystemTime::now() + LONGEST_PAUSE.min(remaining(&staple) / 4)));
                 succeeded(shared, ward, staple);
             }
@@ -129,7 +130,7 @@ pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'
     }
 }
 
-/// When the responder is first asked.
+/// The time of the first query: now, or when the restored staple is due.
 fn first(ward: &Ward) -> SystemTime {
     let kept = ward.staple();
     kept.map_or(SystemTime::UNIX_EPOCH, |staple| refresh(staple.this_update, staple.next_update, random()))
@@ -139,20 +140,20 @@ fn remaining(staple: &Staple) -> Duration {
     staple.next_update.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
-/// Why there is no new staple.
+/// Reasons for not getting a new staple.
 enum Failure {
     Fetch(String),
     Answer(OcspError),
-    /// It was made before the certificate was revoked: a cache has it still.
+    /// The response is older than the known revocation, probably from a cache.
     Outdated,
 }
 
-/// A staple that is newer than the last: what another gateway of the fleet has got, or what the responder says. Of a
-/// certificate that the responder has called revoked only the responder says that it is not.
+/// Returns a newer staple than the last, from the fleet's store or the responder. For a certificate that the responder
+/// reported as revoked, only the responder is queried: the store may contain an older response.
 async fn obtain(shared: &Shared, ward: &Ward, question: &Question) -> Result<Staple, Failure> {
     let certificate = ward.certificate();
     let url = address(&certificate.services.responders[0], &question.request());
-    // The place first: who has the turn of the fleet does nothing but ask.
+    // The permit first: the holder of the fleet's lock then only waits for the responder.
     let _place = shared.places.of(&url).await;
     let revoked = ward.revoked_by(Witness::Responder);
     let turn = if revoked.is_some() {
@@ -169,7 +170,7 @@ async fn obtain(shared: &Shared, ward: &Ward, question: &Question) -> Result<Sta
         return Err(Failure::Outdated);
     }
     if let Some(turn) = turn {
-        // What the list calls revoked is good for no other gateway.
+        // A certificate on the revocation list gets no staple in any gateway of the fleet.
         let good = staple.as_ref().ok().filter(|_| !ward.is_revoked());
         turn.end(good.map(|staple| staple.der.clone())).await;
     }
@@ -181,7 +182,7 @@ async fn ask(shared: &Shared, question: &Question, url: &str) -> Result<Staple, 
     question.verify(&fetched.body, SystemTime::now()).map_err(Failure::Answer)
 }
 
-// RFC 6960 appendix A.1, RFC 5019 section 5: by GET, so that caches between can answer.
+// RFC 6960 appendix A.1 and RFC 5019 section 5: the request is part of the URL of a GET, which caches can answer.
 fn address(responder: &str, request: &[u8]) -> String {
     let mut url = responder.trim_end_matches('/').to_owned() + "/";
     for character in STANDARD.encode(request).chars() {
@@ -202,7 +203,7 @@ fn succeeded(shared: &Shared, ward: &Ward, staple: Staple) {
     ward.set_staple(Some(staple));
     restored(ward, Witness::Responder);
     ward.succeeded(Matter::Staple);
-    // What the list calls revoked is not to be shown after a restart either, when the list is not there yet.
+    // Not stored: after a restart, the staple would be presented before the revocation list is fetched.
     if let Some(store) = shared.store.as_ref().filter(|_| !ward.is_revoked())
         && let Err(error) = store.write(&name(certificate.fingerprint), &der)
     {
@@ -233,7 +234,8 @@ fn failed(shared: &Shared, ward: &Ward, failure: &Failure) {
     }
 }
 
-/// Notes that a certificate is revoked, as `by` says, and raises the alarm the first time.
+/// Records the revocation that `witness` reports, and raises the alarm unless it was known. `by` names the source in
+/// the log.
 pub(super) fn revoked(shared: &Shared, ward: &Ward, witness: Witness, since: SystemTime, by: &str) {
     let certificate = ward.certificate();
     if ward.set_revoked(witness, Some(since)) {
@@ -251,7 +253,7 @@ pub(super) fn revoked(shared: &Shared, ward: &Ward, witness: Witness, since: Sys
     }
 }
 
-/// Notes that a certificate is not revoked.
+/// Records that `witness` no longer reports the certificate as revoked.
 pub(super) fn restored(ward: &Ward, witness: Witness) {
     if ward.set_revoked(witness, None) {
         tracing::warn!(certificate = ward.certificate().title(), "it is not revoked any more");

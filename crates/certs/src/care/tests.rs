@@ -1,4 +1,4 @@
-//! What is done for certificates, with what CAs have at their addresses.
+//! Maintenance of certificates against simulated servers of a CA.
 
 use std::path::Path;
 use std::sync::atomic::AtomicUsize;
@@ -18,7 +18,7 @@ use crate::store::{Folder, Name};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// What is at each address; nothing at others.
+/// Bodies by URL; all other URLs fail.
 #[derive(Debug, Default)]
 struct Web(HashMap<String, Vec<u8>>);
 
@@ -29,7 +29,7 @@ impl Fetch for Web {
     }
 }
 
-/// `AuthorityInfoAccess` with the addresses of the issuer.
+/// An `AuthorityInfoAccess` extension with `caIssuers` addresses.
 fn issuer_at(addresses: &[&str]) -> CustomExtension {
     let method = write(OID, &[&[0x2b, 6, 1, 5, 5, 7, 0x30, 2]]);
     let entries: Vec<_> = addresses
@@ -55,11 +55,11 @@ fn authority(name: &str, addresses: &[&str]) -> CertificateParams {
     params
 }
 
-/// A certificate alone in its chain file, below an intermediate whose issuer is a root.
+/// A certificate whose chain file contains nothing else, its intermediate, and the root.
 struct Site {
     leaf: Arc<Certificate>,
     intermediate: CertificateDer<'static>,
-    /// The intermediate under the same key, past its end.
+    /// An expired certificate for the key of the intermediate.
     expired: CertificateDer<'static>,
     root: CertificateDer<'static>,
 }
@@ -79,7 +79,7 @@ fn site(addresses: &[&str]) -> Site {
     Site { leaf, intermediate: intermediate.der().clone(), expired, root: root.der().clone() }
 }
 
-/// What is shown of a certificate when `wanted` says that it is as it should be.
+/// The certificate in the slot once the report satisfies `wanted`.
 fn shown_when(
     site: &Site,
     web: &[(&str, &CertificateDer<'static>)],
@@ -92,12 +92,12 @@ fn shown_when(
     slot.publish(vec![Served::new(Arc::clone(&site.leaf), engine)]);
     care.follow(vec![Arc::clone(&slot)]);
     brisk_testkit::process::wait_until("the report", || care.report().iter().any(&wanted).then_some(()));
-    // What is reported may be shown a moment later.
+    // The report may precede the update of the slot.
     care.look(&slot);
     slot.load()[0].clone()
 }
 
-/// Answers as a responder that calls everything revoked, and counts.
+/// A responder that reports every certificate as revoked and counts requests.
 #[derive(Debug)]
 struct Revoking {
     response: Vec<u8>,
@@ -127,7 +127,7 @@ fn a_good_staple_in_the_store_of_a_fleet_does_not_end_a_revocation() {
     care.prepare_more(std::slice::from_ref(&certificate));
     let revoked = || care.report()[0].revoked;
     brisk_testkit::process::wait_until("the revocation", revoked);
-    // Of a gateway that has not heard of it.
+    // As written by a gateway that has not learned of the revocation.
     let name = Name::of(["staples", &certificate.fingerprint.to_string()]);
     fleet.write(&name, &answer(&[&leaf], &[])).unwrap();
     let before = web.asked.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The thread that looks after certificates: a task for each, from the first look that finds it to the one that does not.
+//! The maintenance thread: one task for each certificate in use.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,16 +12,17 @@ use super::ward::{Origin, Ward};
 use super::{Shared, issuers, lists, lock, staples};
 use crate::certificate::Fingerprint;
 
-/// How often the slots are looked at for certificates that others than the configuration published.
+/// Interval of the surveys, which find certificates that were published without
+/// [`Care::prepare`](super::Care::prepare).
 const LOOK: Duration = Duration::from_secs(10);
 
-/// How often staples that have expired are removed from the store.
+/// Interval at which expired staples are removed from the store.
 const SWEEP: Duration = Duration::from_hours(24);
 
-/// How long a certificate is looked after that was prepared and has never been shown.
+/// How long a prepared certificate is maintained before it is published.
 const PREPARED: Duration = Duration::from_mins(10);
 
-/// What is done for a certificate.
+/// Maintenance of one certificate, aborted when dropped.
 struct Task {
     ward: Arc<Ward>,
     life: JoinHandle<()>,
@@ -33,7 +34,7 @@ impl Drop for Task {
     }
 }
 
-/// The thread.
+/// Runs until `dropped` is closed.
 pub(super) async fn run(
     shared: Arc<Shared>,
     mut loaded: mpsc::UnboundedReceiver<Arc<Ward>>,
@@ -67,7 +68,7 @@ pub(super) async fn run(
         tokio::pin!(look);
         loop {
             tokio::select! {
-                // Names are many: nothing else is looked at for one.
+                // There may be thousands of catalogue names, so one of them does not trigger a survey.
                 Some(ward) = loaded.recv() => tasks.look_after(&shared, ward),
                 () = shared.wake.notified() => break,
                 () = &mut look => break,
@@ -77,12 +78,12 @@ pub(super) async fn run(
     }
 }
 
-/// What is done for each certificate.
+/// The tasks by certificate.
 #[derive(Default)]
 struct Tasks(HashMap<Fingerprint, Task>);
 
 impl Tasks {
-    /// Does what there is to do for the wards that there are, and nothing for others.
+    /// Starts tasks for new wards and aborts those of removed wards.
     fn follow(&mut self, shared: &Arc<Shared>) {
         let wards = lock(&shared.wards).clone();
         self.0.retain(|fingerprint, _| wards.contains_key(fingerprint));
@@ -101,12 +102,12 @@ impl Tasks {
     }
 }
 
-/// Forgets the certificates that were shown at the look before this one and are not any more. Those that are about to be
-/// shown stay.
+/// Removes wards whose certificates have left all slots since the last survey, and those that were prepared more than
+/// ten minutes ago and never published.
 fn forget(shared: &Shared, shown: &HashSet<Fingerprint>, last: &HashSet<Fingerprint>) {
     let gone: Vec<_> = {
         let mut wards = lock(&shared.wards);
-        // What was tended since the look is shown too.
+        // Slots added since the survey count too.
         let showing = lock(&shared.showing);
         let is_gone = |fingerprint: &Fingerprint, ward: &Ward| {
             let is_shown = shown.contains(fingerprint) || showing.slots.contains_key(fingerprint);
@@ -114,7 +115,7 @@ fn forget(shared: &Shared, shown: &HashSet<Fingerprint>, last: &HashSet<Fingerpr
         };
         wards.extract_if(|fingerprint, ward| is_gone(fingerprint, ward)).collect()
     };
-    // A name that has left memory may come back: its staple stays.
+    // Staples of catalogue names stay in the store: an evicted name may be loaded again.
     let of_hosts = gone.into_iter().filter(|(_, ward)| ward.origin() == Origin::Host);
     of_hosts.for_each(|(gone, _)| staples::forget(shared, gone));
 }

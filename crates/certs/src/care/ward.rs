@@ -1,4 +1,4 @@
-//! One certificate that is looked after, and what is known of it.
+//! State of one maintained certificate.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -11,15 +11,14 @@ use super::lock;
 use crate::certificate::{Certificate, Fingerprint};
 use crate::ocsp::Staple;
 
-/// How long after a line of the log about a failure another one may follow about another reason.
+/// Minimum interval between two log lines about different failures.
 const QUIET: Duration = Duration::from_hours(1);
 
-/// A certificate that is looked after.
+/// A maintained certificate.
 #[derive(Debug)]
 pub(super) struct Ward {
     certificate: Arc<Certificate>,
     origin: Origin,
-    /// Since when.
     since: Instant,
     state: Mutex<State>,
 }
@@ -28,28 +27,28 @@ pub(super) struct Ward {
 struct State {
     completed: Option<Arc<Certificate>>,
     issuer: Option<CertificateDer<'static>>,
-    /// Something above the issuer is known to be missing.
+    /// Whether a certificate above the issuer is known to be missing.
     is_partial: bool,
     staple: Option<Arc<Staple>>,
     tried: bool,
-    /// Since when it is revoked, as the list says and as the responder says.
+    /// Revocation dates by [`Witness`].
     revoked: [Option<SystemTime>; 2],
     list_read: Option<SystemTime>,
     failures: Failures,
-    /// What failed last of each [`Matter`], unless it has succeeded since.
+    /// The last failure of each [`Matter`]; `None` after a success.
     troubles: [Option<Trouble>; 3],
 }
 
-/// Where a certificate comes from.
+/// Source of a certificate. The order matters: a host has precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
-    /// A folder by name: it is in memory for a while, and its revocation list is not watched.
+    /// A catalogue name. Its certificate may be evicted, and its revocation list is not watched.
     Folder,
-    /// A host.
+    /// A host of the configuration.
     Host,
 }
 
-/// What may fail.
+/// Kinds of fetched data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Matter {
     Staple,
@@ -63,7 +62,7 @@ struct Trouble {
     logged: Instant,
 }
 
-/// The source of a revocation.
+/// Sources that report a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Witness {
     List,
@@ -81,56 +80,56 @@ impl State {
     }
 }
 
-/// How often something failed.
+/// Failed attempts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// To get a staple.
+    /// Fetches of a staple.
     pub staple: u64,
-    /// To get the revocation list.
+    /// Fetches of the revocation list.
     pub list: u64,
-    /// To get the issuer's certificate.
+    /// Fetches of the issuer's certificate.
     pub issuer: u64,
 }
 
-/// What is known of a certificate.
+/// State of a maintained certificate.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Report {
-    /// The first of its names.
+    /// Its first name.
     pub title: String,
-    /// All of them.
+    /// All of its names.
     pub names: Vec<String>,
-    /// The type of its key.
+    /// Type of its key.
     pub algorithm: KeyAlgorithm,
-    /// The chain file.
+    /// Path of the chain file.
     pub source: PathBuf,
     /// SHA-256 of the server certificate.
     pub fingerprint: Fingerprint,
-    /// Start of its validity.
+    /// Start of the validity.
     pub not_before: SystemTime,
-    /// End of its validity.
+    /// End of the validity.
     pub not_after: SystemTime,
-    /// Certificates that are sent.
+    /// Number of certificates that are sent.
     pub chain_length: usize,
-    /// No intermediate is known to be missing.
+    /// Whether no intermediate is known to be missing.
     pub is_complete: bool,
-    /// It names a responder, or has a staple file.
+    /// Whether the certificate names a responder or has a staple file.
     pub wants_staple: bool,
-    /// When its staple was made and until when it is shown.
+    /// `thisUpdate` and `nextUpdate` of the staple.
     pub staple: Option<(SystemTime, SystemTime)>,
-    /// It names a revocation list.
+    /// Whether the certificate names a revocation list.
     pub names_list: bool,
-    /// When its revocation list was last looked at.
+    /// Time of the last look-up in the revocation list.
     pub list_read: Option<SystemTime>,
-    /// Since when it is revoked.
+    /// Date of the revocation.
     pub revoked: Option<SystemTime>,
-    /// What has failed since the start.
+    /// Numbers of failures since the start.
     pub failures: Failures,
-    /// What has failed and has not succeeded since.
+    /// Failures that have not been followed by a success.
     pub trouble: Option<String>,
-    /// It is of a folder by name, and in memory for as long as clients ask for it.
+    /// Whether the certificate is of a catalogue, and so in memory only while clients use it.
     pub is_of_folder: bool,
-    /// Its staple was asked for, or there is one, or none is to come.
+    /// Whether a staple was obtained, failed to be fetched, or is not to be fetched.
     pub is_tried: bool,
 }
 
@@ -141,7 +140,7 @@ impl Ward {
         Self { certificate, origin, since: Instant::now(), state: Mutex::new(state) }
     }
 
-    /// The same certificate, which was loaded again with another chain or staple file, with what is known of it.
+    /// A ward for the same certificate, loaded with another chain or staple file, that keeps the state of this one.
     pub(super) fn again(&self, certificate: Arc<Certificate>, origin: Origin) -> Self {
         let before = lock(&self.state).clone();
         let issuer = certificate.issuer.clone().or(before.issuer);
@@ -158,7 +157,8 @@ impl Ward {
         self.origin
     }
 
-    /// Whether this is about `certificate` as it was loaded now. One certificate may be in several files.
+    /// Whether `certificate` was loaded from the same chain and staple as this one. The same certificate may be in
+    /// several files.
     pub(super) fn is_of(&self, certificate: &Arc<Certificate>) -> bool {
         let own = &self.certificate;
         Arc::ptr_eq(own, certificate)
@@ -167,7 +167,7 @@ impl Ward {
                 && own.staple == certificate.staple)
     }
 
-    /// For how long it has been looked after.
+    /// Time since its maintenance began.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
     }
@@ -184,7 +184,7 @@ impl Ward {
         lock(&self.state).completed.clone()
     }
 
-    /// Notes the chain as it was completed, and whether something above is known to be missing.
+    /// Stores the completed chain. `is_partial` if a certificate above the issuer is missing.
     pub(super) fn complete(&self, completed: Certificate, is_partial: bool) {
         let mut state = lock(&self.state);
         state.issuer.clone_from(&completed.issuer);
@@ -192,7 +192,7 @@ impl Ward {
         state.is_partial = is_partial;
     }
 
-    /// Whether something above the issuer is known to be missing.
+    /// Whether a certificate above the issuer is known to be missing.
     pub(super) fn is_partial(&self) -> bool {
         lock(&self.state).is_partial
     }
@@ -202,7 +202,7 @@ impl Ward {
         state.staple.clone().filter(|_| state.revoked().is_none())
     }
 
-    /// When the last staple was made, whether it is shown or not.
+    /// `thisUpdate` of the last staple, even if it is withheld because of a revocation.
     pub(super) fn last_update(&self) -> Option<SystemTime> {
         lock(&self.state).staple.as_ref().map(|staple| staple.this_update)
     }
@@ -213,7 +213,7 @@ impl Ward {
         state.staple = staple.map(Arc::new);
     }
 
-    /// Whether there is nothing to wait for before it is shown.
+    /// Whether the first staple need not be waited for any longer.
     pub(super) fn is_tried(&self) -> bool {
         lock(&self.state).tried
     }
@@ -222,7 +222,7 @@ impl Ward {
         lock(&self.state).tried = true;
     }
 
-    /// Notes since when it is revoked, or that it is not. Whether it became so, or ceased to be.
+    /// Sets the revocation date that `witness` reports. Returns whether the certificate became revoked or ceased to be.
     pub(super) fn set_revoked(&self, witness: Witness, since: Option<SystemTime>) -> bool {
         let mut state = lock(&self.state);
         let before = state.revoked().is_some();
@@ -230,7 +230,7 @@ impl Ward {
         before != state.revoked().is_some()
     }
 
-    /// Since when it is revoked, as `witness` says.
+    /// The revocation date that `witness` reports.
     pub(super) fn revoked_by(&self, witness: Witness) -> Option<SystemTime> {
         lock(&self.state).revoked[witness as usize]
     }
@@ -243,7 +243,8 @@ impl Ward {
         lock(&self.state).list_read = Some(now);
     }
 
-    /// Counts a failure. Whether it is worth a line of the log: the first one is, and another reason an hour later.
+    /// Counts a failure. Returns whether to log it: the first is logged, and later ones if the reason differs and the
+    /// last log line is an hour old.
     pub(super) fn failed(&self, matter: Matter, reason: String) -> bool {
         let mut state = lock(&self.state);
         let Failures { staple, list, issuer } = &mut state.failures;
@@ -262,7 +263,7 @@ impl Ward {
         is_news
     }
 
-    /// Notes that something succeeded.
+    /// Clears the last failure of `matter`.
     pub(super) fn succeeded(&self, matter: Matter) {
         lock(&self.state).troubles[matter as usize] = None;
     }

@@ -1,4 +1,4 @@
-//! The thread that follows what changes in the folder of a catalogue. Nothing that clients ask for waits for it.
+//! The thread that follows changes in the folder of a [`Catalogue`]. No handshake waits for it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,10 +16,10 @@ use super::loader::SETTLE;
 use super::watch;
 use super::{Catalogue, Ordering};
 
-/// Changed files that may wait. When there are more, all names are compared with the folder.
+/// Capacity of the queue of changed files. When it is full, all names are compared with the folder instead.
 const QUEUE: usize = 64 * 1024;
 
-/// How often all names are compared with the folder: for file systems that report no changes.
+/// Interval of comparisons of all names with the folder, for file systems without change notifications.
 const COMPARE: Duration = Duration::from_mins(1);
 
 /// Follows the folder until it is dropped.
@@ -31,7 +31,7 @@ pub(super) struct Follower {
 impl Follower {
     pub(super) fn start(catalogue: &Arc<Catalogue>) -> io::Result<Self> {
         let (send, changed) = sync_channel(QUEUE);
-        // Something may have changed between the reading of the folder and now.
+        // Initially true: the folder may have changed since its names were read.
         let lost = Arc::new(AtomicBool::new(true));
         let watcher = watch::start(&catalogue.folder, send, &lost);
         let now = Instant::now();
@@ -48,7 +48,7 @@ impl Follower {
 fn run(catalogue: &Weak<Catalogue>, changed: &Receiver<String>, mut changes: Changes) {
     loop {
         let message = match changed.recv_timeout(changes.wait()) {
-            // Without a watcher there are no messages, and nothing sends any.
+            // A watcher that failed to start leaves the channel without a sender.
             Err(RecvTimeoutError::Disconnected) => {
                 thread::sleep(changes.wait().min(Duration::from_secs(1)));
                 None
@@ -61,18 +61,18 @@ fn run(catalogue: &Weak<Catalogue>, changed: &Receiver<String>, mut changes: Cha
             let differing = catalogue.compare(&mut changes.in_capitals);
             changes.add(differing);
         }
-        // A few at a time: the catalogue may be dropped between.
+        // At most 16 names per turn, so that a dropped catalogue ends the thread soon.
         changes.settled().into_iter().for_each(|name| catalogue.refresh(&name));
     }
 }
 
-/// Names whose files have changed, or may have.
+/// Names whose files may have changed.
 struct Changes {
     names: HashSet<String>,
     since: Instant,
     lost: Arc<AtomicBool>,
     compared: Instant,
-    /// The file that was complained of last.
+    /// The file with capital letters that was last warned about.
     in_capitals: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl Changes {
         }
     }
 
-    /// How long there is nothing to do.
+    /// Time until there is something to do.
     fn wait(&self) -> Duration {
         if !self.names.is_empty() {
             return SETTLE.saturating_sub(self.since.elapsed());
@@ -101,7 +101,7 @@ impl Changes {
         due
     }
 
-    /// Some of the names that have not been changed for a moment.
+    /// Up to 16 names, once no file has changed for [`SETTLE`].
     fn settled(&mut self) -> Vec<String> {
         if self.since.elapsed() < SETTLE {
             return Vec::new();
@@ -115,7 +115,8 @@ impl Changes {
 }
 
 impl Catalogue {
-    /// What changed on the file system for `name` is in force from now on.
+    /// Applies changes of the files of `name`: adds or removes the name, or replaces its certificates if they are
+    /// loaded.
     fn refresh(self: &Arc<Self>, name: &str) {
         match self.is_there(name) {
             Ok(true) => self.index.add(name),
@@ -149,7 +150,7 @@ impl Catalogue {
         }
     }
 
-    /// Names that were added to the folder, removed, or whose files are newer than what is in memory.
+    /// Names that were added, removed, or whose files differ from the loaded ones.
     fn compare(&self, in_capitals: &mut Option<String>) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut there = HashSet::new();
@@ -180,7 +181,7 @@ impl Catalogue {
         *before = odd;
     }
 
-    /// Whether the files are others than those that were read.
+    /// Whether the files differ from the loaded ones.
     fn is_outdated(&self, name: &str) -> bool {
         let place = self.index.get(name).filter(|place| place.is_read());
         place.is_some_and(|place| place.stamp() != self.stamp(name))

@@ -1,4 +1,5 @@
-//! The names of a folder, with what is in memory for each. Read without locks: each of its parts is replaced whole.
+//! The names of a [`Catalogue`](super::Catalogue) and their loaded certificates. Reads take no lock: the index is
+//! divided into parts, each of which is replaced as a whole.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,23 +16,23 @@ use tokio::sync::oneshot;
 
 use crate::slot::{Served, Slot};
 
-/// Parts of the index: with 100,000 names a change copies 400.
+/// Number of parts. With 100,000 names, a change copies 400.
 const PARTS: usize = 256;
 
-/// Seconds for which a name that could not be loaded is not tried again.
+/// Seconds for which a failed load is not repeated.
 const FAILED_FOR: u32 = 10;
 
-/// Where times are counted from.
+/// Origin of the times in this module.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Seconds since the start, from 1 on.
+/// Seconds since [`START`], plus 1, since 0 means never.
 fn now() -> u32 {
     START.elapsed().as_secs() as u32 + 1
 }
 
 type Part = HashMap<Box<str>, Arc<Place>>;
 
-/// The names of a folder.
+/// Index of names.
 pub(super) struct Index {
     parts: Box<[ArcSwap<Part>]>,
     hasher: RandomState,
@@ -39,34 +40,34 @@ pub(super) struct Index {
     loaded: AtomicUsize,
 }
 
-/// What is in memory for a name.
+/// State of one name.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     loaded: ArcSwapOption<Slot>,
-    /// Held by who reads its files.
+    /// Held while its files are read.
     reading: Mutex<()>,
-    /// What was read last. Held for moments only, unlike `reading`.
+    /// The last read. Its lock is held for moments only, unlike `reading`.
     turn: Mutex<Turn>,
-    /// When it was last asked for.
+    /// Time of the last use.
     used: AtomicU32,
-    /// The files that it was loaded from.
+    /// [Stamp](super::Catalogue::stamp) of the loaded files.
     stamp: AtomicU64,
-    /// When it could not be loaded; 0 is never.
+    /// Time of the last failed load; 0 means none.
     failed: AtomicU32,
-    /// Those that wait for it. Not empty: it is being loaded.
+    /// Handshakes waiting for this entry; non-empty while it loads.
     waiters: Mutex<Vec<oneshot::Sender<Arc<Vec<Served>>>>>,
 }
 
-/// What was read last for a place.
+/// Number and state of the last read.
 #[derive(Debug, Default)]
 struct Turn {
     number: u64,
-    /// It waits for what it is shown with.
+    /// Whether the certificates that were read wait for their staples.
     is_pending: bool,
 }
 
 impl Index {
-    /// The names of the files in `folder`.
+    /// Indexes the names of the files in `folder`.
     pub(super) fn read(folder: &Path) -> io::Result<Self> {
         let hasher = RandomState::new();
         let mut parts: Vec<Part> = (0..PARTS).map(|_| Part::new()).collect();
@@ -90,12 +91,12 @@ impl Index {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// How many have something in memory.
+    /// Number of names with certificates in memory.
     pub(super) fn loaded(&self) -> usize {
         self.loaded.load(Ordering::Relaxed)
     }
 
-    /// The place for `name`, with the name that it has there: itself, or the wildcard that covers it.
+    /// The entry that serves `name`, and its key: `name` itself or the wildcard that covers it.
     pub(super) fn find<'n>(&self, name: &'n str) -> Option<(Cow<'n, str>, Arc<Place>)> {
         if let Some(place) = self.get(name) {
             return Some((name.into(), place));
@@ -105,19 +106,18 @@ impl Index {
         self.get(&wildcard).map(|place| (wildcard.into(), place))
     }
 
-    /// The place of `name` itself.
+    /// The entry of `name`, without wildcards.
     pub(super) fn get(&self, name: &str) -> Option<Arc<Place>> {
         self.part(name).load().get(name).cloned()
     }
 
-    /// Adds `name`, if it is not there.
+    /// Adds `name` unless it exists.
     pub(super) fn add(&self, name: &str) {
         self.change(name, |part| {
             part.entry(name.into()).or_default();
         });
     }
 
-    /// Removes `name`.
     pub(super) fn remove(&self, name: &str) {
         if let Some(place) = self.get(name) {
             let _reading = place.read();
@@ -127,13 +127,13 @@ impl Index {
         }
     }
 
-    /// Whether `place` is that of `name` still.
+    /// Whether `place` is still the entry of `name`.
     pub(super) fn has_at(&self, name: &str, place: &Arc<Place>) -> bool {
         self.part(name).load().get(name).is_some_and(|own| Arc::ptr_eq(own, place))
     }
 
-    /// Puts what was read in `turn` for a place there, unless something was read since. Whether it was put, and in the place
-    /// of something else.
+    /// Stores the certificates read as number `turn`. Returns whether they replaced others; `None` if a later read has
+    /// begun and these are discarded.
     pub(super) fn show(&self, place: &Place, loaded: Arc<Slot>, turn: u64) -> Option<bool> {
         let mut last = place.turn();
         if last.number != turn {
@@ -143,7 +143,7 @@ impl Index {
         Some(self.put(place, Some(loaded)))
     }
 
-    /// Puts what was loaded for a place there, or drops it. Whether there was something before.
+    /// Replaces or removes the certificates of `place`. Returns whether there were any.
     fn put(&self, place: &Place, loaded: Option<Arc<Slot>>) -> bool {
         let more = loaded.is_some();
         let before = place.loaded.swap(loaded).is_some();
@@ -155,13 +155,12 @@ impl Index {
         before
     }
 
-    /// All names, a part at a time.
+    /// All names, part by part.
     pub(super) fn names(&self) -> impl Iterator<Item = Vec<Box<str>>> {
         self.parts.iter().map(|part| part.load().keys().cloned().collect())
     }
 
-    /// Drops about `count` of what is in memory: what was asked for longest ago. Returns how many. It looks at all
-    /// names.
+    /// Evicts about `count` least recently used entries and returns their number. Iterates over all names.
     pub(super) fn evict(&self, count: usize) -> usize {
         let all = || self.parts.iter().flat_map(|part| part.load().values().cloned().collect::<Vec<_>>());
         let mut used: Vec<_> =
@@ -182,7 +181,7 @@ impl Index {
         &self.parts[self.hasher.hash_one(name) as usize % PARTS]
     }
 
-    /// Called by the thread alone that follows changes.
+    /// Copies and replaces the part of `name`. Not synchronised: only the thread that follows changes calls it.
     fn change(&self, name: &str, change: impl Fn(&mut Part)) {
         let part = self.part(name);
         let mut new = Part::clone(&part.load());
@@ -197,7 +196,7 @@ impl Index {
 }
 
 impl Place {
-    /// What is in memory, which is in use from now on.
+    /// The certificates in memory; updates the time of the last use.
     pub(super) fn loaded(&self) -> Option<Arc<Vec<Served>>> {
         let loaded = self.loaded.load().as_ref()?.load_full();
         let now = now();
@@ -207,8 +206,7 @@ impl Place {
         Some(loaded)
     }
 
-    /// The right to read its files and to put there what they hold: one thread at a time, so that what is older never
-    /// replaces what is newer.
+    /// Locks the right to read its files and store the result, so that an older read never replaces a newer one.
     pub(super) fn read(&self) -> MutexGuard<'_, ()> {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -217,18 +215,18 @@ impl Place {
         self.loaded.load().is_some()
     }
 
-    /// Whether something was read for it: it is in memory, or waits for what it is shown with.
+    /// Whether its files have been read: its certificates are in memory or wait for their staples.
     pub(super) fn is_read(&self) -> bool {
         self.turn().is_pending || self.is_loaded()
     }
 
-    /// The stamp of what was read last.
+    /// Stamp of the last read.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)
     }
 
-    /// Notes that files with this stamp were read, by who has the right to. Returns the turn: what was read in those before is
-    /// not shown any more.
+    /// Begins a read of files with `stamp` and returns its number; results of earlier reads are discarded from now on.
+    /// The caller holds the lock of [`read`](Self::read).
     pub(super) fn begin(&self, stamp: u64) -> u64 {
         let mut turn = self.turn();
         self.stamp.store(stamp, Ordering::Relaxed);
@@ -240,22 +238,22 @@ impl Place {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it could not be loaded a moment ago.
+    /// Whether loading failed within the last ten seconds.
     pub(super) fn failed_lately(&self) -> bool {
         let failed = self.failed.load(Ordering::Relaxed);
         failed > 0 && now().saturating_sub(failed) < FAILED_FOR
     }
 
-    /// Whether it is worth another try at once.
+    /// Records a failed load, or permits a retry at once.
     pub(super) fn set_failed(&self, failed: bool) {
         self.failed.store(if failed { now() } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Notes someone who waits for it. Whether they are the first: then it has to be loaded.
+    /// Adds a waiting handshake. Returns whether it is the first, which must start the load.
     pub(super) fn wait(&self, waiter: oneshot::Sender<Arc<Vec<Served>>>) -> bool {
         let mut waiters = self.waiters();
         if let Some(loaded) = self.loaded() {
-            // Between the look of the caller and this one.
+            // Loaded since the caller checked.
             let _ = waiter.send(loaded);
             return false;
         }
@@ -263,17 +261,17 @@ impl Place {
         waiters.len() == 1
     }
 
-    /// Closes the channels of all who wait.
+    /// Fails all waiting handshakes by closing their channels.
     pub(super) fn give_up(&self) {
         self.waiters().clear();
     }
 
-    /// Answers all who wait with what was loaded, which [`Index::put`] has put here before.
+    /// Sends `loaded` to all waiting handshakes. [`Index::put`] must have stored it before.
     pub(super) fn answer(&self, loaded: &Arc<Vec<Served>>) {
         self.used.store(now(), Ordering::Relaxed);
         let waiters = std::mem::take(&mut *self.waiters());
         for waiter in waiters {
-            // One that is gone waits no more.
+            // An error means that the handshake has ended.
             let _ = waiter.send(Arc::clone(loaded));
         }
     }
@@ -283,8 +281,7 @@ impl Place {
     }
 }
 
-/// The name that a file belongs to: of a chain or a key, of the first certificate or the second. Files are named in lower
-/// case: names are looked up so.
+/// The name that a chain or key file belongs to. Only lower-case file names count, since look-ups are in lower case.
 pub(super) fn name_of(file: &str) -> Option<String> {
     let stem = file.strip_suffix(".pem").or_else(|| file.strip_suffix(".key"))?;
     let stem = stem.strip_suffix(".rsa").unwrap_or(stem);
@@ -296,13 +293,13 @@ pub(super) fn name_of(file: &str) -> Option<String> {
     is_name.then_some(name)
 }
 
-/// The same for chains alone, which make a name known.
+/// Like [`name_of`], for chain files only: a key alone does not add a name.
 pub(super) fn name_of_chain(file: &str) -> Option<String> {
     file.strip_suffix(".pem")?;
     name_of(file)
 }
 
-/// Whether it is capital letters that keep this from being the chain of a name.
+/// Whether `file` would be a chain file if its name were in lower case.
 pub(super) fn is_in_capitals(file: &str) -> bool {
     name_of_chain(file).is_none() && name_of_chain(&file.to_ascii_lowercase()).is_some()
 }

@@ -1,4 +1,4 @@
-//! The threads that read the certificates of names that are asked for.
+//! The threads that load certificates of requested names.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -17,22 +17,22 @@ use crate::certificate::{Certificate, load};
 use crate::error::CertError;
 use crate::slot::{Served, Slot};
 
-/// Threads that read, so that one slow file holds up few.
+/// Number of loading threads; several, so that one slow file does not delay all others.
 const THREADS: usize = 4;
 
-/// Names that may wait to be read. Those who ask for more are refused at once, rather than after their time.
+/// Capacity of the queue. Beyond it, handshakes fail at once instead of after their timeout.
 const QUEUE: usize = 1024;
 
-/// What is dropped at a time when there is too much in memory.
+/// Entries evicted at a time.
 const EVICTED: usize = LOADED / 20;
 
-/// How long after a change of its files a name may have a key and a chain that do not go together yet.
+/// How long after a change a key and a chain may temporarily not match, because one of them is replaced first.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// How long a name is left alone then.
+/// Pause before they are read again.
 pub(super) const SETTLE: Duration = Duration::from_millis(200);
 
-/// Hands names to the threads, which end with it.
+/// Sends names to the loading threads, which end when it is dropped.
 #[derive(Debug)]
 pub(super) struct Loader(SyncSender<String>);
 
@@ -48,7 +48,7 @@ impl Loader {
         Ok(Self(ask))
     }
 
-    /// Has `name` loaded. `false`: too many wait already.
+    /// Queues `name`. Returns `false` if the queue is full.
     pub(super) fn load(&self, name: &str) -> bool {
         self.0.try_send(name.to_owned()).is_ok()
     }
@@ -63,7 +63,7 @@ fn run(catalogue: &Weak<Catalogue>, asked: &Mutex<Receiver<String>>) {
 }
 
 impl Catalogue {
-    /// Loads `name` for those who wait for it.
+    /// Loads `name` for the waiting handshakes.
     fn answer(self: &Arc<Self>, name: &str) {
         let Some(place) = self.index.get(name) else { return };
         let reading = place.read();
@@ -86,7 +86,7 @@ impl Catalogue {
         self.evict();
     }
 
-    /// Drops some of what is in memory, if that is too much.
+    /// Evicts entries if more than [`LOADED`] are in memory.
     fn evict(&self) {
         let Ok(_alone) = self.evicting.try_lock() else { return };
         if self.index.loaded() > LOADED {
@@ -95,8 +95,8 @@ impl Catalogue {
         }
     }
 
-    /// Shows what was read for a place whose [right to read](Place::read) the caller has: now, or when there are staples
-    /// without which clients would refuse it. Whether it is shown now.
+    /// Stores the loaded certificates now, or once their staples are available if they require them. Returns whether
+    /// they were stored now. The caller holds the lock of [`Place::read`].
     pub(super) fn show(
         self: &Arc<Self>,
         name: &str,
@@ -122,7 +122,8 @@ impl Catalogue {
         }
     }
 
-    /// Shows what was read in `turn`, unless its files were read since or are gone. Does not wait for files to be read.
+    /// Stores the certificates read as number `turn`, unless a later read has begun or the name was removed. Reads no
+    /// file.
     pub(super) fn put(&self, name: &str, place: &Arc<Place>, slot: Arc<Slot>, turn: u64) {
         let loaded = slot.load_full();
         let Some(is_change) = self.index.show(place, slot, turn) else {
@@ -146,11 +147,11 @@ impl Catalogue {
         tracing::warn!(name, "its certificate cannot be loaded, clients are refused: {error}");
     }
 
-    /// Reads the files of `name`, again if they do not go together and one of them is about to be replaced, as it seems.
-    /// Returns their stamp too.
+    /// Reads the files of `name` and their stamp. Retries while key and chain do not match and one of them changed
+    /// within the last five seconds.
     fn read_settled(&self, name: &str) -> Result<(Vec<Served>, u64), CertError> {
         loop {
-            // Before the files are read: what changes meanwhile is noticed.
+            // The stamp first, so that a change during the read is noticed later.
             let stamp = self.stamp(name);
             match self.read(name) {
                 Err(CertError::KeyMismatch { .. }) if self.is_settling(name) => thread::sleep(SETTLE),
@@ -159,7 +160,7 @@ impl Catalogue {
         }
     }
 
-    /// Whether one of the files of `name` was put there a moment ago.
+    /// Whether a file of `name` changed within the last five seconds.
     fn is_settling(&self, name: &str) -> bool {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_new = |file: &Path| {
@@ -169,7 +170,7 @@ impl Catalogue {
         self.files(name).iter().any(|(chain, key)| is_new(chain) || is_new(key))
     }
 
-    /// Distinguishes the files of `name` from what they were before.
+    /// A hash of modification times, lengths and inodes of the files of `name`.
     pub(super) fn stamp(&self, name: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         for (chain, key) in self.files(name) {
@@ -189,7 +190,7 @@ impl Catalogue {
                 continue;
             }
             let mut keystore = Keystore::new();
-            // A file may have both.
+            // The chain file may contain the key.
             let key = if key.is_file() { key } else { chain.clone() };
             let loaded = load(&chain, &key, &mut keystore, SystemTime::now())?;
             self.is_showable(&loaded.certificate)?;
@@ -201,7 +202,7 @@ impl Catalogue {
         Ok(found)
     }
 
-    /// Refuses what clients would refuse: a certificate with must-staple for which there will be no staple.
+    /// Refuses must-staple certificates (RFC 7633) for which no staple can be fetched, since clients would refuse them.
     fn is_showable(&self, certificate: &Certificate) -> Result<(), CertError> {
         let services = &certificate.services;
         let reason = if services.responders.is_empty() {
@@ -218,10 +219,10 @@ impl Catalogue {
         Err(CertError::MustStaple { path, title, reason })
     }
 
-    /// Whether there is a chain for `name`. An error says that this cannot be known now.
+    /// Whether a chain file for `name` exists. An error means that it is unknown.
     pub(super) fn is_there(&self, name: &str) -> io::Result<bool> {
         let mut is_there = false;
-        // Of all spellings: one that cannot be looked at may be the one that counts.
+        // All spellings are checked: one with an error could be the only existing one.
         let under = name.strip_prefix("*.").map(|parent| format!("_.{parent}"));
         for stem in under.as_deref().into_iter().chain([name]) {
             for suffix in [".pem", ".rsa.pem"] {
@@ -235,7 +236,7 @@ impl Catalogue {
         Ok(is_there)
     }
 
-    /// The files of `name`: chain and key, of the first certificate and of the second.
+    /// The chain and key files of the first and the second certificate of `name`.
     fn files(&self, name: &str) -> [(PathBuf, PathBuf); 2] {
         let written = self.stem(name);
         let file = |suffix: &str| self.folder.join(format!("{written}{suffix}"));
@@ -243,7 +244,7 @@ impl Catalogue {
         if first.0.is_file() { [first, second] } else { [second, first] }
     }
 
-    /// The name as it is written in the folder.
+    /// The spelling of `name` in the folder.
     fn stem(&self, name: &str) -> String {
         let Some(parent) = name.strip_prefix("*.") else { return name.to_owned() };
         let under = format!("_.{parent}");

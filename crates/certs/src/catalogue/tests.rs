@@ -1,4 +1,4 @@
-//! Names that are loaded when they are asked for, changed one by one, and dropped when there are too many.
+//! Loading on request, changes of single names, and eviction.
 
 use std::time::{Duration, Instant};
 
@@ -131,7 +131,7 @@ fn one_name_that_takes_long_does_not_hold_up_another() {
     let held = Mutex::new(Some((begin, held)));
     let catalogue = Catalogue::open(folder.path()).unwrap();
     let engines = move |keystore| {
-        // The first that is loaded waits.
+        // The first load blocks.
         let first = held.lock().unwrap().take();
         if let Some((begin, held)) = first {
             begin.send(()).unwrap();
@@ -167,7 +167,7 @@ fn a_name_whose_files_cannot_be_looked_at_stays() {
     put(&folder, "a.test", &ca.server(&["a.test"]).issue());
     let catalogue = started(&folder);
     assert_eq!(names(&catalogue, "a.test"), ["a.test"]);
-    // A link to itself is neither there nor not.
+    // A link to itself is an error other than "not found".
     let file = folder.path().join("a.test.pem");
     std::os::unix::fs::symlink(&file, folder.path().join("link")).unwrap();
     fs::rename(folder.path().join("link"), &file).unwrap();
@@ -197,9 +197,9 @@ fn what_was_read_before_is_not_shown_over_what_was_read_since() {
     let catalogue = started(&folder);
     let place = catalogue.index.get("a.test").unwrap();
     let slot = || Slot::with(catalogue.read("a.test").unwrap());
-    // That of the files: the thread that follows them has nothing to read.
+    // The stamp of the current files, so that the thread that follows changes has nothing to do.
     let stamp = catalogue.stamp("a.test");
-    // The first waits for its staple while the second is read, which is shown at once.
+    // The first read waits for its staple while the second finishes.
     let first = place.begin(stamp);
     assert!(place.is_read() && !place.is_loaded(), "a change meanwhile is looked at");
     let second = place.begin(stamp);
@@ -212,7 +212,7 @@ fn what_was_read_before_is_not_shown_over_what_was_read_since() {
     catalogue.index.remove("a.test");
     catalogue.put("a.test", &place, slot(), third);
     assert!(place.loaded().is_none(), "its files are gone");
-    // Reading files does not block showing.
+    // A running read does not block `put`.
     let _reading = place.read();
     let fourth = place.begin(stamp);
     catalogue.put("a.test", &place, slot(), fourth);

@@ -1,4 +1,4 @@
-//! Which files of a folder change, by the kernel's notices.
+//! Notifications of changed files from the kernel.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-/// Has the name of every file that changes in `folder` sent, until the watcher is dropped. Sets `lost` where any file
-/// may have changed. Where the system gives no notices the log says so.
+/// Watches `folder` and sends the name of each changed file, until the watcher is dropped. Sets `lost` if events were
+/// lost, so that any file may have changed. Logs a warning and returns `None` if the system provides no notifications.
 pub(super) fn start(
     folder: &Path,
     sender: SyncSender<String>,
@@ -38,8 +38,8 @@ pub(super) fn start(
     watching.inspect_err(failed).ok()
 }
 
-/// Reading a file is an event too, and our own. The creation of one is followed by the end of its writing, or is that
-/// of a link.
+/// Excludes reads, which this process does itself. The creation of a file is followed by its close after writing, or is
+/// that of a link.
 fn alters(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),

@@ -1,4 +1,4 @@
-//! The parts of an OCSP response (RFC 6960 section 4.2.1), as they lie in its bytes.
+//! Parser for OCSP responses (RFC 6960 section 4.2.1) that borrows from the input.
 
 use std::time::SystemTime;
 
@@ -11,16 +11,16 @@ use crate::der::{
     SEQUENCE, sequence,
 };
 
-/// `id-pkix-ocsp-basic`.
+/// OID of `id-pkix-ocsp-basic`.
 const BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 0x30, 1, 1];
 
-/// Tags of a context: primitive and constructed.
+/// Context-specific tags, primitive and constructed.
 const PRIMITIVE: u8 = 0x80;
 const CONSTRUCTED: u8 = 0xa0;
 
-/// A `BasicOCSPResponse`.
+/// `BasicOCSPResponse`.
 pub(super) struct Basic<'a> {
-    /// The bytes that the signature is over.
+    /// The signed bytes, `tbsResponseData`.
     pub(super) signed: &'a [u8],
     pub(super) responder: Responder<'a>,
     pub(super) algorithm: AlgorithmIdentifier<'a>,
@@ -29,17 +29,17 @@ pub(super) struct Basic<'a> {
     certificates: Reader<'a>,
 }
 
-/// Who signed.
+/// `ResponderID`: identity of the signer.
 pub(super) enum Responder<'a> {
-    /// Its subject.
+    /// Subject of the signer.
     Name(&'a [u8]),
-    /// SHA-1 of the bits of its public key.
+    /// SHA-1 of the signer's `subjectPublicKey`.
     Key(&'a [u8]),
 }
 
-/// A `SingleResponse`.
+/// `SingleResponse`: the status of one certificate.
 pub(super) struct Single<'a> {
-    /// The OID of the hash in the name of the certificate.
+    /// OID of the hash in `CertID`.
     pub(super) hash: &'a [u8],
     pub(super) issuer_name: &'a [u8],
     pub(super) issuer_key: &'a [u8],
@@ -79,7 +79,7 @@ impl<'a> Basic<'a> {
         let mut basic = sequence(bytes)?;
         let data = basic.expect(SEQUENCE)?;
         let algorithm = basic.expect(SEQUENCE)?;
-        // The library takes other tags too, which clients do not.
+        // `AlgorithmIdentifier::from_der` also accepts other tags than OID, which clients refuse.
         algorithm.inside().expect(OID)?;
         let signature = basic.expect(BIT_STRING)?.bits()?;
         let certificates = match basic.optional(CONSTRUCTED)? {
@@ -93,7 +93,7 @@ impl<'a> Basic<'a> {
         Ok(Self { signed: data.whole, responder, algorithm, signature, answers, certificates })
     }
 
-    /// What it says of certificates, each read when it is asked for; the first that cannot be read is the last.
+    /// Iterates over the `SingleResponse`s, which are parsed on demand. Ends after the first malformed one.
     pub(super) fn answers(&self) -> impl Iterator<Item = Result<Single<'a>, Malformed>> {
         let mut rest = self.answers;
         let mut failed = false;
@@ -107,14 +107,14 @@ impl<'a> Basic<'a> {
         })
     }
 
-    /// The certificates that came with it, DER.
+    /// The certificates in the response, in DER.
     pub(super) fn certificates(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.certificates;
         std::iter::from_fn(move || rest.expect(SEQUENCE).ok().map(|element| element.whole))
     }
 }
 
-/// `ResponseData`: who signed, and the answers.
+/// `ResponseData`: the signer and the `SingleResponse`s.
 fn read_data(data: Element<'_>) -> Result<(Responder<'_>, Reader<'_>), Malformed> {
     let mut data = data.inside();
     data.optional(CONSTRUCTED)?;

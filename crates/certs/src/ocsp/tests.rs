@@ -1,4 +1,4 @@
-//! Responses of the responder of `openssl`, good ones and others.
+//! Verification of responses from the responder of `openssl`.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ fn leaf() -> Leaf {
     CA.server(&["a.test"]).issue()
 }
 
-/// What comes of the response that `signer` signs about `leaf` alone.
+/// Result for a response about `leaf`, signed by `signer`.
 fn verified(leaf: &Leaf, signer: Option<&Leaf>) -> Result<Staple, OcspError> {
     let question = question(leaf);
     let response = response(&CA, &[leaf], &[], signer, &question.request());
@@ -48,9 +48,9 @@ fn others_may_not_sign() {
         // Issued by the same CA, for another purpose.
         CA.client("alice").issue(),
         CA.server(&["a.test"]).issue(),
-        // The right purpose, expired.
+        // For OCSP signing, but expired.
         CA.ocsp_signer().expired().issue(),
-        // The right purpose, of another CA of the same name, and below the root.
+        // For OCSP signing, but issued by another CA of the same name, or by the root.
         other.ocsp_signer().issue(),
         CA.ocsp_signer().below_root().issue(),
     ] {
@@ -97,7 +97,7 @@ fn no_byte_of_what_is_signed_can_be_changed() {
         let mut changed = response.clone();
         changed[place] ^= 1;
         if let Ok(staple) = question.verify(&changed, now) {
-            // In the certificate that openssl adds, which is not needed: the issuer's own.
+            // `openssl` includes the issuer's certificate, which is not signed and not needed.
             let certificate = CA.intermediate_der();
             let begin = response.windows(certificate.len()).position(|window| *window == *certificate);
             assert!(begin.is_some_and(|begin| place >= begin), "{place}: {:?}", staple.next_update);

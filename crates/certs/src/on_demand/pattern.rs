@@ -1,4 +1,4 @@
-//! Which names may be asked for.
+//! Patterns for the names of a host with certificates on demand.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub struct NamePattern(String);
 
 impl NamePattern {
-    /// Whether `name`, in lower case, is a host name that fits. What a certificate cannot be for never does.
+    /// Whether `name` (lower case) matches and is a host name for which a public certificate can be issued.
     pub fn fits(&self, name: &str) -> bool {
         let fits = match self.0.strip_prefix('*') {
             None => self.0 == name,
@@ -20,7 +20,7 @@ impl NamePattern {
         fits && is_host_name(name)
     }
 
-    /// As it was written, in lower case.
+    /// The pattern as configured, in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,7 +47,7 @@ impl fmt::Display for NamePattern {
     }
 }
 
-/// RFC 1123 section 2.1, of two labels at least: what a public certificate can be for.
+/// RFC 1123 section 2.1, with at least two labels, as public certificates require.
 fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

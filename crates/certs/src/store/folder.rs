@@ -1,4 +1,4 @@
-//! A store that is a folder: a file for each name, replaced whole, readable by its owner alone.
+//! A [`Store`] in a folder: one file per name, replaced atomically and readable by its owner only.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -12,21 +12,22 @@ use zeroize::Zeroizing;
 
 use super::{Lock, Name, Store, StoreError};
 
-/// What files may hold: a chain, a revocation list.
+/// Maximum size of a value in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
-/// Locks and files that are being written; no [`Name`] begins with a dot.
+/// Names of the lock folder and of temporary files; no [`Name`] begins with a dot.
 const LOCKS: &str = ".locks";
 const FRESH: &str = ".new-";
 
-/// A store in a folder. Several processes, on machines that share it too where `flock` works there, may use it at once.
+/// A store in a folder. Several processes may use it at once, on several machines if the file system supports `flock`
+/// across them.
 #[derive(Debug)]
 pub struct Folder {
     root: PathBuf,
 }
 
 impl Folder {
-    /// The store in `root`, which is made with the first value, for its owner alone.
+    /// The store in `root`, which is created with the first value, accessible by its owner only.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -59,7 +60,7 @@ impl Store for Folder {
             file.write_all(value)?;
             file.sync_all()?;
             fs::rename(&fresh.0, &path)?;
-            // So that the new name, and not the old one, is there after a crash of the machine.
+            // Without syncing the folder, the old file could reappear after a crash of the machine.
             File::open(folder)?.sync_all()
         };
         write().map_err(|reason| StoreError::new("write", path.display(), reason))
@@ -77,7 +78,7 @@ impl Store for Folder {
             let mut names = Vec::new();
             for entry in fs::read_dir(&path)? {
                 let file = entry?.file_name();
-                // Others are the store's own, or none of the store's at all.
+                // Skips temporary files and files of others.
                 names.extend(file.to_str().and_then(|written| parent.below(written)));
             }
             Ok(names)
@@ -92,7 +93,7 @@ impl Store for Folder {
             make(path.parent().expect("it is below the root"))?;
             let mut options = OpenOptions::new();
             options.create(true).truncate(false).write(true).mode(0o600);
-            // Where others may write in the folder, it may lead to another file.
+            // In a folder that others can write to, the lock file may be a link to another file.
             let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(&path)?;
             match file.try_lock() {
                 Ok(()) => Ok(Some(Box::new(Held(file)) as Box<dyn Lock>)),
@@ -108,7 +109,7 @@ impl Store for Folder {
     }
 }
 
-/// A locked file. The kernel unlocks it when the process ends, in whatever way.
+/// A locked file. The kernel releases the lock when the process ends.
 #[derive(Debug)]
 struct Held(#[expect(dead_code, reason = "locked until it is closed")] File);
 
@@ -118,7 +119,7 @@ impl Lock for Held {
     }
 }
 
-/// A file that is being written; removed unless it was renamed.
+/// A temporary file, removed when dropped unless it was renamed.
 struct Fresh(PathBuf);
 
 impl Fresh {
@@ -126,7 +127,7 @@ impl Fresh {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let (process, count) = (process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let fresh = Self(folder.join(format!("{FRESH}{process}-{count}")));
-        // One of a process of the same number that died.
+        // Left over from a dead process with the same process ID.
         let _ = fs::remove_file(&fresh.0);
         fresh
     }
@@ -142,7 +143,7 @@ fn make(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// What is not there is no error.
+/// Maps "not found" to `None`.
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -221,7 +222,7 @@ mod tests {
         assert!(held.holds());
         assert!(store.try_lock(&own).unwrap().is_none());
         assert!(store.try_lock(&other).unwrap().is_some());
-        // A value of the same name is another thing, and locks are no values.
+        // Values and locks of the same name are independent.
         store.write(&own, b"url").unwrap();
         assert_eq!(store.list(&name(&["order"])).unwrap(), std::slice::from_ref(&own));
         drop(held);

@@ -1,14 +1,15 @@
-//! Names in a store: parts that are safe as the names of files, whatever they were made of.
+//! Names in a [`Store`](super::Store), encoded so that each part is a safe file name.
 
 use std::fmt::{self, Write};
 
-/// A name in a store: parts with slashes between them, each one of letters, digits, `.`, `-` and `_`; everything else is
-/// written as `%` and two hexadecimal digits. So `*.example.com` is `%2a.example.com`, and no name leads out of the store.
+/// A name in a store: parts separated by slashes. Letters, digits, `.`, `-` and `_` are written as they are, everything
+/// else as `%` and two hexadecimal digits. So `*.example.com` becomes `%2a.example.com`, and no name leads out of the
+/// store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(String);
 
 impl Name {
-    /// The name of these parts. At least one; an empty part is written as `%`.
+    /// The name with these parts, at least one. An empty part is written as `%`.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut name = String::new();
         for part in parts {
@@ -21,7 +22,7 @@ impl Name {
         Self(name)
     }
 
-    /// The name of a part below this one.
+    /// The name with `part` appended.
     #[must_use]
     pub fn join(&self, part: &str) -> Self {
         let mut name = format!("{}/", self.0);
@@ -29,18 +30,18 @@ impl Name {
         Self(name)
     }
 
-    /// The name below this one whose last part is `written` already. `None` if no part is written that way.
+    /// The name with the encoded part `written` appended; `None` if no part is encoded that way.
     pub fn below(&self, written: &str) -> Option<Self> {
         let name = self.join(&read(written)?);
         name.0.ends_with(&format!("/{written}")).then_some(name)
     }
 
-    /// As it is written, parts with slashes between them.
+    /// The encoded name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its last part as it was before it was written.
+    /// The last part, decoded.
     pub fn last(&self) -> String {
         let written = self.0.rsplit('/').next().unwrap_or_default();
         read(written).expect("parts are written by this module")
@@ -58,7 +59,7 @@ fn append(name: &mut String, part: &str) {
         name.push('%');
     }
     for (index, byte) in part.bytes().enumerate() {
-        // Files whose names begin with a dot are the store's own.
+        // File names that begin with a dot are reserved for the store.
         let plain = byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || (byte == b'.' && index > 0);
         if plain {
             name.push(char::from(byte));
