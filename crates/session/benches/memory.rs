@@ -1,7 +1,7 @@
-//! What a million sessions in the memory store cost: `cargo bench --package brisk-session --bench memory`.
+//! Cost of a million sessions in the memory store: `cargo bench --package brisk-session --bench memory`.
 //!
-//! Each size of session is measured in a process of its own, since freed memory would count for the next. The allocator
-//! is that of the gateway.
+//! Each session size is measured in a process of its own, because freed memory would be reused by the next. The
+//! allocator is that of the gateway.
 
 use std::{env, fs, hint::black_box, process::Command, time::Duration};
 
@@ -12,13 +12,13 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const SESSIONS: u64 = 1_000_000;
 
-/// Of TLS 1.3, and of TLS 1.2 with what a client certificate may add.
+/// Bytes of a TLS 1.3 session, and of a TLS 1.2 session with a client certificate.
 const SIZES: [usize; 2] = [100, 230];
 
 const LIFETIME: Duration = Duration::from_hours(1);
 
 fn main() {
-    // Cargo gives `--bench`.
+    // Ignores the argument `--bench` from Cargo.
     if let Some(size) = env::args().find_map(|argument| argument.parse().ok()) {
         measure(size);
         return measure_eviction(size);
@@ -53,7 +53,7 @@ fn measure(size: usize) {
     println!("  take     {take:.0} ns, in random order; {} left", store.statistics().sessions);
 }
 
-/// As many again come into a full store, and one in a hundred of the former is asked for ten times meanwhile.
+/// Fills a full store with as many sessions again, while one in a hundred of the old ones is looked up ten times.
 fn measure_eviction(size: usize) {
     const HOT: u64 = 100;
     let store = store();
@@ -81,7 +81,7 @@ fn put(store: &MemoryStore, number: u64, size: usize) -> bool {
     matches!(store.put(&id(number), vec![number as u8; size], LIFETIME), Lookup::Ready(true))
 }
 
-/// Nanoseconds on the processor for each: what else runs on the machine counts less than by the clock.
+/// Nanoseconds of processor time per call, which other load on the machine affects less than wall-clock time.
 fn timed(numbers: impl Iterator<Item = u64>, mut each: impl FnMut(u64) -> bool) -> f64 {
     let (start, mut count) = (on_processor(), 0_u64);
     for number in numbers {
@@ -91,7 +91,7 @@ fn timed(numbers: impl Iterator<Item = u64>, mut each: impl FnMut(u64) -> bool) 
     (on_processor() - start) as f64 / count as f64
 }
 
-/// Nanoseconds that this thread has run.
+/// Processor time of this thread in nanoseconds.
 fn on_processor() -> u64 {
     let schedstat = fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel says");
     schedstat
@@ -101,12 +101,12 @@ fn on_processor() -> u64 {
         .expect("the first word is a number")
 }
 
-/// All numbers in an order that no cache foresees: the step has no divisor in common with their number.
+/// All numbers in an order without locality: the step and the number of sessions are coprime.
 fn scattered() -> impl Iterator<Item = u64> {
     (0..SESSIONS).map(|number| number * 618_033_989 % SESSIONS)
 }
 
-/// Bytes as random as those of a session ID (`SplitMix64`).
+/// Pseudo-random bytes for a session ID (`SplitMix64`).
 fn id(number: u64) -> [u8; 32] {
     let mut id = [0; 32];
     for (index, word) in id.chunks_exact_mut(8).enumerate() {
@@ -118,7 +118,7 @@ fn id(number: u64) -> [u8; 32] {
     id
 }
 
-/// Bytes of this process in memory.
+/// Resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("the kernel says");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("there is this line");

@@ -1,18 +1,18 @@
-//! Why a ticket does not open, and why its keys cannot be had or changed as wished.
+//! Errors of tickets, their keys and the sources of these keys.
 
 use std::{io, path::PathBuf, time::Duration};
 
-/// Why a ticket cannot be opened. In each case the client gets a full handshake.
+/// Reasons why a ticket cannot be opened. In each case the client gets a full handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// No key of that name: it has been wiped since, or the ticket is another server's.
+    /// No key has the ticket's name: the key was wiped, or the ticket belongs to another server.
     #[error("the ticket was sealed with a key that is not on the keyring")]
     UnknownKey,
-    /// Genuine, but older than tickets live.
+    /// The ticket is authentic but expired.
     #[error("the ticket is older than its lifetime")]
     Expired,
-    /// Not sealed with the key it names, or changed since, or no ticket of ours at all.
+    /// Authentication failed: the ticket was modified, or its name matches by chance.
     #[error("the ticket is forged or damaged")]
     Forged,
 }
@@ -21,75 +21,75 @@ pub enum OpenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotationError {
-    /// RFC 8446 section 4.6.1 allows seven days.
+    /// RFC 8446 section 4.6.1 limits the lifetime to seven days.
     #[error("tickets cannot live for {0:?}: the longest lifetime that TLS allows is 7 days")]
     LifetimeTooLong(Duration),
-    /// Times are kept in whole seconds.
+    /// Times have a resolution of one second.
     #[error("the lifetime of tickets and the rotation interval of their keys are at least 1 second")]
     TooShort,
-    /// Every key costs a little at every ticket that is opened.
+    /// The number of keys is limited, because opening a ticket searches all of them.
     #[error(
         "the rotation interval is too short: with a ticket lifetime of {lifetime:?} it is at least {least:?}"
     )]
     TooManyKeys {
-        /// The lifetime asked for.
+        /// Requested lifetime.
         lifetime: Duration,
-        /// The shortest interval that goes with it.
+        /// Minimum interval for this lifetime.
         least: Duration,
     },
-    /// A key would have to be made before its predecessor seals.
+    /// A key would have to be created before its predecessor seals.
     #[error("a ticket key cannot be made {lead:?} before it seals when keys rotate every {interval:?}")]
     LeadTooLong {
-        /// The lead asked for.
+        /// Requested lead.
         lead: Duration,
-        /// The interval asked for.
+        /// Requested interval.
         interval: Duration,
     },
 }
 
-/// Invalid length of a fleet's secret.
+/// Invalid length of a fleet secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretLength {
-    /// What can be guessed is no secret.
+    /// Shorter than 32 bytes, so an attacker could guess it.
     #[error("a fleet secret has 32 to 4096 bytes, not {0}; `openssl rand -base64 48` makes a good one")]
     TooShort(usize),
-    /// More than 4 KiB: most likely not the file that was meant.
+    /// Longer than 4 KiB: probably another file than intended.
     #[error("a fleet secret has 32 to 4096 bytes, not more; `openssl rand -base64 48` makes a good one")]
     TooLong,
 }
 
-/// Errors of reading ticket keys or the fleet's secret from a file.
+/// Errors of reading ticket keys or the fleet secret from a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeySourceError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file does not hold a fleet's secret.
+    /// A file does not contain a fleet secret.
     #[error("{}: {source}", path.display())]
     Secret {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: SecretLength,
     },
-    /// A file does not hold a ticket key.
+    /// A file does not contain a ticket key.
     #[error("{}: {source}", path.display())]
     TicketKey {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: TicketKeyLength,
     },
 }
 
-/// Why bytes do not do as a ticket key of nginx's form.
+/// Invalid length of a ticket key file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a ticket key file has 48 or 80 bytes, as `openssl rand 80` writes them; this one has {length}{hint}"
@@ -100,7 +100,7 @@ pub struct TicketKeyLength {
 }
 
 impl TicketKeyLength {
-    /// For a file of these contents; no more than the first 4096 bytes need be given.
+    /// The error for `contents`, of which at most the first 4096 bytes are needed.
     pub(crate) fn of(contents: &[u8]) -> Self {
         let is_text =
             contents.len() > 48 && contents.iter().all(|byte| matches!(byte, b'\n' | b'\r' | b' '..=b'~'));
@@ -113,16 +113,16 @@ impl TicketKeyLength {
     }
 }
 
-/// Why a rotation cannot be forced.
+/// Reasons why a rotation cannot be forced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForceError {
-    /// The keys are the secret's.
+    /// Keys are derived from the fleet secret.
     #[error(
         "the ticket keys are derived from the fleet's secret: put a new secret on every gateway and reload them"
     )]
     Derived,
-    /// The keys are the operator's.
+    /// Keys are files of the operator.
     #[error("the ticket keys are in files: put a new key first, on every gateway, and reload them")]
     Files,
 }

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that claim to be sealed by us, for tests and for libFuzzer.
+//! Properties of the parsers for sealed bytes, for tests and libFuzzer.
 
 use std::cell::OnceCell;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ thread_local! {
     static VALUES: OnceCell<Values> = const { OnceCell::new() };
 }
 
-/// A ticket opens if it is one that was sealed, and is not if as much as one bit was changed: the input says which.
+/// A sealed ticket opens if and only if the changes that the input describes leave it as it was.
 pub fn ticket(bytes: &[u8]) {
     let now = SystemTime::UNIX_EPOCH + NOW;
     KEYRING.with(|keyring| {
@@ -30,7 +30,7 @@ pub fn ticket(bytes: &[u8]) {
     });
 }
 
-/// What Redis gives as a session opens if it is one, for its own ID, unchanged.
+/// A sealed value from Redis opens if and only if it is unchanged and belongs to the requested ID.
 pub fn redis_value(bytes: &[u8]) {
     VALUES.with(|values| {
         let values =
@@ -47,7 +47,7 @@ pub fn redis_value(bytes: &[u8]) {
     });
 }
 
-/// A ticket key that the fleet exchanges is read as it is written.
+/// An exchanged ticket key that can be parsed is encoded to the same bytes.
 pub fn shared_key(bytes: &[u8]) {
     if let Some(key) = SharedKey::from_bytes(bytes) {
         assert_eq!(**key.to_bytes(), *bytes);
@@ -55,7 +55,8 @@ pub fn shared_key(bytes: &[u8]) {
     }
 }
 
-/// Flips the bits of each pair of bytes (place, mask), cuts or lengthens by the last; whether anything is different.
+/// Applies each pair of bytes (position, XOR mask), and truncates or extends by the last byte. Returns whether the
+/// value differs.
 fn change(sealed: &mut Vec<u8>, by: &[u8]) -> bool {
     let before = sealed.clone();
     for pair in by.as_chunks::<2>().0.iter().take(4) {

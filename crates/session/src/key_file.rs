@@ -1,4 +1,4 @@
-//! Ticket keys in files of nginx's form.
+//! Ticket keys in files of nginx's format.
 
 use std::{fmt, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     ticket_key::KeyMaterial,
 };
 
-/// `ssl_session_ticket_key` of nginx: 16 bytes of name and two keys, of 16 or of 32 bytes each.
+/// Lengths of nginx's `ssl_session_ticket_key` files: a name of 16 bytes and two keys of 16 or 32 bytes each.
 const LENGTHS: [usize; 2] = [48, 80];
 
 /// Longer than any format of key files, so that the message can report the actual length.
@@ -21,7 +21,7 @@ const SALT: &[u8] = b"brisk ticket key file, first edition";
 /// A ticket key from a file in nginx's format, made by `openssl rand 80` or `openssl rand 48`.
 ///
 /// Both lengths give a key of full strength: HKDF-SHA256 derives key and name from all bytes. nginx and brisk can use
-/// the same file, but neither opens the tickets of the other, whose sessions it could not use.
+/// the same file, but neither opens the tickets of the other, whose sessions have another format.
 #[derive(Clone)]
 pub struct TicketKeyFile {
     material: KeyMaterial,
@@ -44,7 +44,7 @@ impl TicketKeyFile {
         Ok(Self { material: KeyMaterial::from(expand(&prk, b"ticket key", &[])) })
     }
 
-    /// The ID of the key, as in metrics.
+    /// ID of the key, as in metrics.
     pub fn id(&self) -> TicketKeyId {
         self.material.id()
     }
@@ -55,7 +55,7 @@ impl TicketKeyFile {
 }
 
 impl fmt::Debug for TicketKeyFile {
-    /// The [`id`](Self::id).
+    /// Prints the [`id`](Self::id) only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TicketKeyFile").field(&self.id()).finish()
     }

@@ -1,40 +1,43 @@
-//! Where ticket keys come from.
+//! Sources of ticket keys.
 
 use std::time::Duration;
 
 use crate::{FleetSecret, RotationSettings, TicketKeyFile};
 
-/// Where the ticket keys of a [`TicketKeyring`](crate::TicketKeyring) come from.
+/// Source of the ticket keys of a [`TicketKeyring`](crate::TicketKeyring).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum KeySource {
-    /// Generated and rotated in this process: for one machine. The keys never leave its memory, and a restart discards
-    /// them.
+    /// Generated and rotated in this process, for a single machine. The keys never leave its memory, and a restart
+    /// discards them.
     Generated(RotationSettings),
-    /// Derived from a secret that the whole fleet has, without communication between its gateways.
+    /// Derived from a secret of the whole fleet, without communication between its gateways.
     ///
-    /// Time is cut into periods of one rotation interval, the same for all, and each period has a key: it seals during
-    /// its period, and opens from the period before until the last ticket it sealed is too old. So the clocks of two
-    /// gateways may differ by up to an interval. A gateway that starts opens what others sealed before, at once.
+    /// Time is divided into periods of one rotation interval, equal on all gateways. Each period has a key that seals
+    /// during the period, and opens tickets from the preceding period until its last ticket has expired. The clocks of
+    /// two gateways may therefore differ by up to one interval. A gateway opens tickets that others sealed before it
+    /// started.
     ///
-    /// Who has the secret has the keys of all periods, past ones too. The lead of the rotation has no effect.
+    /// An attacker with the secret has the keys of all periods, past ones included. The lead of the rotation has no
+    /// effect.
     Derived {
-        /// The secret.
+        /// The fleet's secret.
         secret: FleetSecret,
-        /// The same on all gateways: a key of another interval is another key.
+        /// Must be equal on all gateways: the interval is an input of the derivation.
         rotation: RotationSettings,
     },
-    /// From files that the operator makes, distributes and rotates, in nginx's form.
+    /// Files in nginx's format, which the operator creates, distributes and rotates.
     Files {
-        /// The first seals, all open. A key that is left out at a reload is gone at once. None: no tickets.
+        /// The first key seals, all keys open. A key that a reload omits is removed at once. Without keys there are no
+        /// tickets.
         keys: Vec<TicketKeyFile>,
         /// Lifetime of a ticket from its sealing.
         lifetime: Duration,
     },
-    /// Made at random by whichever gateway is first, and exchanged through a store that all of them reach: see
-    /// [`TicketKeyring::install`](crate::TicketKeyring::install). The lead of the rotation has no effect.
+    /// Random keys that gateways exchange through a store which all of them can reach; the first gateway creates each
+    /// key. See [`TicketKeyring::install`](crate::TicketKeyring::install). The lead of the rotation has no effect.
     Shared {
-        /// The same on all gateways.
+        /// Must be equal on all gateways.
         rotation: RotationSettings,
     },
 }
@@ -50,7 +53,7 @@ impl KeySource {
         }
     }
 
-    /// The origin of keys from this source.
+    /// The [`KeyOrigin`] of keys from this source.
     pub const fn origin(&self) -> KeyOrigin {
         match self {
             Self::Generated(_) => KeyOrigin::Generated,
@@ -61,7 +64,7 @@ impl KeySource {
     }
 }
 
-/// The kind of source of a key. After a reload a ring can hold keys of several sources.
+/// Kind of source of a key. After a reload a ring can contain keys of several sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyOrigin {
@@ -76,7 +79,7 @@ pub enum KeyOrigin {
 }
 
 impl KeyOrigin {
-    /// The name in metrics and logs, which is the value in the configuration.
+    /// Name in metrics and logs; equal to the value in the configuration.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Generated => "memory",

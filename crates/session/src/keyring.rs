@@ -1,4 +1,4 @@
-//! The session-ticket keys in use: one seals, several open, and they change by themselves.
+//! The ticket keys in use, and their rotation.
 
 use std::{
     fmt,
@@ -21,11 +21,12 @@ use crate::{
 ///
 /// A key opens tickets before it seals any, and until the last ticket that it sealed has expired. Then it is wiped.
 /// Sealing and opening rotate the keys when that is due, and cost one comparison otherwise. A process that may be idle
-/// calls [`rotate`](Self::rotate) from time to time, so that keys do not outlive their time. A [`KeySource`] provides the
-/// keys. Only changes of the keys take a lock.
+/// calls [`rotate`](Self::rotate) from time to time, so that expired keys are wiped. A [`KeySource`] provides the keys.
+/// Only changes of the keys take a lock.
 ///
-/// The caller provides the clock. It is wall-clock time, since machines may share keys. The opening machine computes the
-/// age of a ticket from the time that the sealing machine wrote, so a difference of their clocks changes its lifetime.
+/// The caller provides the clock. It is wall-clock time, since machines may share keys. The opening machine computes
+/// the age of a ticket from the time that the sealing machine wrote, so a difference of their clocks changes its
+/// lifetime.
 pub struct TicketKeyring {
     /// Locked while the ring changes.
     source: Mutex<KeySource>,
@@ -87,7 +88,8 @@ impl TicketKeyring {
         let ring = self.ring_unless(now, Ring::is_due);
         let key = ring.naming(ticket, now).ok_or(OpenError::UnknownKey)?;
         let (mut session, sealed_at) = key.open(ticket)?;
-        // A ticket from the future comes from a machine whose clock is ahead; it is not old.
+        // A ticket from the future was sealed by a machine whose clock is ahead. Its age counts as zero, because
+        // refusing it would disable resumption between the two machines.
         let age = now.saturating_sub(sealed_at);
         if age >= ring.lifetime() {
             return Err(OpenError::Expired);
@@ -127,9 +129,9 @@ impl TicketKeyring {
 
     /// Replaces the shared keys by `keys`, which are all published and unexpired keys.
     ///
-    /// If several keys may seal, the one that began last seals, on all gateways. An installed key that is not among
-    /// `keys` stops sealing, and opens tickets until these expire. Does nothing unless the source is
-    /// [`KeySource::Shared`]. Waits for another thread that changes the keys.
+    /// If several keys may seal, all gateways choose the one that began last. An installed key that is not among `keys`
+    /// stops sealing, and opens tickets until these expire. Does nothing unless the source is [`KeySource::Shared`].
+    /// Waits for another thread that changes the keys.
     pub fn install(&self, keys: &[SharedKey], now: SystemTime) {
         let source = self.lock();
         if matches!(*source, KeySource::Shared { .. }) {
@@ -158,7 +160,7 @@ impl TicketKeyring {
         live.map(|entry| KeyStatistics::of(entry, sealing == Some(entry.key.name()))).collect()
     }
 
-    /// The present ring, after a rotation if `stale` says so of it.
+    /// The current ring, rotated first if `stale` returns true for it.
     fn ring_unless(&self, now: Seconds, stale: fn(&Ring, Seconds) -> bool) -> Guard<Arc<Ring>> {
         let ring = self.ring.load();
         if !stale(&ring, now) {
@@ -173,7 +175,7 @@ impl TicketKeyring {
         let source = match self.source.try_lock() {
             Ok(source) => source,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // The present keys serve well until the other thread is done.
+            // Rotation is due early enough that the current keys remain valid until the other thread has finished.
             Err(TryLockError::WouldBlock) => return,
         };
         let ring = self.ring.load();
@@ -189,30 +191,30 @@ impl TicketKeyring {
     }
 
     fn lock(&self) -> MutexGuard<'_, KeySource> {
-        // Nothing is left half done by a thread that panicked: the ring is replaced whole.
+        // A panic leaves no partial change, because the ring is replaced as a whole.
         self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for TicketKeyring {
-    /// The keys' ids and times.
+    /// Prints IDs and times of the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TicketKeyring").field("keys", &self.ring.load().entries()).finish_non_exhaustive()
     }
 }
 
-/// The content of a ticket.
+/// Content of a ticket.
 #[derive(PartialEq, Eq)]
 pub struct Opened {
     /// The session.
     pub session: Vec<u8>,
-    /// Whether the key of the ticket still seals, and less than half of the ticket's lifetime is over. Then a new
-    /// ticket has no benefit.
+    /// Whether the key of the ticket still seals and less than half of the ticket's lifetime is over. A new ticket
+    /// would then have no benefit.
     pub is_fresh: bool,
 }
 
 impl fmt::Debug for Opened {
-    /// Nothing of the session.
+    /// Omits the session.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened").field("is_fresh", &self.is_fresh).finish_non_exhaustive()
     }
@@ -221,19 +223,19 @@ impl fmt::Debug for Opened {
 /// A key on the ring of a [`TicketKeyring`], with its statistics in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyStatistics {
-    /// The ID of the key.
+    /// ID of the key.
     pub id: TicketKeyId,
-    /// The source of the key.
+    /// Source of the key.
     pub origin: KeyOrigin,
     /// Whether the key seals tickets now.
     pub seals: bool,
-    /// When the key was added to this ring.
+    /// Time at which the key was added to this ring.
     pub added: SystemTime,
     /// Start of sealing; in the future for a key that other gateways have to read first. `None` for keys from files.
     pub seals_from: Option<SystemTime>,
-    /// End of sealing. `None`: until a reload.
+    /// End of sealing; `None` if a reload determines it.
     pub seals_until: Option<SystemTime>,
-    /// When its last ticket expires and the key is wiped. `None`: until a reload.
+    /// Time at which the last ticket expires and the key is wiped; `None` if a reload determines it.
     pub opens_until: Option<SystemTime>,
     /// Tickets sealed with the key.
     pub sealed: u64,
@@ -277,7 +279,7 @@ pub struct KeyringStatistics {
     pub forged: u64,
 }
 
-/// All threads write them; off the cache line of the ring, which they read.
+/// Aligned so that these counters, which all threads write, do not share a cache line with the ring, which they read.
 #[derive(Default)]
 #[repr(align(128))]
 struct Counts {
@@ -314,7 +316,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + SECOND * 1_000_000 + Duration::from_secs(seconds)
     }
 
-    /// Tickets live 120 s, keys seal for 60 s and are made 10 s before.
+    /// Tickets live 120 s; keys seal for 60 s and are created 10 s before that.
     fn keyring() -> TicketKeyring {
         let settings = RotationSettings::new(SECOND * 120, SECOND * 60, SECOND * 10).unwrap();
         TicketKeyring::new(KeySource::Generated(settings), at(0))

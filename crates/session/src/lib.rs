@@ -1,6 +1,6 @@
-//! Resumption: the keys that seal session tickets, and the stores that keep sessions.
+//! Resumption of TLS sessions: keys that seal session tickets, and stores for sessions.
 //!
-//! What a session contains is no concern of this crate: it seals, keeps and finds bytes.
+//! The content of a session is opaque to this crate, which seals, stores and finds bytes.
 
 mod error;
 #[cfg(any(test, fuzzing))]

@@ -1,4 +1,4 @@
-//! The session store in this process: sharded, bounded in number and bytes, and forgetful.
+//! The session store of a single process: sharded, with limits on number and memory.
 
 use std::{
     fmt,
@@ -15,10 +15,10 @@ use crate::{
     shard::{Nanos, Shard},
 };
 
-/// More shards than workers that could meet in one.
+/// Exceeds the number of workers that could contend for one shard.
 const MOST_SHARDS: usize = 64;
 
-/// A shard with fewer sessions than this would evict by chance rather than by age.
+/// A shard with fewer sessions than this would evict by hash distribution rather than by age.
 const LEAST_PER_SHARD: usize = 64;
 
 /// Limits of a [`MemoryStore`]. Memory is allocated as needed.
@@ -50,14 +50,14 @@ impl Default for MemorySettings {
 /// most 262,144, in 16 bytes each; beyond that the oldest become unknown earlier.
 pub struct MemoryStore {
     shards: Box<[Padded]>,
-    /// Seeded at random. The IDs that are kept are ours, but those that are asked for are anyone's.
+    /// Seeded at random: clients choose the IDs that are looked up, so a known seed would permit collision attacks.
     hasher: RandomState,
-    /// When time begins.
+    /// Origin of the times in the shards.
     made: Instant,
     replays: AtomicU64,
 }
 
-/// Locks of neighbours stay off one another's cache lines.
+/// Aligned, so that the locks of two shards do not share a cache line.
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
@@ -66,7 +66,7 @@ impl MemoryStore {
     pub fn new(settings: &MemorySettings) -> Self {
         let shards = match settings.max_sessions / LEAST_PER_SHARD {
             0 => 1,
-            // The power of two not above it.
+            // The largest power of two that is not greater.
             most => (1 << most.ilog2()).min(MOST_SHARDS),
         };
         let shard = || Shard::new(settings.max_sessions.div_ceil(shards), settings.max_bytes / shards);
@@ -119,20 +119,20 @@ impl MemoryStore {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // The half of the hash that the table within the shard does not use.
+        // The upper half of the hash: the table within the shard uses the lower half.
         let index = (hash >> 32) as usize & (self.shards.len() - 1);
         self.shards[index].lock()
     }
 }
 
-/// The longest of times is 584 years.
+/// Nanoseconds of `duration`, at most 584 years.
 fn nanos(duration: Duration) -> Nanos {
     Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
 impl Padded {
     fn lock(&self) -> MutexGuard<'_, Shard> {
-        // A shard that a panic left in disorder could at worst miss sessions, but nothing in it can panic half way.
+        // No operation on a shard panics halfway; even an inconsistent shard would only miss sessions.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,7 +157,7 @@ impl SessionStore for MemoryStore {
 }
 
 impl fmt::Debug for MemoryStore {
-    /// Counts only.
+    /// Prints the counters only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore").field("statistics", &self.statistics()).finish_non_exhaustive()
     }
@@ -289,7 +289,7 @@ mod tests {
             assert!(store.put_at(&id(number), vec![0; 20], HOUR, now));
         }
         let statistics = store.statistics();
-        // Shards fill unevenly, and their bounds are rounded up.
+        // Shards fill unevenly, and their limits are rounded up.
         assert!((900..=1008).contains(&statistics.sessions), "{statistics:?}");
         assert_eq!(statistics.evicted, 5000 - statistics.sessions as u64);
     }

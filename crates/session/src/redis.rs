@@ -1,57 +1,57 @@
 //! Sessions and ticket keys shared by a fleet through Redis or Valkey.
 //!
-//! A thread of its own ([`client`]) talks to Redis; workers hand it commands through a bounded queue and wait for an
-//! answer no longer than the deadline. [`router`] knows which server has a key, [`node`] keeps a connection to each and
-//! watches it, [`link`] is one such connection, [`breaker`] spares everyone the wait when Redis is out of order.
+//! A thread of its own ([`client`]) communicates with Redis. Workers send it commands through a bounded queue and wait
+//! for the reply until a deadline. [`router`] maps keys to servers, [`node`] maintains a connection to each server,
+//! [`link`] is one such connection, and [`breaker`] suspends all commands while Redis does not work.
 //!
-//! # What Redis has to allow
+//! # Requirements on Redis
 //!
-//! Redis 6.2, Valkey 7.2, or later. `+get +set +info` on the keys with our prefix; for ticket keys `+hgetall +hsetnx
-//! +hdel` as well; in a cluster `+cluster|slots +cluster|info`; on Sentinels `+sentinel|get-master-addr-by-name`.
-//! Who can read there learns how many sessions there are, and when they end. Who can write can delete sessions, and
-//! can bring those back that were taken: keep others away from the prefix if early data is in use.
+//! Redis 6.2, Valkey 7.2, or later. The ACL needs `+get +set +info` on the keys with the prefix of [`RedisSettings`];
+//! for ticket keys also `+hgetall +hsetnx +hdel`; in a cluster `+cluster|slots +cluster|info`; on Sentinels
+//! `+sentinel|get-master-addr-by-name`. A user with read access learns the number of sessions and their expiry. A user
+//! with write access can delete sessions, and can restore sessions that were taken: restrict access to the prefix if
+//! early data is in use.
 //!
-//! # Why a session that is taken against everyone is given once
+//! # Why an exclusively taken session is returned once
 //!
-//! `take(id, Claim::Everywhere)` is the defence against replayed early data: of all gateways, at all times, one call
-//! at most may return the session. What could go wrong, and why it does not:
+//! `take(id, Claim::Everywhere)` is the defence against replayed early data: of all gateways, at all times, at most one
+//! call may return the session. The possible failures, and why they do no harm:
 //!
-//! * **Two take at once.** A take is one command, `SET key "" PX 60000 XX GET`: it returns the value and leaves an
-//!   empty tombstone in one step of a server that does one thing at a time. The second gets the tombstone.
-//! * **A copy in memory.** Memory is never asked for such a take ([`TieredStore`](crate::TieredStore)).
-//! * **The answer is late, or lost with its connection.** Then it is unknown whether the command was
-//!   executed. It is not sent again, by us or by the library, whose multiplexed connection neither retries nor
-//!   reconnects ([`link`]). The session is lost, or it is there for one who takes it later, alone.
-//! * **The answer is another question's.** A value is sealed with a key made of its session's ID ([`sealing`]), so
-//!   that the wrong one does not open.
+//! * **Two concurrent takes.** A take is one command, `SET key "" PX 60000 XX GET`: it returns the value and leaves an
+//!   empty tombstone, and Redis executes commands one at a time. The second take gets the tombstone.
+//! * **A copy in memory.** Such a take never uses the copy in memory ([`TieredStore`](crate::TieredStore)).
+//! * **The reply is late, or lost with its connection.** Then it is unknown whether the command was executed. It is not
+//!   sent again, neither by this module nor by the library, whose multiplexed connection neither retries nor reconnects
+//!   ([`link`]). The session is lost, or stays in Redis for a single later take.
+//! * **The reply belongs to another command.** The key that seals a value is derived from the session's ID
+//!   ([`sealing`]), so the wrong value does not open.
 //! * **The session is put after it was taken.** A session is put by one command that is sent once, so there is one
-//!   moment at which it appears in Redis. A take before that moment finds nothing. To be sure of callers who put an ID
-//!   twice, `NX` keeps a put from replacing a tombstone.
-//! * **Redis starts again from what its disk remembers, or a replica is promoted that missed the take.** Then the
-//!   session is there again. Each value therefore says in which *epoch* it was put ([`epoch`]): the life of one
-//!   process as a primary, by its random `run_id` and `master_replid`. `INFO` is sent behind the take on the same
-//!   connection, which leads to one process; since an epoch that is over never comes back, an answer that
-//!   has the value's own epoch proves that this one process held the session from the put to the take, with no
-//!   restart and no other's data in between. Any other answer, or none, and the session is not given. It makes no
-//!   difference that the epoch a value was put with was learned a second before: were it over by then, the value would
-//!   never be given.
-//! * **A primary is cut off, and another is promoted beside it.** Both may have the session, but its epoch is the
-//!   first one's alone.
+//!   moment at which it appears in Redis. A take before that moment finds nothing. In case a caller puts an ID twice,
+//!   `NX` keeps the second put from replacing a tombstone.
+//! * **Redis restarts from data on disk, or a replica is promoted that missed the take.** Then the session is in Redis
+//!   again. Therefore each value contains the *epoch* in which it was put ([`epoch`]): the life of one process as a
+//!   primary, identified by its random `run_id` and `master_replid`. `INFO` follows the take on the same connection,
+//!   which leads to one process. An epoch that has ended never returns, so a reply with the value's own epoch proves
+//!   that this one process held the session from the put to the take, without a restart and without another server's
+//!   data in between. After any other reply, or none, the session is not returned. The epoch in a value may have been
+//!   read a second before the put: if it had ended by then, the value would never be returned.
+//! * **A primary is cut off, and another is promoted.** Both may have the session, but its epoch is that of the first.
 //! * **A cluster moves a slot away and back.** The importing node takes a new `cluster_my_epoch`, which is part of the
-//!   epoch in a cluster. A key that is not where the cluster said is not looked for elsewhere: it is not found.
-//! * **It is taken for a handshake without early data.** `Claim::Here` is satisfied with a copy in memory, and
-//!   informs Redis afterwards: such a session may still be taken once for early data elsewhere, and one that was taken for
-//!   early data may resume another handshake where a copy of it is left. Neither accepts early data twice.
-//! * **Redis did not answer when the early data first came.** Its client got a full handshake and sent its request
-//!   again. So that the early data is not accepted from a replay later on, what could not be taken is remembered
-//!   ([`spent`]) and marked in Redis before this gateway asks for it again, or within a second where it
-//!   was only too busy. Beyond 10,000 of them, which strangers can make up, this gateway gives no session any more that
-//!   was put before. This is done as well as it can be: RFC 8446 section 8 leaves it to applications that a client's
-//!   second attempt is a second request.
+//!   epoch in a cluster. A key that has moved is not looked up on another node: it counts as not found.
+//! * **It is taken for a handshake without early data.** `Claim::Here` may use a copy in memory, and marks the session
+//!   in Redis afterwards. Such a session may still be taken once for early data elsewhere, and a session that was taken
+//!   for early data may resume another handshake if a copy of it remains. Neither accepts early data twice.
+//! * **Redis did not reply when the early data first arrived.** The client got a full handshake and sent its request
+//!   again. To refuse a later replay of the early data, sessions that could not be taken are remembered ([`spent`]) and
+//!   marked in Redis before this gateway takes sessions from it again, or within a second if Redis was only too busy.
+//!   Beyond 10,000 such sessions, whose IDs an attacker can make up, this gateway returns no session that was put
+//!   before. This is best effort: RFC 8446 section 8 leaves to applications that a client's second attempt is a second
+//!   request.
 //!
-//! What this leans on: that Redis is Redis. A proxy that answers `INFO` itself or spreads one connection over several
-//! servers, a virtual machine that is set back to an image with Redis running in it, `DEBUG RELOAD`, and a program that
-//! writes old values back are not noticed. Services that do not report `run_id` and `master_replid` are refused.
+//! These arguments assume an unmodified Redis. The module does not notice a proxy that replies to `INFO` itself or
+//! distributes one connection over several servers, a virtual machine that is reset to an image with a running Redis,
+//! `DEBUG RELOAD`, and a program that restores old values. Services that do not report `run_id` and `master_replid` are
+//! refused.
 
 mod breaker;
 mod client;

@@ -1,4 +1,4 @@
-//! The ticket keys between two changes, each with its times: which seals, which open, and when the next change is due.
+//! An immutable set of ticket keys with their times, valid until the next change.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -8,15 +8,15 @@ use crate::{
     ticket_key::{KeyMaterial, TicketKey},
 };
 
-/// Replaced whole at each change, and read without a lock.
+/// The keys of a [`TicketKeyring`](crate::TicketKeyring). Replaced as a whole at each change and read without a lock.
 #[derive(Default)]
 pub(crate) struct Ring {
-    /// Those that seal latest come first, and by name where that is the same: of several that seal, the first is taken,
-    /// which is then the same on all machines. Most tickets are of the first keys.
+    /// Ordered by the start of sealing, latest first, then by name. Of several keys that may seal, the first does, so
+    /// all machines choose the same one. Most tickets were sealed with the first keys.
     entries: Vec<Entry>,
     next_change: Seconds,
     lifetime: Seconds,
-    /// Whether a change, though not due, would make a key that seals.
+    /// Whether a change that is not due yet would create a sealing key.
     makes_keys: bool,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) key: Arc<TicketKey>,
     pub(crate) validity: Validity,
     pub(crate) origin: KeyOrigin,
-    /// When it came on this ring.
+    /// Time at which it was added to this ring.
     pub(crate) added: Seconds,
 }
 
@@ -39,7 +39,7 @@ impl Ring {
         self.next_change
     }
 
-    /// How long a ticket opens.
+    /// Lifetime of a ticket.
     pub(crate) const fn lifetime(&self) -> Seconds {
         self.lifetime
     }
@@ -48,7 +48,7 @@ impl Ring {
         now >= self.next_change
     }
 
-    /// Whether it is due, or no key seals and one could be made: the clock was set back.
+    /// Whether a change is due, or no key seals and one could be created, as after the clock was set back.
     pub(crate) fn is_due_for_sealing(&self, now: Seconds) -> bool {
         self.is_due(now) || (self.makes_keys && self.sealing(now).is_none())
     }
@@ -57,18 +57,19 @@ impl Ring {
         self.entries.iter().find(|entry| entry.validity.seals(now))
     }
 
-    /// The key of `ticket`, if its time is not over: a change may be late.
+    /// The key that `ticket` names, unless it is expired: the change that removes it may be late.
     pub(crate) fn naming(&self, ticket: &[u8], now: Seconds) -> Option<&TicketKey> {
         let entry = self.entries.iter().find(|entry| entry.key.is_named_by(ticket))?;
         entry.validity.is_live(now).then_some(&*entry.key)
     }
 
-    /// With the keys of `source` that are needed at `now`, without those whose time is over.
+    /// A ring with the keys of `source` that are needed at `now`, without expired ones.
     pub(crate) fn renewed(&self, source: &KeySource, now: Seconds) -> Self {
         Self::of(self.entries.clone(), source, now)
     }
 
-    /// With the keys of another source, or of the same with other settings. Those of the former open, and seal no more.
+    /// A ring with the keys of another source, or of the same source with other settings. Former keys open and no
+    /// longer seal.
     pub(crate) fn turned_to(&self, source: &KeySource, now: Seconds) -> Self {
         let lifetime = source.lifetime().as_secs();
         let mut entries = self.entries.clone();
@@ -77,7 +78,8 @@ impl Ring {
                 KeySource::Generated(rotation) if entry.origin == KeyOrigin::Generated => {
                     rotation.refit(entry.validity)
                 }
-                // Their times are what the gateways have agreed on.
+                // The gateways have agreed on the times of shared keys, so a reload of one gateway does not change
+                // them.
                 KeySource::Shared { .. } if entry.origin == KeyOrigin::Shared => entry.validity,
                 _ => entry.validity.retired(now, lifetime),
             };
@@ -85,17 +87,18 @@ impl Ring {
         Self::of(entries, source, now)
     }
 
-    /// With a new key that seals at once, if `source` makes them here; the others seal no more.
+    /// A ring with a new key that seals at once, if `source` generates keys; all others stop sealing.
     pub(crate) fn forced(&self, source: &KeySource, now: Seconds) -> Self {
         let lifetime = source.lifetime().as_secs();
-        // One that was to seal later has sealed nothing, so that nothing is lost with it.
+        // Keys that have not begun to seal are dropped: they have sealed no tickets.
         let begun = self.entries.iter().filter(|entry| entry.validity.seals_from <= now);
         let retired =
             begun.map(|entry| Entry { validity: entry.validity.retired(now, lifetime), ..entry.clone() });
         Self::of(retired.collect(), source, now)
     }
 
-    /// With the shared keys `keys`, and no other shared key that seals: who starts now would not have it.
+    /// A ring with the shared keys `keys`. Other shared keys stop sealing, because gateways that start now do not have
+    /// them.
     pub(crate) fn with_shared(&self, keys: &[SharedKey], source: &KeySource, now: Seconds) -> Self {
         let lifetime = source.lifetime().as_secs();
         let mut entries = self.entries.clone();
@@ -116,7 +119,7 @@ impl Ring {
             KeySource::Files { keys, .. } => take_from_files(&mut entries, keys, now),
             KeySource::Shared { .. } => Seconds::MAX,
         };
-        // One that was retired in the second in which another began comes after that.
+        // A key that was retired in the second in which another began is sorted after that one.
         entries.sort_unstable_by_key(|entry| {
             let Validity { seals_from, seals_until, .. } = entry.validity;
             (Reverse((seals_from, seals_until)), *entry.key.name())
@@ -131,7 +134,7 @@ impl Ring {
     }
 }
 
-/// Makes the keys that are needed at `now`; when one will be needed again.
+/// Generates the keys that are needed at `now`. Returns the time of the next change.
 fn generate(entries: &mut Vec<Entry>, rotation: &RotationSettings, now: Seconds) -> Seconds {
     let validities: Vec<Validity> = entries.iter().map(|entry| entry.validity).collect();
     let plan = rotation.plan(&validities, now);
@@ -141,7 +144,7 @@ fn generate(entries: &mut Vec<Entry>, rotation: &RotationSettings, now: Seconds)
     plan.next
 }
 
-/// Derives the keys of the intervals that matter at `now`; when that changes.
+/// Derives the keys of the periods that are needed at `now`. Returns the time of the next change.
 fn derive(
     entries: &mut Vec<Entry>,
     secret: &FleetSecret,
@@ -155,13 +158,13 @@ fn derive(
     rotation.next_start(now)
 }
 
-/// The keys that the operator gave, and no other that he once gave.
+/// Replaces the keys from files by `keys`.
 fn take_from_files(entries: &mut Vec<Entry>, keys: &[TicketKeyFile], now: Seconds) -> Seconds {
     let is_given = |entry: &Entry| keys.iter().any(|key| key.material().name() == entry.key.name());
     entries.retain(|entry| entry.origin != KeyOrigin::File || is_given(entry));
     let opens = Validity { opens_from: 0, seals_from: 0, seals_until: 0, opens_until: Seconds::MAX };
     let seals = Validity { seals_until: Seconds::MAX, ..opens };
-    // The first comes last, so that it seals even if it is there twice.
+    // In reverse order, so that the first key seals even if it is listed twice.
     for (position, key) in keys.iter().enumerate().rev() {
         let validity = if position == 0 { seals } else { opens };
         put(entries, key.material(), validity, KeyOrigin::File, now);
@@ -169,7 +172,7 @@ fn take_from_files(entries: &mut Vec<Entry>, keys: &[TicketKeyFile], now: Second
     Seconds::MAX
 }
 
-/// Puts a key on the ring, or gives the one of this name, with its counts, these times.
+/// Adds a key, or sets the times of an existing key of the same name, which keeps its counters.
 fn put(
     entries: &mut Vec<Entry>,
     material: &KeyMaterial,

@@ -1,4 +1,4 @@
-//! When ticket keys come and go: a pure calculation of times, without keys and without a clock.
+//! Calculation of the times at which ticket keys begin and end, without keys and clock.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use crate::RotationError;
 /// RFC 8446 section 4.6.1: "Servers MUST NOT use any value greater than 604800 seconds (7 days)."
 const LONGEST_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
-/// Intervals of sealing that one ticket lifetime may span, so that a keyring stays short.
+/// Maximum number of rotation intervals per ticket lifetime, which limits the number of keys on a ring.
 const MOST_INTERVALS: u64 = 30;
 
 /// Seconds since 1970.
@@ -61,20 +61,20 @@ impl RotationSettings {
         Duration::from_secs(self.lifetime)
     }
 
-    /// The times of a key that is needed at once, because there is none that seals.
+    /// The times of a key that seals at once, because no other does.
     fn immediate(&self, now: Seconds) -> Validity {
         self.starting(now, now)
     }
 
-    /// The times of a key made at `now` that seals from `seals_from`.
+    /// The times of a key created at `now` that seals from `seals_from`.
     fn starting(&self, now: Seconds, seals_from: Seconds) -> Validity {
         let seals_until = seals_from + self.interval;
-        // The last ticket it seals opens for a whole lifetime.
+        // The last ticket that the key seals can be opened for a whole lifetime.
         Validity { opens_from: now, seals_from, seals_until, opens_until: seals_until + self.lifetime }
     }
 
-    /// The times of a key that a fleet shares: it seals from `slot` to the end of the interval that `slot` lies in, and
-    /// is known an interval before, so that clocks may differ by as much.
+    /// The times of a key that a fleet shares: it seals from `slot` to the end of the interval that contains `slot`,
+    /// and is known one interval before, so that clocks may differ by as much.
     pub(crate) const fn validity_from(&self, slot: Seconds) -> Validity {
         let seals_until = self.next_start(slot);
         Validity {
@@ -85,31 +85,31 @@ impl RotationSettings {
         }
     }
 
-    /// When the interval after the one that `now` lies in begins.
+    /// Start of the interval after the one that contains `now`.
     pub(crate) const fn next_start(&self, now: Seconds) -> Seconds {
         (now / self.interval).saturating_add(1).saturating_mul(self.interval)
     }
 
-    /// When the intervals begin, counted from 1970, whose keys open at `now`: those with tickets that still live, the
-    /// present one, and the next. The oldest first.
+    /// Starts of the intervals, counted from 1970, whose keys open tickets at `now`: past ones with unexpired tickets,
+    /// the current and the next. Oldest first.
     pub(crate) fn live_slots(&self, now: Seconds) -> impl Iterator<Item = Seconds> {
         let oldest = now.saturating_sub(self.lifetime) / self.interval;
         let next = now / self.interval + 1;
         (oldest..=next).map(|number| number.saturating_mul(self.interval))
     }
 
-    /// `validity`, of a key that was made under other settings, as it is under these: it keeps its beginning.
+    /// Adapts the times of a key that was created under other settings; its start stays.
     pub(crate) fn refit(&self, validity: Validity) -> Validity {
         let seals_until = validity.seals_until.min(validity.seals_from.saturating_add(self.interval));
         Validity { seals_until, opens_until: seals_until.saturating_add(self.lifetime), ..validity }
     }
 
-    /// How long a key that a fleet shares seals, in seconds: with its beginning it makes the key.
+    /// Duration of sealing of a shared key in seconds: with the start it determines the key.
     pub(crate) const fn interval(&self) -> Seconds {
         self.interval
     }
 
-    /// What is to be done at `now` with keys that have the times `existing`.
+    /// The keys to create at `now`, given keys with the times `existing`.
     pub(crate) fn plan(&self, existing: &[Validity], now: Seconds) -> Plan {
         let live = || existing.iter().copied().filter(|key| key.is_live(now));
         let mut create = Vec::new();
@@ -134,16 +134,16 @@ impl Default for RotationSettings {
     }
 }
 
-/// What a rotation does besides dropping the keys that are no longer live.
+/// A rotation, apart from the removal of expired keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The times of the keys to make.
+    /// Times of the keys to create.
     pub(crate) create: Vec<Validity>,
-    /// When there will be something to do again.
+    /// Time of the next rotation.
     pub(crate) next: Seconds,
 }
 
-/// The times of one key; each `until` is the first moment at which it no longer holds.
+/// The times of one key; each `until` is exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) opens_from: Seconds,
@@ -157,17 +157,17 @@ impl Validity {
         self.seals_from <= now && now < self.seals_until
     }
 
-    /// Whether the key is to be kept. `opens_from` is not looked at: a ticket that comes before it comes from a
-    /// machine whose clock is ahead of ours. But a key from further ahead than it will live stems from before our
-    /// clock was set back, and would stay for as long.
+    /// Whether the key is kept. `opens_from` is not compared with `now`: an earlier ticket was sealed by a machine
+    /// whose clock is ahead. But a key that begins later than its whole life ahead was created before this clock was
+    /// set back, and would stay for that time.
     pub(crate) const fn is_live(&self, now: Seconds) -> bool {
         let span = self.opens_until - self.opens_from;
         now < self.opens_until && self.opens_from <= now.saturating_add(span)
     }
 
-    /// Of a key that seals no more from `now` on, whose last ticket opens for `lifetime`.
+    /// The times of a key that stops sealing at `now`, and whose last ticket opens for `lifetime`.
     pub(crate) fn retired(self, now: Seconds, lifetime: Seconds) -> Self {
-        // Not before it opens: the difference is the span that `is_live` looks at.
+        // Not before `opens_from`, because `is_live` uses the difference.
         let opens_until = self.opens_until.min(now.saturating_add(lifetime)).max(self.opens_from);
         Self { seals_until: self.seals_until.min(now), opens_until, ..self }
     }

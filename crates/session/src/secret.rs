@@ -1,4 +1,4 @@
-//! The secret that a fleet shares, and the keys derived from it: one for each purpose, none of which reveals another.
+//! The secret of a fleet, and independent keys derived from it, one for each purpose.
 
 use std::{
     fmt,
@@ -15,27 +15,28 @@ use crate::{KeySourceError, SecretLength};
 const LEAST: usize = 32;
 const MOST: usize = 4096;
 
-/// Keeps what is derived here apart from what another program derives from the same bytes.
+/// HKDF salt, which separates the derived keys from those of other programs with the same secret.
 const SALT: &[u8] = b"brisk fleet secret, first edition";
 
 /// The shared secret of a fleet: 32 bytes to 4 KiB of random data, known only to its gateways.
 ///
-/// Who has it can open every ticket and every stored session of the fleet, past ones included, so it is changed now and
-/// then: keys derived from it protect what was recorded no better than the secret itself is kept.
+/// An attacker with the secret can open every ticket and every stored session of the fleet, past ones included.
+/// Therefore it should be changed from time to time: derived keys protect recorded data no better than the secret
+/// itself.
 ///
-/// Nothing is encrypted with it. Each use has a key of its own, derived by HKDF-SHA256 (RFC 5869). It is wiped when the
-/// last copy is dropped; a copy costs a reference. Two are equal when all that is derived from them is.
+/// The secret encrypts nothing. Each use has a key of its own, derived by HKDF-SHA256 (RFC 5869). Wiped when the last
+/// copy is dropped; copies share one allocation. Two secrets are equal if all keys derived from them are.
 #[derive(Clone)]
 pub struct FleetSecret {
     prk: Prk,
     identity: [u8; 32],
 }
 
-/// What a key derived from a [`FleetSecret`] is for.
+/// Purpose of a key derived from a [`FleetSecret`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// Sealing the sessions that are kept in a store on another machine.
+    /// Sealing sessions in a store on another machine.
     StoreSeal,
     /// Hiding session IDs from that store (HMAC).
     StoreIds,
@@ -43,12 +44,12 @@ pub enum Purpose {
     TicketKeySync,
     /// Marking the session IDs of TLS 1.2 (HMAC).
     SessionIds,
-    /// Sealing certificates, their keys and accounts that gateways keep in that store.
+    /// Sealing certificates, their keys and accounts in that store.
     CertificateStore,
 }
 
 impl Purpose {
-    /// Never changed: gateways of different versions would not understand each other.
+    /// Never changed, because gateways of different versions would derive different keys.
     const fn label(self) -> &'static [u8] {
         match self {
             Self::StoreSeal => b"seal stored sessions",
@@ -61,14 +62,14 @@ impl Purpose {
 }
 
 impl FleetSecret {
-    /// The secret in a file. Any bytes; line ends after the last are not part of it, so that it may be written as text.
+    /// Reads the secret from a file with any bytes. Trailing line ends are ignored, so that it may be a text file.
     pub fn read(path: &Path) -> Result<Self, KeySourceError> {
-        // One byte more than a secret and a line end may have, to notice what is too long.
+        // One byte more than a secret with a line end may have, to detect longer files.
         let contents = read_at_most(path, MOST + 3)?;
         Self::from_bytes(&contents).map_err(|source| KeySourceError::Secret { path: path.to_owned(), source })
     }
 
-    /// A secret of these bytes, without the line ends after the last.
+    /// A secret of these bytes without trailing line ends.
     pub fn from_bytes(secret: &[u8]) -> Result<Self, SecretLength> {
         let end = secret.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
         match end {
@@ -92,7 +93,8 @@ impl FleetSecret {
         expand(&self.prk, b"ticket key", &[&interval, &slot])
     }
 
-    /// Eight hexadecimal digits that identify the secret, so that operators can compare gateways. They reveal nothing else.
+    /// Eight hexadecimal digits that identify the secret, so that operators can compare gateways. They reveal nothing
+    /// else.
     pub fn id(&self) -> String {
         format!("{:08x}", u32::from_be_bytes(*self.identity.first_chunk().expect("it has 32 bytes")))
     }
@@ -107,13 +109,13 @@ impl PartialEq for FleetSecret {
 impl Eq for FleetSecret {}
 
 impl fmt::Debug for FleetSecret {
-    /// The [`id`](Self::id).
+    /// Prints the [`id`](Self::id) only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("FleetSecret").field(&self.id()).finish()
     }
 }
 
-/// RFC 5869 section 2.3. The parts of `context` have fixed lengths, and no label is the beginning of another.
+/// HKDF-Expand (RFC 5869 section 2.3). The parts of `context` have fixed lengths, and no label is a prefix of another.
 pub(crate) fn expand<const LENGTH: usize>(
     prk: &Prk,
     label: &[u8],
@@ -135,10 +137,10 @@ impl KeyType for Length {
     }
 }
 
-/// The contents of a file with a secret in it; no more than `most` bytes of them.
+/// Reads at most `most` bytes of a file with a secret.
 pub(crate) fn read_at_most(path: &Path, most: usize) -> Result<Zeroizing<Vec<u8>>, KeySourceError> {
     let read = || -> io::Result<_> {
-        // With room for all of it: a vector that grows leaves copies behind.
+        // Allocated in full, because a growing vector leaves copies of the secret behind.
         let mut contents = Zeroizing::new(Vec::with_capacity(most + 1));
         File::open(path)?.take(most as u64).read_to_end(&mut contents)?;
         Ok(contents)
@@ -169,7 +171,7 @@ mod tests {
         }
     }
 
-    /// HKDF as `openssl kdf` computes it: what is derived stays the same from version to version.
+    /// HKDF as computed by `openssl kdf`. Derived keys must be equal in all versions.
     #[test]
     fn derived_keys_never_change() {
         let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));

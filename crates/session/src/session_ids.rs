@@ -1,7 +1,7 @@
-//! Session IDs of TLS 1.2 that carry a mark, by which those that this fleet made are recognised.
+//! TLS 1.2 session IDs with a mark by which a fleet recognises its own.
 //!
-//! Clients send random session IDs too: with a ticket (RFC 5077 section 3.4), and Go's even without one. Without a mark each
-//! of them would be looked for, and would count as a session that was not found.
+//! Clients also send random session IDs: with a ticket (RFC 5077 section 3.4), and Go's client even without one.
+//! Without a mark each would cause a look-up and count as a missing session.
 
 use std::{fmt, sync::LazyLock};
 
@@ -9,13 +9,13 @@ use aws_lc_rs::{hmac, rand};
 
 use crate::{FleetSecret, Purpose};
 
-/// RFC 5246 section 7.4.1.2: the longest that a session ID may be.
+/// Maximum length of a session ID (RFC 5246 section 7.4.1.2).
 const ID_LEN: usize = 32;
 
 /// Random bytes of an ID; the rest is the mark.
 const RANDOM_LEN: usize = 24;
 
-/// The key of processes that share nothing: sessions do not outlive it.
+/// The key of processes without a fleet, whose sessions do not outlive it.
 static OF_PROCESS: LazyLock<hmac::Key> = LazyLock::new(|| {
     let mut key = [0; 32];
     rand::fill(&mut key).expect("aws-lc ends the process when the system has no randomness");
@@ -24,23 +24,24 @@ static OF_PROCESS: LazyLock<hmac::Key> = LazyLock::new(|| {
 
 /// Generates and recognizes session IDs: 24 random bytes, then 8 bytes of their HMAC-SHA256.
 ///
-/// Without the key such an ID is indistinguishable from a random one, and so is its gateway. A random ID passes the check
-/// with probability 2^-64, which costs one unnecessary look-up. A valid ID does not imply that its session still exists.
+/// Without the key such an ID is indistinguishable from a random one, and so is its gateway. A random ID passes the
+/// check with probability 2^-64, which costs one unnecessary look-up. A valid ID does not imply that its session still
+/// exists.
 #[derive(Clone)]
 pub struct SessionIds(hmac::Key);
 
 impl SessionIds {
-    /// Those of all gateways with this secret.
+    /// The IDs of all gateways with `secret`.
     pub fn of_fleet(secret: &FleetSecret) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, &*secret.derive(Purpose::SessionIds)))
     }
 
-    /// Those of this process.
+    /// The IDs of this process.
     pub fn of_process() -> Self {
         Self(OF_PROCESS.clone())
     }
 
-    /// A new ID; nothing if the system has no randomness.
+    /// Generates an ID; `None` if the system has no randomness.
     pub fn make(&self) -> Option<[u8; ID_LEN]> {
         let mut id = [0; ID_LEN];
         let (random, mark) = id.split_at_mut(RANDOM_LEN);
@@ -49,10 +50,10 @@ impl SessionIds {
         Some(id)
     }
 
-    /// Whether `id` was made with the key of these.
+    /// Whether `id` was generated with the same key.
     pub fn are_ours(&self, id: &[u8]) -> bool {
         let Some((random, mark)) = id.split_at_checked(RANDOM_LEN) else { return false };
-        // Need not be constant-time: who guesses a mark has gained a look-up.
+        // The comparison need not be constant-time: a guessed mark only causes a look-up.
         mark.len() == ID_LEN - RANDOM_LEN && hmac::sign(&self.0, random).as_ref().starts_with(mark)
     }
 }
@@ -64,7 +65,7 @@ impl Default for SessionIds {
 }
 
 impl fmt::Debug for SessionIds {
-    /// Nothing of the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionIds").finish_non_exhaustive()
     }

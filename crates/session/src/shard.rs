@@ -1,7 +1,7 @@
-//! One shard of the memory store: a table over a ring of sessions, swept by the hand of a clock.
+//! One shard of the memory store: a hash table over a ring of sessions, with CLOCK eviction.
 //!
-//! The CLOCK algorithm comes close to least-recently-used and writes one flag where LRU relinks a list. A new session
-//! takes the slot of one that left, mostly just behind the hand, and so has a whole round before it may be evicted.
+//! CLOCK approximates least-recently-used, and writes one flag where LRU relinks a list. A new session takes the slot
+//! of a removed one, mostly just behind the hand, and so has a whole round before it may be evicted.
 
 mod spent;
 
@@ -11,17 +11,18 @@ use zeroize::Zeroizing;
 use self::spent::Spent;
 use crate::{MemoryStatistics, Miss};
 
-/// Nanoseconds since the store was made.
+/// Nanoseconds since the store was created.
 pub(crate) type Nanos = u64;
 
-/// RFC 8446 section 4.1.3 bounds a session ID, and IDs of PSKs are made no longer here.
+/// Maximum length of a session ID (RFC 8446 section 4.1.2); PSK identities are not longer here.
 const LONGEST_ID: usize = 32;
 
-/// What a session costs beside its own bytes: the slot with the ID, its place in the table, which has 6 to 12 bytes, and
-/// what an allocator rounds up. `benches/memory.rs` compares the sum with what the process uses.
+/// Memory of a session besides its own bytes: the slot with the ID, its 6 to 12 bytes in the table, and the rounding of
+/// the allocator. `benches/memory.rs` compares the sum with the memory of the process.
 const OVERHEAD: usize = size_of::<Slot>() + 32;
 
-/// Slots that each `put` examines for an expired session: more than it can add, so that the whole ring gets its turn.
+/// Slots that each `put` examines for an expired session. Two, because one per added session would never reach the
+/// whole ring.
 const EXAMINED_PER_PUT: usize = 2;
 
 /// How long a taken session is remembered as used, if there is room.
@@ -33,18 +34,18 @@ const SESSIONS_PER_SPENT: usize = 4;
 /// Maximum number of taken sessions remembered per shard, 16 bytes each.
 const MOST_SPENT: usize = 4096;
 
-/// The end of the list of empty slots.
+/// End of the list of empty slots.
 const NONE: u32 = u32::MAX;
 
 pub(crate) struct Shard {
-    /// Indices of `slots`, found by the hash of the ID.
+    /// Indices of `slots` by the hash of the ID.
     indices: HashTable<u32>,
     slots: Vec<Slot>,
-    /// The slot emptied last, which is filled first.
+    /// Head of the list of empty slots.
     empty: u32,
-    /// The slot where the next eviction begins to look.
+    /// Slot at which the next eviction starts.
     hand: usize,
-    /// The slot that is examined next for an expired session.
+    /// Slot that is examined next for an expired session.
     examined: usize,
     max_sessions: usize,
     max_bytes: usize,
@@ -55,26 +56,26 @@ pub(crate) struct Shard {
 enum Slot {
     Full(Entry),
     Empty {
-        /// The one emptied before.
+        /// Next element of the list of empty slots.
         next: u32,
     },
 }
 
-/// A cache line, with the ID in it: a look-up touches this, the table and the session.
+/// One cache line including the ID: a look-up touches this, the table and the session.
 struct Entry {
-    /// Not a vector: its capacity would be another word.
+    /// A boxed slice instead of a vector, whose capacity would take another word.
     session: Zeroizing<Box<[u8]>>,
     expires: Nanos,
-    /// Half of the hash of the ID, from which the table is built anew when it grows.
+    /// Half of the hash of the ID, which the growing table needs.
     hash: u32,
     id: Id,
-    /// Asked for since the hand last passed.
+    /// Whether it was looked up since the hand last passed.
     used: bool,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64, "an entry is a cache line");
 
-/// The ID of a session, which is at most 32 bytes long.
+/// A session ID of at most 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Id {
     bytes: [u8; LONGEST_ID],
@@ -82,7 +83,7 @@ struct Id {
 }
 
 impl Id {
-    /// Nothing if `id` is longer than any that is kept.
+    /// `None` if `id` is longer than 32 bytes.
     fn new(id: &[u8]) -> Option<Self> {
         let mut bytes = [0; LONGEST_ID];
         bytes.get_mut(..id.len())?.copy_from_slice(id);
@@ -90,9 +91,9 @@ impl Id {
     }
 }
 
-/// Where the table has an ID of this hash. The other half says which shard.
+/// The hash in the table. The other half of the hash of the ID selects the shard.
 const fn place(hash: u32) -> u64 {
-    // The table takes the lowest bits and the highest seven, and these are the same in all of a shard.
+    // Multiplied, because the table uses the lowest bits and the highest seven, of which the latter would be zero.
     (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
@@ -169,7 +170,7 @@ impl Shard {
         self.indices.find(place(hash as u32), is_it).map(|&index| index as usize)
     }
 
-    /// The slot of a session whose lifetime is not over, counted as a hit; one that has expired is removed.
+    /// The slot of an unexpired session, counted as a hit; an expired session is removed.
     fn find_live(&mut self, hash: u64, id: &[u8], now: Nanos) -> Result<usize, Miss> {
         let found = Id::new(id).and_then(|id| self.find(hash, &id));
         if let Some(index) = found.filter(|&index| !self.expire(index, now)) {
@@ -197,7 +198,7 @@ impl Shard {
         });
     }
 
-    /// Puts `full` into an empty slot; which one.
+    /// Puts `full` into an empty slot and returns its index.
     fn fill(&mut self, full: Slot) -> u32 {
         let index = self.empty;
         if let Some(slot @ &mut Slot::Empty { next }) = self.slots.get_mut(index as usize) {
@@ -206,7 +207,7 @@ impl Shard {
             return index;
         }
         if self.slots.len() == self.slots.capacity() {
-            // Twice as many, but not more than can ever be filled.
+            // Doubles the capacity, but not beyond the maximum number of sessions.
             let more = self.slots.len().max(8).min(self.max_sessions - self.slots.len());
             self.slots.reserve_exact(more);
         }
@@ -230,7 +231,7 @@ impl Shard {
         Some(entry)
     }
 
-    /// Removes the session in this slot if its lifetime is over; whether it did.
+    /// Removes the session in this slot if it is expired. Returns whether it did.
     fn expire(&mut self, index: usize, now: Nanos) -> bool {
         let expired = matches!(&self.slots[index], Slot::Full(entry) if now >= entry.expires);
         if expired {
@@ -247,9 +248,9 @@ impl Shard {
         }
     }
 
-    /// Makes room: removes the first session that has expired or was not asked for since the hand last passed.
+    /// Removes the first session that is expired or was not used since the hand last passed.
     ///
-    /// There must be a session. Ends within two rounds, as the first clears every flag.
+    /// The shard must contain a session. Ends within two rounds, since the first clears every flag.
     fn evict(&mut self, now: Nanos) {
         loop {
             let index = advance(&mut self.hand, self.slots.len());
@@ -266,7 +267,7 @@ impl Shard {
     }
 }
 
-/// `session` without room to grow. What is left behind is wiped, which an allocator that shrinks would not do.
+/// Copies `session` into an exact allocation. The old one is wiped, which shrinking in place would not do.
 fn exactly(mut session: Zeroizing<Vec<u8>>) -> Zeroizing<Box<[u8]>> {
     if session.len() == session.capacity() {
         return Zeroizing::new(std::mem::take(&mut *session).into_boxed_slice());
@@ -274,7 +275,7 @@ fn exactly(mut session: Zeroizing<Vec<u8>>) -> Zeroizing<Box<[u8]>> {
     Zeroizing::new(session.as_slice().into())
 }
 
-/// Where `hand` points in a ring of `slots`; moves it on.
+/// Returns the index at `hand` in a ring of `slots`, and moves the hand on.
 fn advance(hand: &mut usize, slots: usize) -> usize {
     let index = if *hand < slots { *hand } else { 0 };
     *hand = index + 1;

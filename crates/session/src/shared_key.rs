@@ -1,4 +1,4 @@
-//! Ticket keys as gateways exchange them: which one is needed when, and its form in bytes.
+//! Ticket keys that gateways exchange: their schedule, and their encoding.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ const ENCODED_LEN: usize = 1 + 4 * size_of::<Seconds>() + MATERIAL_LEN;
 
 /// A random ticket key that the gateways of a fleet exchange through a store they share.
 ///
-/// The store is not trusted with it: what [`to_bytes`](Self::to_bytes) gives is sealed before it leaves the process.
+/// The store is not trusted: the result of [`to_bytes`](Self::to_bytes) must be encrypted before it leaves the process.
 #[derive(Clone)]
 pub struct SharedKey {
     validity: Validity,
@@ -28,18 +28,18 @@ pub struct SharedKey {
 impl SharedKey {
     /// A new random key for `slot`: the second since 1970 from which it seals.
     ///
-    /// It seals until the end of the rotation interval that the slot lies in, counted from 1970 so that all gateways
-    /// agree, and opens for a lifetime more.
+    /// It seals until the end of the rotation interval that contains the slot, counted from 1970 so that all gateways
+    /// agree, and opens for one more lifetime.
     pub fn generate(slot: u64, rotation: &RotationSettings) -> Self {
         Self { validity: rotation.validity_from(slot), material: KeyMaterial::generate() }
     }
 
-    /// The slots for which keys must be published now, given the `published` ones: that of the next interval, so that
-    /// every gateway has its key long before it seals, and one soon if there is none that seals.
+    /// The slots for which keys must be published now, given the `published` ones: the start of the next interval, so
+    /// that every gateway has its key long before it seals, and an earlier slot if no key seals.
     ///
-    /// `settle` is the time by which a published key has surely reached every gateway. No key seals earlier than that
-    /// after it was published; a fleet that starts with an empty store sends its first tickets after at most twice
-    /// that. Gateways that ask within one `settle` of each other mostly get the same slots.
+    /// `settle` is the time in which a published key reaches every gateway. No key seals earlier than that after its
+    /// publication; a fleet that starts with an empty store sends its first tickets after at most twice that time.
+    /// Gateways that call this within one `settle` of each other mostly get the same slots.
     pub fn missing(
         published: &[Self],
         rotation: &RotationSettings,
@@ -49,7 +49,7 @@ impl SharedKey {
         let [soon, next] = [Self::soon(settle, now), rotation.next_start(seconds(now))];
         let seals = |when| published.iter().any(|key| key.validity.seals(when));
         let mut missing = Vec::new();
-        // A key for the rest of this interval, unless one seals, is about to, or the next interval is as near.
+        // A key for the rest of this interval, unless one seals now or soon, or the next interval is as close.
         if !seals(seconds(now)) && !seals(soon) && soon < next {
             missing.push(soon);
         }
@@ -60,7 +60,7 @@ impl SharedKey {
         missing
     }
 
-    /// The next slot that a key published now may have: for a forced rotation. See [`missing`](Self::missing) for
+    /// The next slot that a key published now may have, for a forced rotation. See [`missing`](Self::missing) for
     /// `settle`.
     pub fn soon(settle: Duration, now: SystemTime) -> u64 {
         let step = settle.as_secs().max(1);
@@ -72,12 +72,12 @@ impl SharedKey {
         self.validity.seals_from
     }
 
-    /// Whether it is to be kept: the last ticket it may have sealed is not yet too old.
+    /// Whether the key is kept, because its last ticket may not have expired.
     pub fn is_live(&self, now: SystemTime) -> bool {
         self.validity.is_live(seconds(now))
     }
 
-    /// The key's name for people, as metrics show it.
+    /// ID of the key, as in metrics.
     pub fn id(&self) -> TicketKeyId {
         self.material.id()
     }
@@ -90,10 +90,10 @@ impl SharedKey {
         &self.material
     }
 
-    /// For [`from_bytes`](Self::from_bytes) on another gateway. In clear.
+    /// The encoding for [`from_bytes`](Self::from_bytes) on another gateway, not encrypted.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let Validity { opens_from, seals_from, seals_until, opens_until } = self.validity;
-        // With room for all of it: a vector that grows leaves copies behind.
+        // Allocated in full, because a growing vector leaves copies of the key behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(ENCODED_LEN));
         bytes.push(EDITION);
         for time in [opens_from, seals_from, seals_until, opens_until] {
@@ -103,7 +103,7 @@ impl SharedKey {
         bytes
     }
 
-    /// The key of which [`to_bytes`](Self::to_bytes) gave `bytes`. Nothing if they are of another edition or damaged.
+    /// Decodes the result of [`to_bytes`](Self::to_bytes). `None` for another edition or damaged bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&[EDITION], mut rest) = bytes.split_first_chunk()? else { return None };
         let mut times = [0; 4];
@@ -121,7 +121,7 @@ impl SharedKey {
 }
 
 impl fmt::Debug for SharedKey {
-    /// Its id and times.
+    /// Prints ID and times.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedKey")
             .field("id", &self.id())

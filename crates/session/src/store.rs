@@ -1,74 +1,74 @@
-//! The trait of everything that keeps sessions between connections.
+//! The trait of session stores.
 
 use std::{fmt, future::Future, pin::Pin, time::Duration};
 
-/// Sessions by ID or PSK identity: opaque values that live for a while.
+/// A store of sessions: opaque values by session ID or PSK identity, with a lifetime.
 ///
-/// A store is a cache. It may forget anything at any time, and when it is slow or out of order it says so by finding
-/// nothing: a miss is a full handshake, never a failed one. An implementation that asks another machine gives up at a
-/// deadline of its own.
+/// A store is a cache. It may forget anything at any time, and it reports a fault or a delay as a [`Miss`]: a miss
+/// causes a full handshake, never a failed one. An implementation that accesses another machine has a deadline of its
+/// own.
 ///
-/// Sessions hold secrets from which recorded connections can be decrypted: a store wipes what it forgets, and never
-/// shows them in `Debug`.
+/// Sessions contain secrets from which recorded connections can be decrypted: a store wipes removed sessions, and never
+/// prints them in `Debug`.
 pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
-    /// Keeps `session` under `id` for `lifetime`, in place of what was there. Whether it was kept.
+    /// Stores `session` under `id` for `lifetime`, replacing an existing one. Returns whether it was stored.
     fn put(&self, id: &[u8], session: Vec<u8>, lifetime: Duration) -> Lookup<bool>;
 
     /// A copy of the session with this `id`, which stays in the store.
     fn get(&self, id: &[u8]) -> Lookup<Found>;
 
-    /// The session with this `id`, which leaves the store: of several who take at once, one gets it. How far that
-    /// holds is said by `claim`.
+    /// Removes and returns the session with this `id`: of several concurrent calls, one gets it. `claim` determines the
+    /// scope of this guarantee.
     fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found>;
 }
 
-/// What a store found.
+/// Result of a look-up.
 pub type Found = Result<Vec<u8>, Miss>;
 
-/// Why a store has no session to give. To the client all of them are the same: a full handshake.
+/// Reasons why a store returns no session. The client gets a full handshake in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Miss {
-    /// Never kept here, expired, or evicted.
+    /// Never stored here, expired, or evicted.
     #[error("no session of this identity")]
     Unknown,
-    /// It was taken before: a client's error, or a replay.
+    /// The session was taken before: an error of the client, or a replay.
     #[error("the session has been used already")]
     Used,
-    /// The store did not answer by the deadline.
+    /// No reply by the deadline.
     #[error("the session store was late")]
     Late,
-    /// The store is out of order, or is taken to be, and was not asked.
+    /// The store does not work, or the circuit breaker is open.
     #[error("the session store is out of order")]
     Down,
-    /// What the store holds was not sealed by this fleet, or was changed since.
+    /// The value was not sealed by this fleet, or was modified.
     #[error("the stored session is forged or damaged")]
     Forged,
 }
 
-/// Against whom a session is taken.
+/// Scope in which a take is exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Against this process. Others who share the store may hold a copy for a while: good enough for a handshake,
-    /// where using a session twice costs privacy, not safety (RFC 8446 appendix C.4).
+    /// This process. Other gateways that share the store may have a copy for a while. Sufficient for handshakes, where
+    /// using a session twice costs privacy, not security (RFC 8446 appendix C.4).
     Here,
-    /// Against all who share the store, or not at all. This is the defence against replayed early data, RFC 8446
-    /// section 8.1: of all who take a session this way, at any time and anywhere, one gets it at most, whatever else
-    /// fails. Who claims it [`Here`](Self::Here) may still find a copy.
+    /// All gateways that share the store. This is the defence against replayed early data (RFC 8446 section 8.1): of
+    /// all takes with this claim, at any time and anywhere, at most one gets the session, whatever else fails. A take
+    /// with [`Here`](Self::Here) may still find a copy.
     Everywhere,
 }
 
-/// The answer of a store: there at once, or to be waited for.
+/// Result of a store operation, available at once or later.
 #[must_use = "an answer that is not awaited may never come about"]
 pub enum Lookup<T> {
-    /// A store in memory answers so.
+    /// Result of a store in memory.
     Ready(T),
-    /// A store on another machine answers so. Dropping it gives the operation up.
+    /// Result of a store on another machine. Dropping it cancels the operation.
     Pending(Pin<Box<dyn Future<Output = T> + Send>>),
 }
 
 impl<T> Lookup<T> {
-    /// The answer, waited for if need be.
+    /// Waits for the result.
     pub async fn answer(self) -> T {
         match self {
             Self::Ready(value) => value,
@@ -78,7 +78,7 @@ impl<T> Lookup<T> {
 }
 
 impl<T> fmt::Debug for Lookup<T> {
-    /// Whether it is ready, not what it is.
+    /// Prints whether it is ready, not its value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ready(_) => "Ready",

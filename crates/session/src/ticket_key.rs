@@ -1,4 +1,4 @@
-//! One session-ticket key: what a ticket looks like, sealing and opening.
+//! A session-ticket key: format, sealing and opening of tickets.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{OpenError, rotation::Seconds};
 
-/// Stands in clear at the start of each ticket, and says nothing but which key to take.
+/// Prefix of each ticket, in clear. Identifies the key and reveals nothing else.
 pub(crate) type KeyName = [u8; NAME_LEN];
 
 const NAME_LEN: usize = 16;
@@ -23,20 +23,20 @@ const TAG_LEN: usize = 16;
 const TIME_LEN: usize = size_of::<Seconds>();
 const HEAD_LEN: usize = NAME_LEN + NONCE_LEN;
 
-/// NIST SP 800-38D section 8.3: no more than 2^32 messages under one key when nonces are random, so that one is used
-/// twice with a chance of 2^-33. A process counts its own: where n gateways with one key all come to that number, the
-/// chance is n^2 times as large, which is 2^-25 with sixteen of them.
+/// NIST SP 800-38D section 8.3: at most 2^32 messages under one key with random nonces, so that a nonce repeats with
+/// probability 2^-33. Each process counts for itself: n gateways with one key that all reach the limit have n^2 times
+/// that probability, which is 2^-25 for sixteen.
 const MOST_SEALED: u64 = 1 << 32;
 
-/// The name of a key, and then the key.
+/// Length of a key's name followed by its bytes.
 pub(crate) const MATERIAL_LEN: usize = NAME_LEN + KEY_LEN;
 
-/// What makes a ticket key: its name and the bytes of its cipher's key.
+/// Name and cipher key of a ticket key.
 #[derive(Clone)]
 pub(crate) struct KeyMaterial(Zeroizing<[u8; MATERIAL_LEN]>);
 
 impl KeyMaterial {
-    /// Made at random.
+    /// Generates a random key.
     pub(crate) fn generate() -> Self {
         let mut material = Zeroizing::new([0; MATERIAL_LEN]);
         rand::fill(&mut *material).expect("aws-lc ends the process when the system has no randomness");
@@ -87,22 +87,22 @@ impl fmt::Debug for TicketKeyId {
     }
 }
 
-/// A key that seals and opens tickets of this form, which is that of RFC 5077 section 4 with an AEAD:
+/// A key that seals and opens tickets. The format is that of RFC 5077 section 4, with an AEAD:
 ///
 /// ```text
 /// name (16) | nonce (12) | encrypted: session, time of sealing (8) | tag (16)
 /// ```
 ///
-/// The time is encrypted so that a ticket, which TLS 1.2 sends in clear, does not reveal when its client connected
-/// before. The cipher is set up once; the bytes of the key are wiped as soon as that is done, and aws-lc
-/// wipes its own copy when the key is dropped.
+/// The time is encrypted, so that a ticket, which TLS 1.2 sends in clear, does not reveal when its client connected
+/// before. The cipher is initialised once and the bytes of the key are then wiped; aws-lc wipes its own copy when the
+/// key is dropped.
 pub(crate) struct TicketKey {
     name: KeyName,
     cipher: LessSafeKey,
     uses: Uses,
 }
 
-/// Counts that all threads write, off the cache lines that they read.
+/// Aligned so that these counters, which all threads write, do not share cache lines with data that they read.
 #[derive(Default)]
 #[repr(align(128))]
 struct Uses {
@@ -126,12 +126,12 @@ impl TicketKey {
         TicketKeyId::of(&self.name)
     }
 
-    /// Tickets sealed in this process, or tried to once there were too many.
+    /// Tickets sealed in this process, including attempts beyond the limit.
     pub(crate) fn sealed(&self) -> u64 {
         self.uses.sealed.load(Ordering::Relaxed)
     }
 
-    /// Tickets opened in this process, too old ones too.
+    /// Tickets opened in this process, including expired ones.
     pub(crate) fn opened(&self) -> u64 {
         self.uses.opened.load(Ordering::Relaxed)
     }
@@ -141,7 +141,7 @@ impl TicketKey {
         ticket.starts_with(&self.name)
     }
 
-    /// A ticket with `session`, or nothing once the key has sealed as many as it may. One allocation.
+    /// Seals `session` into a ticket; `None` if the key has reached [`MOST_SEALED`]. One allocation.
     pub(crate) fn seal(&self, session: &[u8], now: Seconds) -> Option<Vec<u8>> {
         if self.uses.sealed.fetch_add(1, Ordering::Relaxed) >= MOST_SEALED {
             return None;
@@ -166,7 +166,7 @@ impl TicketKey {
         Some(ticket)
     }
 
-    /// The session in `ticket` and when it was sealed. One allocation.
+    /// The session in `ticket` and the time of its sealing. One allocation.
     pub(crate) fn open(&self, ticket: &[u8]) -> Result<(Zeroizing<Vec<u8>>, Seconds), OpenError> {
         let (_name, rest) = ticket.split_at_checked(NAME_LEN).ok_or(OpenError::Forged)?;
         let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>().ok_or(OpenError::Forged)?;
@@ -190,7 +190,7 @@ impl TicketKey {
 }
 
 impl fmt::Debug for TicketKey {
-    /// The id.
+    /// Prints the ID only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TicketKey").field(&self.id()).finish()
     }

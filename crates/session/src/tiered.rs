@@ -1,4 +1,4 @@
-//! A store in memory in front of the one that a fleet shares.
+//! A store in memory in front of the store of a fleet.
 
 use std::{
     sync::Arc,
@@ -13,16 +13,16 @@ use crate::{
     rotation::seconds,
 };
 
-/// Keeps sessions in this process and in Redis: what was made here is found here at once, even when Redis is out of
-/// order, and what was made elsewhere is found there.
+/// Stores sessions in this process and in Redis. Own sessions are found at once, even while Redis does not work;
+/// sessions of other gateways are found in Redis.
 ///
-/// `put` writes to memory at once and to Redis behind. `get` asks Redis only for what memory does not have, and keeps
-/// what it gets for the rest of its lifetime. `take` against this process does the same, and Redis learns of it
-/// behind; against everyone Redis alone decides, and what memory has is only wiped: others may have taken the session
-/// already.
+/// `put` writes to memory at once and to Redis asynchronously. `get` queries Redis only for sessions that are not in
+/// memory, and keeps the result in memory for the rest of its lifetime. `take` with [`Claim::Here`] does the same, and
+/// marks the session in Redis asynchronously. For [`Claim::Everywhere`] Redis alone decides and the copy in memory is
+/// only wiped, since another gateway may have taken the session already.
 ///
-/// A session that is taken against everyone may still be in the memory of another process, where `Claim::Here` finds
-/// it until it expires. That is what [`Claim::Here`] says, and why it is not for early data.
+/// After an exclusive take, the session may still be in the memory of another process, where [`Claim::Here`] finds it
+/// until it expires. Therefore that claim is not sufficient for early data.
 #[derive(Clone, Debug)]
 pub struct TieredStore {
     memory: Arc<MemoryStore>,
@@ -47,7 +47,7 @@ impl TieredStore {
 }
 
 impl SessionStore for TieredStore {
-    /// Whether at least one of the two keeps it, as far as is known by now.
+    /// Returns whether at least one of the two stores it, as far as known yet.
     fn put(&self, id: &[u8], session: Vec<u8>, lifetime: Duration) -> Lookup<bool> {
         let shared = ready(self.redis.put(id, session.clone(), lifetime));
         let kept = ready(self.memory.put(id, session, lifetime));
@@ -78,7 +78,7 @@ impl SessionStore for TieredStore {
     fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found> {
         let here = ready(self.memory.take(id, claim));
         match (claim, here) {
-            // A replay to this machine need not trouble Redis.
+            // A replay to this machine need not reach Redis.
             (_, Err(Miss::Used)) => Lookup::Ready(Err(Miss::Used)),
             (Claim::Here, Ok(session)) => {
                 self.redis.forget(id);
@@ -93,7 +93,7 @@ impl SessionStore for TieredStore {
     }
 }
 
-/// The answer of a store in memory, or of a write that is done behind.
+/// The result of a store in memory, or of an asynchronous write.
 fn ready<T>(lookup: Lookup<T>) -> T {
     match lookup {
         Lookup::Ready(answer) => answer,

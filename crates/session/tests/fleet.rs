@@ -1,4 +1,4 @@
-//! What the gateways of a fleet may rely on whatever the source of their ticket keys, stepped through simulated time.
+//! Guarantees of ticket keys in a fleet for every source of keys, in simulated time.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +45,7 @@ fn generated() -> KeySource {
     KeySource::Generated(rotation())
 }
 
-/// A gateway, whose clock is ahead by so much.
+/// A gateway with a clock that is ahead of the simulated time.
 struct Gateway {
     keyring: TicketKeyring,
     ahead: i64,
@@ -76,7 +76,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Opens as long as it lives, and no longer.
+    /// Opens during its lifetime and not after it.
     fn check(&self, held: &Held, now: u64) {
         let opened = self.open(held, now);
         let age = self.clock(now).saturating_sub(held.sealed_at);
@@ -88,7 +88,7 @@ impl Gateway {
     }
 }
 
-/// A ticket that a client holds, and when it was sealed by the clock of who sealed it.
+/// A ticket of a client, and the time of its sealing by the clock of the sealing gateway.
 struct Held {
     ticket: Vec<u8>,
     sealed_at: u64,
@@ -100,7 +100,7 @@ fn with_one_secret_a_ticket_sealed_anywhere_opens_everywhere_at_any_moment_of_a_
     let mut fleet: Vec<_> = [-half, 0, 7, half].map(|ahead| Gateway::new(derived(1), ahead)).into();
     let mut held: Vec<Held> = Vec::new();
     for now in (START..START + WEEK).step_by(600) {
-        // Each gateway seals once in an hour, and one is started anew every nine.
+        // Each gateway seals once an hour, and one gateway restarts every nine hours.
         let which = (now - START) / 600;
         if which.is_multiple_of(54) {
             fleet.rotate_left(1);
@@ -159,11 +159,11 @@ fn a_derived_key_is_gone_after_its_time() {
     let held = gateway.seal(START).unwrap();
     let over = (START / INTERVAL + 1) * INTERVAL + LIFETIME;
     gateway.keyring.rotate(at(over));
-    // At a time when the ticket would open, if its key were still there.
+    // At a time when the ticket would open if its key still existed.
     assert_eq!(gateway.open(&held, START), Err(OpenError::UnknownKey));
 }
 
-/// Where gateways exchange keys, and how a gateway goes about it.
+/// A simulated store for the exchange of keys.
 #[derive(Default)]
 struct Exchange {
     published: BTreeMap<u64, Vec<u8>>,
@@ -204,7 +204,7 @@ fn with_exchanged_keys_a_ticket_sealed_anywhere_opens_everywhere_at_any_moment_o
     let mut sealing = 0;
     for step in 0..WEEK / POLL {
         let now = START + step * POLL;
-        // For an hour of each day the exchange is out of order, and now and then a gateway is started anew.
+        // The store fails for an hour of each day, and from time to time a gateway restarts.
         let in_order = !(20 * HOUR..21 * HOUR).contains(&((now - START) % (24 * HOUR)));
         for gateway in fleet.iter().filter(|_| in_order) {
             exchange.visit(gateway, now);
@@ -216,7 +216,7 @@ fn with_exchanged_keys_a_ticket_sealed_anywhere_opens_everywhere_at_any_moment_o
         if step % 3333 == 3332 {
             fleet[0].keyring.force_rotation(at(now)).unwrap();
         }
-        // Around each visit early on, and then from time to time.
+        // Around each exchange at the beginning, and then from time to time.
         if step < 30 || step % 90 == 0 || step % 3333 < 6 {
             for gateway in &fleet {
                 let sealed = gateway.seal(now);
@@ -246,7 +246,7 @@ fn a_fleet_that_has_exchanged_no_keys_yet_seals_nothing() {
     assert!(gateway.seal(START).is_none(), "the others do not have the key yet");
     let soon = START + 2 * SETTLE.as_secs();
     let held = gateway.seal(soon).expect("they have it by now");
-    // One that starts later is up to date at once.
+    // A gateway that starts later has the current keys at once.
     let late = Gateway::new(shared(), 0);
     assert_eq!(late.open(&held, soon), Err(OpenError::UnknownKey));
     exchange.visit(&late, soon);
@@ -291,14 +291,15 @@ fn of_the_keys_in_files_the_first_seals_and_all_open_until_they_are_left_out() {
     assert_ne!(held_old.ticket[..16], held_new.ticket[..16]);
     assert_eq!(new.open(&held_old, START), Ok(()));
     assert_eq!(old.open(&held_new, START), Err(OpenError::UnknownKey));
-    // The next step of a rotation by hand: first on all as the second, then as the first.
+    // The second step of a manual rotation: the new key is first added to all gateways as the second, then made the
+    // first.
     old.keyring.configure(files(&[1, 2]), at(START));
     assert_eq!(old.open(&held_new, START), Ok(()));
     assert_eq!(old.seal(START).unwrap().ticket[..16], held_old.ticket[..16]);
     new.keyring.configure(files(&[2]), at(START));
     assert_eq!(new.open(&held_old, START), Err(OpenError::UnknownKey));
     assert_eq!(new.open(&held_new, START), Ok(()));
-    // However old the keys are, and whichever way the clock goes.
+    // Regardless of the age of the keys and of changes of the clock.
     for now in [0, START + 100 * WEEK] {
         assert!(new.seal(now).is_some());
     }
@@ -324,7 +325,7 @@ fn a_reload_to_any_source_keeps_tickets_opening_and_wipes_the_former_keys_in_tim
             gateway.keyring.configure(latter(), at(START));
             let age = LIFETIME - 1;
             assert_eq!(gateway.open(&held, START + age), Ok(()), "from {from} to {to}");
-            // Never beyond the time of the last key that could have sealed it.
+            // Never later than the end of the last key that could have sealed it.
             gateway.keyring.configure(generated(), at(START + age));
             gateway.keyring.rotate(at(START + age + LIFETIME + INTERVAL));
             assert_eq!(gateway.open(&held, START), Err(OpenError::UnknownKey), "from {from} to {to}");

@@ -1,4 +1,4 @@
-//! The memory store against a plain map, over random histories: it may forget, but never mix up or outgrow its bounds.
+//! The memory store compared with a map over random histories: it may forget, but never mix up or exceed its limits.
 
 use std::{
     collections::HashMap,
@@ -7,7 +7,7 @@ use std::{
 
 use brisk_session::{MemorySettings, MemoryStore};
 
-/// A step of a random sequence that is the same in every run.
+/// A step of a deterministic random sequence.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
@@ -50,7 +50,7 @@ fn whatever_happened_before_a_session_found_is_the_one_put_last_and_alive() {
             }
             let statistics = store.statistics();
             assert!(statistics.bytes <= settings.max_bytes, "seed {seed}: {statistics:?}");
-            // The bound of each shard is rounded up, and a store this small has at most four.
+            // The limit of each shard is rounded up, and a store of this size has at most four shards.
             assert!(statistics.sessions <= settings.max_sessions + 3, "seed {seed}: {statistics:?}");
         }
         store.remove_expired(now + Duration::from_secs(1000));

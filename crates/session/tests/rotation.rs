@@ -1,10 +1,10 @@
-//! What a keyring promises over time, tried with many settings and many histories from a fixed random sequence.
+//! Invariants of a keyring, tested with deterministic random settings and histories.
 
 use std::time::{Duration, SystemTime};
 
 use brisk_session::{KeySource, OpenError, RotationSettings, TicketKeyring};
 
-/// A small generator (`SplitMix64`), so that a failure can be repeated.
+/// A small random generator (`SplitMix64`), deterministic so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -20,7 +20,7 @@ impl Random {
         range.start() + self.next() % (range.end() - range.start() + 1)
     }
 
-    /// Any settings that are accepted.
+    /// Random valid settings.
     fn settings(&mut self) -> RotationSettings {
         loop {
             let [lifetime, interval, lead] = [(1, 2000), (1, 1000), (0, 200)]
@@ -36,7 +36,7 @@ fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// A ticket that a client holds, and what should be in it.
+/// A ticket of a client, and its expected content.
 struct Held {
     ticket: Vec<u8>,
     session: [u8; 8],
@@ -61,7 +61,7 @@ fn a_ticket_opens_for_its_lifetime_and_no_longer_through_any_rotations() {
         let keyring = TicketKeyring::new(KeySource::Generated(settings), at(now));
         let mut held = Vec::new();
         for _ in 0..300 {
-            // Mostly busy, sometimes idle for longer than everything lives.
+            // Mostly busy, sometimes idle for longer than any key lives.
             now += if random.within(0..=20) == 0 {
                 random.within(0..=6000)
             } else {
@@ -98,10 +98,10 @@ fn a_key_is_gone_after_its_time_though_nothing_is_sealed_or_opened() {
         let start = 1_700_000_000;
         let keyring = TicketKeyring::new(KeySource::Generated(settings), at(start));
         let held = Held::seal(&keyring, &mut random, start);
-        // No interval accepted is longer than this.
+        // No valid interval is longer than this.
         let over = start + settings.lifetime().as_secs() + 1000;
         keyring.rotate(at(over));
-        // At a time when the ticket would open, if its key were still there.
+        // At a time when the ticket would open if its key still existed.
         let opened = keyring.open_ticket(&held.ticket, at(start)).map(|opened| opened.session);
         assert_eq!(opened, Err(OpenError::UnknownKey), "seed {seed}: {settings:?}");
         assert_eq!(keyring.statistics().unknown, 1);

@@ -1,14 +1,15 @@
-//! The circuit breaker: while Redis does not answer, it gets no commands and no caller waits.
+//! The circuit breaker: while Redis does not work, it gets no commands and no caller waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// Failures in a row that open it. A save to disk, or a single lost packet, is to cost a few full handshakes and no more.
+/// Consecutive failures that open the breaker. Ten, so that a save to disk or a lost packet costs a few full handshakes
+/// only.
 const MOST_FAILURES: u32 = 10;
 
-/// Open when Redis fails: then nothing is asked of it but an occasional sign of life, and when that comes in time it
-/// closes. It is open to begin with, until the first sign of life.
+/// Suspends all commands while it is open. Probes then continue, and the first timely reply closes it. Initially open,
+/// until the first reply.
 #[derive(Debug)]
 pub(super) struct Breaker {
     closed: AtomicBool,
@@ -27,27 +28,27 @@ impl Breaker {
         }
     }
 
-    /// Whether Redis is to be asked.
+    /// Whether commands may be sent to Redis.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// An answer came in time.
+    /// Records a reply in time.
     pub(super) fn succeeded(&self) {
-        // Most of the time it is zero already, and then the cache line stays shared.
+        // Read before writing: the value is almost always zero, and its cache line then stays shared.
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    /// No answer came in time, or one that says that Redis cannot do its work.
+    /// Records a missing or late reply, or an error that shows that Redis does not work.
     pub(super) fn failed(&self) {
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_FAILURES {
             self.open();
         }
     }
 
-    /// Redis is known to be out of reach.
+    /// Opens the breaker at once, because Redis is unreachable.
     pub(super) fn open(&self) {
         if self.closed.swap(false, Ordering::Relaxed) {
             self.opened.fetch_add(1, Ordering::Relaxed);
@@ -55,18 +56,18 @@ impl Breaker {
         }
     }
 
-    /// A sign of life came in time.
+    /// Closes the breaker after a timely reply to a probe.
     pub(super) fn close(&self) {
         self.failures.store(0, Ordering::Relaxed);
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until it opens, from this call on.
+    /// Waits for the next time that the breaker opens.
     pub(super) fn opening(&self) -> Notified<'_> {
         self.opening.notified()
     }
 
-    /// How often it has opened.
+    /// Number of times that the breaker opened.
     pub(super) fn times_opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The thread that talks to Redis, so that no worker ever waits for more than an answer.
+//! The thread that communicates with Redis, so that workers wait for replies only.
 
 use std::{cell::Cell, io, rc::Rc, sync::Arc, thread};
 
@@ -11,15 +11,15 @@ use tokio::{
 use super::{command::Command, exchange::Exchange, router::Router, shared::Shared};
 use crate::Miss;
 
-/// What the thread is given to do.
+/// Work for the thread.
 pub(super) enum Job {
     /// A command of a worker.
     Command(Command),
-    /// An exchange of ticket keys, for as long as it lasts.
+    /// The exchange of ticket keys, until it is stopped.
     Exchange(Box<Exchange>),
 }
 
-/// Starts the thread. It ends when all senders of `jobs` are gone and what they sent is done.
+/// Starts the thread. It ends when all senders of `jobs` have been dropped and their commands are finished.
 pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<()> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let run = move || LocalSet::new().block_on(&runtime, run(shared, jobs));
@@ -41,7 +41,7 @@ async fn run(shared: Arc<Shared>, mut jobs: Receiver<Job>) {
             }
         }
     }
-    // What is on its way has as long as everything else.
+    // At the end, commands in flight get the same timeout as a connection.
     let done = async {
         while in_flight.get() > 0 {
             tokio::time::sleep(shared.settings.deadline).await;
@@ -50,7 +50,7 @@ async fn run(shared: Arc<Shared>, mut jobs: Receiver<Job>) {
     let _ = tokio::time::timeout(shared.settings.connect_timeout, done).await;
 }
 
-/// Sends `command` on its way. Commands for the same session are sent in the order in which they come here.
+/// Sends `command` to the server that has its key. Commands for the same session are sent in the order of the calls.
 fn dispatch(command: Command, router: &Rc<Router>, shared: &Arc<Shared>, in_flight: &Rc<Cell<usize>>) {
     let key = shared.key(&shared.sealer.name(command.id()));
     let Some(link) = router.node(&key).and_then(|node| node.link()) else {
@@ -69,7 +69,7 @@ fn dispatch(command: Command, router: &Rc<Router>, shared: &Arc<Shared>, in_flig
     });
 }
 
-/// Counts a command from its being sent to its being answered or given up.
+/// Counts a command as in flight until it is answered or cancelled.
 struct Flight {
     count: Rc<Cell<usize>>,
     shared: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! What workers ask of Redis, and how an answer is understood. None of it is ever sent twice.
+//! The commands of workers, and the interpretation of their replies. No command is sent twice.
 
 use std::{
     mem,
@@ -20,36 +20,36 @@ use crate::{
     rotation::{Seconds, seconds},
 };
 
-/// How long a taken session is remembered in Redis, so that a second taker learns of it, and a write that was on its
-/// way does not bring it back.
+/// Lifetime of the mark of a taken session in Redis. Until then a second take returns [`Miss::Used`], and a delayed
+/// write does not restore the session.
 const TOMBSTONE: Duration = Duration::from_mins(1);
 
-/// A command on its way from a worker.
+/// A command of a worker.
 pub(super) enum Command {
-    /// Keeps a session.
+    /// Stores a session.
     Put { id: Box<[u8]>, session: Zeroizing<Vec<u8>>, expires: Seconds },
-    /// Marks a session as taken, since its copy in memory was.
+    /// Marks a session as taken, because its copy in memory was.
     Forget { id: Box<[u8]> },
-    /// Looks a session up, or takes it.
+    /// Looks up or takes a session.
     Find { id: Box<[u8]>, how: How, started: Instant, answer: oneshot::Sender<Result<Kept, Miss>> },
 }
 
-/// How a session is looked up.
+/// Kind of look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Get,
     Take(Claim),
 }
 
-/// A session as it was found. Wiped when dropped.
+/// A session from a look-up. Wiped when dropped.
 pub(crate) struct Kept {
     pub(crate) session: Zeroizing<Vec<u8>>,
-    /// When it ends.
+    /// Time of expiry.
     pub(crate) expires: Seconds,
 }
 
 impl Kept {
-    /// The session, for the caller to wipe.
+    /// The session; the caller is responsible for wiping it.
     pub(crate) fn into_session(mut self) -> Vec<u8> {
         mem::take(&mut *self.session)
     }
@@ -62,7 +62,7 @@ impl Command {
         }
     }
 
-    /// It is not done, because Redis is `Down`, or `Late` with what it was asked before. Who waits learns of it.
+    /// Fails the command with `miss` and wakes its waiter.
     pub(super) fn give_up(self, miss: Miss, shared: &Shared) {
         match &self {
             Self::Forget { id } | Self::Find { id, how: How::Take(Claim::Everywhere), .. } => {
@@ -80,7 +80,7 @@ impl Command {
         }
     }
 
-    /// Does it over `link`; `key` is that of its session.
+    /// Executes the command over `link`; `key` is the key of its session.
     pub(super) async fn perform(self, key: &[u8], link: &Link, shared: &Shared) {
         match self {
             Self::Put { id, session, expires } => {
@@ -98,7 +98,7 @@ impl Command {
                 }
             }
             Self::Find { id, how, started, answer } => {
-                // A caller that timed out may see the same early data again: the session counts as used.
+                // A caller that timed out may receive the same early data again, so the session is marked as used.
                 if answer.is_closed() && how != How::Take(Claim::Everywhere) {
                     return;
                 }
@@ -108,22 +108,21 @@ impl Command {
                     Err(Miss::Down) => {}
                     _ => shared.counters.answered(started.elapsed()),
                 }
-                // An error means that the caller has timed out: the session is lost.
+                // An error means that the caller has timed out, so the session is lost.
                 drop(answer.send(found));
             }
         }
     }
 }
 
-/// `SET key value NX PX`: a session is put once. Where something is already there, it is the mark of its having been
-/// taken, and this write was late.
+/// `SET key value NX EX`: an existing value is a tombstone, which a delayed write must not replace.
 fn put(key: &[u8], value: &[u8], lifetime: Seconds) -> Cmd {
     let mut command = redis::cmd("SET");
     command.arg(key).arg(value).arg("NX").arg("EX").arg(lifetime);
     command
 }
 
-/// Marks a session as taken, whether it is there or not.
+/// Marks a session as taken, whether it exists or not.
 pub(super) fn tombstone(key: &[u8]) -> Cmd {
     let mut command = redis::cmd("SET");
     command.arg(key).arg("").arg("PX").arg(TOMBSTONE.as_millis() as u64);
@@ -136,15 +135,15 @@ fn get(key: &[u8]) -> Cmd {
     command
 }
 
-/// One command that gives the value and leaves a tombstone: of all who send it, one gets the value. Redis keeps
-/// nothing for IDs that it does not know, which strangers make up.
+/// Returns the value and leaves a tombstone in one command, so of several takes one gets the value. `XX` stores no
+/// tombstones for unknown IDs, which attackers could make up.
 fn take(key: &[u8]) -> Cmd {
     let mut command = tombstone(key);
     command.arg("XX").arg("GET");
     command
 }
 
-/// Whether it was done.
+/// Returns whether the command was executed.
 async fn write(command: &Cmd, link: &Link, shared: &Shared) -> bool {
     let answer = link.ask(command).await;
     if let Ok(Value::ServerError(error)) = &answer {
@@ -172,7 +171,8 @@ async fn find(id: &[u8], key: &[u8], how: How, link: &Link, shared: &Shared) -> 
     Ok(Kept { session: stored.session, expires: stored.expires })
 }
 
-/// Takes a session exclusively: no other caller has or will get it. The documentation of the module has the proof.
+/// Takes a session exclusively: no other caller has or will get it. The documentation of [`redis`](super) contains the
+/// proof.
 async fn take_alone(id: &[u8], key: &[u8], link: &Link, shared: &Shared) -> Result<Stored, Miss> {
     let mut pipeline = Pipeline::new();
     pipeline.add_command(take(key));
@@ -189,7 +189,7 @@ async fn take_alone(id: &[u8], key: &[u8], link: &Link, shared: &Shared) -> Resu
     Ok(stored)
 }
 
-/// What an answer to `command` says of the session with this ID.
+/// Interprets the reply to `command` for the session `id`.
 fn understand(
     id: &[u8],
     answer: Result<Value, ()>,
@@ -207,13 +207,13 @@ fn understand(
     }
 }
 
-/// What follows from an error that the server answered with.
+/// Handles an error reply.
 fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Miss {
     match error.kind() {
         // Another program stored a value under this key.
         _ if error.code() == "WRONGTYPE" => return Miss::Forged,
         Some(ServerErrorKind::ReadOnly) => link.end(Trouble::replica()),
-        // The cluster's slots are not where we think they are.
+        // The cached slots of the cluster are outdated.
         _ if is_elsewhere(error) => {
             link.set_moved();
             return Miss::Unknown;

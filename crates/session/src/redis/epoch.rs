@@ -1,13 +1,13 @@
-//! The life of a server's data: from one start, or one promotion, to the next.
+//! Epochs of a server's data: from one start or promotion to the next.
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// One life of the data of one server, by a name that no other has.
+/// Identity of one epoch of a server's data, unique in time and among servers.
 ///
-/// A server that starts reads what its disk remembers, and a replica that is promoted knows what had reached it: both
-/// may hold sessions that were taken since. Each start gives the process a new random `run_id`, and each promotion its
-/// data a new random `master_replid`; neither ever comes back. In a cluster a node that imports a slot takes a new
-/// `cluster_my_epoch` too.
+/// A server that starts reads old data from disk, and a promoted replica has the data that had reached it: both may
+/// contain sessions that have been taken since. Each start gives the process a new random `run_id`, and each promotion
+/// a new random `master_replid`; neither ever returns. In a cluster, a node that imports a slot also takes a new
+/// `cluster_my_epoch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Epoch([u8; Self::LEN]);
 
@@ -17,8 +17,8 @@ impl Epoch {
     /// Unknown epoch: it never satisfies [`Claim::Everywhere`](crate::Claim::Everywhere).
     pub(super) const UNKNOWN: Self = Self([0; Self::LEN]);
 
-    /// The epoch of a server with this `run_id`, of its answer to `INFO replication` and, in a cluster, to
-    /// `CLUSTER INFO`. Unknown unless the server is a primary and reports all fields.
+    /// The epoch of a server with this `run_id`, from its replies to `INFO replication` and, in a cluster, to `CLUSTER
+    /// INFO`. Unknown unless the server is a primary and reports all fields.
     pub(super) fn of(run_id: &str, replication: &str, cluster: Option<&str>) -> Self {
         let replid = field(replication, "master_replid").filter(|id| is_random(id));
         let is_primary = field(replication, "role") == Some("master");
@@ -48,12 +48,12 @@ impl From<[u8; Self::LEN]> for Epoch {
     }
 }
 
-/// A value of an answer in the form of `INFO`: lines of `name:value`.
+/// Returns a field of a reply in the format of `INFO`: lines of `name:value`.
 pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// 40 hexadecimal digits, as Redis makes them. Services that only resemble Redis give constants here.
+/// Whether `id` has 40 hexadecimal digits that are not all equal. Services that imitate Redis report constants.
 fn is_random(id: &str) -> bool {
     let first = id.bytes().next();
     id.len() == 40

@@ -1,4 +1,4 @@
-//! Redis for what is no session: questions of a thread that may wait, one after another, on a connection of its own.
+//! A synchronous connection to Redis for data other than sessions.
 
 use std::{fmt, sync::Mutex, sync::PoisonError};
 
@@ -6,36 +6,36 @@ use redis::{Cmd, Connection, ConnectionLike, Pipeline, RedisError as LibraryErro
 
 use super::{RedisAddress, RedisSettings, RedisTopology};
 
-/// Attempts of a question: the first may find a connection that has ended, or another primary than before.
+/// Attempts of a command: the first may find a closed connection or a former primary.
 const ATTEMPTS: u32 = 3;
 
-/// A connection to the server that has a key, made when it is needed and again when it has ended. Callers block, for the
-/// connect timeout of the settings at most with each attempt.
+/// A connection to the server that has a key, established when needed and again after it was lost. Calls block, each
+/// attempt for at most the connect timeout of the settings.
 ///
-/// What is asked may be asked twice, where the answer was lost with the connection. All keys of one user have the same
-/// part in braces, so that a cluster keeps them together.
+/// A command may be executed twice if its reply is lost with the connection. All keys of one user must have the same
+/// hash tag (the part in braces), so that a cluster keeps them on one node.
 pub struct RedisErrands {
     settings: RedisSettings,
     connection: Mutex<Option<Connection>>,
 }
 
 impl RedisErrands {
-    /// Not connected yet.
+    /// Creates the object without connecting.
     pub fn new(settings: RedisSettings) -> Self {
         Self { settings, connection: Mutex::new(None) }
     }
 
-    /// The settings.
+    /// The settings of the connection.
     pub fn settings(&self) -> &RedisSettings {
         &self.settings
     }
 
-    /// Asks one question.
+    /// Executes one command and returns its reply.
     pub fn ask(&self, command: &Cmd) -> Result<Value, LibraryError> {
         self.with(|connection| connection.req_command(command))
     }
 
-    /// Has all commands of a pipeline done, in one transaction where it is one.
+    /// Executes a pipeline; atomically if it is a transaction.
     pub fn ask_all(&self, pipeline: &Pipeline) -> Result<(), LibraryError> {
         self.with(|connection| pipeline.query::<()>(connection))
     }
@@ -70,7 +70,7 @@ impl RedisErrands {
         }
     }
 
-    /// Connects to the primary, or to the node of a cluster at `address`.
+    /// Connects to the primary, or to the cluster node at `address`.
     fn connect(&self, address: Option<&str>) -> RedisResult<Connection> {
         if let Some(address) = address.and_then(parse) {
             return self.open(&address);
@@ -103,7 +103,7 @@ impl RedisErrands {
         Ok(connection)
     }
 
-    /// The primary that a Sentinel knows.
+    /// The primary's address according to a Sentinel.
     fn primary(&self, sentinel: &RedisAddress, service: &str) -> RedisResult<RedisAddress> {
         let client = self.settings.sentinel(sentinel)?;
         let mut connection =
@@ -126,7 +126,7 @@ fn parse(text: &str) -> Option<RedisAddress> {
     Some(RedisAddress { host: host.to_owned(), port: port.parse().ok()? })
 }
 
-/// A server that was the primary until a moment ago.
+/// The server was the primary until a moment ago.
 fn is_replica(error: &LibraryError) -> bool {
     error.code() == Some("READONLY")
 }

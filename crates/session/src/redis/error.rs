@@ -1,4 +1,4 @@
-//! Why a store on Redis cannot be set up at all. What goes wrong later is in its statistics and the log.
+//! Errors of setting up a store on Redis. Later errors appear in its statistics and the log.
 
 use std::io;
 
@@ -9,19 +9,19 @@ pub enum RedisError {
     /// No server is named.
     #[error("no Redis server is named: name at least one")]
     NoServer,
-    /// Several servers, and nothing that says how they belong together.
+    /// Several servers are named without a topology.
     #[error("several Redis servers are named: they are the Sentinels of a service, or nodes of a cluster")]
     SeveralServers,
-    /// A queue of no length.
+    /// The queue has no capacity.
     #[error("the queue to Redis holds at least one command")]
     NoQueue,
-    /// The certificates of the authorities to trust cannot be read.
+    /// The trusted authorities cannot be parsed.
     #[error("the authorities to trust for Redis are not certificates in PEM form: {0}")]
     Authorities(String),
-    /// Nothing can be started on a queue that is full of commands.
+    /// The queue is full of commands, so nothing can be started.
     #[error("the queue to Redis is full: Redis is too slow for this machine, try again later")]
     Busy,
-    /// The system gave no thread.
+    /// The thread could not be started.
     #[error("cannot start the thread that talks to Redis: {0}")]
     Thread(#[source] io::Error),
 }

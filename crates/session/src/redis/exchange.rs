@@ -1,9 +1,9 @@
 //! Synchronizes ticket keys of a fleet through Redis: the first gateway creates a key, published before it seals.
 //!
-//! They lie in one hash, `ticket-keys` after the prefix; a field is the second from which its key seals. `HSETNX` lets
-//! the first gateway win, and every gateway takes what is in Redis for the truth, its own keys included. Should Redis
-//! forget them, the gateways that still have them put them back before new ones are made for the same time: keys
-//! are published long enough before they seal that all agree by then.
+//! The keys are in one hash, `ticket-keys` after the prefix; a field is the second from which its key seals. `HSETNX`
+//! decides which gateway was first, and every gateway installs the keys in Redis, even instead of its own. If Redis
+//! loses them, gateways that still have them restore them before new ones are created for the same time. Keys are
+//! published long enough before they seal that all gateways agree by then.
 
 use std::{
     collections::BTreeMap,
@@ -31,13 +31,13 @@ use super::{
 };
 use crate::{FleetSecret, Purpose, RotationSettings, SharedKey, TicketKeyring};
 
-/// How often Redis is asked for keys, and how often a forced rotation is looked for.
+/// Interval of reading the keys, and of checking for a forced rotation.
 const POLL: Duration = Duration::from_secs(2);
 
-/// By when a published key is on every ring: polls that may fail in between.
+/// Time by which a published key is on every ring, even if polls in between fail.
 const SETTLE: Duration = Duration::from_secs(6);
 
-/// Fields looked at; a fleet has some thirty at most.
+/// Maximum number of fields that are read; a fleet has about thirty.
 const MOST_FIELDS: usize = 1000;
 
 /// Distributes the ticket keys of a fleet: fills a [`TicketKeyring`] with the source
@@ -103,27 +103,27 @@ impl PreparedKeySync {
     }
 }
 
-/// The exchange on the thread that talks to Redis.
+/// The exchange on the thread that communicates with Redis.
 pub(super) struct Exchange {
     key: LessSafeKey,
     hash: Vec<u8>,
     rotation: RotationSettings,
     keyring: Arc<TicketKeyring>,
-    /// What Redis had when it was last asked, by slot.
+    /// The keys in Redis at the last round, by slot.
     held: BTreeMap<u64, SharedKey>,
-    /// A rotation was forced, and no round has succeeded since.
+    /// Whether a rotation was forced and no round has succeeded since.
     forced: bool,
     stopped: oneshot::Receiver<()>,
 }
 
-/// A round failed because of Redis. The cause is recorded elsewhere.
+/// A round failed because of Redis. The cause is recorded in [`Troubles`](super::trouble::Troubles).
 struct Failed;
 
 impl Exchange {
-    /// Round after round until the handle is dropped.
+    /// Executes rounds until the handle is dropped.
     pub(super) async fn run(mut self: Box<Self>, router: &Router, shared: &Shared) {
         loop {
-            // A round that fails changes nothing, and is tried again.
+            // A failed round has no effect and is repeated.
             let _ = time::timeout(shared.settings.connect_timeout, self.round(router, shared)).await;
             tokio::select! {
                 () = time::sleep(POLL) => {}
@@ -153,7 +153,7 @@ impl Exchange {
             published = self.read(&link, shared).await?;
             published.retain(|_, key| key.is_live(now));
         }
-        // Every time: a reload may have turned the keyring to shared keys since.
+        // In every round, because a reload may have switched the keyring to shared keys since the last.
         let keys: Vec<SharedKey> = published.values().cloned().collect();
         self.keyring.install(&keys, now);
         (self.held, self.forced) = (published, false);
@@ -177,7 +177,7 @@ impl Exchange {
         additions
     }
 
-    /// The keys in Redis by slot. What this fleet did not seal is passed over.
+    /// The keys in Redis by slot. Values that this fleet did not seal are skipped.
     async fn read(&self, link: &Link, shared: &Shared) -> Result<BTreeMap<u64, SharedKey>, Failed> {
         let mut command = redis::cmd("HGETALL");
         command.arg(&self.hash);
@@ -211,7 +211,7 @@ impl Exchange {
     }
 }
 
-/// A key is good for its own slot only.
+/// Associated data that binds a key to its slot.
 fn context(slot: u64) -> Vec<u8> {
     [VERSION, &slot.to_be_bytes()].concat()
 }

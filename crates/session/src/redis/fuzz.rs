@@ -1,4 +1,4 @@
-//! Values as Redis keeps them, for [`fuzz`](crate::fuzz).
+//! Sealed values of Redis, for [`fuzz`](crate::fuzz).
 
 use super::epoch::Epoch;
 use super::sealing::Sealer;

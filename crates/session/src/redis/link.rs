@@ -1,4 +1,4 @@
-//! One connection to one server: it ends, and is never mended. Nothing that was sent on it is sent again elsewhere.
+//! One connection to one server. It is never repaired, and commands on it are never sent again elsewhere.
 
 use std::cell::{Cell, RefCell};
 
@@ -18,7 +18,8 @@ use super::{
 pub(super) struct Link {
     connection: MultiplexedConnection,
     address: RedisAddress,
-    /// `run_id` of the server process, which cannot change during the connection. `None` if the server does not report it.
+    /// `run_id` of the server process, which cannot change during the connection. `None` if the server does not report
+    /// it.
     run_id: Option<String>,
     cluster: bool,
     epoch: Cell<Epoch>,
@@ -27,21 +28,21 @@ pub(super) struct Link {
     has_moved: Cell<bool>,
 }
 
-/// What a server says of itself with every beat.
+/// State that a server reports with each heartbeat.
 pub(super) struct Beat {
     pub(super) epoch: Epoch,
     pub(super) is_replica: bool,
 }
 
 impl Link {
-    /// Connects, authenticates, and asks who is there.
+    /// Connects, authenticates, and reads the identity of the server.
     pub(super) async fn open(address: &RedisAddress, settings: &RedisSettings) -> Result<Self, Trouble> {
         let connect_timeout = settings.connect_timeout;
         let client =
             settings.client(address).map_err(|error| Trouble::connecting(&error, connect_timeout))?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(connect_timeout))
-            // Each caller has a deadline of its own, and the connection is given up when it is silent.
+            // Each caller has a deadline of its own, and heartbeats close a silent connection.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(settings.queue);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
@@ -67,14 +68,14 @@ impl Link {
         Ok(link)
     }
 
-    /// Sends `command` and waits for its answer, which may be an error of the server. Fails when the link ends first:
-    /// then it is unknown whether the command was executed.
+    /// Sends `command` and waits for its reply, which may be an error of the server. Fails if the link ends first; then
+    /// it is unknown whether the command was executed.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, ()> {
         let mut connection = self.connection.clone();
         self.unless_ended(connection.send_packed_command(command)).await
     }
 
-    /// Sends all commands of `pipeline` with nothing in between, and waits for their answers.
+    /// Sends the commands of `pipeline` without others in between, and waits for their replies.
     pub(super) async fn ask_all(&self, pipeline: &Pipeline) -> Result<Vec<Value>, ()> {
         let mut connection = self.connection.clone();
         self.unless_ended(connection.send_packed_commands(pipeline, 0, pipeline.len())).await
@@ -96,8 +97,8 @@ impl Link {
         }
     }
 
-    /// Asks for a sign of life, and learns the epoch from it. `key` is one that may be asked for; it need not exist.
-    /// A server that cannot answer, since it reads its disk for example, is as good as none: the link ends.
+    /// Sends a heartbeat and updates the epoch from its reply. `key` is a permitted key; it need not exist. Ends the
+    /// link if the server replies with an error, for example while it loads its data.
     pub(super) async fn beat(&self, key: &[u8]) -> Result<Beat, ()> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("GET").arg(key);
@@ -115,8 +116,8 @@ impl Link {
         Ok(Beat { epoch, is_replica })
     }
 
-    /// `pipeline` with the questions after it whose answers [`epoch_in`](Self::epoch_in) reads. Since an epoch that
-    /// is over does not come back, what they find was so for the commands before them too.
+    /// Appends the commands whose replies [`epoch_in`](Self::epoch_in) reads. Because an epoch that has ended does not
+    /// return, the epoch that they report also applies to the commands before them.
     pub(super) fn with_epoch(&self, mut pipeline: Pipeline) -> Pipeline {
         pipeline.add_command(info("replication"));
         if self.cluster {
@@ -125,7 +126,7 @@ impl Link {
         pipeline
     }
 
-    /// The epoch of the server when it gave these answers.
+    /// The epoch of the server when it sent these replies.
     pub(super) fn epoch_in(&self, answers: impl IntoIterator<Item = Value>) -> Epoch {
         let mut answers = answers.into_iter().map(text);
         let replication = answers.next().flatten().unwrap_or_default();
@@ -133,12 +134,12 @@ impl Link {
         Epoch::of(self.run_id.as_deref().unwrap_or_default(), &replication, cluster.as_deref())
     }
 
-    /// The epoch at the last beat, or an earlier one.
+    /// The epoch at the last heartbeat.
     pub(super) fn epoch(&self) -> Epoch {
         self.epoch.get()
     }
 
-    /// Ends the link, for this reason unless it has ended already; all who wait for answers learn of it.
+    /// Ends the link and fails all waiting callers. If it has ended already, the first reason is kept.
     pub(super) fn end(&self, trouble: Trouble) {
         self.end.borrow_mut().get_or_insert(trouble);
         self.ended.notify_waiters();
@@ -152,28 +153,28 @@ impl Link {
         }
     }
 
-    /// The server at the other end.
+    /// Address of the server.
     pub(super) fn address(&self) -> &RedisAddress {
         &self.address
     }
 
-    /// The server said that it does not have a key that was asked for.
+    /// Records that the server does not have a requested key.
     pub(super) fn set_moved(&self) {
         self.has_moved.set(true);
     }
 
-    /// Whether the server said so since this was last asked.
+    /// Whether [`set_moved`](Self::set_moved) was called since the last call.
     pub(super) fn take_moved(&self) -> bool {
         self.has_moved.take()
     }
 
-    /// Why it has ended.
+    /// The reason why the link ended.
     pub(super) fn trouble(&self) -> Trouble {
         self.end.borrow().clone().unwrap_or_else(Trouble::closed)
     }
 }
 
-/// A node of a cluster does not have this key, and works.
+/// Whether a cluster node refused a command only because another node has the key.
 pub(super) fn is_elsewhere(error: &ServerError) -> bool {
     use ServerErrorKind::{Ask, Moved, TryAgain};
     matches!(error.kind(), Some(Ask | Moved | TryAgain))
@@ -185,7 +186,7 @@ fn info(section: &str) -> Cmd {
     command
 }
 
-/// An answer that is a text.
+/// The text of a reply, if it is one.
 fn text(answer: Value) -> Option<String> {
     match answer {
         Value::BulkString(bytes) => String::from_utf8(bytes).ok(),

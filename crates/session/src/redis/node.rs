@@ -1,4 +1,4 @@
-//! One server that holds data: connected to again and again, and watched while it is.
+//! A server with data: connection attempts, and heartbeats while connected.
 
 use std::{
     cell::RefCell,
@@ -26,22 +26,22 @@ use super::{
 };
 use crate::rotation::seconds;
 
-/// Between signs of life while all is well. A server that was promoted is noticed after as long.
+/// Interval of heartbeats while connected. The promotion of a server is noticed within this time.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Between attempts while it is not: doubled each time.
+/// Pauses between connection attempts; each failure doubles the pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Commands sent together when there are many.
+/// Maximum number of marks per pipeline.
 const SPENT_AT_ONCE: usize = 500;
 
-/// A server and, at times, a connection to it. It is connected to until it is stopped.
+/// A server and, if it is reachable, a connection to it. Connects again until it is stopped.
 pub(super) struct Node {
     pub(super) address: RedisAddress,
     shared: Arc<Shared>,
     link: RefCell<Option<Rc<Link>>>,
-    /// Those of the keys that the server has.
+    /// Slots whose keys the server has.
     slots: RefCell<Vec<RangeInclusive<u16>>>,
     /// Notified whenever the connection ends.
     lost: Rc<Notify>,
@@ -64,7 +64,7 @@ impl Node {
         node
     }
 
-    /// The server has the keys of these slots from now on.
+    /// Replaces the slots whose keys the server has.
     pub(super) fn set_slots(&self, slots: Vec<RangeInclusive<u16>>) {
         self.slots.replace(slots);
     }
@@ -74,7 +74,7 @@ impl Node {
         self.link.borrow().clone()
     }
 
-    /// Gives the server up for good.
+    /// Disconnects permanently.
     pub(super) fn stop(&self) {
         if let Some(task) = self.task.take() {
             task.abort();
@@ -119,7 +119,7 @@ impl Node {
         }
     }
 
-    /// Asks for signs of life until the link ends. Whether there was one.
+    /// Sends heartbeats until the link ends. Returns whether any succeeded.
     async fn watch(&self, link: &Link) -> bool {
         let (mut pause, mut lived) = (FIRST_PAUSE, false);
         while self.beat(link).await {
@@ -142,10 +142,10 @@ impl Node {
         lived
     }
 
-    /// One sign of life. False when there was none, and the link has ended.
+    /// Sends one heartbeat. Returns false if it failed and the link has ended.
     async fn beat(&self, link: &Link) -> bool {
         let (settings, troubles) = (&self.shared.settings, &self.shared.troubles);
-        // First, so that on a new link nothing is asked before it.
+        // Marks are sent first, so that no session is taken on a new link before them.
         if !self.mark_spent(link).await {
             link.end(Trouble::silent(settings.connect_timeout));
             return false;
@@ -166,7 +166,7 @@ impl Node {
         };
         let took = started.elapsed();
         if took > settings.deadline {
-            // One late answer may be chance, and while the breaker is closed others have the say.
+            // A single slow heartbeat may be chance; while the breaker is closed, commands determine its state.
             if !self.shared.breaker.is_closed() {
                 troubles.begin(&self.address, Area::Connection, Trouble::slow(took, settings.deadline));
             }
@@ -183,8 +183,8 @@ impl Node {
         true
     }
 
-    /// Marks in Redis what was spent because it could not be asked, as far as this server has it. False when there was no
-    /// answer. An answer that is an error ends it for now: who may not write here may not take anything either.
+    /// Marks in Redis the sessions on this server that were spent while it was unreachable. Returns false if there was
+    /// no reply. An error reply counts as done: a user without write access cannot take sessions either.
     async fn mark_spent(&self, link: &Link) -> bool {
         let (mut names, others): (Vec<_>, Vec<_>) =
             self.shared.spent.take().into_iter().partition(|name| self.has(name));

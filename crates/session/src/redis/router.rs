@@ -1,4 +1,4 @@
-//! Which server has which key: one server, the primary that Sentinels name, or the nodes of a cluster by slot.
+//! Maps keys to servers: one server, the primary that Sentinels name, or the nodes of a cluster by slot.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
@@ -14,16 +14,16 @@ use super::{
     trouble::{Area, Trouble},
 };
 
-/// How often Sentinels are asked for their primary.
+/// Interval of querying Sentinels for the primary.
 const SENTINEL_POLL: Duration = Duration::from_secs(1);
 
-/// How often a cluster is asked for its slots while nothing hints at a change.
+/// Interval of querying a cluster for its slots while there is no sign of a change.
 const CLUSTER_POLL: Duration = Duration::from_secs(10);
 
-/// Between two questions at least, however many hints there are.
+/// Minimum interval between two queries, regardless of signs of a change.
 const LEAST_POLL: Duration = Duration::from_millis(200);
 
-/// The servers that hold data, as they are known now.
+/// The currently known servers with data.
 pub(super) struct Router {
     shared: Arc<Shared>,
     nodes: RefCell<BTreeMap<RedisAddress, Rc<Node>>>,
@@ -32,7 +32,7 @@ pub(super) struct Router {
     doubt: Rc<Notify>,
 }
 
-/// Slots that follow one another, and who has them. A server without a cluster has all.
+/// A range of slots and the server that has them. Without a cluster, one range contains all slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SlotRange {
     first: u16,
@@ -45,7 +45,7 @@ impl Router {
         Self { shared, nodes: RefCell::default(), slots: RefCell::default(), doubt: Rc::default() }
     }
 
-    /// The server that has `key`. None while it is not known.
+    /// The server that has `key`; `None` while it is unknown.
     pub(super) fn node(&self, key: &[u8]) -> Option<Rc<Node>> {
         let slot = slot(key);
         let slots = self.slots.borrow();
@@ -53,12 +53,12 @@ impl Router {
         self.nodes.borrow().get(&range.server).filter(|_| range.first <= slot).cloned()
     }
 
-    /// What is known of the servers may no longer be so.
+    /// Signals that the known topology may be out of date.
     pub(super) fn doubt(&self) {
         self.doubt.notify_one();
     }
 
-    /// Follows the servers for as long as the store lives.
+    /// Follows the topology until the store is dropped.
     pub(super) async fn keep(&self) {
         match &self.shared.settings.topology {
             RedisTopology::Single => {
@@ -92,7 +92,7 @@ impl Router {
         self.slots.replace(slots);
     }
 
-    /// Forgets problems of servers that are not asked any more, since their recovery would not be noticed.
+    /// Forgets problems of servers that are no longer queried, since their recovery would not be noticed.
     fn forget_troubles(&self, which: impl Fn(&RedisAddress) -> bool) {
         for server in self.shared.settings.servers.iter().filter(|server| which(server)) {
             self.shared.troubles.forget(server);
@@ -181,12 +181,12 @@ impl Router {
 
     async fn pause(&self, most: Duration) {
         time::sleep(LEAST_POLL.min(most)).await;
-        // An error: nothing gave rise to doubt.
+        // The timeout elapses if there is no sign of a change.
         let _ = time::timeout(most.saturating_sub(LEAST_POLL), self.doubt.notified()).await;
     }
 }
 
-/// `SENTINEL get-master-addr-by-name` answers with host and port.
+/// Parses the reply to `SENTINEL get-master-addr-by-name`: host and port.
 fn primary(answer: &Value, service: &str) -> Result<RedisAddress, Trouble> {
     let unknown = || Trouble::unknown_service(service);
     match answer {
@@ -200,7 +200,7 @@ fn primary(answer: &Value, service: &str) -> Result<RedisAddress, Trouble> {
     }
 }
 
-/// `CLUSTER SLOTS` answers with ranges: first, last, and servers of which the first is the primary: host, port, more.
+/// Parses the reply to `CLUSTER SLOTS`: ranges with first slot, last slot and servers (host, port, ...), primary first.
 fn slots(answer: &Value, asked: &RedisAddress) -> Result<Vec<SlotRange>, Trouble> {
     let Value::Array(ranges) = answer else {
         let Value::ServerError(error) = answer else { return Err(Trouble::no_slots(None)) };
@@ -212,7 +212,7 @@ fn slots(answer: &Value, asked: &RedisAddress) -> Result<Vec<SlotRange>, Trouble
             return None;
         };
         let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
-        // A node that does not know its own name is the one that was asked.
+        // A node that does not know its own name reports an empty host: it is the queried one.
         let host = text(host).filter(|host| !host.is_empty()).unwrap_or(&asked.host);
         Some(SlotRange {
             first: u16::try_from(*first).ok()?,

@@ -1,8 +1,8 @@
-//! Encryption of what Redis stores: names do not reveal session IDs, values do not reveal sessions.
+//! Encryption of data in Redis: names do not reveal session IDs, values do not reveal sessions.
 //!
-//! Every session is sealed with a key of its own, made of the fleet's key and the session's ID. So one fleet's key
-//! may seal any number of sessions, where a common key with random nonces would be worn out after 2^32 of them; and a
-//! value that was put under another name, or came as the answer to another question, does not open.
+//! Every session is sealed with a key of its own, derived from the fleet's key and the session's ID. Therefore a
+//! fleet's key may seal any number of sessions, whereas a single AES-GCM key with random nonces is limited to 2^32. A
+//! value that was put under another name, or was the reply to another command, does not open.
 
 use std::fmt;
 
@@ -15,15 +15,15 @@ use zeroize::Zeroizing;
 use super::epoch::Epoch;
 use crate::{FleetSecret, Purpose, rotation::Seconds};
 
-/// First byte of a value, and what its seal covers beside the contents.
+/// First byte of a value, and part of its associated data.
 pub(super) const VERSION: &[u8] = &[1];
 
-/// What the seal of a session covers beside the contents: their form, which a change of it changes.
+/// Associated data of a session, which changes with the format.
 const SESSION: &[u8] = b"session 2";
 
 const TAG_LEN: usize = 16;
 
-/// The name of a session in Redis, without the prefix.
+/// Name of a session in Redis, without the prefix.
 pub(super) type Name = [u8; 16];
 
 /// Seals and names sessions with the keys of one fleet.
@@ -32,13 +32,13 @@ pub(super) struct Sealer {
     names: hmac::Key,
 }
 
-/// A session as it lies in Redis, opened. Wiped when dropped.
+/// An opened session from Redis. Wiped when dropped.
 pub(super) struct Stored {
-    /// When it was put there, by the clock of the gateway that did it.
+    /// Time of the put, by the clock of the gateway that executed it.
     pub(super) put: Seconds,
-    /// When it ends.
+    /// Time of expiry.
     pub(super) expires: Seconds,
-    /// The life of the server in which it was put there.
+    /// Epoch of the server when it was put.
     pub(super) epoch: Epoch,
     /// The session itself.
     pub(super) session: Zeroizing<Vec<u8>>,
@@ -55,7 +55,7 @@ impl Sealer {
         *tag.as_ref().first_chunk().expect("HMAC-SHA256 has 32 bytes")
     }
 
-    /// The value for a session that is put at the time `put` and ends at `expires`.
+    /// The value for a session put at the time `put` that expires at `expires`.
     pub(super) fn seal(
         &self,
         id: &[u8],
@@ -67,7 +67,7 @@ impl Sealer {
         sealed(&self.key(id), SESSION, &[&put, &expires, epoch.as_bytes(), session])
     }
 
-    /// None for what this fleet did not seal for this ID, or what was changed since.
+    /// Opens a value. `None` if this fleet did not seal it for `id`, or if it was modified.
     pub(super) fn open(&self, id: &[u8], value: Vec<u8>) -> Option<Stored> {
         let mut value = Zeroizing::new(value);
         let plain = opened(&self.key(id), SESSION, &mut value)?;
@@ -88,8 +88,8 @@ impl Sealer {
     }
 }
 
-/// A value for Redis, `version (1) | nonce (12) | encrypted | tag (16)`, of the parts of `plain`. What is in clear beside
-/// it is in `context`. The contents are short, and the nonces random: `key` may seal 2^32 values.
+/// Seals the concatenation of `plain` as `version (1) | nonce (12) | encrypted | tag (16)`; `context` is the associated
+/// data. Nonces are random, so `key` may seal 2^32 values.
 pub(super) fn sealed(key: &LessSafeKey, context: &[u8], plain: &[&[u8]]) -> Vec<u8> {
     let mut nonce = [0; NONCE_LEN];
     rand::fill(&mut nonce).expect("the system's randomness");
@@ -109,7 +109,7 @@ pub(super) fn sealed(key: &LessSafeKey, context: &[u8], plain: &[&[u8]]) -> Vec<
     value
 }
 
-/// The contents of such a value, decrypted where it lies. None if `key` did not seal it with `context`.
+/// Decrypts a value in place. `None` if it was not sealed with `key` and `context`.
 pub(super) fn opened<'a>(key: &LessSafeKey, context: &[u8], value: &'a mut [u8]) -> Option<&'a mut [u8]> {
     let (version, rest) = value.split_at_mut_checked(VERSION.len())?;
     if *version != *VERSION {
@@ -121,7 +121,7 @@ pub(super) fn opened<'a>(key: &LessSafeKey, context: &[u8], value: &'a mut [u8])
 }
 
 impl fmt::Debug for Sealer {
-    /// Nothing of the keys.
+    /// Omits the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sealer").finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Where Redis is, how it is reached, and the bounds of what is asked of it.
+//! Settings of the connections to Redis, and limits of its use.
 
 use std::{fmt, time::Duration};
 
@@ -20,18 +20,18 @@ pub struct RedisSettings {
     pub topology: RedisTopology,
     /// TLS for connections to all servers, including Sentinels. Default: none.
     pub tls: Option<RedisTls>,
-    /// Credentials for the servers that hold data. Default: none; Redis then uses its user `default`.
+    /// Credentials for the servers with data. Default: none; Redis then uses its user `default`.
     pub credentials: Option<RedisCredentials>,
     /// Credentials for Sentinels, which have their own users. Default: none.
     pub sentinel_credentials: Option<RedisCredentials>,
     /// Prefix of every key in Redis. Default: `brisk:`.
     pub prefix: String,
-    /// How long a handshake waits for an answer of Redis. Default: 5 ms.
+    /// Maximum time that a handshake waits for a reply of Redis. Default: 5 ms.
     pub deadline: Duration,
-    /// Maximum number of unsent commands, and of unanswered ones. Further writes are dropped, further look-ups fail; both
-    /// are counted. Default: 10,000.
+    /// Maximum number of unsent commands, and of unanswered ones. Further writes are dropped, further look-ups fail;
+    /// both are counted. Default: 10,000.
     pub queue: usize,
-    /// Timeout for connecting, and for answers on a connection before it is closed. Default: 2 s.
+    /// Timeout for connecting, and for replies on a connection before it is closed. Default: 2 s.
     pub connect_timeout: Duration,
 }
 
@@ -80,7 +80,7 @@ impl RedisSettings {
             None => ConnectionAddr::Tcp(host, port),
             Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
         };
-        // What names the client to `CLIENT LIST` is one more permission that an operator would have to give.
+        // Setting the library name for `CLIENT LIST` would need one more permission in the ACL.
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
         if let Some(RedisCredentials { username, password }) = credentials {
             login = login.set_password(password.as_str());
@@ -126,9 +126,9 @@ impl fmt::Display for RedisAddress {
 pub enum RedisTopology {
     /// One server.
     Single,
-    /// Sentinels that know which server is the primary of `service` at the time.
+    /// Sentinels that name the current primary of `service`.
     Sentinel {
-        /// The name that the Sentinels monitor it under.
+        /// Name under which the Sentinels monitor it.
         service: String,
     },
     /// Nodes of a Redis Cluster.
@@ -145,7 +145,7 @@ pub struct RedisCredentials {
 }
 
 impl fmt::Debug for RedisCredentials {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisCredentials").field("username", &self.username).finish_non_exhaustive()
     }

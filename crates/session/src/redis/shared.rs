@@ -1,4 +1,4 @@
-//! What the workers and the thread that talks to Redis have in common.
+//! State shared by the workers and the thread that communicates with Redis.
 
 use std::time::SystemTime;
 

@@ -1,9 +1,9 @@
-//! Which of the 16384 slots of a cluster a key belongs to (Redis Cluster specification, "Key distribution model").
+//! The hash slots of a cluster (Redis Cluster specification, "Key distribution model").
 
-/// How many slots there are.
+/// Number of slots.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of `key`. What stands between the first `{` and the next `}` counts alone, unless it is empty.
+/// The slot of `key`. If it contains a non-empty hash tag, from the first `{` to the next `}`, only the tag is hashed.
 pub(super) fn slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }
@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn slots_are_those_of_redis() {
         assert_eq!(crc16(b"123456789"), 0x31c3, "the specification's check value");
-        // What `CLUSTER KEYSLOT` answers.
+        // As reported by `CLUSTER KEYSLOT`.
         assert_eq!(slot(b"foo"), 12182);
         assert_eq!(slot(b"{foo}bar"), 12182);
         assert_eq!(slot(b"foo{}"), slot(b"foo{}"));

@@ -11,27 +11,27 @@ use std::{
 use super::sealing::Name;
 use crate::rotation::Seconds;
 
-/// More than this are not remembered: the oldest are forgotten, and [`Spent::covers`] all that was put until then.
+/// Maximum number of names. Beyond it the oldest are forgotten, and [`Spent::covers`] all sessions put until then.
 const MOST: usize = 10_000;
 
-/// By how many seconds the clock of a gateway that puts sessions may be ahead of ours.
+/// Maximum difference in seconds between the clocks of two gateways.
 const CLOCKS: Seconds = 60;
 
-/// Their names. The client of such a session sends its request again after a full handshake, so its early data is
-/// not to be accepted from anyone when Redis is back.
+/// Names of spent sessions. The client of such a session sends its request again after a full handshake, so its early
+/// data must not be accepted when Redis works again.
 ///
-/// Anyone can make up IDs and fill the list with them, and so have a name forgotten of which he holds the early data.
-/// Once names are forgotten, no session that was put before is given to anyone who has to be the only one: its client
-/// gets a full handshake, once.
+/// An attacker can fill the list with made-up IDs, so that the name of a session whose early data he has recorded is
+/// forgotten. Therefore, once names are forgotten, no session that was put before is returned for an exclusive claim:
+/// its client gets one full handshake.
 #[derive(Debug, Default)]
 pub(super) struct Spent {
     names: Mutex<VecDeque<Name>>,
-    /// Sessions put until then may have been forgotten.
+    /// Sessions put until this time may have been forgotten.
     forgotten_until: AtomicU64,
 }
 
 impl Spent {
-    /// Remembers a session that was put before `now`.
+    /// Adds a session that was put before `now`.
     pub(super) fn add(&self, name: Name, now: Seconds) {
         let mut names = self.lock();
         if names.len() >= MOST {
@@ -46,7 +46,7 @@ impl Spent {
         put <= self.forgotten_until.load(Ordering::Relaxed)
     }
 
-    /// All names, which are no longer kept here.
+    /// Removes and returns all names.
     pub(super) fn take(&self) -> Vec<Name> {
         self.lock().drain(..).collect()
     }

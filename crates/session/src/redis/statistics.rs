@@ -20,12 +20,12 @@ pub struct RedisStatistics {
     pub replays: u64,
     /// Look-ups whose value was forged or damaged.
     pub forged: u64,
-    /// Look-ups without an answer before the deadline.
+    /// Look-ups without a reply before the deadline.
     pub late: u64,
     /// Look-ups that were skipped or failed because Redis does not work.
     pub down: u64,
-    /// Look-ups for early data that were refused because Redis was restarted or failed over after the session was stored,
-    /// so that it could have been taken twice. Counted in `misses` too.
+    /// Look-ups for early data that were refused because Redis was restarted or failed over after the session was
+    /// stored, so that it could have been taken twice. Counted in `misses` too.
     pub outlived: u64,
     /// Writes that Redis has confirmed.
     pub written: u64,
@@ -45,7 +45,7 @@ pub struct RedisStatistics {
     pub connected: u64,
     /// Look-ups that were answered, before or after the deadline.
     pub operations: u64,
-    /// Total time from queueing to the answer of these look-ups.
+    /// Total time from queueing to the reply of these look-ups.
     pub operation_time: Duration,
     /// Current problems: one line for each problem of a server, with the remedy.
     pub troubles: Vec<String>,

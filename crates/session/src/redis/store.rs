@@ -1,4 +1,4 @@
-//! The store as workers see it: a queue, an answer or a deadline.
+//! The store as workers use it: a bounded queue, and replies until a deadline.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Claim, FleetSecret, Found, Lookup, Miss, SessionStore, rotation::seconds};
 
-/// Sessions longer than this are not put into Redis. Client certificates make them long; these would be chains.
+/// Maximum size of a session in bytes. Only sessions with unusually long client certificate chains are larger.
 const LONGEST: usize = 64 * 1024;
 
 /// Stores encrypted sessions in Redis or Valkey for all gateways with the same secret.
@@ -71,13 +71,13 @@ impl RedisStore {
         }
     }
 
-    /// Marks a session as taken: its copy in this process was. Done behind the caller's back, or not at all.
+    /// Marks a session as taken in Redis, because its copy in this process was. Asynchronous and best effort.
     pub(crate) fn forget(&self, id: &[u8]) {
-        // An error: it is remembered until it can be sent to Redis.
+        // On an error the session is remembered as spent until Redis can be reached.
         let _ = self.send(Command::Forget { id: id.into() });
     }
 
-    /// As `get` and `take`, with the time at which the session ends.
+    /// Like `get` and `take`, with the expiry of the session.
     pub(crate) fn find(&self, id: &[u8], how: How) -> Lookup<Result<Kept, Miss>> {
         let shared = &self.shared;
         let (started, (answer, answered)) = (Instant::now(), oneshot::channel());
@@ -110,12 +110,12 @@ impl RedisStore {
         }))
     }
 
-    /// Reserves an entry of the thread's queue for a job that is not a worker's, whatever state Redis is in.
+    /// Reserves an entry of the queue for a job, regardless of the state of Redis.
     pub(super) fn reserve(&self) -> Result<OwnedPermit<Job>, RedisError> {
         self.jobs.clone().try_reserve_owned().map_err(|_| RedisError::Busy)
     }
 
-    /// Hands `command` over, or gives it up and says why.
+    /// Queues `command`, or fails it with the returned miss.
     fn send(&self, command: Command) -> Result<(), Miss> {
         let refused = if self.shared.breaker.is_closed() {
             match self.jobs.try_reserve() {
@@ -136,7 +136,7 @@ impl RedisStore {
 }
 
 impl SessionStore for RedisStore {
-    /// Hands the session over to be written. False where it was not: too long, Redis out of order, the queue full.
+    /// Queues the session for writing. Returns false if it is too long, Redis does not work, or the queue is full.
     fn put(&self, id: &[u8], session: Vec<u8>, lifetime: Duration) -> Lookup<bool> {
         let session = Zeroizing::new(session);
         if session.len() > LONGEST {
@@ -165,7 +165,7 @@ fn only_session(found: Lookup<Result<Kept, Miss>>) -> Lookup<Found> {
 }
 
 impl fmt::Debug for RedisStore {
-    /// Settings and counts.
+    /// Prints settings and counters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("settings", self.settings())

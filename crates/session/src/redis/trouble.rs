@@ -1,4 +1,4 @@
-//! What is wrong with Redis, said once: in the log when it begins and when it ends, in the statistics while it lasts.
+//! Problems with Redis: logged when they begin and when they end, in the statistics while they last.
 
 use std::{
     collections::BTreeMap,
@@ -14,13 +14,13 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::settings::RedisAddress;
 
-/// A trouble that takes turns with another is not worth a line each time.
+/// Minimum interval between log lines of problems that alternate.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// Servers whose troubles are kept at most; more than a fleet has, unless one makes names up.
+/// Maximum number of servers whose problems are kept. It exceeds the size of a fleet, and bounds made-up addresses.
 const MOST: usize = 64;
 
-/// Something that keeps Redis from doing its work, in words for an operator: what is wrong, and what would be right.
+/// A problem that keeps Redis from working, as a message for operators with fault and correction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble(String);
 
@@ -63,7 +63,7 @@ impl Trouble {
         ))
     }
 
-    /// Without an epoch nothing is safe from being taken twice.
+    /// The server does not identify its epoch, so no session can be taken exclusively.
     pub(super) fn anonymous() -> Self {
         Self::new(
             "does not report its run_id and master_replid: no session is taken from it for early data; our user needs \
@@ -84,7 +84,7 @@ impl Trouble {
         ))
     }
 
-    /// The first thing that was asked on a connection was answered with an error.
+    /// The problem behind an error reply to the first command of a connection.
     pub(super) fn greeted(error: &redis::ServerError) -> Option<Self> {
         match error.code() {
             "NOAUTH" => Some(Self::new("asks for a password, and none is set: set the user's password")),
@@ -112,22 +112,22 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What a trouble keeps from working, so that it ends when that works again.
+/// Functions that a problem can affect. It ends when the function works again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Area {
-    /// All of it.
+    /// The whole connection.
     Connection,
-    /// Putting and finding sessions.
+    /// Storing and finding sessions.
     Sessions,
     /// The exchange of ticket keys.
     Exchange,
 }
 
-/// The troubles of every server, as they are now.
+/// The current problems of all servers.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     entries: Mutex<BTreeMap<(RedisAddress, Area), Entry>>,
-    /// Whether there may be one that lasts: asked for each command that works.
+    /// Whether there may be a current problem; checked after each successful command, without a lock.
     any: AtomicBool,
 }
 
@@ -139,7 +139,7 @@ struct Entry {
 }
 
 impl Troubles {
-    /// `server` has this trouble now.
+    /// Records that `server` has this problem now.
     pub(super) fn begin(&self, server: &RedisAddress, area: Area, trouble: Trouble) {
         let mut entries = self.lock();
         let (now, key) = (Instant::now(), (server.clone(), area));
@@ -159,7 +159,7 @@ impl Troubles {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// This much of `server` works.
+    /// Records that this function of `server` works.
     pub(super) fn end(&self, server: &RedisAddress, area: Area) {
         if !self.any.load(Ordering::Relaxed) {
             return;
@@ -172,12 +172,12 @@ impl Troubles {
         self.any.store(entries.values().any(|entry| entry.lasts), Ordering::Relaxed);
     }
 
-    /// `server` is no longer one of ours.
+    /// Removes the problems of `server`, which is no longer used.
     pub(super) fn forget(&self, server: &RedisAddress) {
         self.lock().retain(|(other, _), _| other != server);
     }
 
-    /// What is wrong now, one line for each trouble.
+    /// The current problems, one line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let entries = self.lock();
         let lasting = entries.iter().filter(|(_, entry)| entry.lasts);

@@ -1,9 +1,9 @@
-//! Sessions recently taken from a shard of the memory store, so that a second look-up reports them as used.
+//! Sessions recently taken from a shard of the memory store, so that a second look-up returns [`Miss::Used`].
 
-/// Remembers hashes of IDs. What it forgets early, for want of room, is not known any more: nothing depends on it but
-/// the reason that is given for a miss.
+/// A fixed-size set of hashes of IDs with expiry. It may forget a hash early for lack of room, which affects only the
+/// reason for a miss.
 ///
-/// A hash has one place, where it takes the room of the one before: one comparison to ask, and one write to remember.
+/// Direct-mapped: each hash has one position and replaces its previous content, so a look-up is one comparison.
 #[derive(Default)]
 pub(crate) struct Spent {
     places: Vec<Place>,
@@ -17,12 +17,12 @@ struct Place {
 }
 
 impl Spent {
-    /// Remembers `most` hashes at most, rounded up to a power of two; nothing is allocated before the first.
+    /// Holds at most `most` hashes, rounded up to a power of two. Allocates on the first insertion.
     pub(crate) fn new(most: usize) -> Self {
         Self { places: Vec::new(), most: most.next_power_of_two() }
     }
 
-    /// Remembers `hash` to the time `until`.
+    /// Remembers `hash` until the time `until`.
     pub(crate) fn insert(&mut self, hash: u64, until: u64) {
         if self.places.is_empty() {
             self.places = vec![Place::default(); self.most];

@@ -1,4 +1,4 @@
-//! Passwords, users and TLS: what Redis wants, and the words when it is not given.
+//! Passwords, users and TLS, and the messages about missing or wrong ones.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn with_user(redis: &Redis, username: Option<&str>, password: &str) -> RedisSett
     RedisSettings { credentials: Some(credentials), ..settings(redis) }
 }
 
-/// Starts a store that cannot work, and waits until it has said what `expected` says: once.
+/// Starts a store that cannot work, and waits until it has logged one warning with `expected`.
 fn trouble(settings: RedisSettings, expected: &str) {
     let port = format!(":{}", settings.servers[0].port);
     assert_eq!(warnings(&port), [""; 0]);
@@ -27,7 +27,7 @@ fn trouble(settings: RedisSettings, expected: &str) {
     let line = wait_until("words about the trouble", || store.statistics().troubles.pop());
     assert!(line.contains(&port) && line.contains(expected), "{line}");
     assert!(matches!(store.get(b"id"), Lookup::Ready(Err(Miss::Down))));
-    // Attempts after 0, 100, 300 and 700 ms, which change nothing.
+    // Further attempts after 100, 300 and 700 ms must not log again.
     std::thread::sleep(Duration::from_secs(1));
     let warnings = warnings(&port);
     assert_eq!(warnings.len(), 1, "{warnings:?}");

@@ -1,4 +1,4 @@
-//! A session taken against everyone is given once, whatever befalls Redis.
+//! An exclusively taken session is returned once, whatever happens to Redis.
 
 use std::{thread, time::Duration};
 
@@ -66,7 +66,7 @@ fn a_session_that_was_taken_does_not_come_back_with_a_snapshot() {
     wait_for_closed(&store);
     assert_eq!(redis.cli(&["DBSIZE"]), "2", "Redis itself has brought it back");
     assert_eq!(take(&store, b"taken"), Err(Miss::Unknown));
-    // Nobody can know that this one was not taken.
+    // Redis cannot prove that this session was not taken.
     assert_eq!(answer(store.get(b"not taken")), Ok(session(b"not taken")));
     assert_eq!(take(&store, b"not taken"), Err(Miss::Unknown));
     assert_eq!(store.statistics().outlived, 2);
@@ -92,7 +92,7 @@ fn a_restart_does_not_keep_a_session_from_a_handshake_without_early_data() {
 fn a_session_that_was_taken_does_not_come_back_with_a_replica() {
     let mut sentinel = Sentinel::start();
     let store = with_a_replicated_session(&sentinel);
-    // The replica shall not learn of the take.
+    // The replica must not learn of the take.
     sentinel.replica.pause();
     sentinel.primary.cli(&["CLIENT", "KILL", "TYPE", "replica"]);
     assert_eq!(take(&store, b"id"), Ok(session(b"id")));
@@ -145,7 +145,7 @@ fn a_take_on_a_connection_that_was_given_up_may_be_done_and_is_not_repeated() {
     let patient = store(&redis);
     put(&patient, b"id");
     redis.pause();
-    // Late, or down where the connection was given up before.
+    // Late, or down if the connection was closed before.
     assert!(matches!(take(&impatient, b"id"), Err(Miss::Late | Miss::Down)));
     wait_for_open(&impatient);
     redis.resume();

@@ -1,4 +1,4 @@
-//! Sentinels and clusters: the store follows the primaries wherever they go.
+//! Sentinels and clusters: the store follows the primaries after failovers and migrations.
 
 use brisk_session::{Claim, Lookup, Miss, RedisSettings, RedisStore, RedisTopology, SessionStore};
 use brisk_testkit::{
@@ -36,8 +36,8 @@ fn sessions_are_spread_over_a_cluster_and_each_is_taken_once() {
     assert_eq!(there.statistics().troubles, [""; 0]);
 }
 
-/// Moves the slot and what is in it.
-/// Where a session lies, and a node that it can move to.
+/// Moves the slot with its keys.
+/// The slot of a session, and a node that it can move to.
 struct Place<'a> {
     key: String,
     slot: String,
@@ -96,7 +96,7 @@ fn a_node_that_is_gone_takes_its_own_sessions_only() {
     for number in 0..30_u32 {
         put(&store, &number.to_be_bytes());
     }
-    // The others are to go on without it.
+    // The others must continue without it.
     for node in &cluster.nodes {
         node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     }

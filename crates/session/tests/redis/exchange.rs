@@ -1,4 +1,5 @@
-//! Ticket keys through Redis: the same on every gateway, put back when Redis forgets them, gone when they are dead.
+//! Exchange of ticket keys through Redis: the same on every gateway, restored when Redis loses them, removed when
+//! expired.
 
 use std::{
     sync::Arc,

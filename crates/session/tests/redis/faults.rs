@@ -1,4 +1,4 @@
-//! Redis paused, killed, and too slow: nobody waits, and all is well again without help.
+//! Redis paused, killed, and too slow: no caller waits, and the store recovers by itself.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use crate::{
     GENEROUS, HOUR, SHORT, answer, put, session, settings, started, take, wait_for_closed, wait_for_open,
 };
 
-/// Far longer than the short deadline, and far shorter than all else that could end a look-up.
+/// Far longer than the short deadline, and far shorter than any other timeout of a look-up.
 const LONG: Duration = GENEROUS;
 const VERY_LONG: Duration = Duration::from_mins(5);
 
-/// A store with a short deadline, which a loaded machine may miss now and then. It keeps silent connections.
+/// A store with a short deadline, which a loaded machine may miss from time to time. It keeps silent connections.
 fn hurried(redis: &Redis) -> RedisStore {
     started(RedisSettings { deadline: SHORT, connect_timeout: VERY_LONG, ..settings(redis) })
 }
@@ -113,7 +113,8 @@ fn a_look_up_that_finds_the_queue_full_is_late_at_once() {
     redis.pause();
     let _waiting = store.get(b"id");
     let started = Instant::now();
-    // As many as open the breaker. Whether the caller or the thread finds no room is a matter of chance.
+    // As many failures as open the breaker. Whether the caller or the thread finds the queue full is a matter of
+    // chance.
     for _ in 0..10 {
         assert!(!store.statistics().breaker_open);
         assert_eq!(answer(store.get(b"id")), Err(Miss::Late));

@@ -1,4 +1,4 @@
-//! The store on Redis against real Redis servers, well and ill.
+//! The store on Redis against real Redis servers, working and failing.
 
 mod access;
 mod claims;
@@ -26,14 +26,14 @@ use tracing::{Event, Metadata, Subscriber, field::Field, span};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// For tests of what is found, not of when: longer than any pause of a loaded machine.
+/// Deadline for tests of results: longer than any pause of a loaded machine.
 const GENEROUS: Duration = Duration::from_secs(20);
 
-/// For tests of what happens when it is over.
+/// Deadline for tests of timeouts.
 const SHORT: Duration = Duration::from_millis(100);
 
 thread_local! {
-    /// As a worker has one.
+    /// A current-thread runtime, as in a worker.
     static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().expect("a runtime for tests");
 }
 
@@ -59,12 +59,12 @@ fn settings(redis: &Redis) -> RedisSettings {
     settings
 }
 
-/// A store that soon gives up waiting for answers, and then the connection. A loaded machine may miss its deadline.
+/// A store with short deadlines for replies and connections, which a loaded machine may miss.
 fn impatient(settings: RedisSettings) -> RedisStore {
     started(RedisSettings { deadline: SHORT, connect_timeout: 3 * SHORT, ..settings })
 }
 
-/// A store that asks `sentinel` for its Redis, with the session `id`, which the replica has too.
+/// A store that gets its primary from `sentinel`, with the session `id`, which the replica has too.
 fn with_a_replicated_session(sentinel: &Sentinel) -> RedisStore {
     let mut settings = settings(&sentinel.primary);
     settings.servers = vec![address(sentinel.address().port())];
@@ -75,7 +75,7 @@ fn with_a_replicated_session(sentinel: &Sentinel) -> RedisStore {
     store
 }
 
-/// A store that has reached its Redis.
+/// A store that is connected.
 fn started(settings: RedisSettings) -> RedisStore {
     let store = RedisStore::start(settings, &secret()).expect("a thread");
     wait_for_closed(&store);
@@ -101,7 +101,7 @@ fn put(store: &RedisStore, id: &[u8]) {
     wait_until("a write that is done", || (store.statistics().written > before).then_some(()));
 }
 
-/// The session that tests keep under `id`.
+/// The test session with the ID `id`.
 fn session(id: &[u8]) -> Vec<u8> {
     [b"session of ", id].concat()
 }
@@ -110,7 +110,7 @@ fn take(store: &impl SessionStore, id: &[u8]) -> Found {
     answer(store.take(id, Claim::Everywhere))
 }
 
-/// As `take`, of a session that was taken already, by a store that may miss its deadline: it is asked until it does not.
+/// `take` of a session that was taken already, repeated while the store misses its deadline.
 fn take_again(store: &RedisStore, id: &[u8]) -> Found {
     wait_until("an answer in time", || {
         let found = take(store, id);
@@ -118,7 +118,7 @@ fn take_again(store: &RedisStore, id: &[u8]) -> Found {
     })
 }
 
-/// Puts a session with this lifetime and looks it up with `find`, again with another ID where it has ended before it was
+/// Puts a session with this lifetime and looks it up with `find`, again with another ID if it expired before it was
 /// found. Returns its ID.
 fn put_and_find(
     store: &impl SessionStore,
@@ -144,7 +144,7 @@ fn put_and_find(
 /// Warnings of all tests of this process.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The warnings so far that mention `word`. The first call begins to collect.
+/// The warnings so far that contain `word`. The first call starts collecting.
 fn warnings(word: &str) -> Vec<String> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Collector).expect("no other subscriber"));

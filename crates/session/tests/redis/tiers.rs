@@ -34,7 +34,7 @@ fn what_was_put_here_is_found_here_at_once_and_there_through_redis() {
 fn a_session_taken_here_is_gone_there() {
     let redis = Redis::start();
     let (here, there) = (tiered(&redis), tiered(&redis));
-    // The write and what ends it follow one another closely, and never the other way round.
+    // The write and its invalidation are sent in quick succession and must keep their order.
     for number in 0..500_u32 {
         let id = number.to_be_bytes();
         assert!(answer(here.put(&id, session(&id), HOUR)));
