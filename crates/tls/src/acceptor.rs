@@ -1,4 +1,4 @@
-//! Takes a TCP connection through the handshake: hello, host, certificate, key operation, session.
+//! The handshake of a TCP connection: hello, host, certificate, key operation and session.
 
 mod challenge;
 mod facts;
@@ -38,22 +38,22 @@ const ALERT_INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 const ALERT_MISSING_EXTENSION: [u8; 7] = [21, 3, 3, 0, 2, 2, 109];
 const ALERT_UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
-/// The response to plain HTTP on the TLS port.
+/// Response to plain HTTP on the TLS port.
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
 Content-Length: 70\r\nConnection: close\r\n\r\nThis port speaks HTTPS, not plain HTTP. Use https:// in the address.\r\n";
 
-/// Resources of handshakes beside their settings. They outlive a reload, so that sessions do too.
+/// Resources of handshakes besides their settings. They outlive a reload, so that sessions remain valid.
 #[derive(Clone, Debug)]
 pub struct Resources {
     /// Sessions of all hosts by ID or PSK identity. A session resumes only under the name it was made for.
     pub sessions: Arc<dyn SessionStore>,
-    /// The keys of tickets.
+    /// The ticket keys.
     pub keyring: Arc<TicketKeyring>,
     /// Generates the session IDs of TLS 1.2, and recognizes them.
     pub session_ids: SessionIds,
     /// Limits of the key operations of one client.
     pub key_gate: KeyGate,
-    /// What authorities are answered that check by tls-alpn-01.
+    /// Responses to authorities that validate by tls-alpn-01.
     pub challenges: Arc<Challenges>,
 }
 
@@ -70,8 +70,8 @@ impl Resources {
     }
 }
 
-/// Accepts TLS for a set of hosts. One for all workers; replaced whole when its settings change. Certificates are not
-/// part of these: each host shows those in its slot.
+/// Accepts TLS connections for a set of hosts. Shared by all workers and replaced as a whole when its settings change.
+/// Certificates are not part of the settings: each host presents those in its [`Slot`].
 pub struct Acceptor {
     hosts: HostMap<Host>,
     settings: TlsSettings,
@@ -81,7 +81,7 @@ pub struct Acceptor {
 
 #[derive(Debug)]
 struct Host {
-    /// Its place in the list of hosts.
+    /// Index in the list of hosts.
     place: usize,
     demands: Demands,
     config: HostConfig,
@@ -90,7 +90,7 @@ struct Host {
     on_demand: Option<OnDemandNames>,
 }
 
-/// Names that are decided at run time, beside those that the host has otherwise.
+/// Names of an [`OnDemand`], except those that the host has otherwise.
 #[derive(Debug)]
 struct OnDemandNames {
     names: Arc<OnDemand>,
@@ -98,8 +98,8 @@ struct OnDemandNames {
 }
 
 impl Host {
-    /// The certificate for this client, and the configuration for that: of the catalogue, if that has its name, which may take
-    /// the reading of a file; or one on demand, which may take as long as the host allows.
+    /// The certificate for this client, and the matching configuration. Waits for the catalogue to read a file, or for
+    /// a certificate on demand, until the host's timeout.
     async fn certificate<'h>(
         &'h self,
         hello: &ClientHello,
@@ -107,7 +107,7 @@ impl Host {
         config: &'h HostConfig,
     ) -> (Option<Arc<CertifiedKey>>, &'h Arc<ServerConfig>) {
         if let (Some(catalogue), Some(name)) = (&self.catalogue, hello.server_name.as_deref()) {
-            // Whatever the host shows otherwise would be for other names.
+            // No fallback to the host's own certificates, because they are for other names.
             let served = match catalogue.find(name) {
                 Found::Ready(served) => Some(Some(served)),
                 Found::Loading(loading) => Some(loading.await.ok()),
@@ -138,21 +138,22 @@ impl OnDemandNames {
         Ok(Some(Self { names, own }))
     }
 
-    /// What the host shows otherwise goes before.
+    /// Configured certificates take precedence.
     fn is_for(&self, name: &str) -> bool {
         self.own.get(Some(name)).host().is_none() && self.names.has(name)
     }
 }
 
-/// What is known of a handshake while it goes on, to be there whatever becomes of it: it may fail, or be dropped at its
-/// deadline, at any time.
+/// Facts of a handshake in progress, which remain available if it fails or is dropped at its deadline.
 #[derive(Debug)]
 pub struct Trace<'a> {
-    /// When it reached its milestones.
+    /// Times of the milestones.
     pub timeline: &'a mut Timeline,
-    /// Why the client's session was not found: a client that replays a flight never finishes its handshake.
+    /// Why the client's session was not found. Recorded early, because a client that replays a flight never finishes
+    /// its handshake.
     pub missed: &'a mut Option<ResumptionFailure>,
-    /// Bytes received on the connection. Counts on from the caller's, which include what the caller has read.
+    /// Bytes received on the connection. Added to the caller's count, which includes the bytes that the caller has
+    /// read.
     pub received: &'a mut u64,
     /// Bytes sent on the connection.
     pub sent: &'a mut u64,
@@ -160,23 +161,23 @@ pub struct Trace<'a> {
 
 /// A handshake that is complete or has received early data.
 pub struct Accepted {
-    /// The connection. While it has a [`confirmation`](Stream::confirmation) the handshake is not complete, and what the
-    /// stream gives is early data: it may be a replay, though not one of what this fleet has accepted before.
+    /// The connection. While it has a [`confirmation`](Stream::confirmation), the handshake is not complete and the
+    /// stream yields early data, which may be a replay, though not of data that this fleet has accepted before.
     pub stream: Stream,
     /// The negotiated parameters. With early data `handshake_time` ends at the first early data.
     pub facts: TlsFacts,
-    /// What the host of the handshake demands of its clients.
+    /// The demands of the host on client certificates.
     pub demands: Demands,
 }
 
-/// Why a handshake did not complete. The client has been sent the alert for it, where TLS has one.
+/// Reason why a handshake did not complete. The client has been sent the corresponding alert, if TLS has one.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The class of failure, for metrics and the log.
+    /// Class of the failure, for metrics and the log.
     pub outcome: HandshakeOutcome,
     /// Details for the log.
     pub detail: Option<String>,
-    /// Server name of the hello; `None` if it has none, or was not read.
+    /// Server name in the hello; `None` if it contains none or was not read.
     pub server_name: Option<String>,
 }
 
@@ -193,7 +194,7 @@ impl Refusal {
 }
 
 impl Acceptor {
-    /// Prepares the configuration of each host.
+    /// Builds the configuration of each host.
     pub fn new<'a>(
         settings: TlsSettings,
         hosts: impl IntoIterator<Item = &'a HostSettings>,
@@ -228,24 +229,24 @@ impl Acceptor {
         Ok(Self { hosts: map, settings, challenge, challenges: Arc::clone(&resources.challenges) })
     }
 
-    /// Prepares the certificates published in the slots of the hosts, and drops those shown before. Otherwise the next
-    /// handshake of each host does.
+    /// Prepares the certificates in the slots of all hosts, and drops those used before. Without this call, the next
+    /// handshake of each host does so.
     pub fn refresh(&self) {
         self.hosts.hosts().iter().for_each(|host| host.shown.refresh());
     }
 
-    /// Prepares those of one slot alone.
+    /// Like [`refresh`](Self::refresh), for one slot.
     pub fn refresh_slot(&self, slot: &Arc<Slot>) {
         self.hosts.hosts().iter().filter(|host| host.shown.is_of(slot)).for_each(|host| host.shown.refresh());
     }
 
     /// Runs the handshake on `io`, of which `received` has been read already. The caller limits the time it takes.
     ///
-    /// A handshake that resumes with early data is handed out as soon as there is some: the stream completes it while it
-    /// is read. Our flight may still be in the stream then, to go with an answer that is ready at once, so the driver
-    /// of the connection drains the stream before it waits for anything. The caller's limit should go on until
-    /// [`Stream::poll_confirm`] is ready, and [`HandshakeFinished`](Milestone::HandshakeFinished) is the caller's to
-    /// mark, by [`confirmed_at`](crate::Confirmation::confirmed_at).
+    /// A handshake that resumes with early data is returned as soon as there is some: the stream completes it while it
+    /// is read. The server's flight may still be in the stream then, to be sent together with an early response, so the
+    /// driver of the connection drains the stream before it waits for anything. The caller's timeout should apply until
+    /// [`Stream::poll_confirm`] is ready, and the caller records [`HandshakeFinished`](Milestone::HandshakeFinished) at
+    /// [`confirmed_at`](crate::Confirmation::confirmed_at).
     pub async fn accept(
         &self,
         io: TcpStream,
@@ -258,8 +259,8 @@ impl Acceptor {
         self.accept_from(None, io, received, &vary, trace).await
     }
 
-    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`] of the resources limits. `vary` is called
-    /// once the host is known, with its place in the list of hosts, and says what the connection has of its own.
+    /// Like [`accept`](Self::accept), for a client whose key operations are limited by the [`KeyGate`] of the
+    /// resources. `vary` is called once the host is known, with its index, and returns the settings of this connection.
     pub async fn accept_from(
         &self,
         client: Option<IpAddr>,
@@ -300,7 +301,8 @@ impl Acceptor {
         }
     }
 
-    /// The alert for a hello that no host can answer, and why. rustls would send `handshake_failure` for most of them.
+    /// The alert for a hello that no host can accept, and the reason. rustls would send `handshake_failure` for most of
+    /// them.
     fn unanswerable(&self, hello: &ClientHello) -> Option<(&'static [u8; 7], &'static str)> {
         if hello.versions.iter().all(|version| *version < self.settings.min_version) {
             return Some((&ALERT_PROTOCOL_VERSION, "the client offers only versions that are too old"));
@@ -353,15 +355,15 @@ async fn refuse_hello(io: &mut TcpStream, error: HelloError, trace: &mut Trace<'
     Refusal::because(outcome, &error)
 }
 
-/// Sends the last bytes of a connection and lets the client read them: closing with unread data would reset the
-/// connection.
+/// Sends the last bytes of a connection and lingers until the client has read them: closing with unread data would
+/// reset the connection.
 async fn send_last(io: &mut TcpStream, bytes: &[u8], trace: &mut Trace<'_>) {
     if bytes.is_empty() || io.write_all(bytes).await.is_err() {
         return;
     }
     *trace.sent += bytes.len() as u64;
     if io.shutdown().await.is_ok() {
-        // Boxed: its buffer is half of what a handshake would take otherwise.
+        // Boxed: its buffer would otherwise be half of the size of the handshake's future.
         Box::pin(brisk_net::linger(io, brisk_net::Lingering::BRIEF)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Records of one connection on their way to its socket, in a buffer borrowed from the worker.
+//! A batch of sealed records on their way to the socket, in a buffer borrowed from the worker.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,8 +9,8 @@ use rustls::unbuffered::ConnectionState;
 
 use crate::stream::broken;
 
-/// Records sent by one system call. What the socket does not take of them stays with the connection, so this is also
-/// the most that a client that does not read can hold.
+/// Records sent by one system call. Records that the socket does not accept stay with the connection, so this also
+/// limits the memory that a client can hold by not reading.
 const RECORDS: usize = 16;
 
 const SIZE: usize = RECORDS * (PLAINTEXT + OVERHEAD) + KEY_UPDATE;
@@ -40,15 +40,16 @@ impl Batch {
         self.buffer.as_ref().map_or(&[], |buffer| &buffer[..self.len])
     }
 
-    /// Moves the records to the end of `outgoing`, which is sent before: whatever is sealed next may follow there.
+    /// Appends the records to `outgoing`, which is sent first, so that records sealed later can follow there.
     pub(crate) fn move_to(&mut self, outgoing: &mut Vec<u8>) {
         outgoing.extend_from_slice(self.bytes());
         self.clear();
     }
 
-    /// Adds a record with `plaintext`, at most [`PLAINTEXT`] bytes; what rustls wants sent before it goes to `outgoing`.
+    /// Appends a record with `plaintext`, at most [`PLAINTEXT`] bytes; records of rustls that must precede it are
+    /// appended to `outgoing`.
     ///
-    /// `incoming` is what the client sent of an unfinished record or message: rustls has marks in it.
+    /// `incoming` is the unprocessed part of the client's data; rustls keeps offsets into it.
     pub(crate) fn seal(
         &mut self,
         tls: &mut UnbufferedServerConnection,
@@ -73,14 +74,14 @@ impl Batch {
         }
     }
 
-    /// Adds the alert `close_notify`, if the connection still has a way to send it.
+    /// Appends the alert `close_notify` if the connection can still send it.
     pub(crate) fn close_notify(&mut self, tls: &mut UnbufferedServerConnection, incoming: &mut [u8]) {
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = tls.process_tls_records(incoming).state {
             self.len += traffic.queue_close_notify(self.free()).unwrap_or(0);
         }
     }
 
-    /// Forgets the records and gives the buffer back to the worker.
+    /// Discards the records and returns the buffer to the worker.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         let Some(buffer) = self.buffer.take() else { return };

@@ -1,4 +1,4 @@
-//! Originates TLS: connections to upstreams. Servers are always verified.
+//! TLS connections to upstreams. Servers are always verified.
 
 use std::fmt;
 use std::io;
@@ -26,7 +26,7 @@ pub struct ConnectorSettings {
     pub authorities: Option<PathBuf>,
     /// Client certificate for servers that request one. Default: none.
     pub identity: Option<Identity>,
-    /// Protocols offered by ALPN, the best first. A server that chooses none is accepted. Default: no ALPN.
+    /// Protocols offered by ALPN, the preferred one first. A server that chooses none is accepted. Default: no ALPN.
     pub protocols: Vec<&'static str>,
     /// The versions of TLS that are offered. Default: 1.2 and 1.3.
     pub versions: Versions,
@@ -38,7 +38,7 @@ pub enum Versions {
     /// TLS 1.2 and 1.3.
     #[default]
     All,
-    /// TLS 1.3 alone.
+    /// TLS 1.3 only.
     Tls13,
 }
 
@@ -47,18 +47,17 @@ pub enum Versions {
 pub struct Identity {
     /// PEM file: the certificate, and its intermediates in any order.
     pub chain: PathBuf,
-    /// PEM file: PKCS#8, PKCS#1 or SEC 1. Its operations are performed where the handshake is.
+    /// PEM file with the key: PKCS#8, PKCS#1 or SEC 1. Its operations run on the thread of the handshake.
     pub key: PathBuf,
 }
 
-/// Takes a TCP connection through the handshake as a client. Cheap to clone; sessions are resumed where the server
-/// allows it.
+/// Performs handshakes as a client. Cheap to clone; sessions are resumed if the server permits it.
 #[derive(Clone)]
 pub struct Connector {
     inner: TlsConnector,
 }
 
-/// An encrypted connection to a server that was verified.
+/// An encrypted connection to a verified server.
 #[derive(Debug)]
 pub struct ClientStream {
     inner: TlsStream<TcpStream>,
@@ -88,7 +87,8 @@ impl Connector {
 
     /// Performs the handshake over `tcp` and verifies that the server is `name`, a host name or an IP address.
     ///
-    /// Has no time limit of its own. A server that cannot be verified is an error of kind `InvalidData` with the reason.
+    /// Has no time limit of its own. A server that cannot be verified is an error of kind `InvalidData` with the
+    /// reason.
     pub async fn connect(&self, tcp: TcpStream, name: &str) -> io::Result<ClientStream> {
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
         let name = ServerName::try_from(bare.to_owned())
@@ -110,7 +110,7 @@ impl Versions {
 static TLS13_ALONE: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 impl Identity {
-    /// Chain and key. `whose` begins the message where one cannot be read.
+    /// Reads chain and key. `whose` begins the error message.
     pub(crate) fn read(
         &self,
         whose: &str,
@@ -207,7 +207,7 @@ mod tests {
         assert!(error.contains("/nonexistent/ca.pem"), "{error}");
     }
 
-    /// A server that echoes what it gets over TLS, with a certificate for `name`.
+    /// A server that echoes data over TLS, with a certificate for `name`.
     async fn echo(ca: &TestCa, name: &str) -> TcpStream {
         let leaf = ca.server(&[name]).issue();
         let chain = CertificateDer::pem_file_iter(&leaf.chain).expect("chain");

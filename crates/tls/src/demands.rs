@@ -1,4 +1,4 @@
-//! What a host demands of the certificates of its clients, in the one form that everything compares.
+//! Demands of a host on client certificates, in a normalised form for comparisons.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -7,11 +7,11 @@ use aws_lc_rs::digest;
 
 use crate::settings::{ClientCertificates, Revocation, UnknownRevocation};
 
-/// What a host demands of the certificates of its clients. The default demands nothing.
+/// Demands of a host on the certificates of its clients. The default demands nothing.
 ///
-/// A client that met the demands of one host is let in by another without a second look only where both demand the same:
-/// on the connection that it has already, and with a session that it resumes. Demands are equal if the same certificates
-/// are accepted, required and kept, in whatever order authorities and revocation lists are written. Cheap to clone.
+/// A client that has met the demands of one host may use another host without a new verification only if both have
+/// equal demands: on the existing connection, and with a resumed session. Demands are equal if the same certificates
+/// are accepted, required and kept, regardless of the order of authorities and revocation lists. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Demands(Option<Arc<Demanded>>);
 
@@ -19,13 +19,13 @@ pub struct Demands(Option<Arc<Demanded>>);
 struct Demanded {
     clients: ClientCertificates,
     mark: [u8; 16],
-    /// As `mark`, but without the revocation lists.
+    /// Like `mark`, without the revocation lists.
     authorities: [u8; 16],
     expire: Option<SystemTime>,
 }
 
 impl Demands {
-    /// Asks clients for a certificate. Hashes all authorities and lists.
+    /// Requests certificates from clients. Hashes all authorities and lists.
     pub fn new(clients: ClientCertificates) -> Self {
         let expire = clients.revocation.as_ref().and_then(Revocation::expires);
         let authorities = hash_of_authorities(&clients);
@@ -33,21 +33,21 @@ impl Demands {
         Self(Some(Arc::new(Demanded { clients, mark, authorities: first_bytes(authorities), expire })))
     }
 
-    /// How clients authenticate themselves; `None` if they are not asked for a certificate.
+    /// How clients authenticate; `None` if no certificate is requested.
     pub fn clients(&self) -> Option<&ClientCertificates> {
         self.0.as_ref().map(|demanded| &demanded.clients)
     }
 
-    /// Whether the certificates of clients are kept for the life of their connections.
+    /// Whether client certificates are kept for the life of the connection.
     pub fn keeps_certificates(&self) -> bool {
         self.clients().is_some_and(|clients| clients.keep)
     }
 
-    /// Whether a connection that was made for a host under `earlier` demands may go on with that host under these, after a
-    /// reload. It may where both trust the same authorities and agree on whether certificates are required and kept, or
-    /// neither asks for any; not where less is demanded now. Other revocation lists end no connection: certificates are
-    /// looked up in handshakes only. For another host, whose lists the client may never have been looked up in, compare
-    /// the demands themselves.
+    /// Whether a connection that met `earlier` for a host may continue to use that host under these demands, after a
+    /// reload. It may if both trust the same authorities and agree on whether certificates are required and kept, or if
+    /// neither requests certificates; not if less is demanded now. Other revocation lists end no connection, since
+    /// certificates are looked up in handshakes only. For another host, whose lists may never have been searched for
+    /// this client, compare the demands for equality.
     pub fn are_met_under(&self, earlier: &Self) -> bool {
         match (&self.0, &earlier.0) {
             (None, None) => true,
@@ -58,13 +58,13 @@ impl Demands {
         }
     }
 
-    /// What sessions are marked with that were made under these demands. The same in every process that has them. Whether
-    /// certificates are kept makes no difference: a session has them in any case.
+    /// The mark of sessions made under these demands, equal in all processes with these demands. It does not depend on
+    /// whether certificates are kept, because sessions contain them in any case.
     pub(crate) fn mark(&self) -> Option<&[u8; 16]> {
         self.0.as_ref().map(|demanded| &demanded.mark)
     }
 
-    /// When the first of the revocation lists expires, where that matters.
+    /// Expiry of the first revocation list, if it affects acceptance.
     pub(crate) fn expire(&self) -> Option<SystemTime> {
         self.0.as_ref()?.expire
     }
@@ -99,7 +99,7 @@ fn first_bytes(hash: digest::Context) -> [u8; 16] {
     *hash.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
-/// Adds a set of certificates or lists to a hash.
+/// Adds a set of certificates or lists to a hash, in an order that depends on the members only.
 fn add<'a>(hash: &mut digest::Context, set: impl Iterator<Item = &'a [u8]>) {
     let mut set: Vec<_> = set.map(|der| digest::digest(&digest::SHA256, der)).collect();
     set.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn demands_have_the_same_mark_in_every_process() {
         let demands = Demands::new(clients(true, &[b"one", b"two"]));
-        // Sessions outlive a process: another mark loses all of them.
+        // Sessions outlive a process: a changed mark would invalidate all of them.
         let expected = 0xedcf_7755_09b6_cb2b_44f6_b0d2_aab2_e985_u128;
         assert_eq!(demands.mark().copied().map(u128::from_be_bytes), Some(expected));
         assert_eq!(demands, Demands::new(clients(true, &[b"two", b"one", b"two"])));

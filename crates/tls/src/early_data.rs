@@ -1,5 +1,5 @@
-//! Whether rustls accepted the early data that a client announced: its unbuffered connections do not report it before
-//! some arrives, and many clients that announce it send none.
+//! Detects whether rustls accepted announced early data. Its unbuffered connections do not report it before some
+//! arrives, and many clients that announce early data send none.
 
 use brisk_tls_base::record::HEADER;
 use rustls::server::UnbufferedServerConnection;
@@ -8,11 +8,11 @@ use rustls::{HandshakeKind, SupportedCipherSuite};
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 
-/// Whether `flight`, the server's first, accepts early data.
+/// Whether `flight`, the server's first flight, accepts early data.
 ///
-/// Its encrypted part holds `EncryptedExtensions` and `Finished` and nothing else in a handshake that resumes, so its
-/// length says whether the extension `early_data` is among the extensions: RFC 8446 section 4.2.10. For statistics only:
-/// a flight with extensions that are not expected here is taken for a refusal.
+/// In a resumed handshake its encrypted part contains `EncryptedExtensions` and `Finished` only, so its length reveals
+/// whether the extension `early_data` is present (RFC 8446 section 4.2.10). For statistics only: a flight with
+/// unexpected extensions counts as a refusal.
 pub(crate) fn accepted(tls: &UnbufferedServerConnection, flight: &[u8]) -> bool {
     let Some(SupportedCipherSuite::Tls13(suite)) = tls.negotiated_cipher_suite() else { return false };
     if tls.handshake_kind() != Some(HandshakeKind::Resumed) || flight.first() != Some(&HANDSHAKE) {
@@ -22,12 +22,12 @@ pub(crate) fn accepted(tls: &UnbufferedServerConnection, flight: &[u8]) -> bool 
     let extension = |body: usize| 4 + body;
     let alpn = tls.alpn_protocol().map_or(0, |protocol| extension(2 + 1 + protocol.len()));
     let finished = message(suite.common.hash_provider.output_len());
-    // Content type and tag go with the two messages.
+    // Content type and tag follow the two messages.
     let expected = message(2 + alpn + extension(0)) + finished + 1 + 16;
     encrypted_record(flight) == Some(expected)
 }
 
-/// The length of the first encrypted record.
+/// Length of the first encrypted record.
 fn encrypted_record(mut flight: &[u8]) -> Option<usize> {
     loop {
         let [kind, _, _, high, low] = *flight.first_chunk::<HEADER>()?;

@@ -1,11 +1,11 @@
-//! Errors of setting TLS up; what goes wrong with one connection is a [`Refusal`](crate::Refusal).
+//! Errors of TLS settings; errors of a single connection are [`Refusal`](crate::Refusal)s.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why TLS cannot be set up as configured.
+/// Reasons why TLS cannot be set up as configured.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -15,35 +15,35 @@ pub enum TlsError {
     /// A host has no certificate.
     #[error("host {host} has no certificate")]
     NoCertificate {
-        /// The first name of the host.
+        /// First name of the host.
         host: String,
     },
-    /// Two hosts claim one name, or a name is malformed.
+    /// Two hosts have the same name, or a name is malformed.
     #[error("host names: {0}")]
     Names(#[from] brisk_certs::CertError),
     /// The client authorities of a host cannot be used.
     #[error("client certificate authorities of host {host}: {reason}")]
     ClientRoots {
-        /// The first name of the host.
+        /// First name of the host.
         host: String,
-        /// The reason.
+        /// The fault.
         reason: String,
     },
-    /// The authorities that upstreams are verified with cannot be loaded.
+    /// The authorities for verifying upstreams cannot be loaded.
     #[error(transparent)]
     Roots(#[from] brisk_tls_base::RootsError),
-    /// The key log was asked for, but `SSLKEYLOGFILE` is not set.
+    /// The key log is enabled, but `SSLKEYLOGFILE` is not set.
     #[error("the key log is on, but the environment variable SSLKEYLOGFILE does not name a file")]
     KeyLogUnnamed,
     /// The key log cannot be opened.
     #[error("cannot open the key log {path}: {source}")]
     KeyLog {
-        /// The file that `SSLKEYLOGFILE` names.
+        /// Path in `SSLKEYLOGFILE`.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Certificates that upstreams are verified with cannot be used.
+    /// Certificates of a connector or of an internal listener cannot be used.
     #[error("{0}")]
     Connector(String),
     /// rustls refuses the configuration.

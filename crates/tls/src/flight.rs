@@ -1,5 +1,5 @@
-//! How many bytes a server sends before it hears from the client again, with a certificate. What does not fit into the
-//! first flight of a new connection costs the client another round trip.
+//! Size of a server's first flight with a certificate. If it exceeds the initial window of a new connection, the
+//! handshake takes an additional round trip.
 
 use std::cell::OnceCell;
 
@@ -7,75 +7,75 @@ use brisk_certs::{Certificate, Staple};
 use brisk_keys::KeyAlgorithm;
 use rustls::compress::{BROTLI_COMPRESSOR, CompressionLevel};
 
-/// What TCP sends without an acknowledgement at the start: 10 segments (RFC 6928) of 1,460 bytes.
+/// Initial congestion window of TCP: 10 segments (RFC 6928) of 1,460 bytes.
 pub const TCP_FLIGHT: usize = 10 * 1460;
 
-/// What QUIC sends to a client that it has not heard from twice: three times a datagram of 1,200 bytes (RFC 9000
-/// section 8.1).
+/// Bytes that a QUIC server may send to an unvalidated client: three times a datagram of 1,200 bytes (RFC 9000 section
+/// 8.1).
 pub const QUIC_FLIGHT: usize = 3 * 1200;
 
-/// The other messages of a first flight in TLS 1.3: `ServerHello` without its key share, a change of ciphers,
-/// `EncryptedExtensions` with ALPN, Finished.
+/// Other messages of a first flight in TLS 1.3: `ServerHello` without its key share, `change_cipher_spec`,
+/// `EncryptedExtensions` with ALPN, `Finished`.
 const OTHERS: usize = 95 + 6 + 19 + 52;
 
-/// The server's key share of X25519, and with ML-KEM-768 beside it.
+/// The server's key share for X25519, and for X25519 with ML-KEM-768.
 const X25519: usize = 32;
 const HYBRID: usize = 1120;
 
-/// What each record of encrypted messages adds, and what one holds.
+/// Overhead and maximum content of an encrypted record.
 const RECORD: usize = 22;
 const RECORD_CONTENT: usize = 16 * 1024;
 
-/// The bytes of the first flight of a full handshake in TLS 1.3.
+/// Size of the first flight of a full handshake in TLS 1.3.
 #[derive(Debug)]
 pub struct FirstFlight {
-    /// The body of the message with the chain and the staple.
+    /// Body of the `Certificate` message with chain and staple.
     message: Vec<u8>,
     compressed: OnceCell<usize>,
-    /// Everything but that message, with X25519.
+    /// All other bytes, with X25519.
     others: usize,
 }
 
 impl FirstFlight {
-    /// Of a handshake with `certificate` and the staple, if there is one.
+    /// The flight of a handshake with `certificate` and `staple`.
     pub fn of(certificate: &Certificate, staple: Option<&Staple>) -> Self {
         let others = OTHERS + X25519 + 8 + signature(certificate.algorithm);
         Self { message: message(certificate, staple), compressed: OnceCell::new(), others }
     }
 
-    /// The length of the message with the chain and the staple.
+    /// Length of the `Certificate` message.
     pub fn certificate(&self) -> usize {
         self.message.len() + 4
     }
 
-    /// The same, compressed with brotli (RFC 8879), where that is shorter. The first call compresses, which takes some
-    /// milliseconds.
+    /// Length of the `CompressedCertificate` message with brotli (RFC 8879), if that is shorter. The first call
+    /// compresses, which takes some milliseconds.
     pub fn compressed(&self) -> usize {
         let compress = || {
             let compressed = BROTLI_COMPRESSOR.compress(self.message.clone(), CompressionLevel::Amortized);
-            // RFC 8879 section 4: the algorithm and two lengths come before it.
+            // RFC 8879 section 4: the algorithm and two lengths precede the compressed bytes.
             compressed.map_or(self.certificate(), |bytes| bytes.len() + 4 + 8).min(self.certificate())
         };
         *self.compressed.get_or_init(compress)
     }
 
-    /// All of it for a client that does not decompress certificates, and has keys for X25519 with ML-KEM-768: the most.
+    /// Maximum size: for a client without certificate compression that has a key share for X25519 with ML-KEM-768.
     pub fn most(&self) -> usize {
         sealed(self.certificate() + self.others + HYBRID - X25519)
     }
 
-    /// All of it for a client that decompresses certificates and has a key for X25519: the least. See
+    /// Minimum size: for a client with certificate compression and a key share for X25519. See
     /// [`compressed`](Self::compressed) for its cost.
     pub fn least(&self) -> usize {
         sealed(self.compressed() + self.others)
     }
 
-    /// Whether it needs no round trip more over TCP, whatever the client.
+    /// Whether the flight needs no additional round trip over TCP, for any client.
     pub fn fits_tcp(&self) -> bool {
         self.most() <= TCP_FLIGHT
     }
 
-    /// Whether it could be sent at once over QUIC, to a client that decompresses certificates.
+    /// Whether the flight could be sent at once over QUIC to a client with certificate compression.
     pub fn fits_quic(&self) -> bool {
         self.least() <= QUIC_FLIGHT
     }
@@ -85,7 +85,7 @@ fn sealed(bytes: usize) -> usize {
     bytes + RECORD * bytes.div_ceil(RECORD_CONTENT)
 }
 
-/// The body of the `Certificate` message, RFC 8446 section 4.4.2.
+/// The body of the `Certificate` message (RFC 8446 section 4.4.2).
 fn message(certificate: &Certificate, staple: Option<&Staple>) -> Vec<u8> {
     let mut list = Vec::new();
     for (index, der) in certificate.chain.iter().enumerate() {
@@ -96,7 +96,7 @@ fn message(certificate: &Certificate, staple: Option<&Staple>) -> Vec<u8> {
             Some(staple) => {
                 let len = staple.der.len();
                 list.extend_from_slice(&((len + 8) as u16).to_be_bytes());
-                // status_request, of the type ocsp (RFC 6066 section 8).
+                // Extension status_request of type ocsp (RFC 6066 section 8).
                 list.extend_from_slice(&[0, 5]);
                 list.extend_from_slice(&((len + 4) as u16).to_be_bytes());
                 list.push(1);
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_staple_counts_with_its_frame() {
         let (without, with) = (flight(LeafKey::EcdsaP256, 0), flight(LeafKey::EcdsaP256, 20_000));
-        // Two signatures differ in length by a few bytes.
+        // The lengths of two ECDSA signatures may differ by a few bytes.
         let more = with.certificate() - without.certificate();
         assert!(more.abs_diff(20_008) < 16, "{more}");
         assert!(without.fits_tcp() && !with.fits_tcp());

@@ -1,4 +1,4 @@
-//! Decides whether a client may have a key operation performed now.
+//! Admission of key operations.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub struct KeyGate {
     pub rates: Option<Arc<Rates>>,
 }
 
-/// Held while the operation is under way.
+/// Held during the key operation.
 #[derive(Debug)]
 pub(crate) struct KeyPass(#[expect(dead_code, reason = "held for its drop")] Option<SharePermit>);
 
 impl KeyGate {
-    /// `None` where the client has had its share. One without an address is not limited.
+    /// Admits an operation of `client`; `None` if it has used its share. Clients without an address are not limited.
     pub(crate) fn enter(&self, client: Option<IpAddr>) -> Option<KeyPass> {
         let Some(client) = client else { return Some(KeyPass(None)) };
         if let Some(rates) = &self.rates {

@@ -1,12 +1,13 @@
 //! Performs the operations of one turn of a worker's event loop together: X25519 exchanges, encapsulations with
-//! ML-KEM-768, and signatures with P-256. Makes key pairs for exchanges to come, eight at a time.
+//! ML-KEM-768, and signatures with P-256. Also generates key pairs for future exchanges, eight at a time.
 //!
-//! A worker runs [`turns`]: one task that is woken by the first operation of a turn and runs behind all tasks that are
-//! ready. An operation waits only for work that the worker would do before its next look at the network anyway, so no
-//! timer is needed: the more handshakes are ready, the fuller the batches. While turns have few operations, these do
-//! not wait at all.
+//! A worker runs [`turns`]: one task that is woken by the first operation of a turn and runs after all tasks that are
+//! ready. An operation waits only for work that the worker would do before it polls the network again, so no timer is
+//! needed: the more handshakes are ready, the fuller the batches. While turns have few operations, these do not wait at
+//! all.
 //!
-//! Everything is thread-local and without locks. Nothing is gathered on a thread that does not run [`turns`].
+//! All state is thread-local and without locks. On a thread that does not run [`turns`], operations are performed at
+//! once.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -19,13 +20,13 @@ use brisk_keys::{Encapsulation, Exchange, KeyPair, LanesUse};
 
 use crate::suspend;
 
-/// Key pairs made ahead are not used after this time.
+/// Maximum age of key pairs generated ahead.
 const PAIR_AGE: Duration = Duration::from_mins(1);
 
-/// Operations in a turn, on the average, from which on they wait for one another where lanes are worth it for fewer.
+/// Average number of operations per turn from which operations wait for each other, if lanes pay off for fewer.
 const COMPANY: usize = 2;
 
-/// Turns that the average is taken over, by weight.
+/// Weight of past turns in the average.
 const TURNS: f32 = 8.0;
 
 thread_local! {
@@ -35,7 +36,7 @@ thread_local! {
 static EXCHANGES: TurnCounters = TurnCounters::new();
 static ENCAPSULATIONS: TurnCounters = TurnCounters::new();
 
-/// What the workers of this process have gathered since it started.
+/// Statistics of the gathered operations of all workers since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherFigures {
     /// X25519 exchanges.
@@ -44,11 +45,11 @@ pub struct GatherFigures {
     pub encapsulations: TurnFigures,
     /// Signatures with P-256.
     pub signatures: TurnFigures,
-    /// Signatures that failed their check and were made a second time.
+    /// Signatures that failed verification and were computed again.
     pub faults: u64,
 }
 
-/// The figures of all workers.
+/// The statistics of all workers.
 pub fn figures() -> GatherFigures {
     GatherFigures {
         exchanges: EXCHANGES.figures(),
@@ -70,7 +71,7 @@ pub(crate) struct Worker {
     stock: Stock,
 }
 
-/// The kinds of operations that are gathered, in the order of [`Worker::fills`].
+/// Kinds of gathered operations, in the order of [`Worker::fills`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Exchange,
@@ -78,23 +79,23 @@ pub(crate) enum Kind {
     Signature,
 }
 
-/// How many operations of a kind the turns of a worker have, whether or not they waited.
+/// Number of operations of a kind per turn of a worker, whether or not they waited.
 #[derive(Default)]
 struct Fill {
-    /// How many have to be expected for one to wait. `None`: none waits, and they are not counted.
+    /// Expected number of operations from which one waits. `None`: operations neither wait nor are counted.
     company: Option<f32>,
     this_turn: u16,
     average: f32,
 }
 
 impl Fill {
-    /// For operations that lanes are worth it for from `break_even` on; more than eight: never.
+    /// For operations with which lanes are faster from `break_even` operations on; never if that exceeds eight.
     fn new(break_even: usize) -> Self {
         let company = (break_even <= 8).then(|| break_even.max(COMPANY) as f32);
         Self { company, ..Self::default() }
     }
 
-    /// Those of each kind, as measured.
+    /// The measured values for each kind.
     fn of_this_processor() -> [Self; 3] {
         let (exchanges, signatures) = LanesUse::of_this_processor()
             .map_or((usize::MAX, usize::MAX), |lanes| (lanes.exchanges, lanes.signatures));
@@ -102,7 +103,7 @@ impl Fill {
         [exchanges, encapsulations, signatures].map(Self::new)
     }
 
-    /// Counts an operation. Whether others are likely to join it in this turn; `None` if it is not counted.
+    /// Counts an operation. Returns whether others are likely to join it in this turn; `None` if it is not counted.
     fn count(&mut self) -> Option<bool> {
         let company = self.company?;
         self.this_turn = self.this_turn.saturating_add(1);
@@ -117,24 +118,24 @@ impl Fill {
     }
 }
 
-/// Performs, turn by turn, what the handshakes of this thread gather. Ends at once where the processor has no lanes
-/// that are worth it, and never otherwise. One per thread. When it is dropped, what waits is performed.
+/// Performs the gathered operations of this thread at the end of each turn. Returns at once if the processor has no
+/// lanes that pay off, and never otherwise. One per thread. Dropping the future performs waiting operations.
 pub async fn turns() {
     let Some(_running) = Running::begin() else { return };
     loop {
         poll_fn(wait_for_first).await;
-        // Behind all tasks that are ready, and those that the network makes ready now.
+        // Yields to all tasks that are ready, including those that the network makes ready now.
         tokio::task::yield_now().await;
         perform();
     }
 }
 
-/// Wipes the key pairs that this thread made more than a minute ago. A worker calls it now and then.
+/// Wipes the key pairs that this thread generated more than a minute ago. Called periodically by workers.
 pub fn drop_old_key_pairs() {
     WORKER.with_borrow_mut(|worker| worker.stock.drop_old(Instant::now()));
 }
 
-/// While it lives, this thread gathers.
+/// Gathers operations on this thread until it is dropped.
 struct Running(Gathering);
 
 impl Running {
@@ -173,7 +174,7 @@ fn wake() {
     }
 }
 
-/// Ends a turn: performs what this thread has gathered, and wakes the handshakes that wait for it.
+/// Ends a turn: performs the gathered operations, and wakes the handshakes that wait for them.
 fn perform() {
     WORKER.with_borrow_mut(|worker| worker.fills.iter_mut().for_each(Fill::end_turn));
     turn::perform();
@@ -185,18 +186,18 @@ fn perform() {
 pub(crate) trait Gathered: Sized + 'static {
     const KIND: Kind;
 
-    /// Performs it with aws-lc.
+    /// Performs the operation with aws-lc.
     fn perform(&mut self);
 
-    /// Performs all of them, in lanes where that is faster. Returns how many were in lanes.
+    /// Performs all operations, in lanes where that is faster. Returns the number performed in lanes.
     fn perform_all(operations: &mut [Self]) -> usize;
 
-    /// Where those of a worker wait.
+    /// The waiting operations of a worker.
     fn waiting(worker: &mut Worker) -> &mut Vec<Rc<Slot<Self>>>;
 
     fn counters() -> &'static TurnCounters;
 
-    /// Performs those that this thread has gathered. One of a handshake that is gone is dropped.
+    /// Performs the gathered operations of this thread. Operations of dropped handshakes are skipped.
     fn perform_gathered() {
         let mut waiting = WORKER.with_borrow_mut(|worker| std::mem::take(Self::waiting(worker)));
         waiting.retain(|slot| Rc::strong_count(slot) > 1);
@@ -213,7 +214,7 @@ pub(crate) trait Gathered: Sized + 'static {
                 waker.wake();
             }
         }
-        // The room is kept for the next turn.
+        // Keeps the allocation for the next turn.
         WORKER.with_borrow_mut(|worker| {
             if Self::waiting(worker).is_empty() {
                 *Self::waiting(worker) = waiting;
@@ -262,7 +263,7 @@ impl Gathered for Encapsulation {
     }
 }
 
-/// An operation on its way to the end of the turn and back.
+/// An operation from its submission until its result is collected.
 pub(crate) struct Slot<T> {
     operation: Cell<Option<T>>,
     is_performed: Cell<bool>,
@@ -282,17 +283,17 @@ impl<T> Slot<T> {
     }
 }
 
-/// An operation that was begun. Dropping it abandons the operation.
+/// A submitted operation. Dropping it abandons the operation.
 pub(crate) enum Pending<T> {
     Performed(T),
     Waiting(Rc<Slot<T>>),
 }
 
-/// Gathers an operation, or performs it at once where it has no company.
+/// Gathers an operation, or performs it at once if no others are expected.
 pub(crate) fn begin<T: Gathered>(mut operation: T) -> Pending<T> {
     if !has_company(T::KIND) {
         if WORKER.with_borrow(|worker| worker.gathers) {
-            // Lanes may be faster with a single one.
+            // Lanes may be faster even for a single operation.
             T::perform_all(std::slice::from_mut(&mut operation));
         } else {
             operation.perform();
@@ -310,7 +311,7 @@ pub(crate) fn begin<T: Gathered>(mut operation: T) -> Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// The operation once it is performed. To be called in the call that began it.
+    /// Waits for the performed operation. Must be called in the same callback as [`begin`].
     pub(crate) fn wait(self) -> T {
         match self {
             Self::Performed(operation) => operation,
@@ -320,8 +321,8 @@ impl<T> Pending<T> {
     }
 }
 
-/// Counts an operation of the handshake that runs on this thread. Whether the operation is to wait for the end of the
-/// turn: the handshake can be suspended, and others are likely to join it.
+/// Counts an operation of the handshake on this thread. Returns whether it should wait for the end of the turn: the
+/// handshake can be suspended, and other operations are likely to join.
 pub(crate) fn has_company(kind: Kind) -> bool {
     let counted = |worker: &mut Worker| worker.fills[kind as usize].count();
     let company = if suspend::is_possible() { WORKER.with_borrow_mut(counted) } else { None };
@@ -331,22 +332,22 @@ pub(crate) fn has_company(kind: Kind) -> bool {
     company.unwrap_or(false)
 }
 
-/// A key pair for one exchange. `None` where there is no randomness.
+/// A key pair for one exchange. `None` if the system has no randomness.
 pub(crate) fn key_pair() -> Option<KeyPair> {
     WORKER.with_borrow_mut(|worker| if worker.gathers { worker.stock.take() } else { KeyPair::generate() })
 }
 
-/// Key pairs made ahead, at most eight. Each is used once.
+/// Key pairs generated ahead, at most eight. Each is used once.
 #[derive(Default)]
 struct Stock {
     pairs: Vec<KeyPair>,
     made: Option<Instant>,
-    /// The process that made them. A child that is forked must not use them too.
+    /// The process that generated them. A forked child must not use them too.
     process: u32,
 }
 
 impl Stock {
-    /// A pair. If none may be used, eight are made in the time of one.
+    /// Takes a key pair. If there is none, generates eight in the time of one.
     fn take(&mut self) -> Option<KeyPair> {
         let (now, process) = (Instant::now(), std::process::id());
         self.drop_old(now);

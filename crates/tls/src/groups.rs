@@ -1,9 +1,9 @@
-//! The choice of the key exchange group.
+//! Choice of the key exchange group.
 //!
-//! rustls takes the first of the client's groups that it knows, and asks for another hello where the client sent no share
-//! for it, although it may have sent one for a group that is as good. Here the client's shares decide. rustls has no
-//! setting for that, but asks each group whether it is usable: the acceptor names one before, in [`notes`], and then no
-//! other is usable.
+//! rustls takes the first supported group of the client, and requests another hello if the client sent no share for it,
+//! even if it sent a share for an equally good group. Here the client's shares decide. rustls has no setting for that,
+//! but calls `usable_for_version` of each group: the acceptor sets the chosen group in [`notes`] beforehand, and all
+//! others return false.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use rustls::{Error, ProtocolVersion as Version};
 
 use crate::{key_exchange, notes};
 
-/// The groups that are known, the best first: post-quantum, then by what they cost.
+/// Supported groups by preference: post-quantum first, then by cost.
 const ORDER: [NamedGroup; 4] =
     [NamedGroup::X25519MLKEM768, NamedGroup::X25519, NamedGroup::SECP256R1, NamedGroup::SECP384R1];
 
@@ -25,13 +25,13 @@ static GROUPS: LazyLock<[Chosen; 4]> = LazyLock::new(|| {
         .map(Chosen)
 });
 
-/// All groups, each usable in a handshake unless [`notes`] name another.
+/// All groups. Each is usable in a handshake unless [`notes`] contain another.
 pub(crate) fn all() -> Vec<&'static dyn SupportedKxGroup> {
     GROUPS.iter().map(|group| group as &dyn SupportedKxGroup).collect()
 }
 
-/// The group for TLS 1.3 with this client: the best that it sent a share for, or else the best that it can be asked for.
-/// `None` leaves it to rustls, as for TLS 1.2, where the client's order decides.
+/// The group for TLS 1.3 with this client: the best one with a share, otherwise the best one that a `HelloRetryRequest`
+/// can ask for. `None` leaves the choice to rustls, as for TLS 1.2, where the client's order decides.
 pub(crate) fn choose(hello: &ClientHello) -> Option<NamedGroup> {
     if !hello.offers_version(ProtocolVersion::TLS1_3) {
         return None;
@@ -41,7 +41,7 @@ pub(crate) fn choose(hello: &ClientHello) -> Option<NamedGroup> {
     offered().find(|group| shares.contains(group)).or_else(|| offered().next())
 }
 
-/// A group that counts as unusable while another is chosen.
+/// A group that is not usable while another one is chosen.
 #[derive(Debug)]
 struct Chosen(&'static dyn SupportedKxGroup);
 

@@ -1,4 +1,4 @@
-//! One server handshake over memory buffers: no socket, no waiting. `acceptor` moves the bytes.
+//! A server handshake on memory buffers, without sockets. The acceptor transfers the bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -15,44 +15,44 @@ use crate::suspend::Suspendable;
 
 /// A handshake between two reads from the client.
 pub(crate) struct Handshake {
-    /// Boxed: it is large, and moves on into the stream.
+    /// Boxed: it is large and is moved into the stream later.
     pub(crate) tls: Box<UnbufferedServerConnection>,
-    /// Bytes from the client that are not processed yet.
+    /// Unprocessed bytes from the client.
     pub(crate) incoming: Vec<u8>,
     /// Bytes for the client.
     pub(crate) outgoing: Vec<u8>,
-    /// Early data, and application data that came with the client's last flight.
+    /// Early data, and application data that arrived with the client's last flight.
     pub(crate) plaintext: Vec<u8>,
-    /// The client has closed its side.
+    /// Whether the client has closed its side.
     pub(crate) peer_closed: bool,
-    /// The client was asked for another key share.
+    /// Whether a `HelloRetryRequest` was sent.
     pub(crate) hello_retry: bool,
-    /// Early data was accepted, whether or not any has come.
+    /// Whether early data was accepted, even if none has arrived.
     pub(crate) early_data: bool,
-    /// Bytes of early data that have come.
+    /// Bytes of early data received.
     pub(crate) early_bytes: u64,
     input: HandshakeInput,
     certificate: Option<Arc<CertifiedKey>>,
 }
 
-/// How far a handshake has come.
+/// State of a handshake after processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// The client has to send more.
+    /// The client must send more.
     Incomplete,
-    /// There is early data to work on. The client has to send more still, and our flight may wait to be sent.
+    /// Early data is available. The client must send more, and the server's flight may still have to be sent.
     EarlyData,
     Complete,
     /// The client closed before the handshake was complete.
     Closed,
 }
 
-/// A handshake as returned by `advance`.
+/// The result of [`Handshake::advance`].
 pub(crate) type Advanced = (Box<Handshake>, Result<Progress, rustls::Error>);
 
 impl Handshake {
-    /// A handshake of which `incoming` was read already, the whole hello at least; `input` and the certificate to show are
-    /// what its callbacks are to know.
+    /// Creates a handshake with the bytes `incoming`, which contain at least the whole hello. `input` and `certificate`
+    /// are for its callbacks.
     pub(crate) fn new(
         tls: Box<UnbufferedServerConnection>,
         incoming: Vec<u8>,
@@ -73,7 +73,7 @@ impl Handshake {
         }
     }
 
-    /// Processes what the client sent. Callbacks may wait: the future is then pending, and no socket is held.
+    /// Processes the received bytes. Callbacks may wait: the future is then pending, and the socket is free.
     pub(crate) async fn advance(self: Box<Self>) -> io::Result<(Advanced, Notes)> {
         Ok(Suspendable::new(move || self.process())?.await)
     }
@@ -94,7 +94,8 @@ impl Handshake {
                     data.done();
                     None
                 }
-                // By construction there is none: this is the last line of the defence against replays.
+                // Unreachable by construction, since early data is then disabled: the last line of defence against
+                // replays.
                 Ok(ConnectionState::ReadEarlyData(_)) if !self.input.early_data => {
                     Some(Err(rustls::Error::General("early data with a session that others may have".into())))
                 }
@@ -133,7 +134,7 @@ impl Handshake {
         (self, result)
     }
 
-    /// When nothing is left to process.
+    /// The state once all bytes have been processed.
     fn progress(&self) -> Progress {
         if !self.tls.is_handshaking() {
             Progress::Complete
@@ -145,8 +146,8 @@ impl Handshake {
     }
 }
 
-/// After an error rustls has the alert for the client ready. It is taken without looking at what the client sent: after
-/// an error that may not be read a second time.
+/// Collects the alert that rustls has prepared after an error. The client's bytes are not passed again, because after
+/// an error they must not be read twice.
 pub(crate) fn take_alert(tls: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
     while tls.wants_write() {
         let Ok(ConnectionState::EncodeTlsData(data)) = tls.process_tls_records(&mut []).state else { return };

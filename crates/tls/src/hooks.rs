@@ -1,7 +1,7 @@
-//! The callbacks that rustls makes in the middle of a handshake: certificate and signature here, sessions and tickets in
+//! The callbacks of rustls during a handshake: certificate and signature here, sessions and tickets in
 //! `hooks/sessions`.
 //!
-//! Each of them may wait (`suspend::wait`) for an engine or a store that answers later; each notes what it did.
+//! Each may wait (`suspend::wait`) for an engine or a store, and records its result in [`notes`].
 
 mod sessions;
 
@@ -21,11 +21,11 @@ use crate::gather::Kind;
 use crate::{gather, notes, suspend};
 pub(crate) use sessions::{Sessions, Tickets};
 
-/// How long a handshake waits for its key operation. Clients give up after about ten seconds.
+/// Maximum time of a key operation. Clients give up after about ten seconds.
 const KEY_OPERATION_LIMIT: Duration = Duration::from_secs(5);
 
-/// Shows the certificate that the acceptor chose by the client's hello. So rustls' configurations hold none, and a renewal
-/// leaves them as they are.
+/// Presents the certificate that the acceptor chose by the client's hello. Therefore the configurations of rustls
+/// contain no certificate, and a renewal does not change them.
 #[derive(Debug)]
 pub(crate) struct ChosenCertificate;
 
@@ -40,7 +40,7 @@ impl ResolvesServerCert for ChosenCertificate {
     }
 }
 
-/// A certificate for rustls, with a key whose operations its engine performs.
+/// Converts a certificate for rustls, with a key whose operations its engine performs.
 pub(crate) fn certified(served: &Served, gate: &Arc<KeyGate>) -> Arc<CertifiedKey> {
     let Served { certificate, engine, staple } = served.clone();
     let chain = certificate.chain.clone();
@@ -48,7 +48,7 @@ pub(crate) fn certified(served: &Served, gate: &Arc<KeyGate>) -> Arc<CertifiedKe
     Arc::new(CertifiedKey { ocsp: staple.map(|staple| staple.der.clone()), ..CertifiedKey::new(chain, key) })
 }
 
-/// A private key that its engine holds.
+/// A private key in an engine.
 #[derive(Debug)]
 struct EngineKey {
     engine: Arc<dyn PrivateKeyEngine>,
@@ -120,7 +120,7 @@ impl Signer for EngineSigner {
 }
 
 impl EngineSigner {
-    /// Whether the signature is to be made at the end of the worker's turn, with those of other handshakes.
+    /// Whether the signature is computed at the end of the worker's turn, together with those of other handshakes.
     fn waits_for_others(&self) -> bool {
         self.certificate.algorithm == KeyAlgorithm::EcdsaP256 && gather::has_company(Kind::Signature)
     }

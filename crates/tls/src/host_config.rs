@@ -1,4 +1,4 @@
-//! The rustls configurations of a host: made from settings once, used by every handshake.
+//! The rustls configurations of a host, built once from settings and used by every handshake.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::settings::{ClientCertificates, HostSettings, TlsSettings, UnknownRevo
 #[derive(Clone)]
 pub(crate) struct HostConfig {
     every: SuiteOrders,
-    /// For clients that offer TLS 1.3, where their sessions are kept in the store and those of TLS 1.2 in tickets.
+    /// For clients that offer TLS 1.3, if TLS 1.3 sessions are in the store while TLS 1.2 uses tickets.
     stateful: Option<SuiteOrders>,
-    /// The same for certificates of a folder and on demand, if the host has such: they are not compressed. That takes some milliseconds of a
-    /// worker, and there are too many to keep the results.
+    /// For certificates of a catalogue and on demand, without certificate compression: it takes some milliseconds of a
+    /// worker, and there are too many certificates to cache the results.
     of_folder: Option<Box<Self>>,
-    /// The same with other numbers of tickets, where some handshakes send those.
+    /// Variants with other numbers of tickets, for experiments.
     with_tickets: Vec<(usize, Self)>,
 }
 
@@ -35,26 +35,26 @@ impl HostConfig {
         Self { every, stateful, of_folder: None, with_tickets: Vec::new() }
     }
 
-    /// The same with this number of tickets, if there is one for that.
+    /// The variant with this number of tickets, or this configuration if there is none.
     pub(crate) fn with_tickets(&self, tickets: Option<usize>) -> &Self {
         let found =
             tickets.and_then(|tickets| self.with_tickets.iter().find(|(number, _)| *number == tickets));
         found.map_or(self, |(_, config)| config)
     }
 
-    /// The configuration for this client and a certificate of the host's own.
+    /// The configuration for this client and a certificate of the host itself.
     pub(crate) fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
         let orders = self.stateful.as_ref().filter(|_| hello.offers_version(ProtocolVersion::TLS1_3));
         orders.unwrap_or(&self.every).choose(hello)
     }
 
-    /// The configuration for this client and a certificate of the folder, or on demand.
+    /// The configuration for this client and a certificate of the catalogue or on demand.
     pub(crate) fn choose_for_folder(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
         self.of_folder.as_deref().unwrap_or(self).choose(hello)
     }
 }
 
-/// A configuration, once for each way to choose a suite.
+/// A configuration, once for each way of choosing a suite.
 #[derive(Clone)]
 struct SuiteOrders {
     server: Arc<ServerConfig>,
@@ -69,7 +69,7 @@ impl SuiteOrders {
         Self { server: Arc::new(config), client }
     }
 
-    /// A client without AES in hardware lists ChaCha20 first: then its order decides.
+    /// A client without AES in hardware lists ChaCha20 first; then the client's order decides.
     fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
         if prefers_chacha20(hello) { &self.client } else { &self.server }
     }
@@ -81,12 +81,12 @@ impl fmt::Debug for HostConfig {
     }
 }
 
-/// Whether the first suite that has a name is one of ChaCha20; browsers put a nameless one before it (RFC 8701).
+/// Whether the first known suite uses ChaCha20; browsers put an unknown one before it (RFC 8701).
 fn prefers_chacha20(hello: &ClientHello) -> bool {
     hello.suites.iter().find_map(|suite| suite.name()).is_some_and(|name| name.contains("CHACHA20"))
 }
 
-/// What all hosts' configurations share.
+/// Parts shared by the configurations of all hosts.
 pub(crate) struct ConfigBuilder<'a> {
     settings: &'a TlsSettings,
     provider: Arc<CryptoProvider>,
@@ -136,7 +136,7 @@ impl<'a> ConfigBuilder<'a> {
         Ok(HostConfig { with_tickets, ..self.with_names(config, host) })
     }
 
-    /// With what certificates of a folder and on demand need.
+    /// Adds the configuration for certificates of a catalogue or on demand, if the host has them.
     fn with_names(&self, config: ServerConfig, host: &HostSettings) -> HostConfig {
         let has_names = host.catalogue.is_some() || host.on_demand.is_some();
         let of_folder = has_names.then(|| {
@@ -147,7 +147,8 @@ impl<'a> ConfigBuilder<'a> {
         HostConfig { of_folder, ..self.with_sessions(config, host) }
     }
 
-    /// The configuration for authorities that check by tls-alpn-01: their protocol, and no sessions (RFC 8737 section 4).
+    /// The configuration for authorities that validate by tls-alpn-01: that protocol only, and no sessions (RFC 8737
+    /// section 4).
     pub(crate) fn challenge(&self) -> Result<HostConfig, TlsError> {
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
@@ -168,14 +169,15 @@ impl<'a> ConfigBuilder<'a> {
         } else {
             config.cert_compressors.clear();
         }
-        // Clients' compressed certificates are not asked for: it would be work for strangers.
+        // Compressed client certificates are not supported, because decompression would be work on behalf of unknown
+        // clients.
         config.cert_decompressors.clear();
         if let Some(key_log) = &self.key_log {
             config.key_log = Arc::clone(key_log) as _;
         }
     }
 
-    /// Where sessions are kept. rustls keeps those of TLS 1.3 in the store only when it has no tickets, and accepts early
+    /// Configures the storage of sessions. rustls stores TLS 1.3 sessions only if it has no ticketer, and accepts early
     /// data only then.
     fn with_sessions(&self, mut config: ServerConfig, host: &HostSettings) -> HostConfig {
         let demands = &host.demands;
@@ -185,7 +187,7 @@ impl<'a> ConfigBuilder<'a> {
         let early_data = if demands.clients().is_some() { 0 } else { host.early_data };
         let mut stateful = config.clone();
         stateful.max_early_data_size = early_data;
-        // Otherwise an answer to early data would wait for the client's Finished.
+        // Otherwise a response to early data would wait for the client's Finished.
         stateful.send_half_rtt_data = early_data > 0;
         if !self.settings.tickets {
             return HostConfig::new(SuiteOrders::new(stateful), None);

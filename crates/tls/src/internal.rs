@@ -1,7 +1,7 @@
-//! TLS 1.2 and 1.3 for a listener of the program's own, which its operators use: one certificate, HTTP/1.1, and a
-//! certificate of the client where it is asked for.
+//! TLS 1.2 and 1.3 for internal listeners that operators use: one certificate, HTTP/1.1, and optional client
+//! certificates.
 //!
-//! Not for clients of a gateway: no name is looked at, no session is resumed, the key is in a file.
+//! Not for clients of a gateway: it ignores server names, resumes no sessions, and reads its key from a file.
 
 use std::fmt;
 use std::io;
@@ -22,17 +22,17 @@ use tokio_rustls::server::TlsStream;
 use crate::TlsError;
 use crate::connector::Identity;
 
-/// Settings of such a listener.
+/// Settings of an internal listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InternalSettings {
-    /// The certificate to show, and its key.
+    /// The certificate and its key.
     pub identity: Identity,
-    /// PEM file with the authorities that may issue certificates of clients. Without it none is asked for; with it a client
-    /// without one is refused.
+    /// PEM file with the authorities of client certificates. If it is set, clients without a certificate are refused;
+    /// otherwise none is requested.
     pub clients: Option<PathBuf>,
 }
 
-/// Takes connections through the handshake. Cheap to clone.
+/// Performs handshakes as a server. Cheap to clone.
 #[derive(Clone)]
 pub struct InternalAcceptor(TlsAcceptor);
 
@@ -59,7 +59,7 @@ impl InternalAcceptor {
         let (chain, key) = settings.identity.read("server certificate")?;
         let mut config = builder.with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // Every connection proves anew that its client still has a valid certificate.
+        // No resumption, so that every connection proves again that the client has a valid certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self(TlsAcceptor::from(Arc::new(config))))

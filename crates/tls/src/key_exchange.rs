@@ -1,4 +1,4 @@
-//! The groups X25519 and X25519MLKEM768 of a server, performed together with other handshakes (`gather`).
+//! The groups X25519 and X25519MLKEM768 of a server, whose operations are gathered with those of other handshakes.
 
 use brisk_keys::{Encapsulation, Exchange, KeyPair};
 use rustls::crypto::aws_lc_rs::kx_group;
@@ -8,13 +8,13 @@ use rustls::{Error, NamedGroup, PeerMisbehaved, ProtocolVersion};
 
 use crate::gather;
 
-/// X25519, RFC 7748 and RFC 8422.
+/// X25519 (RFC 7748, RFC 8422).
 pub(crate) static X25519: &dyn SupportedKxGroup = &Classical;
 
-/// ML-KEM-768 followed by X25519, draft-ietf-tls-ecdhe-mlkem.
+/// ML-KEM-768 followed by X25519 (draft-ietf-tls-ecdhe-mlkem).
 pub(crate) static X25519_MLKEM768: &dyn SupportedKxGroup = &Hybrid;
 
-/// Length of an encapsulation key of ML-KEM-768, FIPS 203 section 8.
+/// Length of an ML-KEM-768 encapsulation key (FIPS 203 section 8).
 const ENCAPSULATION_KEY: usize = 1184;
 
 const INVALID_KEY_SHARE: Error = Error::PeerMisbehaved(PeerMisbehaved::InvalidKeyShare);
@@ -61,7 +61,7 @@ impl ActiveKeyExchange for Active {
 struct Hybrid;
 
 impl SupportedKxGroup for Hybrid {
-    /// A server of TLS 1.3 has the client's share when it starts, so only tests call this.
+    /// A TLS 1.3 server has the client's share when it starts, so only tests call this.
     fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
         kx_group::X25519MLKEM768.start()
     }
@@ -104,7 +104,7 @@ fn exchange(pair: KeyPair, peer: &[u8]) -> Result<Exchange, Error> {
     Ok(pair.exchange(peer))
 }
 
-/// RFC 8446 section 7.4.2, RFC 7748 section 6.1: a secret of zeroes is refused.
+/// RFC 8446 section 7.4.2, RFC 7748 section 6.1: an all-zero secret is refused.
 fn shared(exchange: &Exchange) -> Result<&[u8], Error> {
     exchange.shared().map(|secret| &secret[..]).ok_or(INVALID_KEY_SHARE)
 }
@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(server.group, own.name());
             let secret = client.complete(&server.pub_key).expect("a share");
             assert_eq!(secret.secret_bytes(), server.secret.secret_bytes());
-            // As rustls checks what it may use: with a share that the server starts.
+            // rustls checks its groups in this way: the server starts with a share.
             let (client, server) = (theirs.start().expect("randomness"), own.start().expect("randomness"));
             assert_eq!((server.group(), server.pub_key().len()), (client.group(), client.pub_key().len()));
         }

@@ -1,4 +1,4 @@
-//! Writes connection secrets for debugging, only ever on the operator's explicit wish.
+//! Writes connection secrets for debugging, if the operator enables it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ pub(crate) struct KeyLogFile {
 }
 
 impl KeyLogFile {
-    /// Opens the file that `SSLKEYLOGFILE` names, with mode 0600 if it is new.
+    /// Opens the file named by `SSLKEYLOGFILE`; a new file has mode 0600.
     pub(crate) fn from_environment() -> Result<Self, TlsError> {
         let path = env::var_os("SSLKEYLOGFILE").ok_or(TlsError::KeyLogUnnamed)?;
         let path = Path::new(&path);

@@ -1,8 +1,9 @@
 //! Terminates TLS, and originates it towards upstreams.
 //!
-//! [`Acceptor`] takes a TCP connection through its handshake and gives a [`Stream`]; [`connector`] does the same
-//! towards an upstream. `hooks` turns what rustls calls synchronously (signing, session look-up, tickets) into operations
-//! that may wait without blocking the worker (`suspend`). The client for measurements is the crate `brisk-tls-client`.
+//! [`Acceptor`] performs the handshake of a TCP connection and returns a [`Stream`]; [`connector`] does the same
+//! towards an upstream. `hooks` turns synchronous callbacks of rustls (signing, session look-up, tickets) into
+//! operations that may wait without blocking the worker (`suspend`). The client for measurements is the crate
+//! `brisk-tls-client`.
 
 pub mod acceptor;
 mod batch;

@@ -1,6 +1,6 @@
-//! TLS 1.3 between programs that know each other: both sides show a certificate, and agree on one protocol by ALPN.
+//! TLS 1.3 between programs of one operator: both sides present a certificate, and agree on one protocol by ALPN.
 //!
-//! Not for clients of a gateway: no name is looked at, no session is resumed, no key is elsewhere.
+//! Not for clients of a gateway: it ignores server names, resumes no sessions, and reads its key from a file.
 
 use std::fmt;
 use std::io;
@@ -22,25 +22,25 @@ use tokio_rustls::server::TlsStream;
 use crate::TlsError;
 use crate::connector::Identity;
 
-/// Settings of the side that accepts.
+/// Settings of the accepting side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MutualSettings {
-    /// The certificate to show, and its key.
+    /// The certificate and its key.
     pub identity: Identity,
-    /// PEM file with the authorities that may issue certificates of clients.
+    /// PEM file with the authorities of client certificates.
     pub clients: PathBuf,
-    /// The only protocol. A client that offers others, or none, is refused.
+    /// The only protocol. A client that does not offer it is refused.
     pub protocol: &'static str,
 }
 
-/// Takes connections through the handshake as a server. Cheap to clone.
+/// Performs handshakes as a server. Cheap to clone.
 #[derive(Clone)]
 pub struct MutualAcceptor {
     inner: TlsAcceptor,
     clients: Arc<RootCertStore>,
 }
 
-/// An encrypted connection to a client that was verified.
+/// An encrypted connection to a verified client.
 #[derive(Debug)]
 pub struct MutualStream {
     inner: TlsStream<TcpStream>,
@@ -60,18 +60,18 @@ impl MutualAcceptor {
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)?;
         config.alpn_protocols = vec![settings.protocol.as_bytes().to_vec()];
-        // Every connection proves anew that its client still has a valid certificate.
+        // No resumption, so that every connection proves again that the client has a valid certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self { inner: TlsAcceptor::from(Arc::new(config)), clients: roots })
     }
 
-    /// Whether clients are verified by the same authorities as those of `other`.
+    /// Whether both acceptors verify clients with the same authorities.
     pub fn has_authorities_of(&self, other: &Self) -> bool {
         self.clients.roots == other.clients.roots
     }
 
-    /// Performs the handshake over `tcp`. Has no time limit of its own. A client that cannot be verified, or that does not
+    /// Performs the handshake over `tcp`. Has no time limit of its own. A client that cannot be verified, or does not
     /// offer the protocol, is an error.
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<MutualStream> {
         let inner = self.inner.accept(tcp).await?;
@@ -158,7 +158,7 @@ mod tests {
         assert!(error.contains("server certificate: cannot read /nowhere.key"), "{error}");
     }
 
-    /// The result of a handshake between an acceptor and such a client: what the server says of it.
+    /// The result of a handshake between an acceptor and a client with `settings`, as seen by the server.
     async fn handshake(ca: &TestCa, settings: ConnectorSettings) -> io::Result<Vec<u8>> {
         let server = ca.server(&["keys.test"]).issue();
         let acceptor = MutualAcceptor::new(&MutualSettings {

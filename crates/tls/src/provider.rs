@@ -14,7 +14,7 @@ pub(crate) fn provider() -> CryptoProvider {
     }
 }
 
-/// aws-lc's randomness, but for the ID of a new session of TLS 1.2, which is in the notes before rustls draws it.
+/// Randomness of aws-lc, except for the ID of a new TLS 1.2 session, which is taken from the notes.
 #[derive(Debug)]
 struct Randomness;
 

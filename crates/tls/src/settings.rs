@@ -15,33 +15,33 @@ use crate::demands::Demands;
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct TlsSettings {
-    /// The oldest version accepted: TLS 1.2 (default) or TLS 1.3.
+    /// Minimum version: TLS 1.2 (default) or TLS 1.3.
     pub min_version: ProtocolVersion,
-    /// The protocols to agree on by ALPN (RFC 7301), the preferred one first. A client that offers others only is refused
-    /// with `no_application_protocol`, one without ALPN is not. Default: `h2`, `http/1.1`, `http/1.0`.
+    /// Protocols for ALPN (RFC 7301), the preferred one first. A client that offers only other protocols is refused
+    /// with `no_application_protocol`; a client without ALPN is accepted. Default: `h2`, `http/1.1`, `http/1.0`.
     pub protocols: Vec<HttpVersion>,
     /// Issue and accept session tickets. Default: yes.
     pub tickets: bool,
     /// Tickets sent after each full TLS 1.3 handshake, 0 to 8. Each costs a seal and about 230 bytes of the first
     /// flight. Default: 1.
     pub tickets_per_handshake: usize,
-    /// Keep TLS 1.3 sessions in the session store, each for one use, in place of tickets. Hosts that accept early data do
-    /// so in any case. Default: no.
+    /// Keep TLS 1.3 sessions in the session store, each for one use, instead of tickets. Hosts that accept early data
+    /// do so in any case. Default: no.
     pub stateful: bool,
-    /// How long a session may be resumed, counted from the handshake that made it. Default: 24 hours; RFC 8446
-    /// section 4.6.1 allows 7 days at most. A session in the store, of TLS 1.3 or by session ID, lives for 24 hours at
-    /// most: this lifetime is announced to clients, and a shorter setting merely removes them earlier.
+    /// Lifetime of a session from the handshake that made it. Default: 24 hours; RFC 8446 section 4.6.1 permits at most
+    /// 7 days. A session in the store (TLS 1.3, or by session ID) lives for at most 24 hours: this lifetime is
+    /// announced to clients, and a shorter setting merely removes sessions earlier.
     pub session_lifetime: Duration,
     /// Compress certificates (RFC 8879) for clients that offer it; results are cached. Default: yes.
     pub certificate_compression: bool,
-    /// The size of the records that answers leave in. Default: growing.
+    /// Size of the records of responses. Default: growing.
     pub records: Records,
-    /// Largest `ClientHello` accepted, in bytes. Default: 16 KiB; a post-quantum hello has about 1.8 KiB.
+    /// Maximum size of a `ClientHello` in bytes. Default: 16 KiB; a post-quantum hello has about 1.8 KiB.
     pub hello_size: usize,
-    /// The answer to a client that asks for a name no host has: the default host, or `unrecognized_name` (RFC 6066
-    /// section 3). A client that sends no name always gets the default host.
+    /// Handling of an unknown server name: the default host, or `unrecognized_name` (RFC 6066 section 3). A client
+    /// without a server name always gets the default host.
     pub unknown_host: UnknownName,
-    /// Write the secrets of every connection to the file that `SSLKEYLOGFILE` names. For debugging only.
+    /// Write the secrets of every connection to the file named by `SSLKEYLOGFILE`. For debugging only.
     pub key_log: bool,
 }
 
@@ -63,13 +63,13 @@ impl Default for TlsSettings {
     }
 }
 
-/// The size of the records that answers leave in.
+/// Size of the records of responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Records {
-    /// Small where an answer begins, so that its first bytes can be opened when the first segments are there, and full after
-    /// 14 KB, until the connection has sent nothing large for a second.
+    /// Small at the beginning of a response, so that the first bytes can be decrypted when the first segments arrive,
+    /// and full after 14 KB, until the connection has sent nothing large for a second.
     Growing,
-    /// As large as TLS allows, 16 KiB, wherever there is as much to send.
+    /// As large as TLS permits, 16 KiB, if there is enough to send.
     Full,
 }
 
@@ -78,44 +78,45 @@ pub enum Records {
 pub struct HostSettings {
     /// Exact names and `*.` wildcards, in lower case.
     pub names: Vec<String>,
-    /// This host answers clients that send no name. Without any such host it is the first.
+    /// Whether this host serves clients without a server name. If no host is the default, the first one is.
     pub default: bool,
-    /// What its certificate files held, to be [published](Self::publish) when these settings are put in force.
+    /// Certificates from its files, [published](Self::publish) when these settings are applied.
     pub certificates: Vec<Arc<Certificate>>,
-    /// Its certificates are obtained while it is served, by what publishes into the slot. Until the first is there its
-    /// handshakes are refused. Default: they are those of files.
+    /// Whether its certificates are obtained at run time and published into the slot. Handshakes are refused until the
+    /// first is published. Default: no, certificates are from files.
     pub obtained: bool,
-    /// The certificates that it shows, side by side; each client gets the first kind it can verify, ECDSA before RSA. A
-    /// reload goes on with the slot of the host with the same names.
+    /// The certificates that it presents; each client gets the first kind that it can verify, ECDSA before RSA. A
+    /// reload keeps the slot of a host with the same names.
     pub slot: Arc<Slot>,
-    /// Certificates of further names, which are names of this host too. They go before `certificates`.
+    /// Certificates of further names, which are names of this host too. They take precedence over `certificates`.
     pub catalogue: Option<Arc<Catalogue>>,
-    /// Certificates of names that are decided at run time, and that no host has otherwise.
+    /// Certificates of names that are decided at run time and that no host has otherwise.
     pub on_demand: Option<Arc<OnDemand>>,
-    /// What clients must show. Default: nothing.
+    /// Demands on client certificates. Default: none.
     pub demands: Demands,
-    /// Bytes of early data accepted from a client that resumes; 0, the default, accepts none. A host that asks for client
-    /// certificates accepts none in any case. It takes a session that no other gateway of the fleet can take, whose age
-    /// by the client's account is within 60 s of the time since it was made (RFC 8446 section 8.3), of the same name,
-    /// suite and protocol. From a client whose early data is refused as many bytes are skipped, its records' overhead of
-    /// 17 bytes each included; one that sends more is refused altogether.
+    /// Maximum bytes of early data from a client that resumes; 0, the default, accepts none. A host that requests
+    /// client certificates accepts none in any case. Early data needs a session that no other gateway of the fleet can
+    /// use, whose age as reported by the client is within 60 s of its real age (RFC 8446 section 8.3), with the same
+    /// name, suite and protocol. If early data is refused, as many bytes are skipped, including an overhead of 17 bytes
+    /// per record; a client that sends more is refused.
     pub early_data: u32,
-    /// Numbers of tickets that a handshake may send, where its [variant](Variant::tickets) says so, in place of
-    /// [`tickets_per_handshake`](TlsSettings::tickets_per_handshake). Default: none.
+    /// Numbers of tickets that a handshake may send instead of
+    /// [`tickets_per_handshake`](TlsSettings::tickets_per_handshake), if its [variant](Variant::tickets) requests it.
+    /// Default: none.
     pub other_tickets: Vec<usize>,
 }
 
-/// What one connection has of its own in place of the settings of all.
+/// Settings of a single connection that replace those of its listener or host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
-    /// Tickets after its handshake: one of [`HostSettings::other_tickets`], any other number has no effect.
+    /// Tickets after its handshake: one of [`HostSettings::other_tickets`]; any other number has no effect.
     pub tickets: Option<usize>,
-    /// The size of its records.
+    /// Size of its records.
     pub records: Option<Records>,
 }
 
 impl HostSettings {
-    /// A host with these names that has no certificate yet, asks clients for none and accepts no early data.
+    /// A host with these names, without certificate, client certificates and early data.
     pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             names: names.into_iter().map(Into::into).collect(),
@@ -131,18 +132,18 @@ impl HostSettings {
         }
     }
 
-    /// The index of the host for clients that send no name: the first that is a [default](Self::default), or else the first.
+    /// Index of the host for clients without a server name: the first [default](Self::default), otherwise the first.
     pub fn default_of<'a>(hosts: impl IntoIterator<Item = &'a Self>) -> usize {
         hosts.into_iter().position(|host| host.default).unwrap_or(0)
     }
 
-    /// Shows the certificates of its files to handshakes that begin from now on. `engine` has their keys. What was published for
-    /// a host whose certificates are [obtained](Self::obtained) stays.
+    /// Publishes the certificates from its files for new handshakes. `engine` has their keys. Has no effect on a host
+    /// whose certificates are [obtained](Self::obtained).
     pub fn publish(&self, engine: &Arc<dyn PrivateKeyEngine>) {
         self.publish_as(|certificate| Served::new(Arc::clone(certificate), Arc::clone(engine)));
     }
 
-    /// The same, each as `served` returns it.
+    /// Like [`publish`](Self::publish), with the result of `served` for each certificate.
     pub fn publish_as(&self, served: impl Fn(&Arc<Certificate>) -> Served) {
         if self.obtained {
             return;
@@ -150,7 +151,7 @@ impl HostSettings {
         self.slot.publish(self.certificates.iter().map(served).collect());
     }
 
-    /// Whether an [`Acceptor`](crate::Acceptor) that was made for `other` serves this host as well, whatever the
+    /// Whether an [`Acceptor`](crate::Acceptor) that was made for `other` can serve this host too, regardless of
     /// certificates.
     pub fn is_accepted_like(&self, other: &Self) -> bool {
         let Self {
@@ -177,43 +178,43 @@ impl HostSettings {
     }
 }
 
-/// How clients authenticate themselves by certificate.
+/// How clients authenticate by certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificates {
-    /// Handshakes without a certificate fail; otherwise only wrong ones do.
+    /// Whether handshakes without a certificate fail; otherwise only invalid certificates are refused.
     pub required: bool,
-    /// The authorities that may issue client certificates.
+    /// The authorities of client certificates.
     pub roots: Vec<CertificateDer<'static>>,
-    /// Which of their certificates are revoked. Default: none.
+    /// Revoked certificates of these authorities. Default: none.
     pub revocation: Option<Revocation>,
-    /// Keep the client's certificates for the life of the connection, to be named to upstreams: some kilobytes for each.
-    /// Default: no.
+    /// Keep the client's certificates for the life of the connection, to forward them to upstreams; some kilobytes for
+    /// each. Default: no.
     pub keep: bool,
 }
 
-/// What revokes client certificates. A certificate on a list is refused with `certificate_revoked`, and so are those below
-/// it. Sessions made under other lists are not resumed.
+/// Revocation of client certificates. A certificate on a list is refused with `certificate_revoked`, and so are those
+/// below it. Sessions made under other lists are not resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
     /// The lists; at least one.
     pub lists: Vec<Crl>,
-    /// The treatment of certificates whose issuer has no list here, or an expired one.
+    /// Handling of certificates whose issuer has no list here, or an expired one.
     pub unknown: UnknownRevocation,
 }
 
-/// The treatment of a client whose certificate is on no list while its issuer's list is missing or expired.
+/// Handling of a client whose certificate is on no list, while its issuer's list is missing or expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownRevocation {
-    /// It is refused with `unknown_ca`, as every certificate of its chain below the root has to be vouched for. Nor are
-    /// sessions resumed from when the first list has expired.
+    /// Refuse with `unknown_ca`: every certificate of the chain below the root needs a current list. Once the first
+    /// list has expired, sessions are not resumed either.
     #[default]
     Refuse,
-    /// It is let in: only what is on a list is refused, also on one that has expired.
+    /// Accept: only certificates on a list are refused, even if the list has expired.
     Accept,
 }
 
 impl Revocation {
-    /// When the first of the lists expires, where that matters.
+    /// Expiry of the first list, if it affects acceptance.
     pub(crate) fn expires(&self) -> Option<SystemTime> {
         let first = self.lists.iter().map(|list| list.next_update).min();
         first.filter(|_| self.unknown == UnknownRevocation::Refuse)

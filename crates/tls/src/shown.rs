@@ -1,4 +1,4 @@
-//! The certificates of a host as rustls shows them: what is in its slot, prepared after each publication.
+//! The certificates in a host's slot, prepared for rustls after each publication.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rustls::sign::CertifiedKey;
 use crate::gate::KeyGate;
 use crate::hooks::certified;
 
-/// The certificates of a host's slot. Each handshake costs two atomic loads while nothing is published.
+/// The certificates of a host's slot. While nothing is published, a handshake costs two atomic loads.
 pub(crate) struct Shown {
     slot: Arc<Slot>,
     gate: Arc<KeyGate>,
@@ -25,14 +25,14 @@ struct Prepared {
     certified: Vec<One>,
 }
 
-/// A certificate, prepared with its staple and for the time when that has expired.
+/// A certificate, prepared with its staple and without it for the time after the staple's expiry.
 struct One {
     served: Served,
     with_staple: Arc<CertifiedKey>,
     without: Arc<CertifiedKey>,
 }
 
-/// `served` as it may be shown now: without a staple that has expired, which may be replaced a moment too late.
+/// `served` without an expired staple, whose replacement may come a moment late.
 fn fresh(mut served: Served) -> Served {
     served.staple = served.staple.filter(|staple| staple.is_fresh(SystemTime::now()));
     served
@@ -44,33 +44,33 @@ impl Shown {
         Self { slot: Arc::clone(slot), gate: Arc::clone(gate), prepared }
     }
 
-    /// The certificate for this client, from those published now.
+    /// Chooses a certificate for this client from the published ones.
     pub(crate) fn choose(&self, hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
         let published = self.slot.load();
         let prepared = self.prepared.load();
         if Arc::ptr_eq(&published, &prepared.published) {
             return prepared.choose(hello);
         }
-        // Published a moment ago, and not prepared yet. If another thread stores what was published before, the next
-        // handshake notices.
+        // Published a moment ago and not prepared yet. If another thread concurrently stores an older publication, the
+        // next handshake notices.
         let prepared = Arc::new(Prepared::new(&published, &self.gate));
         self.prepared.store(Arc::clone(&prepared));
         prepared.choose(hello)
     }
 
-    /// The one of `served` for this client, by the same rules.
+    /// Chooses a certificate for this client from `served`, by the same rules.
     pub(crate) fn of(&self, served: &[Served], hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
         let abilities = ClientAbilities::from(hello);
         let chosen = choose(served, |served| served.certificate.algorithm, &abilities);
         chosen.map(|served| certified(&fresh(served.clone()), &self.gate))
     }
 
-    /// Whether it shows what is published into this slot.
+    /// Whether it presents the certificates in `slot`.
     pub(crate) fn is_of(&self, slot: &Arc<Slot>) -> bool {
         Arc::ptr_eq(&self.slot, slot)
     }
 
-    /// Prepares the published certificates without waiting for a handshake. Drops those shown before, with their engine
+    /// Prepares the published certificates without waiting for a handshake. Drops the previous ones, with their engine
     /// and keys.
     pub(crate) fn refresh(&self) {
         self.prepared.store(Arc::new(Prepared::new(&self.slot.load(), &self.gate)));

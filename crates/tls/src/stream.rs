@@ -1,9 +1,9 @@
 //! A TLS connection after its handshake: plaintext for HTTP on one side, records on a socket on the other.
 //!
-//! Made for many idle connections and few system calls. Nothing is buffered while a connection rests: ciphertext is
-//! read into and written from buffers of the worker, and a connection keeps only what is unfinished (part of a record,
-//! what the socket did not take). Small writes are gathered until [`Stream::poll_drain`], so that the frames of many
-//! answers share a record and a system call; large ones are sealed straight from the caller's memory.
+//! Designed for many idle connections and few system calls. An idle connection has no buffers: ciphertext is read into
+//! and written from buffers of the worker, and a connection keeps only unfinished data (part of a record, and bytes
+//! that the socket did not accept). Small writes are gathered until [`Stream::poll_drain`], so that the frames of many
+//! responses share a record and a system call; large writes are sealed directly from the caller's memory.
 
 use std::error::Error;
 use std::io::{self, IoSlice};
@@ -28,15 +28,15 @@ mod receive;
 pub use confirmation::Confirmation;
 use ramp::{FIRST, Ramp};
 
-/// Maximum of gathered plaintext that gets a record of its own when a whole record follows: sealing it apart costs less
-/// than copying the whole one behind it. Frame heads of HTTP/2 are the usual case.
+/// Maximum of gathered plaintext that gets a record of its own if a whole record follows: sealing it separately costs
+/// less than copying the whole record behind it. HTTP/2 frame headers are the usual case.
 const APART: usize = 1024;
 
 /// A TLS connection that has completed its handshake, or received early data and completes it while it is read: see
 /// [`confirmation`](Self::confirmation).
 ///
-/// Reading is by [`poll_read`](Self::poll_read). Writes are complete only after [`poll_drain`](Self::poll_drain):
-/// the driver of the connection calls it after each turn.
+/// Data is read by [`poll_read`](Self::poll_read). Writes are complete only after [`poll_drain`](Self::poll_drain): the
+/// driver of the connection calls it after each turn.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, and they occur in any combination"
@@ -46,31 +46,31 @@ pub struct Stream {
     tls: Box<UnbufferedServerConnection>,
     /// Ciphertext of an unfinished record.
     incoming: Vec<u8>,
-    /// Plaintext that the last reader had no room for, from `taken` on.
+    /// Plaintext for which the last reader had no room, from `taken` on.
     plaintext: Vec<u8>,
     taken: usize,
-    /// Plaintext to be sealed with the next drain; less than a record.
+    /// Plaintext to be sealed by the next drain; less than a record.
     gathered: Vec<u8>,
-    /// Records to be sent with the next drain.
+    /// Records to be sent by the next drain.
     sealed: Batch,
-    /// The size of records.
+    /// Determines the size of records.
     ramp: Ramp,
-    /// Records that go before all others: those rustls made, or the socket did not take. Sent up to `sent`.
+    /// Records that precede all others: those made by rustls, or not accepted by the socket. Sent up to `sent`.
     outgoing: Vec<u8>,
     sent: usize,
-    /// The socket refused the last write.
+    /// Whether the socket refused the last write.
     blocked: bool,
-    /// The last write found no room.
+    /// Whether the last write found the batch full.
     full: bool,
-    /// A write found no room: the drain wakes the task once there is some.
+    /// Whether the drain must wake the task once there is room, because a write found none.
     wakes: bool,
-    /// The client sent `close_notify` or closed its side of the connection.
+    /// Whether the client sent `close_notify` or closed its side of the connection.
     peer_closed: bool,
     closing: bool,
     shut_down: bool,
-    /// The client violated the protocol: nothing more is read from it or sealed for it.
+    /// Whether the client violated the protocol: nothing more is read from it or sealed for it.
     failed: bool,
-    /// The handshake is not complete yet: there was early data.
+    /// Present while a handshake with early data is not complete.
     confirmation: Option<Confirmation>,
     early_bytes: u64,
     bytes_received: u64,
@@ -111,10 +111,12 @@ impl Stream {
         }
     }
 
-    /// Reads plaintext: `take` gets slices in order and returns how much of each it took, less only when it is full.
-    /// Ready without a call of `take` is the end of the client's data, sealed by its `close_notify`; a connection that
-    /// ends without one is the error `UnexpectedEof`. After `InvalidData` the client's alert is still to be sent, by
-    /// [`poll_close`](Self::poll_close).
+    /// Reads plaintext: `take` gets slices in order and returns how much of each it consumed; less than all only if it
+    /// is full.
+    ///
+    /// Ready without a call of `take` is the end of the client's data, authenticated by its `close_notify`; a
+    /// connection that ends without one is the error `UnexpectedEof`. After `InvalidData` the client's alert is still
+    /// to be sent by [`poll_close`](Self::poll_close).
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -129,18 +131,18 @@ impl Stream {
             return Poll::Ready(Ok(()));
         }
         loop {
-            // Before the end of its handshake a client cannot end well.
+            // Before the end of its handshake a client cannot close properly.
             if self.peer_closed && self.confirmation.is_none() {
                 return Poll::Ready(Ok(()));
             }
-            // Otherwise a record without data for the reader, or a part of one.
+            // Otherwise the record was partial or without data for the reader.
             if ready!(self.poll_receive(cx, &mut take))? {
                 return Poll::Ready(Ok(()));
             }
         }
     }
 
-    /// The client gets the alert that rustls has for it, after the records that were sealed before, and nothing else.
+    /// Fails the connection: the client gets the records sealed so far, then the alert of rustls, and nothing else.
     fn fail(&mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
         self.failed = true;
         self.closing = true;
@@ -151,8 +153,8 @@ impl Stream {
         io::Error::new(io::ErrorKind::InvalidData, reason)
     }
 
-    /// Reads into the connection's own memory: true when there is plaintext, false at the client's end. Unlike waiting
-    /// for a reader with a buffer, this needs none until there is data.
+    /// Reads into the connection's own memory: true if there is plaintext, false at the client's end. In contrast to a
+    /// reader that waits with a buffer, this allocates nothing until there is data.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.has_plaintext() {
             return Poll::Ready(Ok(true));
@@ -160,7 +162,7 @@ impl Stream {
         self.poll_read(cx, |_| 0).map_ok(|()| self.has_plaintext())
     }
 
-    /// Puts back `data` that the reader did not need: the next read begins with it.
+    /// Returns `data` that the reader did not need: the next read begins with it.
     pub fn unread(&mut self, data: &[u8]) {
         let mut plaintext = data.to_vec();
         plaintext.extend_from_slice(&self.plaintext[self.taken..]);
@@ -168,9 +170,9 @@ impl Stream {
         self.taken = 0;
     }
 
-    /// Accepts plaintext to send, all of `slices` or, of much, a part; pending while the client does not read, and until the
-    /// next [`poll_drain`](Self::poll_drain) once there is a batch of records. So no connection sends more than a batch in
-    /// its turn, however much it has, and others wait no longer than that.
+    /// Accepts plaintext to send: all of `slices`, or a part of much data. Pending while the client does not read, and
+    /// until the next [`poll_drain`](Self::poll_drain) once there is a batch of records. Thus a connection sends at
+    /// most one batch per turn, and the others wait no longer than that.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if self.failed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -196,8 +198,8 @@ impl Stream {
         Poll::Ready(Ok(accepted))
     }
 
-    /// Seals a whole record from the caller's memory, or gathers what is not enough for one. The batch is not full; 0 says
-    /// that it is now.
+    /// Seals a whole record from the caller's memory, or gathers less than a record. The batch must not be full; 0
+    /// means that it is full now.
     fn gather_or_seal(&mut self, plaintext: &[u8]) -> io::Result<usize> {
         let limit = self.record_limit(plaintext.len());
         if limit == PLAINTEXT && plaintext.len() >= PLAINTEXT && self.gathered.len() <= APART {
@@ -230,8 +232,8 @@ impl Stream {
         Ok(len)
     }
 
-    /// The most plaintext for the next record, when `more` is to follow what was gathered. Looks at the clock only where
-    /// something begins that takes more than one record.
+    /// Maximum plaintext of the next record, if `more` follows the gathered bytes. Reads the clock only at the start of
+    /// data that takes more than one record.
     fn record_limit(&mut self, more: usize) -> usize {
         let exceeds = self.gathered.len() <= FIRST && self.gathered.len() + more > FIRST;
         if exceeds && self.sealed.bytes().is_empty() && self.outgoing.is_empty() {
@@ -247,8 +249,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends everything that was written. Ready when the socket took it all; the task is woken then if a write found no
-    /// room.
+    /// Sends all written data. Ready when the socket has accepted it; wakes the task then if a write found no room.
     pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_seal(cx))?;
         ready!(self.poll_send(cx))?;
@@ -258,7 +259,7 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what was written and `close_notify`, in one system call, then closes our side of the connection.
+    /// Sends the written data and `close_notify`, in one system call, then closes the sending side of the connection.
     pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.closing {
             ready!(self.poll_seal(cx))?;
@@ -266,7 +267,7 @@ impl Stream {
             self.sealed.close_notify(&mut self.tls, &mut self.incoming);
         }
         ready!(self.poll_send(cx))?;
-        // Where the client has closed its side already, dropping the socket does the same with one system call less.
+        // If the client has closed its side already, dropping the socket has the same effect with one system call less.
         if !self.peer_closed && !self.shut_down {
             ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
             self.shut_down = true;
@@ -274,7 +275,7 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Seals what was gathered; pending while there is no room for it.
+    /// Seals the gathered plaintext; pending while there is no room for it.
     fn poll_seal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.gathered.is_empty() {
             if self.sealed.is_full() {
@@ -285,7 +286,7 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends the records in their order; what the socket does not take stays with the connection.
+    /// Sends the records in their order; bytes that the socket does not accept stay with the connection.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.outgoing.is_empty() {
             self.sealed.move_to(&mut self.outgoing);
@@ -323,7 +324,7 @@ impl Stream {
         self.gathered.is_empty() && self.sealed.bytes().is_empty() && self.outgoing.is_empty()
     }
 
-    /// Whether data waits to be written: the client does not read, or another turn is needed.
+    /// Whether data waits to be written, because the client does not read or another turn is needed.
     pub fn is_blocked(&self) -> bool {
         self.blocked || self.full
     }
@@ -333,12 +334,12 @@ impl Stream {
         self.peer_closed
     }
 
-    /// Bytes received on and sent over the socket, the handshake included.
+    /// Bytes received and sent over the socket, including the handshake.
     pub fn bytes(&self) -> (u64, u64) {
         (self.bytes_received, self.bytes_sent)
     }
 
-    /// Bytes of early data among what was received, as plaintext.
+    /// Bytes of early data received, as plaintext.
     pub fn early_bytes(&self) -> u64 {
         self.early_bytes
     }
@@ -348,12 +349,12 @@ impl Stream {
         &self.io
     }
 
-    /// The TCP connection, for what is left to do after [`poll_close`](Self::poll_close).
+    /// The TCP connection, for lingering after [`poll_close`](Self::poll_close).
     pub fn into_tcp(self) -> TcpStream {
         self.io
     }
 
-    /// Whether there is plaintext to be read without the socket.
+    /// Whether plaintext can be read without the socket.
     pub fn has_plaintext(&self) -> bool {
         self.taken < self.plaintext.len()
     }

@@ -1,10 +1,10 @@
-//! Lets synchronous callbacks wait: runs a closure on a small stackful coroutine that a future drives.
+//! Suspension of synchronous callbacks: runs a closure on a small stackful coroutine that a future drives.
 //!
 //! rustls calls signers, session stores and ticketers as plain functions. [`Suspendable`] runs such a call on a stack
 //! of its own; inside, [`wait`] polls a future and, while that is pending, suspends the whole call and returns to the
-//! executor. Nothing is suspended when the future is ready at once, which is the usual case.
+//! executor. Nothing is suspended if the future is ready at once, which is the usual case.
 //!
-//! A suspended call stays on its thread. Dropping it unwinds its stack, so what it held is dropped too (this needs
+//! A suspended call stays on its thread. Dropping it unwinds its stack, so that its values are dropped too (this needs
 //! `panic = "unwind"`).
 #![expect(unsafe_code, reason = "the running coroutine's yielder is reached through a thread-local pointer")]
 
@@ -20,8 +20,8 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::notes::{self, Notes, Running};
 
-/// Bytes of a coroutine's stack; only the touched part takes memory. Signing and certificate verification need
-/// about 30 KiB in debug builds.
+/// Stack size of a coroutine in bytes; only touched pages take memory. Signing and certificate verification need about
+/// 30 KiB in debug builds.
 const STACK_SIZE: usize = 256 * 1024;
 
 /// Unused stacks kept per thread: as many as handshakes usually wait at the same time.
@@ -35,7 +35,7 @@ thread_local! {
     static WAKER: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
-/// A call that may suspend in [`wait`]; a future of its result. Stays on the thread that made it.
+/// A call that may suspend in [`wait`]; a future of its result. Stays on the thread that created it.
 pub(crate) struct Suspendable<T> {
     coroutine: Option<Coroutine<Waker, (), T>>,
     running: Running,
@@ -44,8 +44,8 @@ pub(crate) struct Suspendable<T> {
 impl<T: 'static> Suspendable<T> {
     /// Prepares `call` on a stack from this thread's pool.
     ///
-    /// `call` should capture little (a box): the coroutine's first frame holds it. Fails only when the system has no
-    /// memory for a stack.
+    /// `call` should capture little (a box), because the coroutine's first frame contains it. Fails only if the system
+    /// has no memory for a stack.
     pub(crate) fn new(call: impl FnOnce() -> T + 'static) -> io::Result<Self> {
         let pooled = STACKS.with_borrow_mut(Vec::pop);
         let stack = match pooled {
@@ -59,7 +59,7 @@ impl<T: 'static> Suspendable<T> {
         Ok(Self { coroutine: Some(coroutine), running: Running::default() })
     }
 
-    /// Runs the call to its next suspension. The result comes with what the callbacks noted.
+    /// Runs the call to its next suspension. The result includes the notes of the callbacks.
     pub(crate) fn poll_resume(&mut self, cx: &mut Context<'_>) -> Poll<(T, Notes)> {
         let coroutine = self.coroutine.as_mut().expect("a finished call is not polled again");
         notes::swap(&mut self.running);
@@ -109,14 +109,14 @@ fn enter(yielder: &CallYielder, waker: Waker) {
     WAKER.set(Some(waker));
 }
 
-/// Whether [`wait`] can suspend: inside of a [`Suspendable`] call.
+/// Whether [`wait`] can suspend: inside a [`Suspendable`] call.
 pub(crate) fn is_possible() -> bool {
     !CURRENT.get().is_null()
 }
 
 /// Waits for `future` from inside a [`Suspendable`] call, suspending the call while it is pending.
 ///
-/// Outside of one there is nothing to suspend: a future that is not ready at once gives `None`.
+/// Outside of such a call nothing can be suspended: a future that is not ready at once yields `None`.
 pub(crate) fn wait<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     loop {
@@ -132,7 +132,7 @@ pub(crate) fn wait<F: Future>(future: F) -> Option<F::Output> {
             return None;
         }
         // SAFETY: `current` is set only while its coroutine runs (`enter`) and cleared whenever control leaves it
-        // (`Leave`), so it points to the yielder on the stack that this very call stands on.
+        // (`Leave`), so it points to the yielder on the stack of this very call.
         let yielder = unsafe { &*current };
         let waker = yielder.suspend(());
         enter(yielder, waker);

@@ -1,4 +1,4 @@
-//! What this crate's tests share: an acceptor with the certificate of a CA of its own, and clients that trust it.
+//! Fixtures for the tests of this crate: an acceptor with a certificate of its own CA, and clients that trust it.
 
 mod flights;
 mod sessions;
@@ -33,10 +33,10 @@ use crate::{
     Accepted, Acceptor, ClientCertificates, Demands, HostSettings, Refusal, Resources, Stream, TlsSettings,
 };
 
-/// The name that the certificate of a [`Stage`] is for.
+/// Name in the certificate of a [`Stage`].
 pub(crate) const HOST: &str = "example.test";
 
-/// An acceptor, and what its clients need.
+/// An acceptor, and the settings of its clients.
 pub(crate) struct Stage {
     pub(crate) acceptor: Acceptor,
     ca: TestCa,
@@ -46,12 +46,12 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Keys are used in line.
+    /// A stage with an engine that performs operations in line.
     pub(crate) fn new() -> Self {
         Self::with(TlsSettings::default(), |engine| engine)
     }
 
-    /// `wrap` makes the engine of one that works in line.
+    /// A stage with the engine returned by `wrap`, which gets one that performs operations in line.
     pub(crate) fn with(
         settings: TlsSettings,
         wrap: impl FnOnce(Arc<dyn PrivateKeyEngine>) -> Arc<dyn PrivateKeyEngine>,
@@ -73,7 +73,7 @@ impl Stage {
         Self { acceptor, ca, roots, host, resources }
     }
 
-    /// Early data of `size` bytes, and sessions in a scripted store.
+    /// A stage that accepts `size` bytes of early data, with sessions in a scripted store.
     pub(crate) fn with_early_data(size: u32) -> (Self, Arc<ScriptedStore>) {
         let mut stage = Self::new();
         let store = Arc::new(ScriptedStore::default());
@@ -82,19 +82,19 @@ impl Stage {
         (stage, store)
     }
 
-    /// As after a reload: the same sessions and keys, but another host.
+    /// Reloads with other settings: the same sessions and keys, but a changed host.
     pub(crate) fn reload(&mut self, settings: TlsSettings, change: impl FnOnce(&mut HostSettings)) {
         change(&mut self.host);
         let acceptor = Acceptor::new(settings, std::slice::from_ref(&self.host), &self.resources);
         self.acceptor = acceptor.expect("settings that fit");
     }
 
-    /// A renewed certificate with a new key, and an engine that knows this one only; the acceptor stays.
+    /// Publishes a renewed certificate with a new key, and an engine that knows this key only; the acceptor stays.
     pub(crate) fn renew(&self) {
         self.renew_with(LeafKey::EcdsaP256);
     }
 
-    /// As [`renew`](Self::renew), with a key of this kind.
+    /// Like [`renew`](Self::renew), with a key of this kind.
     pub(crate) fn renew_with(&self, key: LeafKey) {
         let leaf = self.ca.server(&[HOST]).key(key).issue();
         let mut keystore = Keystore::new();
@@ -109,29 +109,29 @@ impl Stage {
         std::fs::write(file, leaf.chain_pem.clone() + &leaf.key_pem).expect("a file");
     }
 
-    /// No certificate at all; the acceptor stays.
+    /// Removes all certificates; the acceptor stays.
     pub(crate) fn withdraw(&self) {
         self.host.slot.publish(Vec::new());
     }
 
-    /// As after a reload: clients must show a certificate from now on, of an authority that was not configured before.
+    /// Reloads with required client certificates of an authority that was not configured before.
     pub(crate) fn require_client_certificates(&mut self, settings: TlsSettings) {
         self.reload(settings, |host| host.demands = demands(true));
     }
 
-    /// As after a reload: clients may show a certificate from now on, of an authority that was not configured before.
+    /// Reloads with optional client certificates of an authority that was not configured before.
     pub(crate) fn ask_for_client_certificates(&mut self, settings: TlsSettings) {
         self.reload(settings, |host| host.demands = demands(false));
     }
 
-    /// New ticket keys: those of before are forgotten.
+    /// Replaces the ticket keys without keeping the old ones.
     pub(crate) fn forget_ticket_keys(&mut self) {
         let keys = KeySource::Generated(RotationSettings::default());
         self.resources.keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
         self.reload(TlsSettings::default(), |_| {});
     }
 
-    /// A client of this version alone; its handshakes resume one another's sessions.
+    /// A client of this version only; its handshakes resume one another's sessions.
     pub(crate) fn client(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
         let mut config = ClientConfig::builder_with_protocol_versions(&[version])
             .with_root_certificates(self.roots.clone())
@@ -145,7 +145,7 @@ impl Stage {
         self.client_of(provider, &rustls::version::TLS13)
     }
 
-    /// A client of this version alone, with other cryptography.
+    /// A client of this version only, with other cryptography.
     pub(crate) fn client_of(
         &self,
         provider: CryptoProvider,
@@ -163,12 +163,12 @@ impl Stage {
         self.acceptor.accept(tcp, Vec::new(), &mut Timeline::start()).await
     }
 
-    /// A whole handshake.
+    /// A complete handshake.
     pub(crate) async fn connect(&self, client: &Arc<ClientConfig>) -> (TlsStream<TcpStream>, Accepted) {
         let (near, far) = tcp().await;
         let server = async {
             let mut accepted = self.accept(far).await.expect("a client that keeps the protocol");
-            // In TLS 1.2 the server has the last word.
+            // In TLS 1.2 the server sends the last message.
             drain(&mut accepted.stream).await.expect("sent");
             accepted
         };
@@ -203,7 +203,7 @@ pub(crate) async fn handshake(
     TlsConnector::from(Arc::clone(client)).connect(name, tcp).await
 }
 
-/// What the client sent next; empty at its end.
+/// The client's next data; empty at its end.
 pub(crate) async fn read(stream: &mut Stream) -> io::Result<Vec<u8>> {
     let mut data = Vec::new();
     poll_fn(|cx| {
@@ -216,7 +216,7 @@ pub(crate) async fn read(stream: &mut Stream) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-/// Accepts all of `plaintext`, without sending more of it than must be.
+/// Writes all of `plaintext`, sending no more than necessary.
 pub(crate) async fn write(stream: &mut Stream, mut plaintext: &[u8]) -> io::Result<()> {
     while !plaintext.is_empty() {
         let len = poll_fn(|cx| match stream.poll_write(cx, &[IoSlice::new(plaintext)]) {
@@ -232,17 +232,17 @@ pub(crate) async fn write(stream: &mut Stream, mut plaintext: &[u8]) -> io::Resu
     Ok(())
 }
 
-/// Sends what was written.
+/// Sends the written data.
 pub(crate) async fn drain(stream: &mut Stream) -> io::Result<()> {
     poll_fn(|cx| stream.poll_drain(cx)).await
 }
 
-/// Ends our side.
+/// Closes the server's side.
 pub(crate) async fn close(stream: &mut Stream) -> io::Result<()> {
     poll_fn(|cx| stream.poll_close(cx)).await
 }
 
-/// An engine that answers when the test calls [`answer`](Self::answer).
+/// An engine that completes operations when the test calls [`answer`](Self::answer).
 #[derive(Debug)]
 pub(crate) struct LateEngine {
     inner: Arc<dyn PrivateKeyEngine>,
@@ -254,17 +254,17 @@ impl LateEngine {
         Arc::new(Self { inner, waiting: Mutex::default() })
     }
 
-    /// The operations that wait.
+    /// Removes and returns the waiting operations.
     pub(crate) fn take(&self) -> Vec<(KeyOperation, Completion)> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many operations wait.
+    /// Number of waiting operations.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Answers all that wait.
+    /// Completes all waiting operations.
     pub(crate) fn answer(&self) {
         for (operation, completion) in self.take() {
             let result = self.inner.submit(operation).try_take();
@@ -281,7 +281,7 @@ impl PrivateKeyEngine for LateEngine {
     }
 }
 
-/// An engine that cannot.
+/// An engine that fails all operations.
 #[derive(Debug)]
 pub(crate) struct BrokenEngine;
 
@@ -291,7 +291,7 @@ impl PrivateKeyEngine for BrokenEngine {
     }
 }
 
-/// Seals TLS 1.3 records as no honest client would.
+/// Seals TLS 1.3 records that violate the protocol.
 pub(crate) struct Forger {
     sequence: u64,
     key: LessSafeKey,

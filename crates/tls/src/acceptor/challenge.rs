@@ -1,4 +1,4 @@
-//! The handshake of an authority that checks by tls-alpn-01 (RFC 8737): a certificate made for it, and nothing after.
+//! Validation by tls-alpn-01 (RFC 8737): a handshake with a special certificate, closed at its end.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::demands::Demands;
 use crate::gate::KeyGate;
 use crate::shown::Shown;
 
-/// Whether the client is such an authority: it offers this protocol alone (RFC 8737 section 3).
+/// Whether the client is a validating authority: it offers this protocol only (RFC 8737 section 3).
 pub(super) fn is_asked(hello: &ClientHello) -> bool {
     matches!(&hello.alpn[..], [only] if only == ALPN)
 }
 
 impl Acceptor {
-    /// Shows the certificate for the check, if there is one for the name, and closes. The refusal says how it went.
+    /// Presents the certificate for the validation, if there is one for the name, and closes. The refusal contains the
+    /// outcome.
     pub(super) async fn answer_challenge(
         &self,
         hello: &ClientHello,
@@ -46,7 +47,7 @@ impl Acceptor {
                 Err(refusal) => return refusal,
             };
         let (mut stream, _) = negotiation.into_stream(io, self.settings.records, trace);
-        // In TLS 1.2 the last message of the handshake is ours, and still to be sent.
+        // In TLS 1.2 the server sends the last message of the handshake, which is still in the stream.
         let closed = poll_fn(|cx| stream.poll_close(cx)).await;
         *trace.sent = stream.bytes().1;
         match closed {

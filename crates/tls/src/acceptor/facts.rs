@@ -1,4 +1,4 @@
-//! The facts of a handshake for the log and the metrics.
+//! Facts of a handshake for the log and the metrics.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn client_chain(handshake: &Handshake, keep: bool) -> Box<[Box<[u8]>]> {
     chain.iter().map(|certificate| certificate.as_ref().into()).collect()
 }
 
-/// Why the client did not get the session it asked for.
+/// The reason why the client's session was not resumed; `None` if it was, or if the client offered none.
 fn resumption_failure(
     resumption: Resumption,
     notes: Notes,
@@ -78,13 +78,13 @@ fn resumption_failure(
     }
     // Found, but rejected by rustls: it checks the name, the suite, and the extended master secret.
     let unsuitable = notes.resumption.map(|_| ResumptionFailure::Unsuitable);
-    // Not looked up at all: sessions of its kind are off, as a ticket on a server without tickets.
+    // No look-up took place: sessions of this kind are disabled, such as tickets on a server without tickets.
     Some(unsuitable.or(notes.resumption_failure).unwrap_or(ResumptionFailure::NoSession))
 }
 
-/// Whether the client offered a session of this version. A session ID alone does not say so: beside a ticket it is random
-/// (RFC 5077 section 3.4), with some clients even without one, and in TLS 1.3 it is there for middleboxes (RFC 8446
-/// appendix D.4).
+/// Whether the client offered a session of this version. The presence of a session ID does not suffice: besides a
+/// ticket it is random (RFC 5077 section 3.4), some clients send a random one even without a ticket, and in TLS 1.3 it
+/// is sent for middleboxes (RFC 8446 appendix D.4).
 fn asked_to_resume(hello: &ClientHello, version: ProtocolVersion, notes: Notes) -> bool {
     if version == ProtocolVersion::TLS1_3 {
         return hello.has_psk;

@@ -1,4 +1,4 @@
-//! One handshake on its socket, from the whole hello to a stream.
+//! A handshake on its socket, from the complete hello to a [`Stream`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::notes::{HandshakeInput, Notes};
 use crate::settings::Records;
 use crate::stream::Stream;
 
-/// Maximum of bytes of handshake messages that wait to be processed: a long client certificate chain fits.
+/// Maximum number of unprocessed bytes of handshake messages; a long client certificate chain fits.
 const UNPROCESSED_LIMIT: usize = 64 * 1024;
 
 /// A handshake, its host, and the facts noted so far.
@@ -38,7 +38,7 @@ pub(super) struct Negotiation {
 }
 
 impl Negotiation {
-    /// Runs the handshake to its end, or until there is early data.
+    /// Runs the handshake until it is complete or early data has arrived.
     pub(super) async fn run(
         (host, config): (&Host, &HostConfig),
         hello: &ClientHello,
@@ -54,8 +54,8 @@ impl Negotiation {
             (negotiation, progress) = negotiation.advance(io, trace).await?;
             *trace.missed = negotiation.notes.resumption_failure;
             match progress {
-                // Tickets, or our flight before an answer to early data, go with what is sent first: a system call and a
-                // packet less.
+                // Tickets, or the server's flight before an early response, are sent with the first data, which saves a
+                // system call and a packet.
                 Progress::Complete | Progress::EarlyData => return Ok(negotiation),
                 Progress::Incomplete => {
                     *trace.sent += negotiation.send(io).await?;
@@ -89,13 +89,13 @@ impl Negotiation {
         Ok(Self { handshake, notes: Notes::default(), demands, facts })
     }
 
-    /// Processes the received bytes; callbacks may wait. If that fails, the client is sent an alert.
+    /// Processes the received bytes; callbacks may wait. On an error, sends an alert to the client.
     async fn advance(
         mut self,
         io: &mut TcpStream,
         trace: &mut Trace<'_>,
     ) -> Result<(Self, Progress), Refusal> {
-        // Fails only when there is no memory for a stack.
+        // Fails only if there is no memory for a stack.
         let advanced = self.handshake.advance().await;
         let ((handshake, result), noted) =
             advanced.map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;
@@ -114,13 +114,15 @@ impl Negotiation {
         Err(refusal(&error, self.notes))
     }
 
-    /// The alert for `error`: that of rustls, with these exceptions, of which each comes before anything is encrypted.
+    /// The alert for `error`: that of rustls, with the following exceptions, all of which occur before encryption
+    /// begins.
     fn alert(&self, error: &rustls::Error) -> &[u8] {
         let version = self.handshake.tls.protocol_version();
         match error {
-            // rustls has no alert for an engine that failed, or was not asked.
+            // rustls has no alert for an engine that failed or was not used because of the limits.
             _ if self.notes.key_failed || self.notes.limited => &ALERT_INTERNAL_ERROR,
-            // RFC 8446 section 4.4.2.2, RFC 5246 section 7.4.1.3: nothing in common. rustls sends access_denied.
+            // RFC 8446 section 4.4.2.2, RFC 5246 section 7.4.1.3: no common parameters. rustls would send
+            // access_denied.
             _ if self.notes.no_certificate => &ALERT_HANDSHAKE_FAILURE,
             // RFC 5246 section 7.4.6: certificate_required is an alert of TLS 1.3.
             rustls::Error::NoCertificatesPresented if version == Some(rustls::ProtocolVersion::TLSv1_2) => {
@@ -130,10 +132,10 @@ impl Negotiation {
         }
     }
 
-    /// Sends our flight; returns its bytes.
+    /// Sends the server's flight and returns its length.
     async fn send(&mut self, io: &mut TcpStream) -> Result<u64, Refusal> {
         if self.handshake.outgoing.is_empty() {
-            // The client sends its flight in pieces, and may wait with the next one.
+            // Acknowledged now, because a client that sends its flight in pieces may wait before the next one.
             brisk_net::acknowledge(io);
             return Ok(0);
         }
@@ -143,7 +145,7 @@ impl Negotiation {
         Ok(sent)
     }
 
-    /// Receives part of the client's flight; returns its bytes.
+    /// Receives part of the client's flight and returns its length.
     async fn receive(&mut self, io: &mut TcpStream) -> Result<u64, Refusal> {
         self.handshake.incoming.reserve(1024);
         match io.read_buf(&mut self.handshake.incoming).await {
@@ -158,7 +160,7 @@ impl Negotiation {
         facts::of(&self.handshake, self.notes, hello, self.facts, took)
     }
 
-    /// The connection on `io`, and the demands that its client has met.
+    /// Converts the handshake into a stream on `io`, and returns the demands that its client has met.
     pub(super) fn into_stream(self, io: TcpStream, records: Records, trace: &Trace<'_>) -> (Stream, Demands) {
         (Stream::new(io, *self.handshake, records, *trace.received, *trace.sent), self.demands)
     }

@@ -22,7 +22,7 @@ use crate::testing::{BrokenEngine, HOST, LateEngine, Stage, drain, handshake, so
 
 async fn resumption(stage: &Stage, client: &Arc<ClientConfig>) -> TlsFacts {
     let (mut tls, mut accepted) = stage.connect(client).await;
-    // A TLS 1.3 client takes its tickets while it reads.
+    // A TLS 1.3 client processes its tickets when it reads.
     write(&mut accepted.stream, b"x").await.expect("written");
     drain(&mut accepted.stream).await.expect("sent");
     assert_eq!(soon(tls.read_u8()).await.expect("data"), b'x');
@@ -59,7 +59,7 @@ async fn sessions_are_resumed_by_id_without_tickets() {
     }
 }
 
-/// Decompresses, and counts.
+/// Decompresses and counts.
 #[derive(Debug)]
 struct Counting;
 
@@ -95,7 +95,7 @@ async fn certificates_of_a_folder_are_not_compressed_by_a_worker() {
     assert_eq!(DECOMPRESSED.load(Ordering::Relaxed), 1);
 }
 
-/// A stage whose engine answers when the test calls [`LateEngine::answer`].
+/// A stage whose engine responds when the test calls [`LateEngine::answer`].
 fn late_stage() -> (Rc<Stage>, Arc<LateEngine>) {
     let mut late = None;
     let stage = Stage::with(TlsSettings::default(), |engine| {
@@ -147,7 +147,7 @@ async fn a_handshake_goes_on_with_the_certificate_that_it_began_with() {
                 tokio::task::yield_now().await;
             }
             stage.renew();
-            // One that begins now has the new certificate, and a key that the first one's engine does not know.
+            // A new handshake gets the new certificate, whose key the first engine does not have.
             let after = shown(&stage.connect(&client).await.0);
             assert_eq!(engine.waiting(), 1);
             engine.answer();
@@ -213,7 +213,7 @@ async fn a_client_learns_that_the_key_is_out_of_order() {
 async fn a_message_behind_the_hello_is_refused() {
     let stage = Stage::new();
     let mut hello = TlsClient::new(&TestCa::new().root_file(), HOST).hello();
-    // In the same record: a Finished that is empty.
+    // In the same record: a `Finished` without content.
     hello.extend([20, 0, 0, 0]);
     let length = u16::try_from(hello.len() - 5).expect("one record").to_be_bytes();
     hello[3..5].copy_from_slice(&length);
@@ -227,7 +227,7 @@ async fn a_message_behind_the_hello_is_refused() {
     };
     let (answer, accepted) = soon(async { tokio::join!(answer, stage.accept(far)) }).await;
     assert!(accepted.is_err());
-    // unexpected_message
+    // Alert unexpected_message.
     assert_eq!(answer, [21, 3, 3, 0, 2, 2, 10]);
 }
 
@@ -275,7 +275,7 @@ async fn a_resumption_that_failed_is_distinguished_from_none() {
     for version in [&TLS12, &TLS13] {
         let mut stage = Stage::new();
         let client = Arc::new(stage.client(version));
-        // Session IDs are sent all the same.
+        // Clients that offer no session still send session IDs.
         assert_eq!(resumption(&stage, &client).await.resumption_failure, None);
         assert_eq!(resumption(&stage, &client).await.resumption_failure, None);
         stage.forget_ticket_keys();

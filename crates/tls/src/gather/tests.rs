@@ -30,7 +30,7 @@ fn gathering(test: impl Future<Output = ()>) {
     });
 }
 
-/// Whether this processor has lanes that are worth it for exchanges and for signatures. Says so where it has none.
+/// Whether this processor has lanes that pay off for exchanges and for signatures; prints a note if not.
 fn has_lanes() -> bool {
     let lanes = LanesUse::of_this_processor();
     let has = lanes.is_some_and(|lanes| lanes.exchanges <= 8 && lanes.signatures <= 8);
@@ -44,12 +44,12 @@ fn is_gathering() -> bool {
     WORKER.with_borrow(|worker| worker.gathers)
 }
 
-/// Whether exchanges wait on this thread where they have company.
+/// Whether exchanges on this thread wait when others are expected.
 fn exchanges_wait() -> bool {
     WORKER.with_borrow(|worker| worker.fills[Kind::Exchange as usize].company.is_some())
 }
 
-/// As after turns that had many operations.
+/// Sets the averages as after turns with many operations.
 fn expect_company() {
     WORKER.with_borrow_mut(|worker| worker.fills.iter_mut().for_each(|fill| fill.average = 8.0));
 }
@@ -69,7 +69,7 @@ fn exchange_with(
     (client, call.expect("a stack"))
 }
 
-/// Whether both sides of an exchange agree.
+/// Whether both sides of an exchange compute the same secret.
 async fn agrees(group: &'static dyn SupportedKxGroup, client: &'static dyn SupportedKxGroup) -> bool {
     let (client, call) = exchange_with(group, client);
     let (server, _) = call.await;
@@ -216,7 +216,7 @@ fn a_key_pair_made_ahead_is_used_once_and_not_when_it_is_old() {
     stock.drop_old(Instant::now() + PAIR_AGE);
     assert!(stock.pairs.is_empty());
     stock.take();
-    // As it is in a forked child.
+    // As in a forked child.
     stock.process += 1;
     let left = *stock.pairs.last().expect("seven are left").public();
     assert_ne!(*stock.take().expect("randomness").public(), left);
@@ -226,14 +226,14 @@ fn provider(groups: &[&'static dyn SupportedKxGroup]) -> CryptoProvider {
     CryptoProvider { kx_groups: groups.to_vec(), ..default_provider() }
 }
 
-/// A client of each kind of handshake, and the group that it agrees on.
+/// A client of each kind of handshake, and the expected group.
 fn clients(stage: &Stage) -> Vec<(Arc<ClientConfig>, NamedGroup)> {
     let tls13 = |groups: &[&'static dyn SupportedKxGroup]| stage.client_with(provider(groups));
     let clients = [
         (tls13(&[kx_group::X25519]), NamedGroup::X25519),
         (tls13(&[kx_group::X25519MLKEM768]), NamedGroup::X25519MLKEM768),
         (tls13(&[kx_group::SECP256R1]), NamedGroup::SECP256R1),
-        // Its share is for a group that the server does not know: HelloRetryRequest.
+        // Its share is for a group that the server does not support, so the server sends HelloRetryRequest.
         (tls13(&[kx_group::MLKEM768, kx_group::X25519]), NamedGroup::X25519),
         (stage.client_of(provider(&[kx_group::X25519, kx_group::SECP256R1]), &TLS12), NamedGroup::X25519),
     ];
@@ -288,7 +288,7 @@ fn handshakes_given_up_while_they_wait_leave_nothing_behind() {
                     spawn_local(async move { stage.connect(&client).await })
                 })
                 .collect();
-            // Until an exchange waits, where any will.
+            // Until an exchange waits, if exchanges wait at all.
             while !waiting.iter().any(tokio::task::JoinHandle::is_finished)
                 && WORKER.with_borrow(|worker| worker.exchanges.is_empty())
             {

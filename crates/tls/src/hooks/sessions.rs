@@ -1,4 +1,5 @@
-//! Session look-up and tickets for rustls, which learns whether a session is found. The reason for a miss is noted.
+//! Session look-up and tickets for rustls. rustls only needs to know whether a session was found; the reason for a miss
+//! is recorded in [`notes`].
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,27 +11,27 @@ use rustls::server::{ProducesTickets, StoresServerSessions};
 use crate::demands::Demands;
 use crate::{notes, suspend};
 
-/// The longest that a session stays in the store. RFC 5246 appendix F.1.4 suggests it for session IDs; rustls
-/// announces it to clients for sessions of TLS 1.3 in the store, whatever the setting.
+/// Maximum lifetime of a session in the store. RFC 5246 appendix F.1.4 suggests it for session IDs; for TLS 1.3
+/// sessions in the store, rustls announces it to clients regardless of the setting.
 const LONGEST_STORED: Duration = Duration::from_hours(24);
 
 /// RFC 8446 section 4.6.1: "Servers MUST NOT use any value greater than 604800 seconds (7 days)."
 const LONGEST_TICKET: Duration = Duration::from_hours(7 * 24);
 
-/// Bytes of the identity that rustls gives a session of TLS 1.3 in the store.
+/// Length of the identity that rustls generates for a TLS 1.3 session in the store.
 const IDENTITY: usize = 32;
 
-/// Sessions of one hello that are looked for. Clients offer one or two; each may cost a wait for the store.
+/// Maximum number of look-ups per hello. Clients offer one or two sessions; each look-up may wait for the store.
 const LOOK_UPS: u8 = 4;
 
-/// Sessions are marked with the demands on client certificates that they were made under.
+/// Prefixes a session with the mark of the demands on client certificates under which it was made.
 ///
-/// Sessions outlive a reload and are shared by hosts and machines, and rustls asks a client that resumes for no
-/// certificate. So a session of another host's demands, or of an earlier configuration's, is not found. Sessions of hosts
-/// that demand nothing have no mark.
+/// Sessions outlive a reload and are shared by hosts and machines, and rustls requests no certificate from a client
+/// that resumes. Therefore a session of another host's or an earlier configuration's demands counts as not found.
+/// Sessions of hosts without demands have no mark.
 ///
-/// Nor is a certificate looked up in revocation lists again: so a session made under other lists is not found either, and
-/// none is once they have expired and that matters.
+/// Certificates of resumed sessions are not looked up in revocation lists again. Therefore the mark includes the lists,
+/// and no session is found once they have expired, if that affects acceptance.
 fn marked(demands: &Demands, session: Vec<u8>) -> Vec<u8> {
     match demands.mark() {
         None => session,
@@ -38,7 +39,7 @@ fn marked(demands: &Demands, session: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The session, if it has the mark of these demands.
+/// The session without its mark, if the mark is that of `demands`.
 fn unmarked(demands: &Demands, session: Vec<u8>) -> Option<Vec<u8>> {
     if demands.expire().is_some_and(|expire| SystemTime::now() >= expire) {
         return None;
@@ -49,7 +50,7 @@ fn unmarked(demands: &Demands, session: Vec<u8>) -> Option<Vec<u8>> {
     }
 }
 
-/// The session that was found, for rustls, and a note of where it came from or why there is none.
+/// Passes a session to rustls, and notes its source or the reason why there is none.
 fn admit(demands: &Demands, found: Result<Vec<u8>, ResumptionFailure>, kind: Resumption) -> Option<Vec<u8>> {
     let session = found.and_then(|session| unmarked(demands, session).ok_or(ResumptionFailure::Unsuitable));
     notes::update(|notes| match &session {
@@ -63,21 +64,22 @@ fn admit(demands: &Demands, found: Result<Vec<u8>, ResumptionFailure>, kind: Res
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) store: Arc<dyn SessionStore>,
-    /// The IDs of sessions of TLS 1.2.
+    /// The IDs of TLS 1.2 sessions.
     pub(crate) ids: SessionIds,
     pub(crate) lifetime: Duration,
     pub(crate) demands: Demands,
 }
 
 impl StoresServerSessions for Sessions {
-    /// After early data the handshake ends in a [`Stream`](crate::Stream), where nothing can wait: a store that does not
-    /// take the session at once loses it, and the client gets no ticket. Stores are expected to write behind.
+    /// After early data the handshake ends in a [`Stream`](crate::Stream), where nothing can wait: a session that the
+    /// store does not accept at once is lost, and the client gets no ticket. Stores should therefore write
+    /// asynchronously.
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
         let lifetime = self.lifetime.min(LONGEST_STORED);
         answer(self.store.put(&id, marked(&self.demands, session), lifetime)).unwrap_or(false)
     }
 
-    /// rustls reads TLS 1.2 sessions: they may be resumed again.
+    /// rustls calls this for TLS 1.2 sessions, which may be resumed several times.
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
         if !self.ids.are_ours(id) {
             notes::update(|notes| notes.foreign_id = true);
@@ -86,10 +88,10 @@ impl StoresServerSessions for Sessions {
         admit(&self.demands, found(self.store.get(id)), Resumption::SessionId)
     }
 
-    /// rustls takes TLS 1.3 sessions: each is used once.
+    /// rustls calls this for TLS 1.3 sessions, each of which is used once.
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
         let notes = notes::current();
-        // A ticket, say, of a time when there were some.
+        // For example a ticket from an earlier configuration with tickets.
         if id.len() != IDENTITY || notes.looked_up == LOOK_UPS {
             return admit(&self.demands, Err(ResumptionFailure::NoSession), Resumption::Psk);
         }
@@ -101,8 +103,8 @@ impl StoresServerSessions for Sessions {
         admit(&self.demands, found(self.store.take(id, claim)), Resumption::Psk)
     }
 
-    /// Of a handshake of TLS 1.2 rustls asks this when it is a full one, before it asks for [`Tickets::enabled`] and draws
-    /// the session's ID. The ID is made here, where its key is, and drawn from the notes (`provider`).
+    /// In a full TLS 1.2 handshake rustls calls this before [`Tickets::enabled`] and before it draws the session's ID.
+    /// The ID is generated here, where its key is, and then drawn from the notes by [`provider`](crate::provider).
     fn can_cache(&self) -> bool {
         let session_id = self.ids.make();
         notes::update(|notes| {
@@ -139,8 +141,8 @@ pub(crate) struct Tickets {
 }
 
 impl ProducesTickets for Tickets {
-    /// RFC 5077 section 3.3: a server that answers a hello with a ticket without the extension sends none, and the client
-    /// keeps the one it has. In TLS 1.2 rustls asks this for the extension, after the ticket was opened.
+    /// RFC 5077 section 3.3: if the server omits the extension in its response to a ticket, it sends no new ticket and
+    /// the client keeps the old one. In TLS 1.2 rustls calls this for the extension, after the ticket was opened.
     fn enabled(&self) -> bool {
         !notes::current().keeps_ticket
     }
@@ -183,7 +185,7 @@ mod tests {
     use crate::settings::{ClientCertificates, Revocation, UnknownRevocation};
     use crate::testing::ScriptedStore;
 
-    /// What a callback notes.
+    /// Returns the notes of a callback.
     fn noted<T>(input: HandshakeInput, call: impl FnOnce() -> T) -> (T, Notes) {
         let mut running = Running { notes: Notes { input, ..Notes::default() }, ..Running::default() };
         notes::swap(&mut running);
@@ -262,7 +264,7 @@ mod tests {
         let sessions = Sessions { store: Arc::clone(&store) as _, ids, lifetime, demands };
         let input = HandshakeInput { early_data: true, ..HandshakeInput::default() };
         let ((), notes) = noted(input, || {
-            // No identity that we gave.
+            // Not an identity of this server.
             assert_eq!(sessions.take(&[0; 31]), None);
             for id in 0..100 {
                 assert_eq!(sessions.take(&[id; IDENTITY]), None);

@@ -1,9 +1,9 @@
-//! How large records are: small where an answer begins, so that the first round trip brings some that are complete, and
+//! Size of records: small at the beginning of a response, so that the first round trip transfers complete ones, and
 //! full soon after.
 //!
-//! Nothing of a record can be read before all of it is there, and a full one is longer than the ten segments that a
-//! server sends at first (RFC 6928). Small records cost CPU, so they begin anew only after a pause, as the kernel's
-//! congestion window does.
+//! No byte of a record can be decrypted before the whole record has arrived, and a full one is longer than the initial
+//! ten segments of a server (RFC 6928). Small records cost processor time, so they are used again only after a pause,
+//! like the kernel's initial congestion window.
 
 use std::time::{Duration, Instant};
 
@@ -17,19 +17,19 @@ pub(super) const FIRST: usize = 1369;
 /// Plaintext of the next ones: three segments.
 const EARLY: usize = 4229;
 
-/// Plaintext that goes into small records: what fits the initial congestion window.
+/// Plaintext in small records: as much as fits the initial congestion window.
 const EARLY_BYTES: usize = FIRST + 3 * EARLY;
 
 /// After a pause of this length records are small again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What one connection has sent since it was idle.
+/// Amount that a connection has sent since it was idle.
 #[derive(Debug)]
 pub(super) struct Ramp {
     records: Records,
-    /// Plaintext, without answers that a single record took.
+    /// Plaintext, without responses that fit a single record.
     sealed: usize,
-    /// When more than one record had to be sent.
+    /// Last time at which more than one record had to be sent.
     last: Option<Instant>,
 }
 
@@ -38,14 +38,14 @@ impl Ramp {
         Self { records, sealed: 0, last: None }
     }
 
-    /// More than the smallest record is about to be sent.
+    /// Called before more than the smallest record is sent.
     pub(super) fn begin(&mut self, now: Instant) {
         if self.last.replace(now).is_some_and(|last| now.duration_since(last) >= IDLE) {
             self.sealed = 0;
         }
     }
 
-    /// The most plaintext for the next record.
+    /// Maximum plaintext of the next record.
     pub(super) fn limit(&self) -> usize {
         match self.sealed {
             _ if self.records == Records::Full => PLAINTEXT,
@@ -55,7 +55,7 @@ impl Ramp {
         }
     }
 
-    /// A record was sealed.
+    /// Called after a record was sealed.
     pub(super) fn sealed(&mut self, length: usize) {
         if length >= FIRST && self.sealed < EARLY_BYTES {
             self.sealed += length;

@@ -1,4 +1,4 @@
-//! From the socket to plaintext: records are read into a buffer of the worker and opened there.
+//! Reading of records into a buffer of the worker, and their decryption there.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,11 +11,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{Stream, broken};
 
-/// Bytes read from a socket at once: a few records, so that bulk uploads need few system calls.
+/// Maximum bytes of one read from a socket: a few records, so that uploads need few system calls.
 const READ: usize = 64 * 1024;
 
-/// Ciphertext that may wait for the rest of its record or message. A record has at most 18 KiB, and no message that a
-/// client may send after its handshake is longer than a record.
+/// Maximum ciphertext that waits for the rest of its record or message. A record has at most 18 KiB, and a client may
+/// send no message longer than a record after its handshake.
 const UNFINISHED_LIMIT: usize = 32 * 1024;
 
 thread_local! {
@@ -23,7 +23,7 @@ thread_local! {
 }
 
 impl Stream {
-    /// Reads from the socket once; true if there was plaintext. What `take` does not take is kept.
+    /// Reads from the socket once; true if there was plaintext. Data that `take` does not consume is kept.
     pub(super) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -39,7 +39,8 @@ impl Stream {
             ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
             let len = read.filled().len();
             if len == 0 {
-                // RFC 8446 section 6.1: an end without close_notify is no end of data but a broken connection.
+                // RFC 8446 section 6.1: a connection that ends without close_notify is broken, and its data may be
+                // truncated.
                 self.peer_closed = true;
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
@@ -50,12 +51,12 @@ impl Stream {
         })
     }
 
-    /// Opens the records in `data`; true if there was plaintext. Keeps what is left over.
+    /// Decrypts the records in `data`; true if there was plaintext. Keeps unprocessed bytes.
     fn open(&mut self, data: &mut [u8], take: &mut impl FnMut(&[u8]) -> usize) -> io::Result<bool> {
         let (mut used, mut any, mut full) = (0, false, false);
         let mut hand_over = |payload: &[u8]| {
             any |= !payload.is_empty();
-            // What was kept before goes first.
+            // Data kept from before must be read first.
             full |= self.taken < self.plaintext.len();
             let taken = if full { 0 } else { take(payload) };
             full |= taken < payload.len();
@@ -85,7 +86,7 @@ impl Stream {
                     }
                 }
                 ConnectionState::EncodeTlsData(record) => {
-                    // Sealed later than what waits in the batch, so sent later.
+                    // Sealed later than the records in the batch, so it must be sent later.
                     self.sealed.move_to(&mut self.outgoing);
                     encode(record, &mut self.outgoing);
                 }

@@ -98,13 +98,13 @@ async fn a_turn_sends_one_batch_and_wakes_the_writer_that_has_more() {
     assert!(stream.poll_drain(&mut context).is_ready());
     assert!(stream.poll_drain(&mut context).is_ready());
     assert_eq!(waker.0.load(Ordering::Relaxed), 1);
-    // There is more to come: a connection does not rest now.
+    // More data follows, so the connection is not idle.
     assert!(stream.is_blocked());
     assert!(stream.poll_write(&mut context, &rest).is_ready());
     assert!(!stream.is_blocked());
 }
 
-/// Counts how often it was woken.
+/// Counts wake-ups.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -121,7 +121,7 @@ async fn a_nearly_full_batch_takes_little_and_then_a_record() {
         let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(version))).await;
         let data = pattern(18 * PLAINTEXT);
         let stream = &mut accepted.stream;
-        // Past the small records.
+        // Beyond the small records.
         write(stream, &data[..PLAINTEXT]).await.expect("written");
         drain(stream).await.expect("sent");
         client.read_exact(&mut vec![0; PLAINTEXT]).await.expect("received");
@@ -153,7 +153,7 @@ async fn an_answer_goes_out_while_a_handshake_message_is_in_parts() {
     assert!(futures_pending(|cx| stream.poll_fill(cx).map_ok(|_| ())).await);
     write(stream, b"answer").await.expect("written");
     drain(stream).await.expect("sent");
-    // The rest of it: an update that is not requested of us.
+    // The rest of it: an update that is not requested from the server.
     let rest = [forger.record(HANDSHAKE, &[1]), forger.record(HANDSHAKE, &[0])].concat();
     tcp.write_all(&rest).await.expect("sent");
     close(stream).await.expect("closed");
@@ -193,7 +193,7 @@ async fn garbage_after_the_handshake_gets_an_alert_behind_what_was_sealed() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     soon(read(stream)).await.expect_err("still none");
     close(stream).await.expect("closed");
-    // Out of its order the alert could not be opened.
+    // Out of order, the alert could not be decrypted.
     let error = soon(client.read_to_end(&mut Vec::new())).await.expect_err("an alert");
     assert!(error.to_string().contains("BadRecordMac"), "{error}");
 }

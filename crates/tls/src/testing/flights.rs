@@ -1,4 +1,4 @@
-//! A TLS 1.3 client that hands out its flights, to be sent in parts, twice, or spoilt.
+//! A TLS 1.3 client that returns its flights, to be sent in parts, twice, or damaged.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::{Forger, HOST};
 
-/// A client with its end of a connection. Nothing is sent but by [`send`](Self::send).
+/// A client with its end of a connection. Data is sent by [`send`](Self::send) only.
 pub(crate) struct Flights {
     pub(crate) tls: ClientConnection,
     pub(crate) tcp: TcpStream,
@@ -19,7 +19,7 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// A client that announces early data where its session lets it.
+    /// A client that announces early data if its session permits it.
     pub(crate) fn new(config: &Arc<ClientConfig>, tcp: TcpStream) -> Self {
         let secrets = Arc::new(Secrets::default());
         let mut config = ClientConfig::clone(config);
@@ -36,7 +36,7 @@ impl Flights {
         early.write_all(data).expect("fewer bytes than the server allows");
     }
 
-    /// What is to be sent now.
+    /// The bytes that the client would send now.
     pub(crate) fn flight(&mut self) -> Vec<u8> {
         let mut flight = Vec::new();
         while self.tls.wants_write() {
@@ -69,7 +69,7 @@ impl Flights {
         }
     }
 
-    /// Reads the server's flight; the client's last one is ready then. Sends another hello if the server wants one.
+    /// Reads the server's flight; the client's last one is ready then. Sends another hello if the server requests one.
     pub(crate) async fn hear(&mut self) {
         while self.tls.is_handshaking() {
             let heard = self.receive_until(|tls| !tls.is_handshaking() || tls.wants_write()).await;
@@ -81,7 +81,7 @@ impl Flights {
         }
     }
 
-    /// Application data of the server, as many bytes as `expected` has.
+    /// Reads application data of the server and compares it with `expected`.
     pub(crate) async fn read(&mut self, expected: &[u8]) {
         let mut received = Vec::new();
         while received.len() < expected.len() {
@@ -97,10 +97,10 @@ impl Flights {
         assert_eq!(received, expected);
     }
 
-    /// The alert that comes next.
+    /// The next alert.
     pub(crate) async fn alert(&mut self) -> String {
         let mut bytes = Vec::new();
-        // What a client sent too much may reset the connection behind the alert.
+        // Excess data from the client may reset the connection after the alert.
         let _ = self.tcp.read_to_end(&mut bytes).await;
         let _ = self.tcp.shutdown().await;
         let mut bytes = &bytes[..];
@@ -122,7 +122,7 @@ impl Flights {
     }
 }
 
-/// HKDF-Expand-Label of RFC 8446 section 7.1, without context.
+/// HKDF-Expand-Label (RFC 8446 section 7.1) without context.
 fn expand(secret: &[u8], label: &str, len: usize) -> Vec<u8> {
     struct Len(usize);
     impl KeyType for Len {

@@ -1,4 +1,4 @@
-//! Stores of sessions that behave as a test says: the server's, and a client's.
+//! Scripted session stores for server and client.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use rustls::client::{
 };
 use rustls_pki_types::ServerName;
 
-/// A store in memory with scripted answers.
+/// A store in memory with scripted results.
 #[derive(Debug)]
 pub(crate) struct ScriptedStore {
     memory: MemoryStore,
@@ -34,24 +34,24 @@ impl Default for ScriptedStore {
 }
 
 impl ScriptedStore {
-    /// From now on every session is missing for this reason.
+    /// Makes every further look-up fail with this reason.
     pub(crate) fn miss(&self, miss: Miss) {
         self.script().miss = Some(miss);
     }
 
-    /// Takes all sessions, as another client of the store.
+    /// Takes all sessions, as another client of the store would.
     pub(crate) fn spend(&self) {
         for id in std::mem::take(&mut self.script().kept) {
             assert!(matches!(self.memory.take(&id, Claim::Here), Lookup::Ready(Ok(_))));
         }
     }
 
-    /// From now on every answer has to be waited for.
+    /// Makes every further result pending at first.
     pub(crate) fn suspend(&self) {
         self.script().suspends = true;
     }
 
-    /// How sessions were taken since the last call.
+    /// The claims of all takes since the last call.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         std::mem::take(&mut self.script().claims)
     }
@@ -99,7 +99,7 @@ impl SessionStore for ScriptedStore {
     }
 }
 
-/// A client's sessions, without a memory of the group that the server prefers.
+/// A client's sessions, without remembering the group that the server prefers.
 #[derive(Debug)]
 pub(crate) struct Forgetful(ClientSessionMemoryCache);
 

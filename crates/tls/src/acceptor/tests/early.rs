@@ -1,4 +1,4 @@
-//! Early data: accepted once, refused without harm, and never beyond its limits.
+//! Early data: accepted once, refused without effect, and never beyond its limits.
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, Write};
@@ -15,7 +15,7 @@ use crate::testing::{Flights, Forgetful, ScriptedStore, close, read};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
-/// A stage that takes early data, and a client that has a session there.
+/// A stage that accepts early data, and a client that has a session there.
 async fn stage() -> (Stage, Arc<ScriptedStore>, Arc<ClientConfig>) {
     let (stage, store) = Stage::with_early_data(1000);
     let client = Arc::new(stage.client(&TLS13));
@@ -24,7 +24,7 @@ async fn stage() -> (Stage, Arc<ScriptedStore>, Arc<ClientConfig>) {
     (stage, store, client)
 }
 
-/// The client's first flight with `early` in it, and the server's end.
+/// The client's first flight with the early data `early`, and the server's end of the connection.
 async fn announced(client: &Arc<ClientConfig>, early: &[u8]) -> (Flights, Vec<u8>, TcpStream) {
     let (near, far) = tcp().await;
     let mut flights = Flights::new(client, near);
@@ -45,7 +45,7 @@ async fn accepted(stage: &Stage, client: &Arc<ClientConfig>, early: &[u8]) -> (F
     (flights, accepted)
 }
 
-/// A whole handshake of a client that announces early data, sent or not, which the server does not accept.
+/// A complete handshake of a client that announces early data, which may be empty and which the server refuses.
 async fn refused(stage: &Stage, client: &Arc<ClientConfig>, early: &[u8]) -> TlsFacts {
     let (mut flights, first, far) = announced(client, early).await;
     let client = async {
@@ -93,7 +93,7 @@ async fn early_data_is_answered_before_the_clients_finished() {
         let more = flights.flight();
         flights.send(&more).await;
         assert_eq!(soon(read(&mut stream)).await.expect("data"), b"more");
-        // With the next answer comes the session of the next round.
+        // The next response contains the session of the next round.
         write(&mut stream, b"end").await.expect("written");
         close(&mut stream).await.expect("sent");
         soon(flights.read(b"end")).await;
@@ -187,7 +187,7 @@ async fn a_flight_that_is_sent_again_is_not_accepted_again() {
         let (mut near, far) = tcp().await;
         near.write_all(&first).await.expect("sent");
         let replayed = async {
-            // The server's flight, of a full handshake that the sender cannot end.
+            // The server's flight of a full handshake, which the sender cannot complete.
             let len = near.read(&mut vec![0; 8192]).await.expect("a flight");
             assert!(len > 0);
             drop(near);
@@ -238,7 +238,7 @@ async fn a_store_that_answers_later_serves_early_data() {
     write(&mut stream, b"answer").await.expect("written");
     close(&mut stream).await.expect("sent");
     soon(flights.read(b"answer")).await;
-    // It did not take the new session in time, so there is none.
+    // The store did not accept the new session in time, so the client has none.
     assert!(Flights::new(&client, tcp().await.0).tls.early_data().is_none());
 }
 
@@ -369,7 +369,7 @@ async fn early_data_before_a_hello_retry_is_refused() {
 
 #[tokio::test]
 async fn more_early_data_than_allowed_is_refused() {
-    // At once, and when some has been accepted.
+    // Immediately, and after some early data has been accepted.
     for at_once in [true, false] {
         let (mut stage, _, client) = stage().await;
         stage.reload(TlsSettings::default(), |host| host.early_data = 100);
@@ -430,7 +430,7 @@ async fn a_proper_end_before_the_finished_is_no_end_of_data() {
 
 #[tokio::test]
 async fn what_is_no_finished_gets_its_alert() {
-    // Garbage, an empty and a wrong Finished, and a wrong message, each after a true EndOfEarlyData but for the first.
+    // Garbage, an empty and a wrong Finished, and a wrong message; all but the first follow a valid EndOfEarlyData.
     let wrong = [&[20, 0, 0, 32][..], &[0x55; 32]].concat();
     let cases = [
         (None, "BadRecordMac"),
