@@ -1,13 +1,14 @@
-//! Acknowledging what a client sent before it has to wait for that.
+//! Immediate acknowledgement of received data.
 
 use tokio::net::TcpStream;
 
 use crate::options;
 
-/// Acknowledges what was received now, where the kernel would wait 40 ms for something to send along with it. A client
-/// with Nagle's algorithm on sends nothing more until then. Later acknowledgements are as before.
+/// Acknowledges the received data now, instead of up to 40 ms later together with a response. A client with Nagle's
+/// algorithm sends nothing more until then. Later acknowledgements are not affected.
 ///
-/// Costs a system call, and a packet if an acknowledgement was due. An error concerns a connection that is over.
+/// Costs a system call, and a packet if an acknowledgement was due. Errors are ignored, since they concern a connection
+/// that is closed.
 pub fn acknowledge(stream: &TcpStream) {
     let _ = options::acknowledge(stream);
 }

@@ -1,20 +1,23 @@
-//! Congestion controls of the kernel, for one socket each.
+//! Congestion controls of the kernel, selectable per socket.
 
 use std::fmt;
 use std::io;
 
 use socket2::{Domain, SockRef, Socket, Type};
 
-/// A name of the kernel is shorter than this (`TCP_CA_NAME_MAX`).
+/// Maximum length of a name (`TCP_CA_NAME_MAX` without the final zero).
 const LONGEST: usize = 15;
 
-/// A congestion control that this process may give its sockets.
+/// A congestion control that this process may use for its sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Congestion(Box<str>);
 
 impl Congestion {
-    /// The one with this name. Fails with `NotFound` if the kernel has none of this name, and with `PermissionDenied` if only a
-    /// process with more rights may use it. Asks the kernel, which may load a module for it.
+    /// Looks up the congestion control `name` in the kernel, which may load a module for it.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the kernel has none of this name, `PermissionDenied` if its use requires more privileges.
     pub fn named(name: &str) -> io::Result<Self> {
         if name.is_empty() || name.len() > LONGEST || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(io::ErrorKind::NotFound.into());
@@ -23,14 +26,14 @@ impl Congestion {
         Ok(Self(name.into()))
     }
 
-    /// The name of the one that sockets have unless something else is said: `net.ipv4.tcp_congestion_control`.
+    /// Name of the system's default congestion control: `net.ipv4.tcp_congestion_control`.
     pub fn usual() -> io::Result<String> {
         let name = unused()?.tcp_congestion()?;
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         Ok(String::from_utf8_lossy(name).into_owned())
     }
 
-    /// Has it control what is sent on `socket` from now on.
+    /// Makes it control the data sent on `socket` from now on.
     pub fn control<'s>(&self, socket: impl Into<SockRef<'s>>) -> io::Result<()> {
         socket.into().set_tcp_congestion(self.0.as_bytes())
     }
@@ -42,7 +45,7 @@ impl fmt::Display for Congestion {
     }
 }
 
-/// A socket to ask the kernel with.
+/// An unconnected socket for queries.
 fn unused() -> io::Result<Socket> {
     Socket::new(Domain::IPV4, Type::STREAM, None)
 }
@@ -57,7 +60,7 @@ mod tests {
     fn a_connection_gets_its_own() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
-        // Every kernel has it, and lets everyone use it.
+        // Every kernel has Reno and permits its use by all processes.
         let reno = Congestion::named("reno").expect("a congestion control");
         reno.control(&stream).expect("set");
         let name = SockRef::from(&stream).tcp_congestion().expect("its name");

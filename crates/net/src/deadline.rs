@@ -1,10 +1,11 @@
 //! Deadlines for connections, without a timer each.
 //!
-//! A connection sets and clears a deadline several times per request, and almost none ever passes. So a deadline is a
-//! tick number in an array of its worker, and one local task looks over the whole array ten times a second: setting is
-//! a store, and fifty thousand connections cost some tens of microseconds per tick.
+//! A connection sets and clears a deadline several times per request, and almost none expires. Therefore a deadline is
+//! a tick number in an array of its worker, and one local task scans the whole array ten times a second: setting is a
+//! store, and fifty thousand connections cost some tens of microseconds per tick.
 //!
-//! The same array knows which connections are idle, and since when: in a shortage those that are idle longest are let go.
+//! The same array records which connections are idle, and since when, so that in a shortage those that are idle longest
+//! can be evicted.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -16,20 +17,21 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// The granularity: a deadline passes between its time and two ticks later, never before (unless the worker was blocked
-/// for longer than a tick just before it was set, by as much).
+/// The granularity: a deadline expires between its time and two ticks later, never earlier (unless the worker was
+/// blocked for longer than a tick just before it was set; then by as much).
 pub const TICK: Duration = Duration::from_millis(100);
 
 const NEVER: u64 = u64::MAX;
-/// A deadline that passed because its place was needed. No deadline is set to it: the first tick is 1.
+/// Value of a deadline that was evicted. No deadline is set to it, since the first tick is 1.
 const EVICTED: u64 = 0;
 
-/// One in this many idle connections is let go at a time, so that the search for them is rare when there are many.
+/// Divisor of the number of idle connections that gives the number evicted at a time, so that with many connections the
+/// search for them is rare.
 const EVICTED_SHARE: usize = 64;
-/// The most that are let go at a time.
+/// Maximum number of connections evicted at a time.
 const MOST_EVICTED: usize = 64;
 
-/// All deadlines of one worker. Clones share them. Its [`run`](Self::run) must be running for deadlines to pass.
+/// All deadlines of one worker. Clones share them. Its [`run`](Self::run) must be running for deadlines to expire.
 #[derive(Clone, Debug)]
 pub struct DeadlineWheel {
     shared: Rc<Shared>,
@@ -40,23 +42,23 @@ struct Shared {
     started: Instant,
     now: Cell<u64>,
     registered: Cell<usize>,
-    /// How often a connection became idle: the order in which they did, which ticks are too coarse for.
+    /// Counts transitions to idle, whose order ticks are too coarse to record.
     idled: Cell<u64>,
     slots: RefCell<Slots>,
     first: Notify,
 }
 
-/// A slab. The ticks lie together, apart from the wakers, because only they are read in each pass.
+/// A slab. Ticks are stored apart from the wakers, because only ticks are read in each pass.
 #[derive(Debug, Default)]
 struct Slots {
     expires: Vec<u64>,
-    /// The number of a connection among those that became idle, or `NEVER` if it is not: the lowest is idle longest.
+    /// Number of the connection's transition to idle, or `NEVER` if it is not idle: the lowest is idle longest.
     idle_since: Vec<u64>,
     wakers: Vec<Option<Waker>>,
     free: Vec<usize>,
 }
 
-/// One deadline, at first not set. Dropping it gives its slot back.
+/// One deadline, initially not set. Dropping it returns its slot.
 #[derive(Debug)]
 pub struct Deadline {
     shared: Rc<Shared>,
@@ -77,11 +79,11 @@ impl DeadlineWheel {
         Self { shared: Rc::new(shared) }
     }
 
-    /// A new deadline, not set.
+    /// Registers a deadline, which is not set.
     pub fn register(&self) -> Deadline {
         let shared = &self.shared;
         if shared.registered.replace(shared.registered.get() + 1) == 0 {
-            // The wheel stood still while it was empty.
+            // The wheel did not turn while it was empty.
             shared.read_clock();
             shared.first.notify_one();
         }
@@ -89,8 +91,8 @@ impl DeadlineWheel {
         Deadline { shared: Rc::clone(shared), slot }
     }
 
-    /// Runs the wheel: wakes tasks whose deadline has expired. Never returns; run it as one local task per worker. Sleeps
-    /// while there is no deadline.
+    /// Runs the wheel: wakes tasks whose deadline has expired. Never returns; run it as one local task per worker.
+    /// Sleeps while there is no deadline.
     pub async fn run(&self) {
         loop {
             while self.shared.registered.get() == 0 {
@@ -100,8 +102,8 @@ impl DeadlineWheel {
         }
     }
 
-    /// Wakes every task that waits for a deadline, whether it has passed or not: for news that concerns all connections,
-    /// such as the begin of a drain.
+    /// Wakes every task that waits for a deadline, expired or not: for events that concern all connections, such as the
+    /// start of a drain.
     pub fn wake_all(&self) {
         let wakers: Vec<_> =
             self.shared.slots.borrow_mut().wakers.iter_mut().filter_map(Option::take).collect();
@@ -111,7 +113,8 @@ impl DeadlineWheel {
     }
 
     /// Expires the deadlines that have been idle longest ([`Deadline::set_idle`]): one in 64 of the idle ones, at least
-    /// one, at most 64. Returns their number. Scans all deadlines: for shortages, not for every connection.
+    /// one, at most 64. Returns their number. Scans all deadlines, so it is meant for shortages and not for every
+    /// connection.
     pub fn evict_idle(&self) -> usize {
         let wakers = self.shared.slots.borrow_mut().evict_idle();
         let evicted = wakers.len();
@@ -144,8 +147,8 @@ impl Deadline {
         self.store(self.after(time), NEVER);
     }
 
-    /// As [`set`](Self::set), for an idle connection, which may be evicted earlier. This holds until the deadline is
-    /// set or cleared again.
+    /// Like [`set`](Self::set), for an idle connection, which may be evicted earlier. Applies until the deadline is set
+    /// or cleared again.
     pub fn set_idle(&self, time: Duration) {
         let number = self.shared.idled.get();
         self.shared.idled.set(number + 1);
@@ -155,7 +158,7 @@ impl Deadline {
     fn after(&self, time: Duration) -> u64 {
         let ticks = time.as_millis().div_ceil(TICK.as_millis());
         let ticks = u64::try_from(ticks).unwrap_or(NEVER);
-        // One more, for the part of the present tick that is already over.
+        // One tick more, for the part of the current tick that has passed.
         self.shared.now.get().saturating_add(ticks).saturating_add(1)
     }
 
@@ -174,7 +177,7 @@ impl Deadline {
         self.shared.slots.borrow().expires[self.slot] <= self.shared.now.get()
     }
 
-    /// Ready when the deadline has passed; otherwise the task is woken when it does. One task per deadline.
+    /// Ready when the deadline has expired; otherwise registers the task to be woken. One task per deadline.
     pub fn poll_expired(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut slots = self.shared.slots.borrow_mut();
         if slots.expires[self.slot] <= self.shared.now.get() {
@@ -187,7 +190,7 @@ impl Deadline {
         Poll::Pending
     }
 
-    /// The time of the last tick, counted from an unknown start. Costs a read.
+    /// Time of the last tick, from an unspecified origin. Costs a read.
     pub fn now(&self) -> Duration {
         TICK.saturating_mul(u32::try_from(self.shared.now.get()).unwrap_or(u32::MAX))
     }
@@ -197,12 +200,12 @@ impl Deadline {
         DeadlineWheel { shared: Rc::clone(&self.shared) }
     }
 
-    /// Completes when the deadline has passed; never while none is set.
+    /// Completes when the deadline expires; never while none is set.
     pub async fn wait(&self) {
         poll_fn(|context| self.poll_expired(context)).await;
     }
 
-    /// The output of `work`, or `None` if the deadline passes first.
+    /// Awaits `work`. `None` if the deadline expires first.
     pub async fn within<F: Future>(&self, work: F) -> Option<F::Output> {
         let mut work = pin!(work);
         poll_fn(|context| match work.as_mut().poll(context) {
@@ -223,7 +226,7 @@ impl Drop for Deadline {
     fn drop(&mut self) {
         let waker = self.shared.slots.borrow_mut().give_back(self.slot);
         self.shared.registered.set(self.shared.registered.get() - 1);
-        // Dropped last: a waker may own what owns a deadline.
+        // Dropped after the borrow ends, because the waker may own the owner of a deadline.
         drop(waker);
     }
 }
@@ -258,7 +261,7 @@ impl Slots {
         self.wakers[slot].take()
     }
 
-    /// The wakers of expired deadlines; `None` for a deadline that no task awaits yet.
+    /// The wakers of evicted deadlines; `None` for a deadline that no task awaits yet.
     fn evict_idle(&mut self) -> Vec<Option<Waker>> {
         let idle = self.idle_since.iter().enumerate().filter(|(_, since)| **since != NEVER);
         let mut idle: Vec<(u64, usize)> = idle.map(|(slot, since)| (*since, slot)).collect();

@@ -10,7 +10,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// An idle connection is probed by the kernel after this time without a packet, and then at [`PROBE_INTERVAL`].
+/// Time without a packet after which the kernel probes an idle connection; further probes follow at [`PROBE_INTERVAL`].
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 
 /// The pause between two probes of an idle connection.
@@ -19,10 +19,10 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 /// Time limits of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DialLimits {
-    /// To connect, resolution included.
+    /// Timeout for connecting, resolution included.
     pub connect: Duration,
-    /// How long data or probes may stay unacknowledged before the kernel ends the connection (`TCP_USER_TIMEOUT`,
-    /// RFC 5482). A peer that has closed its window for this long counts as dead too.
+    /// How long data or probes may stay unacknowledged before the kernel ends the connection (`TCP_USER_TIMEOUT`, RFC
+    /// 5482). A peer that has closed its window for this long counts as dead too.
     pub unacknowledged: Duration,
 }
 
@@ -39,14 +39,14 @@ enum Host {
     Name(Box<str>),
 }
 
-/// Why a text is not a [`Target`].
+/// Invalid text of a [`Target`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a host and a port, such as \"app.internal:8080\", \"127.0.0.1:8080\" or \"[::1]:8080\""
 )]
 pub struct TargetError(String);
 
-/// A connection attempt that failed, with what was tried. The source of the `io::Error` that [`connect`] answers.
+/// A failed connection attempt. Source of the `io::Error` returned by [`connect`].
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {attempt} {target}{}: {source}", Via(*address))]
 struct DialError {
@@ -72,7 +72,7 @@ impl Target {
         self.port
     }
 
-    /// The address, when the host is one and nothing need be resolved.
+    /// The address, if the host is one, so that nothing need be resolved.
     pub fn address(&self) -> Option<SocketAddr> {
         match self.host {
             Host::Address(ip) => Some(SocketAddr::new(ip, self.port)),
@@ -121,11 +121,12 @@ impl fmt::Display for Via {
     }
 }
 
-/// Connects to `target` within the limits. The connection has `TCP_NODELAY`, and the kernel finds out when the peer is
-/// gone: it probes an idle connection after 30 seconds and every 10 seconds from then on.
+/// Connects to `target` within the limits. The connection has `TCP_NODELAY`. The kernel detects a dead peer by probing
+/// an idle connection after 30 seconds and every 10 seconds from then on.
 ///
-/// The addresses of a name are tried in the resolver's order; each may use an even share of the time that is left, so
-/// that a dead one does not use it up. The error is that of the last attempt, and its text names target and address.
+/// The addresses of a name are tried in the resolver's order. Each may use an even share of the remaining time, so that
+/// an unreachable one does not use up all of it. The error is that of the last attempt, and its text names target and
+/// address.
 pub async fn connect(target: &Target, limits: DialLimits) -> io::Result<TcpStream> {
     let deadline = Instant::now() + limits.connect;
     let addresses = resolve(target, deadline).await?;
@@ -217,7 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_time_limit_holds() {
-        // Full accept queues swallow further connections without an answer.
+        // A full accept queue drops further connections silently.
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("socket");
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("bind");

@@ -34,14 +34,14 @@ pub struct DrainGuard {
     shared: Arc<Shared>,
 }
 
-/// The two sides of one drain.
+/// Creates the two sides of a drain.
 pub fn channel() -> (DrainTrigger, Drain) {
     let shared = Arc::<Shared>::default();
     (DrainTrigger { shared: Arc::clone(&shared) }, Drain { shared })
 }
 
 impl DrainTrigger {
-    /// Starts the drain. A second call does nothing.
+    /// Starts the drain. Further calls have no effect.
     pub fn start(&self) {
         self.shared.started.store(true, Ordering::Release);
         self.shared.start.notify_waiters();
@@ -59,7 +59,7 @@ impl DrainTrigger {
                 idle.await;
             }
         };
-        // Out of time is an answer here, not an error: what is left is counted below.
+        // An elapsed timeout is not an error: the remaining guards are counted below.
         let _ = timeout(limit, all_gone).await;
         self.open()
     }
@@ -69,14 +69,14 @@ impl DrainTrigger {
         self.shared.cut.store(true, Ordering::Release);
     }
 
-    /// Guards that are held now.
+    /// Number of guards that are held now.
     pub fn open(&self) -> usize {
         self.shared.guards.load(Ordering::Acquire)
     }
 }
 
 impl Drain {
-    /// Whether the drain was started: one atomic load, fit for every request.
+    /// Whether the drain was started. One atomic load, suitable for every request.
     pub fn started(&self) -> bool {
         self.shared.started.load(Ordering::Acquire)
     }

@@ -1,9 +1,9 @@
-//! What must hold for any bytes, for tests and for libFuzzer.
+//! Properties of the parsers, for tests and libFuzzer.
 
 use crate::proxy_protocol::{MAX_BINARY, Progress, parse};
 
-/// The reader of PROXY headers: no bytes make it panic, it takes no more than there is or than its limit, and bytes that
-/// come in pieces end as they do in one.
+/// The parser of PROXY headers does not panic, consumes no more than the input and its limit, and yields the same
+/// result for fragmented input.
 pub fn proxy_protocol(bytes: &[u8]) {
     let whole = parse(bytes);
     if let Ok(Progress::Header { consumed, .. } | Progress::Local { consumed }) = whole {

@@ -1,6 +1,6 @@
-//! Sockets: how brisk listens, dials, limits and lets go of TCP connections.
+//! TCP sockets: listening, dialling, limits, deadlines and drain.
 //!
-//! Nothing here knows TLS or HTTP.
+//! Independent of TLS and HTTP.
 
 mod acknowledge;
 mod congestion;

@@ -1,6 +1,7 @@
-//! How many connections may be open, in all and from one client.
+//! Limits of open connections, in total and per client.
 //!
-//! Both limits are shared by all workers and refuse at once: a connection over the limit costs one accept and one close.
+//! Both limits are shared by all workers and refuse at once: a connection over the limit costs one accept and one
+//! close.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -8,10 +9,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Client addresses are spread over this many locks, so that workers seldom meet.
+/// Number of locks for client addresses, so that workers rarely contend.
 const SHARDS: usize = 32;
 
-/// The most connections that may be open at once. Clones share one count.
+/// Maximum number of open connections. Clones share one count.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimit {
     shared: Arc<Count>,
@@ -23,27 +24,27 @@ struct Count {
     limit: usize,
 }
 
-/// One open connection; dropping it makes room for another.
+/// One open connection, until it is dropped.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     shared: Arc<Count>,
 }
 
 impl ConnectionLimit {
-    /// Allows at most `limit` connections at once.
+    /// Permits at most `limit` open connections.
     pub fn new(limit: usize) -> Self {
         Self { shared: Arc::new(Count { open: AtomicUsize::new(0), limit }) }
     }
 
-    /// Counts one more connection, or answers `None` when the limit is reached. Never waits.
+    /// Counts one more connection; `None` if the limit is reached. Never waits.
     pub fn try_acquire(&self) -> Option<ConnectionPermit> {
         let open = self.shared.open.fetch_add(1, Ordering::Relaxed);
-        // Made before the check, so that its drop takes the count back on refusal.
+        // Created before the check, so that its drop reverts the count on refusal.
         let permit = ConnectionPermit { shared: Arc::clone(&self.shared) };
         (open < self.shared.limit).then_some(permit)
     }
 
-    /// Connections open now.
+    /// Number of open connections.
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
@@ -55,10 +56,10 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// The most connections that one client may have open at once. Clones share the counts.
+/// Maximum number of open connections per client. Clones share the counts.
 ///
-/// A client is an IPv4 address or an IPv6 /64, which is what one customer is commonly given. Memory is bounded by the
-/// number of open connections: a client without any is forgotten.
+/// A client is an IPv4 address or an IPv6 /64, the usual allocation of one customer. Memory is bounded by the number of
+/// open connections, because clients without any are removed.
 #[derive(Clone, Debug)]
 pub struct AddressLimit {
     shared: Arc<AddressCounts>,
@@ -71,7 +72,7 @@ struct AddressCounts {
     limit: usize,
 }
 
-/// One open connection of one client; dropping it makes room for another.
+/// One open connection of a client, until it is dropped.
 #[derive(Debug)]
 pub struct AddressPermit {
     shared: Arc<AddressCounts>,
@@ -79,7 +80,7 @@ pub struct AddressPermit {
 }
 
 impl AddressLimit {
-    /// Allows each client at most `limit` connections at once.
+    /// Permits each client at most `limit` open connections.
     pub fn new(limit: usize) -> Self {
         let shared = AddressCounts {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -89,12 +90,12 @@ impl AddressLimit {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Counts one more connection of `address`, or answers `None` when its limit is reached.
+    /// Counts one more connection of `address`; `None` if its limit is reached.
     pub fn try_acquire(&self, address: IpAddr) -> Option<AddressPermit> {
         self.try_acquire_below(address, self.shared.limit)
     }
 
-    /// As [`try_acquire`](Self::try_acquire), with another limit this time.
+    /// Like [`try_acquire`](Self::try_acquire), with another limit for this call.
     pub(crate) fn try_acquire_below(&self, address: IpAddr, limit: usize) -> Option<AddressPermit> {
         let client = client_of(address);
         let mut counts = self.shared.lock(client);
@@ -127,7 +128,7 @@ impl Drop for AddressPermit {
     }
 }
 
-/// The network that counts as one client: an IPv4 address, an IPv6 /64.
+/// The network that counts as one client: an IPv4 address or an IPv6 /64.
 pub(crate) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {

@@ -1,4 +1,4 @@
-//! Closing without losing the last words.
+//! Lingering close, which lets the client receive the last response.
 
 use std::io;
 use std::time::Duration;
@@ -6,39 +6,39 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-/// Limits of the data that a client may still send after its request was refused.
+/// Limits of the data that a client may send after its request was refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Lingering {
-    /// The longest pause.
+    /// Maximum pause between data.
     pub pause: Duration,
-    /// In all.
+    /// Maximum total time.
     pub time: Duration,
-    /// Bytes in all.
+    /// Maximum total bytes.
     pub bytes: usize,
 }
 
 impl Lingering {
-    /// After an error.
+    /// Limits after an error.
     pub const BRIEF: Self =
         Self { pause: Duration::from_secs(2), time: Duration::from_secs(2), bytes: 256 << 10 };
 
-    /// After a response. The client may be in the middle of an upload and read the response only after it has sent more
-    /// than buffers and the path hold.
+    /// Limits after a response. The client may be in the middle of an upload, and read the response only after it has
+    /// sent more than the buffers and the path hold.
     pub const UPLOAD: Self =
         Self { pause: Duration::from_secs(2), time: Duration::from_secs(10), bytes: 32 << 20 };
 }
 
-/// Dropped at a time.
+/// Bytes discarded at a time.
 const PIECE: usize = 16 << 10;
 
-/// Reads and drops what still comes until the client closes, within `limits`.
+/// Reads and discards data until the client closes, within `limits`.
 ///
-/// Call it after shutting down our side: a socket closed with unread data is reset, and the client may then lose the
-/// answer that was just sent (RFC 9112 section 9.6).
+/// Call it after shutting down the sending side: a socket closed with unread data is reset, and the client may then
+/// lose the response that was just sent (RFC 9112 section 9.6).
 pub async fn linger(stream: &mut TcpStream, limits: Lingering) {
     let until = Instant::now() + limits.time;
     let mut left = limits.bytes;
-    // Past the limits the connection is reset, as it would have been without us.
+    // Beyond the limits the connection is reset, as without lingering.
     while left > 0 {
         let pause = limits.pause.min(until.saturating_duration_since(Instant::now()));
         let Ok(Ok(())) = timeout(pause, stream.readable()).await else { return };
@@ -51,7 +51,7 @@ pub async fn linger(stream: &mut TcpStream, limits: Lingering) {
     }
 }
 
-/// Into room that is not zeroed, and not within the future, which would keep it.
+/// Uses uninitialised memory outside of the future, whose size it would otherwise increase.
 fn drop_piece(stream: &TcpStream) -> io::Result<usize> {
     stream.try_read_buf(&mut Vec::with_capacity(PIECE))
 }

@@ -1,4 +1,4 @@
-//! Listening sockets: bound with the options that the gateway wants, accepting through shortages.
+//! Listening sockets with the options of the gateway, and an accept loop that survives shortages.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,19 +12,20 @@ use tracing::warn;
 
 use crate::options;
 
-/// How long accepting rests when the process or the machine is out of descriptors or memory.
+/// Pause of accepting while the process or the machine has no descriptors or memory left.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
-/// The least time between two log lines about failed accepts.
+/// Minimum interval between two log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The settings of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerSettings {
-    /// Where to listen. An IPv6 address takes IPv6 only: `[::]` does not include `0.0.0.0`.
+    /// Address to listen on. An IPv6 address accepts IPv6 only: `[::]` does not include `0.0.0.0`.
     pub address: SocketAddr,
-    /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+    /// Maximum number of connections waiting to be accepted; the kernel caps it at `net.core.somaxconn`.
     pub backlog: i32,
-    /// TCP Fast Open (RFC 7413): how many connections may wait with data before their handshake ended. `None` is off.
+    /// Maximum number of TCP Fast Open connections (RFC 7413) whose handshake is not complete. `None` disables Fast
+    /// Open.
     pub fast_open: Option<u32>,
     /// Whether each worker binds a socket of its own to the address (`SO_REUSEPORT`).
     pub reuse_port: bool,
@@ -37,12 +38,12 @@ impl ListenerSettings {
     }
 }
 
-/// Bytes of a connection that the kernel takes ahead of what the network does (`TCP_NOTSENT_LOWAT`). What is with the kernel cannot
-/// be overtaken: of streams of HTTP/2 the urgent one would wait behind all that was written before. A few round trips of a
-/// fast line need this much.
+/// Bytes of a connection that the kernel buffers beyond those in flight (`TCP_NOTSENT_LOWAT`). Data in the kernel
+/// cannot be overtaken: an urgent HTTP/2 stream would wait behind everything written before. The value corresponds to a
+/// few round trips of a fast line.
 const UNSENT: u32 = 128 << 10;
 
-/// Binds and listens; the socket does not block. A kernel without Fast Open is no error, see [`fast_open_state`].
+/// Binds and listens; the socket is non-blocking. A kernel without Fast Open is not an error, see [`fast_open_state`].
 pub fn bind(settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     let address = settings.address;
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -57,15 +58,15 @@ pub fn bind(settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     listen(socket, settings)
 }
 
-/// Listens on a TCP socket that another process has bound, and may hold too. The socket does not block. Of `settings`
-/// the backlog and Fast Open are applied.
+/// Listens on a TCP socket that another process has bound and may also hold. The socket becomes non-blocking. Applies
+/// only backlog and Fast Open of `settings`.
 pub fn adopt(socket: Socket, settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     socket.set_nonblocking(true)?;
     listen(socket, settings)
 }
 
 fn listen(socket: Socket, settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
-    // Connections take these over, which costs none of them a system call.
+    // Accepted connections inherit these options, which saves system calls.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT)?;
     if let Some(queue) = settings.fast_open {
@@ -75,30 +76,30 @@ fn listen(socket: Socket, settings: &ListenerSettings) -> io::Result<std::net::T
     Ok(socket.into())
 }
 
-/// Takes a listening socket out of service: the kernel gives its connections to the other sockets of the address, and
-/// resets those that it has not handed out. [`resume`] undoes it. Affects all copies of the socket.
+/// Takes a listening socket out of service: the kernel assigns its connections to the other sockets of the address, and
+/// resets those that have not been accepted. [`resume`] reverts it. Affects all copies of the socket.
 pub fn pause(socket: &std::net::TcpListener) -> io::Result<()> {
     SockRef::from(socket).shutdown(Shutdown::Read)
 }
 
-/// Listens again after [`pause`]. The socket has to have been bound to a port by its number: one that the kernel chose is
+/// Listens again after [`pause`]. The socket must have been bound to a specific port: a port chosen by the kernel is
 /// given up by the pause.
 pub fn resume(socket: &std::net::TcpListener, backlog: i32) -> io::Result<()> {
     SockRef::from(socket).listen(backlog)
 }
 
-/// What the kernel lets TCP Fast Open do: `net.ipv4.tcp_fastopen`, which also rules IPv6.
+/// The kernel's permission for TCP Fast Open: `net.ipv4.tcp_fastopen`, which also applies to IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastOpenState {
     /// Listeners may use it.
     Server,
-    /// Off for listeners: the setting lacks bit 2. The value found is inside.
+    /// Disabled for listeners, because bit 2 is not set in this value.
     Off(u32),
-    /// The setting cannot be read here.
+    /// The setting cannot be read.
     Unknown,
 }
 
-/// Reads what the kernel allows now.
+/// Reads the kernel's current setting.
 pub fn fast_open_state() -> FastOpenState {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen")
         .map_or(FastOpenState::Unknown, |text| parse_fast_open(&text))
@@ -117,19 +118,19 @@ fn parse_fast_open(text: &str) -> FastOpenState {
 pub struct Listener {
     socket: TcpListener,
     last_log: Option<Instant>,
-    /// Descriptors kept for a shortage.
+    /// Descriptors reserved for a shortage.
     spare: Vec<File>,
     spares: usize,
 }
 
 impl Listener {
-    /// Takes a socket from [`bind`]. Must be called inside a runtime.
+    /// Wraps a socket from [`bind`]. Must be called inside a runtime.
     pub fn new(socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self { socket: TcpListener::from_std(socket)?, last_log: None, spare: Vec::new(), spares: 0 })
     }
 
-    /// Keeps `spares` descriptors, so that as many connections can be accepted while the process has no other left.
+    /// Reserves `spares` descriptors, so that as many connections can be accepted when the process has no others left.
     #[must_use]
     pub fn with_spare_descriptors(mut self, spares: usize) -> Self {
         self.spares = spares;
@@ -137,7 +138,7 @@ impl Listener {
         self
     }
 
-    /// Where it listens, with the port that the kernel chose if it was to choose.
+    /// The local address, with the port that the kernel chose if it was 0.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -150,7 +151,7 @@ impl Listener {
         self.accept_making_room(|| {}).await
     }
 
-    /// As [`accept`](Self::accept), and calls `make_room` each time that it is out of descriptors or memory.
+    /// Like [`accept`](Self::accept), and calls `make_room` each time descriptors or memory run out.
     pub async fn accept_making_room(
         &mut self,
         mut make_room: impl FnMut(),
@@ -164,7 +165,7 @@ impl Listener {
         }
     }
 
-    /// Takes as many spare descriptors as there are to be. Without one it goes on: the next call tries again.
+    /// Fills up the reserved descriptors. Errors are ignored; the next call tries again.
     fn keep_spare(&mut self) {
         while self.spare.len() < self.spares {
             let Ok(spare) = File::open("/dev/null") else { return };
@@ -199,12 +200,12 @@ impl Listener {
     }
 }
 
-/// Whom an error of `accept` concerns.
+/// Scope of an error of `accept`.
 #[derive(Debug, PartialEq, Eq)]
 enum Trouble {
     Connection,
     Shortage,
-    /// The socket does not listen now: [`pause`].
+    /// The socket is not listening because of [`pause`].
     Paused,
     Listener,
 }
@@ -214,7 +215,7 @@ impl Trouble {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Self::Shortage,
             Some(libc::EINVAL) => Self::Paused,
-            // accept(2): Linux hands on errors that are already pending on the new socket; treat them like EAGAIN.
+            // accept(2): Linux returns errors that are already pending on the new socket; treat them like EAGAIN.
             Some(
                 libc::ECONNABORTED
                 | libc::EINTR
@@ -279,7 +280,7 @@ mod tests {
         while let Ok(Ok(())) = timeout(Duration::from_millis(200), stream.writable()).await {
             taken += stream.try_write(&[0; 16 << 10]).unwrap_or(0);
         }
-        // A kernel that takes what its buffers hold has 2.5 MB.
+        // Without the limit, the kernel's buffers take 2.5 MB.
         assert!(taken < 1 << 20, "{taken} bytes");
     }
 

@@ -26,24 +26,25 @@ pub(crate) fn tcp_info(socket: &impl AsRawFd) -> io::Result<libc::tcp_info> {
     check(status).map(|()| info)
 }
 
-/// Sets `TCP_FASTOPEN` on a socket that will listen: how many connections may be waiting for their handshake to end.
+/// Sets `TCP_FASTOPEN` on a socket that will listen: the maximum number of connections whose handshake is not complete.
 pub(crate) fn set_fast_open(socket: &impl AsRawFd, queue: u32) -> io::Result<()> {
     let queue = libc::c_int::try_from(queue).unwrap_or(libc::c_int::MAX);
     set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
 }
 
-/// Sets `TCP_FASTOPEN_CONNECT` on a socket that will connect: where a cookie is known the SYN waits for the first write.
+/// Sets `TCP_FASTOPEN_CONNECT` on a socket that will connect: if a cookie is known, the SYN waits for the first write.
 pub(crate) fn set_fast_open_connect(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
 }
 
-/// Sets `IP_BIND_ADDRESS_NO_PORT` on a socket that will be bound to port 0: the port is chosen by connecting. For IPv6
-/// too.
+/// Sets `IP_BIND_ADDRESS_NO_PORT` on a socket that will be bound to port 0, so that the port is chosen when it
+/// connects. Also for IPv6.
 pub(crate) fn set_bind_address_no_port(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
-/// Sets `TCP_QUICKACK` to 2: sends an acknowledgement that is due, and (an even number) delays later ones as before.
+/// Sets `TCP_QUICKACK` to 2: sends an acknowledgement that is due, and, because the number is even, leaves later ones
+/// delayed.
 pub(crate) fn acknowledge(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, 2)
 }

@@ -1,4 +1,4 @@
-//! Whether the other side of a connection is still there, without reading from it.
+//! Detects whether the peer has closed a connection, without reading from it.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,20 +9,20 @@ use crate::options;
 const CLOSED: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
 
-/// Whether the peer has closed its side.
+/// State of the peer's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// It may still send.
+    /// The peer may still send.
     Open,
-    /// It sends nothing more (FIN) and may still read.
+    /// The peer sends nothing more (FIN) and may still read.
     HalfClosed,
-    /// The connection is over: it was reset, or the peer did not acknowledge for too long.
+    /// The connection is closed: it was reset, or the peer did not acknowledge for too long.
     Gone,
 }
 
 impl Peer {
-    /// Asks the kernel about `socket`, which must be a connected TCP socket. Costs one system call and reads no data, so
-    /// that an end behind unread data is seen too.
+    /// Queries the kernel about `socket`, which must be a connected TCP socket. One system call, which reads no data,
+    /// so an end behind unread data is detected too.
     pub fn of(socket: &impl AsRawFd) -> io::Result<Self> {
         Ok(match options::tcp_info(socket)?.tcpi_state {
             CLOSED => Self::Gone,

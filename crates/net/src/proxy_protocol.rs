@@ -1,66 +1,66 @@
-//! The PROXY protocol, versions 1 and 2: a load balancer says whose connection it hands on.
+//! The PROXY protocol, versions 1 and 2, by which a load balancer reports the client of a connection.
 //!
-//! Read it only from peers that are trusted to say so. Extensions (TLVs) are skipped unread, their checksum included.
+//! Read it only from trusted peers. Extensions (TLVs) are skipped unread, including their checksum.
 
 use std::net::{IpAddr, SocketAddr};
 
 use ppp::{v1, v2};
 
-/// The longest line of version 1, its end included. Specification, section 2.1.
+/// Maximum length of a version 1 line including its end (specification, section 2.1).
 pub const MAX_TEXT: usize = 107;
-/// The longest header of version 2 that is taken: 16 bytes, addresses of any family, and room for extensions, which may
-/// hold a client's certificate. The specification allows 65,551 bytes.
+/// Maximum length of a version 2 header: 16 bytes, addresses of any family, and room for extensions, which may contain
+/// a client's certificate. The specification permits 65,551 bytes.
 pub const MAX_BINARY: usize = 16 * 1024;
 
 const BINARY_HEAD: usize = 16;
 const TEXT_PREFIX: &[u8] = b"PROXY ";
 
-/// How far the bytes seen so far go.
+/// Result of parsing the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes are needed.
     Incomplete,
-    /// The connection was made by `source` to `destination`.
+    /// `source` connected to `destination`.
     Header {
         /// The client.
         source: SocketAddr,
-        /// The address that the client meant to reach.
+        /// The address that the client connected to.
         destination: SocketAddr,
-        /// Length of the header; what follows belongs to the connection.
+        /// Length of the header; the bytes after it belong to the connection.
         consumed: usize,
     },
-    /// The peer speaks for itself (a health check) or names no TCP address: the socket's own addresses hold.
+    /// The peer connects on its own behalf (a health check) or names no TCP address: use the addresses of the socket.
     Local {
-        /// Length of the header; what follows belongs to the connection.
+        /// Length of the header; the bytes after it belong to the connection.
         consumed: usize,
     },
 }
 
-/// Why the bytes are not a PROXY header.
+/// Reasons why the bytes are not a PROXY header.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyProtocolError {
-    /// The first bytes are neither version's signature.
+    /// The first bytes are the signature of neither version.
     #[error("the connection does not begin with a PROXY header, which this listener requires of every peer")]
     Missing,
-    /// The header is longer than allowed.
+    /// The header is longer than permitted.
     #[error("the PROXY header is longer than {limit} bytes")]
     TooLarge {
         /// The limit that was exceeded.
         limit: usize,
     },
-    /// A line of version 1 that is wrong.
+    /// Malformed line of version 1.
     #[error("malformed PROXY header of version 1: {0}")]
     Text(#[from] v1::BinaryParseError),
-    /// A header of version 2 that is wrong.
+    /// Malformed header of version 2.
     #[error("malformed PROXY header of version 2: {0}")]
     Binary(#[from] v2::ParseError),
-    /// A header of version 2 for datagrams.
+    /// Header of version 2 for datagrams.
     #[error("the PROXY header announces datagrams on a stream connection")]
     Datagram,
 }
 
-/// Reads a PROXY header from the first bytes of a connection.
+/// Parses a PROXY header from the first bytes of a connection.
 pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyProtocolError> {
     if begins_alike(bytes, v2::PROTOCOL_PREFIX) {
         parse_binary(bytes)
@@ -113,7 +113,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Progress, ProxyProtocolError> {
         return Ok(Progress::Incomplete);
     };
     let header = v2::Header::try_from(header)?;
-    // Section 2.2: a receiver must take LOCAL and ignore the addresses.
+    // Specification, section 2.2: a receiver must accept LOCAL and ignore the addresses.
     if header.command == v2::Command::Local {
         return Ok(Progress::Local { consumed });
     }
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Every shorter part must be incomplete, and what follows must not matter.
+    /// Every prefix must be incomplete, and subsequent bytes must not matter.
     fn assert_parses(bytes: &[u8], expected: Progress) {
         for length in 0..bytes.len() {
             let progress = parse(&bytes[..length]).expect("a beginning is no error");

@@ -1,8 +1,8 @@
 //! Rate limits per client: token buckets in a table of fixed size.
 //!
-//! The table is a cache without locks: a client is looked for in one set of places, and a new one takes the place whose
-//! buckets are the fullest, which is forgotten at the least cost. Two workers that change one place at the same time may
-//! lose an event; there is no locking.
+//! The table is a set-associative cache without locks: a client is looked up in one set of slots, and a new client
+//! replaces the one with the fullest buckets, whose loss matters least. Two workers that change one slot at the same
+//! time may lose an event.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -12,49 +12,49 @@ use std::time::{Duration, Instant};
 
 use crate::limits::client_of;
 
-/// Clients that are remembered; each takes 40 bytes.
+/// Number of clients that are remembered, 40 bytes each.
 const PLACES: usize = 1 << 16;
-/// Places that a client may have.
+/// Slots per set.
 const WAYS: usize = 8;
 const EVENTS: usize = Event::ALL.len();
 
-/// What is counted.
+/// Counted events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A new connection.
     Connection,
-    /// A key operation: a handshake that resumes no session.
+    /// A key operation, that is, a handshake that resumes no session.
     Handshake,
     /// A request.
     Request,
-    /// A connection whose client broke the protocol.
+    /// A connection whose client violated the protocol.
     Error,
 }
 
 impl Event {
-    /// All of them.
+    /// All events.
     pub const ALL: [Self; 4] = [Self::Connection, Self::Handshake, Self::Request, Self::Error];
 }
 
 /// A token bucket: a burst of events, then one per interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// The time in which the bucket gains a token.
+    /// Time in which the bucket gains a token.
     pub interval: Duration,
-    /// The tokens that it holds at most; at least one.
+    /// Maximum number of tokens; at least one.
     pub burst: u32,
 }
 
-/// The rates of one client, an IPv4 address or an IPv6 /64. What has none is not counted.
+/// The rates of one client, an IPv4 address or an IPv6 /64. Events without a rate are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimits {
-    /// Of new connections.
+    /// New connections.
     pub connections: Option<Rate>,
-    /// Of full handshakes.
+    /// Full handshakes.
     pub handshakes: Option<Rate>,
-    /// Of requests.
+    /// Requests.
     pub requests: Option<Rate>,
-    /// Of connections that broke the protocol.
+    /// Connections that violated the protocol.
     pub errors: Option<Rate>,
 }
 
@@ -74,18 +74,18 @@ impl RateLimits {
     }
 }
 
-/// How often each event was refused. Outlives the tables that count into it.
+/// Numbers of refusals by event. Outlives the tables that count into it.
 #[derive(Debug, Default)]
 pub struct Refusals([AtomicU64; EVENTS]);
 
 impl Refusals {
-    /// How often `event` was refused so far.
+    /// Number of refusals of `event`.
     pub fn of(&self, event: Event) -> u64 {
         self.0[event as usize].load(Ordering::Relaxed)
     }
 }
 
-/// The buckets of all clients, shared by all threads. An event costs one hash and a look at eight places.
+/// The buckets of all clients, shared by all threads. An event costs one hash and a search of eight slots.
 #[derive(Debug)]
 pub struct Rates {
     limits: RateLimits,
@@ -95,33 +95,34 @@ pub struct Rates {
     sets: Box<[[Place; WAYS]]>,
 }
 
-/// One client. A bucket is the time, in nanoseconds after the start, at which it is full again.
+/// One client. A bucket is represented by the time at which it is full again, in nanoseconds since the start.
 #[derive(Debug, Default)]
 struct Place {
-    /// The client's hash; 0 for an unused slot.
+    /// Hash of the client; 0 for an unused slot.
     client: AtomicU64,
     full_at: [AtomicU64; EVENTS],
 }
 
 impl Rates {
-    /// A table in which every bucket is full.
+    /// Creates a table in which every bucket is full.
     pub fn new(limits: RateLimits, refused: Arc<Refusals>) -> Self {
         let sets = (0..PLACES / WAYS).map(|_| std::array::from_fn(|_| Place::default())).collect();
         Self { limits, refused, hasher: RandomState::new(), started: Instant::now(), sets }
     }
 
-    /// What it was made for.
+    /// The limits of the table.
     pub fn limits(&self) -> &RateLimits {
         &self.limits
     }
 
-    /// Takes a token of `client` for `event`. An error says after which time there will be one; it is counted.
+    /// Takes a token of `client` for `event`. If there is none, returns the time until the next one, and counts a
+    /// refusal.
     pub fn take(&self, client: IpAddr, event: Event) -> Result<(), Duration> {
         let Some(rate) = self.limits.of(event) else { return Ok(()) };
         self.take_at(self.now(), client, event, rate)
     }
 
-    /// Takes a token of `client` for an `event` that has happened already, if there is one.
+    /// Takes a token of `client` for an `event` that has already happened, if there is one.
     pub fn charge(&self, client: IpAddr, event: Event) {
         let Some(rate) = self.limits.of(event) else { return };
         let (now, bucket) = (self.now(), self.bucket(client, event));
@@ -131,7 +132,7 @@ impl Rates {
         bucket.store(full_at.min(empty), Ordering::Relaxed);
     }
 
-    /// Whether there is a token of `client` for `event`, as [`take`](Self::take), which is left where it is.
+    /// Like [`take`](Self::take), but leaves the token in the bucket.
     pub fn look(&self, client: IpAddr, event: Event) -> Result<(), Duration> {
         let Some(rate) = self.limits.of(event) else { return Ok(()) };
         let (now, bucket) = (self.now(), self.bucket(client, event));
@@ -144,12 +145,12 @@ impl Rates {
         let full_at = before.max(now);
         self.judge(full_at, now, event, rate)?;
         let later = full_at.saturating_add(nanoseconds(rate.interval));
-        // One that fails has met another worker with the same client: one event is not counted.
+        // Fails if another worker changed the same bucket; one event is then not counted.
         let _ = bucket.compare_exchange(before, later, Ordering::Relaxed, Ordering::Relaxed);
         Ok(())
     }
 
-    /// A bucket that is full at `full_at` lacks a token for each interval until then.
+    /// Checks a bucket that is full at `full_at`: until then it lacks one token per interval.
     fn judge(&self, full_at: u64, now: u64, event: Event, rate: Rate) -> Result<(), Duration> {
         let interval = nanoseconds(rate.interval);
         let spared = interval.saturating_mul(u64::from(rate.burst.saturating_sub(1)));

@@ -1,11 +1,12 @@
-//! Shares the places of one queue between clients, so that none of them fills it.
+//! Fair division of a queue's slots between clients.
 
 use std::net::IpAddr;
 
 use crate::limits::{AddressLimit, AddressPermit, ConnectionLimit, ConnectionPermit};
 
-/// Places that clients share. A client may take one more while it has fewer than there are free: alone it gets half of
-/// them, with another one a third, and there is always room for one who has none. Clones share the places.
+/// A number of slots shared by clients. A client may take another slot while it has fewer than are free: a single
+/// client gets half of them, two clients a third each, and a client without a slot always finds one. Clones share the
+/// slots.
 #[derive(Clone, Debug)]
 pub struct FairShare {
     places: usize,
@@ -13,7 +14,7 @@ pub struct FairShare {
     clients: AddressLimit,
 }
 
-/// One place, free again when it is dropped.
+/// One slot, free again when dropped.
 #[derive(Debug)]
 pub struct SharePermit {
     _place: ConnectionPermit,
@@ -21,13 +22,13 @@ pub struct SharePermit {
 }
 
 impl FairShare {
-    /// Shares `places`.
+    /// Shares `places` slots.
     pub fn new(places: usize) -> Self {
         Self { places, taken: ConnectionLimit::new(places), clients: AddressLimit::new(places) }
     }
 
-    /// A place for `client`, an IPv4 address or an IPv6 /64, or `None` when it has its share. Never waits; two locks that
-    /// workers seldom meet at.
+    /// A slot for `client`, an IPv4 address or an IPv6 /64; `None` if it has its share. Never waits; takes two locks
+    /// that are rarely contended.
     pub fn try_acquire(&self, client: IpAddr) -> Option<SharePermit> {
         let free = self.places.saturating_sub(self.taken.open());
         let place = self.taken.try_acquire()?;

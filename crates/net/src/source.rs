@@ -1,4 +1,4 @@
-//! Connecting from a chosen address, for programs that open more connections than one address has ports.
+//! Connecting from a chosen source address, for programs with more connections than one address has ports.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,20 +17,20 @@ pub struct ConnectOptions {
     pub fast_open: FastOpenConnect,
 }
 
-/// TCP Fast Open for the side that connects (RFC 7413).
+/// TCP Fast Open for the connecting side (RFC 7413).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FastOpenConnect {
     /// The handshake completes before connecting returns.
     #[default]
     Off,
-    /// If the server gave a cookie before, connecting returns at once, and the first write sends the SYN with data. Errors
-    /// of the target appear only then.
+    /// If the server has provided a cookie, connecting returns at once, and the first write sends the SYN with data.
+    /// Errors of the target appear only then.
     On,
 }
 
-/// Connects to `address`, with `TCP_NODELAY`. It has no timeout.
+/// Connects to `address`, with `TCP_NODELAY`. Has no timeout.
 ///
-/// The port of a given source is bound when the connection is made, so that one port serves connections to several
+/// If a source is given, its port is chosen when the socket connects, so that one port can serve connections to several
 /// targets.
 pub async fn connect_from(address: SocketAddr, options: ConnectOptions) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;

@@ -1,4 +1,4 @@
-//! `TCP_INFO`: what the kernel knows about a connection.
+//! `TCP_INFO`: the kernel's facts about a connection.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,21 +14,21 @@ const SYN_DATA: u8 = 32;
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// The lowest round-trip time of the connection; zero where the kernel does not report it.
+    /// Minimum round-trip time of the connection; zero if the kernel does not report it.
     pub least_rtt: Duration,
-    /// Bytes of data in a full segment that is sent.
+    /// Bytes of data in a full sent segment.
     pub segment: u32,
-    /// Bytes of data in the largest segment that was received, as far as the kernel knows.
+    /// Bytes of data in the largest received segment, as estimated by the kernel.
     pub segment_received: u32,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmissions: u32,
-    /// Congestion window of what is sent, in segments.
+    /// Congestion window of the sending side, in segments.
     pub window: u32,
     /// Segments sent since the connection was made, including those of the TCP handshake.
     pub segments_sent: u32,
     /// Segments received since the connection was made.
     pub segments_received: u32,
-    /// The SYN carried data, and the peer acknowledged it (TCP Fast Open, RFC 7413).
+    /// Whether the SYN carried data that the peer acknowledged (TCP Fast Open, RFC 7413).
     pub syn_data: bool,
 }
 
