@@ -1,9 +1,9 @@
-//! A link with delay, rate and loss between two network namespaces.
+//! A simulated link with delay, rate and loss between two network namespaces.
 //!
-//! What a round trip costs is only seen where round trips take time, and loopback has none. A [`Link`] is two network
-//! namespaces, a client's and a server's, with a TUN device in each. A helper process carries the packets from one device to
-//! the other, each direction through a [`Pipe`] that holds them back as a link with that delay, rate and queue would. No
-//! module of the kernel is needed (netem would be one), and no root where users may create namespaces.
+//! The cost of round trips is visible only if they take time, which they do not over loopback. A [`Link`] consists of
+//! two network namespaces, a client's and a server's, with a TUN device in each. A helper process transfers packets
+//! between the devices, in each direction through a [`Pipe`] that delays them like a link with that delay, rate and
+//! queue. No kernel module is needed (in contrast to netem), and no root privileges if users may create namespaces.
 //!
 //! ```no_run
 //! # use std::{path::Path, process::Command, time::Duration};

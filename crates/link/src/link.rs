@@ -1,4 +1,4 @@
-//! A link as its user sees it: commands that run at one end or the other.
+//! Starting a link, and commands that run at one of its ends.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader};
@@ -7,21 +7,23 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Direction;
 
-/// Two network namespaces with a link between them. Dropping it ends the link; what runs at its ends keeps its namespace, and
-/// loses its network.
+/// Two network namespaces with a link between them. Dropping it ends the link; processes at its ends keep their
+/// namespace and lose their network.
 #[derive(Debug)]
 pub struct Link {
     helper: Child,
-    /// Descriptors of the helper: the namespaces of client and server.
+    /// Descriptors of the helper for the namespaces of client and server.
     namespaces: [u32; 2],
     own_users: bool,
 }
 
 impl Link {
-    /// Creates both namespaces and the link between them. `helper` is the program `brisk-link` of this crate. Without root a
-    /// user namespace is created too, in which the caller is root.
+    /// Creates both namespaces and the link between them. `helper` is the program `brisk-link` of this crate. Without
+    /// root privileges, also creates a user namespace in which the caller is root.
     ///
-    /// The error says what is missing where namespaces or TUN devices cannot be had.
+    /// # Errors
+    ///
+    /// Missing support for namespaces or TUN devices, see [`is_forbidden`].
     pub fn start(helper: &Path, to_client: Direction, to_server: Direction) -> io::Result<Self> {
         let own_users = !nix::unistd::geteuid().is_root();
         let mut command = if own_users {
@@ -32,7 +34,7 @@ impl Link {
             Command::new(helper)
         };
         command.args(["--to-client", &to_client.to_string(), "--to-server", &to_server.to_string()]);
-        // The helper ends when the other end of its standard input is closed, whatever becomes of this process.
+        // The helper ends when its standard input is closed, so it does not outlive this process.
         let mut helper =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stdout = helper.stdout.take().expect("standard output is piped");
@@ -45,13 +47,13 @@ impl Link {
         }
     }
 
-    /// A command that runs `program` at the client's end, whose address is [`CLIENT`](crate::CLIENT). Loopback is there, and
-    /// no other network.
+    /// A command that runs `program` at the client's end, whose address is [`CLIENT`](crate::CLIENT). There is
+    /// loopback, and no other network.
     pub fn client(&self, program: impl AsRef<OsStr>) -> Command {
         self.enter(self.namespaces[0], program.as_ref())
     }
 
-    /// The same at the server's end, [`SERVER`](crate::SERVER).
+    /// Like [`client`](Self::client), at the server's end, [`SERVER`](crate::SERVER).
     pub fn server(&self, program: impl AsRef<OsStr>) -> Command {
         self.enter(self.namespaces[1], program.as_ref())
     }
@@ -69,14 +71,14 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // An error: it has ended already.
+        // An error means that it has ended already.
         let _ = self.helper.kill();
         let _ = self.helper.wait();
     }
 }
 
-/// Whether [`Link::start`] failed because this machine allows no network namespaces or TUN devices, so that what needs a link
-/// has to be left out.
+/// Whether [`Link::start`] failed because this machine permits no network namespaces or TUN devices, so that tests with
+/// a link must be skipped.
 pub fn is_forbidden(error: &io::Error) -> bool {
     let text = error.to_string();
     ["Operation not permitted", "EPERM", "Permission denied", "/dev/net/tun", "unshare failed"]
@@ -84,7 +86,7 @@ pub fn is_forbidden(error: &io::Error) -> bool {
         .any(|reason| text.contains(reason))
 }
 
-/// The error of a helper that could not begin: what it wrote.
+/// The error of a helper that could not start: its standard error.
 fn failed(helper: Child) -> io::Error {
     match helper.wait_with_output() {
         Ok(output) => io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()),

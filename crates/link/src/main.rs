@@ -1,5 +1,5 @@
-//! The helper process of a link. By hand: `brisk-link --to-client delay=25ms,rate=10M --to-server delay=25ms`, then
-//! `nsenter --net=/proc/PID/fd/N` with the numbers that it prints enters either end. It ends with its standard input.
+//! The helper process of a link. Manual use: `brisk-link --to-client delay=25ms,rate=10M --to-server delay=25ms`, then
+//! enter either end with `nsenter --net=/proc/PID/fd/N` and the printed numbers. It ends with its standard input.
 
 use std::process::ExitCode;
 

@@ -1,29 +1,29 @@
-//! One direction of a link: when a packet that enters comes out, if it does.
+//! One direction of a link: computes when a packet that enters leaves, or drops it.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// What one direction of a link does to packets. The default does nothing.
+/// Properties of one direction of a link. The default forwards packets unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Direction {
-    /// Time from the end of a packet's transmission until it arrives.
+    /// Time from the end of a packet's transmission until its arrival.
     pub delay: Duration,
-    /// Bits per second, of IP packets. `None`: no limit.
+    /// Bits of IP packets per second. `None`: no limit.
     pub rate: Option<u64>,
-    /// The share of packets that is lost, from 0 to 1, drawn for each packet by itself.
+    /// Fraction of packets that is lost, from 0 to 1, independently for each packet.
     pub loss: f64,
-    /// Bytes that wait for their transmission at most; a packet beyond them is dropped. `None`: no limit. Without `rate` none
+    /// Maximum bytes waiting for transmission; further packets are dropped. `None`: no limit. Without `rate`, none
     /// wait.
     pub queue: Option<usize>,
 }
 
-/// The packets that are on their way in one direction. Does no I/O: the caller gives the time and the packets.
+/// The packets in transit in one direction. Does no I/O: the caller provides the time and the packets.
 #[derive(Debug)]
 pub struct Pipe {
     direction: Direction,
-    /// When the transmission of all packets so far ends.
+    /// End of the transmission of all packets so far.
     free: Instant,
     /// In the order of their arrival, which is that of their entry.
     travelling: VecDeque<(Instant, Vec<u8>)>,
@@ -31,13 +31,13 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// An empty pipe. `seed` decides which packets are lost: with the same packets the same ones are.
+    /// Creates an empty pipe. `seed` determines which packets are lost.
     pub fn new(direction: Direction, now: Instant, seed: u64) -> Self {
-        // Xorshift never leaves zero.
+        // Xorshift must not start at zero, which it never leaves.
         Self { direction, free: now, travelling: VecDeque::new(), random: seed | 1 }
     }
 
-    /// A packet enters. Returns whether it will come out.
+    /// Enters a packet. Returns whether it will arrive.
     pub fn push(&mut self, now: Instant, packet: &[u8]) -> bool {
         let start = self.free.max(now);
         if self.is_lost() || self.is_full(start - now, packet.len()) {
@@ -48,12 +48,12 @@ impl Pipe {
         true
     }
 
-    /// When the next packet comes out; `None` while the pipe is empty.
+    /// Time of the next arrival; `None` while the pipe is empty.
     pub fn next(&self) -> Option<Instant> {
         self.travelling.front().map(|(at, _)| *at)
     }
 
-    /// The next packet, if its time has come.
+    /// Removes the next packet if it has arrived.
     pub fn pop(&mut self, now: Instant) -> Option<Vec<u8>> {
         let due = self.next().is_some_and(|at| at <= now);
         due.then(|| self.travelling.pop_front()).flatten().map(|(_, packet)| packet)
@@ -71,7 +71,7 @@ impl Pipe {
         waiting + more as u128 > queue as u128
     }
 
-    /// Xorshift64: its quality is enough to choose packets.
+    /// Xorshift64, which is random enough to choose packets.
     fn is_lost(&mut self) -> bool {
         if self.direction.loss <= 0.0 {
             return false;
@@ -79,12 +79,12 @@ impl Pipe {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        // 53 bits, as many as an f64 is exact for.
+        // 53 bits, the precision of an f64.
         ((self.random >> 11) as f64) < self.direction.loss * (1_u64 << 53) as f64
     }
 }
 
-/// Why a text is no [`Direction`].
+/// Invalid text of a [`Direction`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError(String);
 
@@ -135,7 +135,7 @@ impl Direction {
     }
 }
 
-/// `25ms` or `300us`.
+/// Parses `25ms` or `300us`.
 fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.len().checked_sub(2)?);
     let number: f64 = number.parse().ok()?;
@@ -147,7 +147,7 @@ fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// A number with `k`, `M` or `G` behind it, which are powers of `base`.
+/// Parses a number with an optional suffix `k`, `M` or `G`, which stand for powers of `base`.
 fn count(text: &str, base: u64) -> Option<u64> {
     let (digits, power) = match text.as_bytes().last()? {
         b'k' => (&text[..text.len() - 1], 1),
@@ -158,7 +158,7 @@ fn count(text: &str, base: u64) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(base.pow(power))
 }
 
-/// `0.5%`.
+/// Parses `0.5%`.
 fn share(text: &str) -> Option<f64> {
     let percent: f64 = text.strip_suffix('%')?.parse().ok()?;
     (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_packet_beyond_the_queue_is_dropped() {
         let (mut pipe, start) = pipe("rate=8M,queue=3000");
-        // 1,000 bytes a millisecond.
+        // 1,000 bytes per millisecond.
         let taken = (0..5).filter(|_| pipe.push(start, &[0; 1000])).count();
         assert_eq!(taken, 3);
         assert!(pipe.push(start + MS, &[0; 1000]), "one was transmitted meanwhile");

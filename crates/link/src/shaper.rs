@@ -1,4 +1,4 @@
-//! The helper process: makes the namespaces and their devices, then carries packets.
+//! The helper process: creates namespaces and devices, then transfers packets.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,13 +20,14 @@ pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The server's address.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
-/// Of Ethernet.
+/// MTU of Ethernet.
 const MTU: u16 = 1500;
-/// Packets that a device holds until the helper reads them: more than a full send buffer, so that only a [`Pipe`] drops any.
+/// Packets that a device holds until the helper reads them: more than a full send buffer, so that only a [`Pipe`] drops
+/// packets.
 const DEVICE_QUEUE: u32 = 20_000;
 
-/// Makes both namespaces and carries packets between them until standard input ends. Writes the descriptors of the client's
-/// and the server's namespace to standard output when both can be entered.
+/// Creates both namespaces and transfers packets between them until standard input ends. Prints the descriptors of the
+/// client's and the server's namespace when both can be entered.
 pub fn run(to_client: Direction, to_server: Direction) -> io::Result<()> {
     let client = end("client", CLIENT)?;
     let server = end("server", SERVER)?;
@@ -44,7 +45,7 @@ struct End {
     device: Arc<SyncDevice>,
 }
 
-/// Makes a namespace with a device in it, on a thread of its own: a thread that has left its namespace does not come back.
+/// Creates a namespace with a device in it, on a thread of its own: a thread that has left its namespace cannot return.
 fn end(name: &'static str, address: Ipv4Addr) -> io::Result<End> {
     let made = thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET)
@@ -53,7 +54,7 @@ fn end(name: &'static str, address: Ipv4Addr) -> io::Result<End> {
         ip(&["link", "set", "lo", "up"])?;
         let device = DeviceBuilder::new().name(name).ipv4(address, 24, None).mtu(MTU).build_sync();
         let device = device.map_err(|error| explained("cannot create a TUN device", &error))?;
-        // The device's own ioctl wants root beyond a user namespace.
+        // Via `ip`, because the device's own ioctl requires root outside of a user namespace.
         ip(&["link", "set", name, "txqueuelen", &DEVICE_QUEUE.to_string()])?;
         device.set_nonblocking(true)?;
         Ok(End { namespace, device: Arc::new(device) })
@@ -73,14 +74,14 @@ fn explained(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// Carries packets in one direction, on a thread of its own, until the process ends.
+/// Transfers packets in one direction, on a thread of its own, until the process ends.
 fn carry(from: &Arc<SyncDevice>, to: &Arc<SyncDevice>, direction: Direction, seed: u64) -> io::Result<()> {
     let (from, to) = (Arc::clone(from), Arc::clone(to));
     thread::Builder::new().spawn(move || {
-        // Or the kernel lets the thread sleep up to 50 us longer.
+        // Otherwise the kernel may extend each sleep of the thread by 50 us.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut pipe = Pipe::new(direction, Instant::now(), seed);
-        // Errors end with the device, and that ends with the process.
+        // Errors mean that the device has ended, together with the process.
         while turn(&from, &to, &mut pipe).is_ok() {}
     })?;
     Ok(())
@@ -98,14 +99,14 @@ fn turn(from: &SyncDevice, to: &SyncDevice, pipe: &mut Pipe) -> io::Result<()> {
     }
     while let Some(packet) = pipe.pop(Instant::now()) {
         match to.send(&packet) {
-            // The device refuses what is no packet for it, as a network does.
+            // The device refuses data that is not a packet for it, as a network does.
             Ok(_) | Err(_) => {}
         }
     }
     Ok(())
 }
 
-/// Waits until a packet came, or until `due`.
+/// Waits until a packet arrives, or until `due`.
 fn wait(device: &SyncDevice, due: Option<Instant>) -> io::Result<()> {
     let timeout = due.map(|due| {
         let left = due.saturating_duration_since(Instant::now());

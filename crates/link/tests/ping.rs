@@ -1,4 +1,4 @@
-//! A link as ping sees it, which measures with the kernel's own timestamps.
+//! Properties of a link as measured by ping, which uses the kernel's timestamps.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard};
 use brisk_link::{Direction, Link, SERVER, is_forbidden};
 use brisk_testkit::process::wait_until;
 
-/// One link at a time: two would disturb each other's times.
+/// One link at a time, because two would disturb each other's times.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A link, or `None` with a word about it where this machine allows none.
+/// Starts a link; prints a note and returns `None` if this machine does not permit one.
 fn link(to_client: &str, to_server: &str) -> Option<(Link, MutexGuard<'static, ()>)> {
     let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let direction = |text: &str| text.parse::<Direction>().expect("a direction");
@@ -25,7 +25,7 @@ fn link(to_client: &str, to_server: &str) -> Option<(Link, MutexGuard<'static, (
     }
 }
 
-/// What `ping OPTIONS SERVER` prints at the client's end.
+/// Output of `ping OPTIONS SERVER` at the client's end.
 fn ping(link: &Link, options: &str) -> String {
     brisk_testkit::programs::program("ping");
     let output =
@@ -33,14 +33,14 @@ fn ping(link: &Link, options: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The round trips, in ms.
+/// The round-trip times in ms.
 fn times(output: &str) -> Vec<f64> {
     let times = output.split("time=").skip(1).map(|rest| rest.split(' ').next().expect("a number"));
     times.map(|time| time.parse().expect("a number")).collect()
 }
 
-/// Pings until a round trip takes less than `most` ms, and never `least`: what else runs on the machine can only make one
-/// longer.
+/// Pings until a round trip takes less than `most` ms; none may take less than `least`. Other load on the machine can
+/// only increase the times.
 fn assert_round_trip(link: &Link, options: &str, least: f64, most: f64) {
     wait_until(&format!("a round trip of less than {most} ms"), || {
         let output = ping(link, options);
@@ -80,7 +80,7 @@ fn packets_are_lost_in_their_share_and_those_beyond_the_queue() {
     // Ten packets of 1,250 bytes at once; the queue has room for four.
     let Some((link, _alone)) = self::link("", "rate=1M,queue=5000") else { return };
     let answers = times(&ping(&link, "-n -c 10 -l 10 -s 1222 -W 1")).len();
-    // More, if ping was kept waiting meanwhile.
+    // More, if ping was delayed meanwhile.
     assert!((4..10).contains(&answers), "{answers} of 10");
 }
 

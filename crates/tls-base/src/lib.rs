@@ -1,6 +1,6 @@
-//! What TLS servers and TLS clients have in common: cipher suites, the sizes of records, trusted authorities.
+//! Parts shared by TLS servers and TLS clients: cipher suites, record sizes, trusted authorities.
 //!
-//! There are no connections here. `brisk-tls` terminates and originates TLS for the gateway, `brisk-tls-client` is the
+//! Connections are elsewhere: `brisk-tls` terminates and originates TLS for the gateway, `brisk-tls-client` is the
 //! client for measurements.
 
 pub mod record;

@@ -2,19 +2,19 @@
 
 use rustls::unbuffered::{EncodeError, EncodeTlsData, InsufficientSizeError};
 
-/// The header of a record: type, version, length (RFC 8446 section 5.1).
+/// Length of a record header: type, version, length (RFC 8446 section 5.1).
 pub const HEADER: usize = 5;
 
-/// The most plaintext that one record carries (RFC 8446 section 5.1).
+/// Maximum plaintext of a record (RFC 8446 section 5.1).
 pub const PLAINTEXT: usize = 16 * 1024;
 
-/// The most bytes after the header of an encrypted record in TLS 1.3 (RFC 8446 section 5.2).
+/// Maximum length after the header of an encrypted TLS 1.3 record (RFC 8446 section 5.2).
 pub const CIPHERTEXT: usize = PLAINTEXT + 256;
 
-/// The most bytes that a record adds to its plaintext: header, explicit nonce (TLS 1.2) or content type (TLS 1.3), tag.
+/// Maximum overhead of a record: header, explicit nonce (TLS 1.2) or content type (TLS 1.3), tag.
 pub const OVERHEAD: usize = HEADER + 8 + 1 + 16;
 
-/// Room for a `KeyUpdate`, which precedes the next record if the peer asked for one (RFC 8446 section 4.6.3).
+/// Room for a `KeyUpdate`, which precedes the next record if the peer requested one (RFC 8446 section 4.6.3).
 pub const KEY_UPDATE: usize = HEADER + OVERHEAD;
 
 /// Appends the record that rustls wants to send to `outgoing`.

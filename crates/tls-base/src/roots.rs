@@ -1,4 +1,4 @@
-//! Certificate authorities that a client trusts.
+//! Certificate authorities trusted by a client.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use thiserror::Error;
 
-/// Why trusted authorities cannot be loaded.
+/// Reasons why trusted authorities cannot be loaded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RootsError {
-    /// A file cannot be read, or holds no usable certificate.
+    /// A file cannot be read or contains no usable certificate.
     #[error("cannot read authorities from {}: {reason}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error.
+        /// The fault.
         reason: String,
     },
     /// The system has no authorities.

@@ -1,7 +1,8 @@
-//! Cipher suites: aws-lc encrypts records, `RustCrypto`'s SHA-2 computes the key schedule.
+//! Cipher suites: aws-lc encrypts records, SHA-2 of `RustCrypto` computes the key schedule.
 //!
-//! A TLS 1.3 handshake computes some thirty HMACs over short inputs. aws-lc allocates and keys a context for each, which
-//! costs more than the hashing; `hmac` keys once per secret and clones. Both use the processor's SHA instructions.
+//! A TLS 1.3 handshake computes about thirty HMACs over short inputs. aws-lc allocates and keys a context for each,
+//! which costs more than the hashing; `hmac` keys once per secret and clones. Both use the processor's SHA
+//! instructions.
 
 use std::sync::LazyLock;
 
@@ -65,7 +66,7 @@ fn with_own_hashes(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     }
 }
 
-/// The users of one hash function.
+/// The parts of a suite that use its hash function.
 struct Hashes {
     transcript: &'static dyn hash::Hash,
     hkdf: HkdfUsingHmac<'static>,
