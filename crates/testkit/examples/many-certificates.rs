@@ -1,5 +1,5 @@
-//! Writes certificates for `bench/many-certificates`: for NAMES names each a file NAME.pem with chain and key, in
-//! FOLDER/names; and for the first CHANGED of them a second one, in FOLDER/changed.
+//! Writes certificates for `bench/many-certificates`: for each of NAMES names a file NAME.pem with chain and key in
+//! FOLDER/names, and for the first CHANGED of them a second one in FOLDER/changed.
 //!
 //! usage: many-certificates FOLDER NAMES CHANGED
 
@@ -21,7 +21,7 @@ fn write(folder: &Path, count: usize) {
     fs::create_dir_all(folder).expect("a folder");
     let mut ca = TestCa::new();
     for number in 0..count {
-        // The CA keeps its files as long as it lives.
+        // A new CA, because a CA keeps its files until it is dropped.
         if number % 1000 == 999 {
             ca = TestCa::new();
         }

@@ -1,7 +1,8 @@
-//! Visitors for `bench/visit-cost`: COUNT visits, many at a time, each on a connection of its own: a page, its resources, and its
-//! beacon if the page's answer has an id for one. Prints how many had.
+//! Visitors for `bench/visit-cost`: COUNT concurrent visits, each on a connection of its own: a page, its resources,
+//! and its beacon if the response contains an ID. Prints the number of pages with an ID.
 //!
-//! Resources are asked for by `http1` one after another, by `pipelined` (no browser does) and by `http2` in one go.
+//! Resources are requested sequentially (`http1`), pipelined (`pipelined`, as no browser does), or concurrently
+//! (`http2`).
 //!
 //! usage: visitors PORT ROOT NAME COUNT RESOURCES resumed|full http1|pipelined|http2
 
@@ -18,13 +19,13 @@ use http::{HeaderMap, Request, Version};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Visits at a time: enough to keep a server busy.
+/// Concurrent visits: enough to keep a server busy.
 const AT_ONCE: usize = 24;
 
 const BROWSER: &str =
     "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36";
 
-/// Times as a page on a busy machine has them: no server takes longer for its answer.
+/// Times of a page on a busy machine, longer than those of any measured server.
 const FORM: &str = "nav=navigate&connect=1.1&tls=2.2&wait=2003.1&ttfb=2004.2&load=2050.3&fcp=2040.1&lcp=2045.9&cls=0.0012\
                     &connections=1&bytes=81920&h1=60&h2=0&h3=0&other=0";
 
@@ -71,7 +72,7 @@ impl Visitor<'_> {
         if matches!(self.protocol, Protocol::Http2) { client.alpn(&["h2"]) } else { client }
     }
 
-    /// One visit. Whether the page was measured.
+    /// Performs one visit. Returns whether the page was measured.
     fn visit(&self, sessions: &TlsClient) -> bool {
         let new;
         let client = if self.is_resumed {
@@ -155,7 +156,7 @@ impl Visitor<'_> {
         Request::builder().version(Version::HTTP_2).method(method).uri(uri).header("user-agent", BROWSER)
     }
 
-    /// Asks at once; the head of the answer, once all of it is there.
+    /// Sends a request at once; returns the head of the response once it is complete.
     fn get(
         &self,
         requests: &mut SendRequest<Bytes>,
@@ -182,7 +183,7 @@ fn visit_id(timing: &str) -> Option<&str> {
     timing.strip_prefix("visit;desc=")
 }
 
-/// Sends the requests; the last of their answers.
+/// Sends the requests and returns the last response.
 fn answers(stream: &mut BufReader<TlsStream>, requests: &str, count: usize) -> Message {
     stream.get_mut().write_all(requests.as_bytes()).expect("a server that reads");
     let mut last = Message::read_response(stream).expect("an answer");

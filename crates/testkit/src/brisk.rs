@@ -26,9 +26,9 @@ access_log.format = "json"
 access_log.file = "access.log"
 "#;
 
-/// What tests start with: any free port each for HTTPS, plain HTTP and the admin listener, two workers, and an access
-/// log of JSON in `access.log`. `keys` come first and instead of these where they have the same names. All keys are
-/// written with dots, so that tables can follow.
+/// Base configuration of tests: a free port each for HTTPS, plain HTTP and the admin listener, two workers, and an
+/// access log in JSON in `access.log`. `keys` precede these and replace those with the same names. All keys are dotted,
+/// so that tables can follow.
 pub fn base(keys: &str) -> String {
     let is_free = |line: &&str| {
         let name = line.split(" = ").next().unwrap_or_default();
@@ -47,11 +47,11 @@ pub fn host(names: &[&str], leafs: &[&Leaf]) -> String {
     format!("\n[[host]]\nnames = {names:?}\ncertificates = [{}]\n", certificates.join(", "))
 }
 
-/// A brisk that is about to be started.
+/// Builder of a [`Brisk`].
 #[derive(Debug)]
 #[must_use = "nothing runs before `start`"]
 pub struct Setup {
-    /// The program behind words that run it elsewhere.
+    /// The program, preceded by a command that runs it elsewhere.
     words: Vec<OsString>,
     subcommand: &'static str,
     folder: TempDir,
@@ -78,18 +78,18 @@ impl Setup {
         }
     }
 
-    /// As a key server instead of a gateway.
+    /// Starts a key server instead of a gateway.
     pub fn keyserver(mut self) -> Self {
         self.subcommand = "keyserver";
         self
     }
 
-    /// With this configuration, in `brisk.toml`.
+    /// Adds this configuration as `brisk.toml`.
     pub fn config(self, toml: &str) -> Self {
         self.file("brisk.toml", toml).option("--config").option("brisk.toml")
     }
 
-    /// With a file in the folder; its name may have folders in it.
+    /// Adds a file to the folder; its name may contain folders.
     pub fn file(self, name: &str, contents: impl AsRef<[u8]>) -> Self {
         let path = self.folder.path().join(name);
         fs::create_dir_all(path.parent().expect("a file in a folder")).expect("a temporary folder");
@@ -97,49 +97,49 @@ impl Setup {
         self
     }
 
-    /// With one more word on the command line.
+    /// Adds an argument to the command line.
     pub fn option(mut self, word: &str) -> Self {
         self.options.push(word.to_owned());
         self
     }
 
-    /// With an environment variable.
+    /// Sets an environment variable.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// As an argument of this command, which is to become the program: `nsenter` with its options, for one.
+    /// Runs the program as an argument of `command`, for example of `nsenter` with its options.
     pub fn behind(mut self, command: &[OsString]) -> Self {
         self.words.splice(..0, command.iter().cloned());
         self
     }
 
-    /// With a standard error that is never read.
+    /// Leaves standard error unread.
     pub fn unread_stderr(mut self) -> Self {
         self.unread = true;
         self
     }
 
-    /// With this limit of open files.
+    /// Limits the number of open files.
     pub fn open_files(mut self, limit: u32) -> Self {
         self.open_files = Some(limit);
         self
     }
 
-    /// With this socket, as from a supervisor that calls it `name`. It stays open here too.
+    /// Passes this socket to the program, like a supervisor that calls it `name`. It stays open here too.
     pub fn inherit(mut self, name: &str, socket: &TcpListener) -> Self {
         let socket = socket.try_clone().expect("a copy of a socket");
         self.inherited.push((name.to_owned(), socket.into()));
         self
     }
 
-    /// The folder that it will run in.
+    /// The folder in which it will run.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Starts it, and returns when it listens.
+    /// Starts the program and waits until it listens.
     #[track_caller]
     pub fn start(self) -> Brisk {
         let start = if self.unread { Process::start_unread } else { Process::start };
@@ -152,12 +152,12 @@ impl Setup {
         Brisk { process, listeners, folder: self.folder }
     }
 
-    /// Runs the server expecting it to end by itself.
+    /// Runs the server, expecting it to end by itself.
     pub fn fail(&self) -> Finished {
         run(self.command(self.subcommand).args(&self.options), b"", TIMEOUT)
     }
 
-    /// Runs another subcommand with these words, to its end.
+    /// Runs another subcommand with these arguments to its end.
     pub fn run(&self, subcommand: &str, words: &[&str]) -> Finished {
         run(self.command(subcommand).args(words), b"", TIMEOUT)
     }
@@ -169,7 +169,7 @@ impl Setup {
 
     fn command(&self, subcommand: &str) -> Command {
         let limit = self.open_files.map(|limit| format!("ulimit -n {limit} && "));
-        // The shell becomes the program, which so has its process id.
+        // The shell replaces itself by the program, which thus gets its process ID.
         let id = (!self.inherited.is_empty()).then_some("export LISTEN_PID=${LISTEN_PID:-$$} && ");
         let before = limit.unwrap_or_default() + id.unwrap_or_default();
         let mut command = if before.is_empty() {
@@ -208,7 +208,7 @@ impl Setup {
 struct Listeners(Vec<(String, SocketAddr)>);
 
 impl Listeners {
-    /// `None` as long as the last line is missing: all lines are written at once.
+    /// `None` while the last line is missing: all lines are written at once.
     fn read(stdout: &str) -> Option<Self> {
         let (_, after) = stdout.split_once(" serves\n")?;
         let listener = |line: &str| {
@@ -235,37 +235,37 @@ pub struct Brisk {
 }
 
 impl Brisk {
-    /// The first HTTPS listener.
+    /// Address of the first HTTPS listener.
     pub fn https(&self) -> SocketAddr {
         self.listeners.address("https")
     }
 
-    /// The first plain HTTP listener.
+    /// Address of the first plain HTTP listener.
     pub fn http(&self) -> SocketAddr {
         self.listeners.address("http")
     }
 
-    /// The first listener of a key server.
+    /// Address of the first listener of a key server.
     pub fn keys(&self) -> SocketAddr {
         self.listeners.address("keys")
     }
 
-    /// The admin listener.
+    /// Address of the admin listener.
     pub fn admin(&self) -> SocketAddr {
         self.listeners.address("admin")
     }
 
-    /// The dashboard's listener.
+    /// Address of the dashboard.
     pub fn dashboard(&self) -> SocketAddr {
         self.listeners.address("dashboard")
     }
 
-    /// The folder it runs in.
+    /// The folder in which it runs.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The program's log so far, as soon as it has `text`: lines are written a moment after what they report.
+    /// Waits until the log contains `text`, and returns the log: lines are written a moment after the event.
     #[track_caller]
     pub fn log_with(&self, text: &str) -> String {
         let log = || Some(self.process.stderr()).filter(|log| log.contains(text));
@@ -277,7 +277,7 @@ impl Brisk {
         &self.process
     }
 
-    /// Replaces a file of the folder in one step, as editors and certificate tools do.
+    /// Replaces a file of the folder atomically, as editors and certificate tools do.
     pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
         let path = self.folder.path().join(name);
         let new = path.with_extension("new");
@@ -285,7 +285,7 @@ impl Brisk {
         fs::rename(new, path).expect("a temporary file");
     }
 
-    /// Sends SIGHUP and waits until brisk says how the reload went; returns that line of its log.
+    /// Sends SIGHUP, waits until the log contains the outcome of the reload, and returns that line.
     pub fn reload(&self) -> String {
         let count = || self.reload_lines().len();
         let before = count();
@@ -293,7 +293,7 @@ impl Brisk {
         wait_until("a line about the reload", || self.reload_lines().into_iter().nth(before))
     }
 
-    /// What the log says about reloads that have ended.
+    /// Log lines about completed reloads.
     pub fn reload_lines(&self) -> Vec<String> {
         let ended = |line: &&str| line.contains("reloaded");
         self.process.stderr().lines().filter(ended).map(str::to_owned).collect()
@@ -304,24 +304,24 @@ impl Brisk {
         self.process.signal(Signal::TERM);
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub fn wait(&mut self) -> ExitStatus {
         self.process.wait()
     }
 
-    /// GET at the admin listener.
+    /// GET request to the admin listener.
     pub fn ask_admin(&self, path: &str) -> Message {
         self.send_admin(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
 
-    /// POST without a body at the admin listener.
+    /// POST request without a body to the admin listener.
     pub fn post_admin(&self, path: &str) -> Message {
         self.send_admin(&format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         ))
     }
 
-    /// Any request at the admin listener.
+    /// Any request to the admin listener.
     pub fn send_admin(&self, request: &str) -> Message {
         let mut stream = TcpStream::connect(self.admin()).expect("an admin listener");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
@@ -329,7 +329,7 @@ impl Brisk {
         Message::read_response(&mut stream).expect("a response")
     }
 
-    /// All metrics now.
+    /// The current metrics.
     pub fn metrics(&self) -> Metrics {
         let page = self.ask_admin("/metrics");
         assert_eq!(page.status(), 200);
@@ -343,7 +343,7 @@ impl Brisk {
         complete.lines().map(str::to_owned).collect()
     }
 
-    /// The first line of `access.log` with `text` in it; waits for one.
+    /// Waits for a line of `access.log` that contains `text`, and returns the first.
     #[track_caller]
     pub fn logged(&self, text: &str) -> String {
         let what = format!("a line of the access log with {text}");
@@ -356,7 +356,7 @@ impl Brisk {
 pub struct Metrics(pub String);
 
 impl Metrics {
-    /// The sum of all series of `name` that have every one of `labels` (written as `version="TLS 1.3"`).
+    /// Sum of all series of `name` that have every one of `labels` (written as `version="TLS 1.3"`).
     pub fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let series =
             self.0.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));

@@ -1,4 +1,4 @@
-//! A CA for one test: a root, an intermediate, and whatever servers and clients it is asked to certify, as PEM files.
+//! A CA for one test: a root, an intermediate, and certificates of servers and clients as PEM files.
 
 mod revocation;
 
@@ -21,7 +21,7 @@ pub use revocation::Crls;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// The kinds of key that leaves can have.
+/// Key types of leaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LeafKey {
     /// ECDSA on secp256r1.
@@ -29,7 +29,7 @@ pub enum LeafKey {
     EcdsaP256,
     /// ECDSA on secp384r1.
     EcdsaP384,
-    /// RSA of 2048 bits; takes some 100 ms to make.
+    /// RSA of 2048 bits; generating it takes about 100 ms.
     Rsa2048,
     /// Ed25519.
     Ed25519,
@@ -37,7 +37,7 @@ pub enum LeafKey {
     MlDsa44,
 }
 
-/// A root and an intermediate below it. The files vanish when it and every [`Leaf`] of it are dropped.
+/// A root and an intermediate. The files are deleted when it and all its [`Leaf`]s have been dropped.
 #[derive(Debug)]
 pub struct TestCa {
     folder: Arc<TempDir>,
@@ -47,7 +47,7 @@ pub struct TestCa {
 }
 
 impl TestCa {
-    /// A CA with keys of its own, in a temporary folder.
+    /// Creates a CA with new keys in a temporary folder.
     pub fn new() -> Self {
         let root =
             CertifiedIssuer::self_signed(issuer_params("brisk test root"), ecdsa_key()).expect("a root");
@@ -63,27 +63,27 @@ impl TestCa {
         self.folder.path()
     }
 
-    /// The file with the root's certificate, for clients to trust (`curl --cacert`).
+    /// Path of the root certificate, for clients to trust (`curl --cacert`).
     pub fn root_file(&self) -> PathBuf {
         self.folder().join("root.pem")
     }
 
-    /// The root's certificate, PEM.
+    /// The root certificate, PEM.
     pub fn root_pem(&self) -> String {
         self.root.pem()
     }
 
-    /// The intermediate's certificate, PEM.
+    /// The intermediate certificate, PEM.
     pub fn intermediate_pem(&self) -> String {
         self.intermediate.pem()
     }
 
-    /// The intermediate's certificate, DER.
+    /// The intermediate certificate, DER.
     pub fn intermediate_der(&self) -> Vec<u8> {
         self.intermediate.der().to_vec()
     }
 
-    /// Files with the intermediate's certificate and its key.
+    /// Paths of the intermediate certificate and its key.
     pub fn intermediate_files(&self) -> (PathBuf, PathBuf) {
         let (certificate, key) =
             (self.folder().join("intermediate.crt"), self.folder().join("intermediate.key"));
@@ -94,18 +94,18 @@ impl TestCa {
         (certificate, key)
     }
 
-    /// A path in the folder that is of no other call.
+    /// A path in the folder that no other call returns.
     pub fn unique_file(&self, name: &str) -> PathBuf {
         self.folder().join(format!("{}-{name}", self.issued.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// A certificate with which a responder may sign OCSP responses for the intermediate.
+    /// A certificate for signing OCSP responses on behalf of the intermediate.
     pub fn ocsp_signer(&self) -> Request<'_> {
         Request::new(self, CertificateParams::default(), "responder", ExtendedKeyUsagePurpose::OcspSigning)
     }
 
-    /// A server certificate for `names` (host names, wildcards, addresses): ECDSA P-256, valid, below the intermediate,
-    /// unless changed by the methods of [`Request`].
+    /// A server certificate for `names` (host names, wildcards, addresses): ECDSA P-256, valid, issued by the
+    /// intermediate, unless changed by the methods of [`Request`].
     pub fn server(&self, names: &[&str]) -> Request<'_> {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let common = names.first().cloned().unwrap_or_default();
@@ -125,7 +125,7 @@ impl Default for TestCa {
     }
 }
 
-/// A certificate that is about to be issued.
+/// Builder of a certificate.
 #[derive(Debug)]
 #[must_use = "nothing is issued before `issue`"]
 pub struct Request<'a> {
@@ -154,49 +154,49 @@ impl<'a> Request<'a> {
         request.valid(now - DAY, now + 90 * DAY)
     }
 
-    /// With a key of this kind.
+    /// Sets the key type.
     pub fn key(mut self, key: LeafKey) -> Self {
         self.key = key;
         self
     }
 
-    /// Valid between these times, to the second.
+    /// Sets the validity, to the second.
     pub fn valid(mut self, not_before: SystemTime, not_after: SystemTime) -> Self {
         self.params.not_before = not_before.into();
         self.params.not_after = not_after.into();
         self
     }
 
-    /// Expired since yesterday.
+    /// Makes it expired since yesterday.
     pub fn expired(self) -> Self {
         let now = SystemTime::now();
         self.valid(now - 90 * DAY, now - DAY)
     }
 
-    /// Valid from tomorrow.
+    /// Makes it valid from tomorrow.
     pub fn not_yet_valid(self) -> Self {
         let now = SystemTime::now();
         self.valid(now + DAY, now + 90 * DAY)
     }
 
-    /// Names an OCSP responder at this address.
+    /// Adds the address of an OCSP responder.
     pub fn ocsp_at(self, url: &str) -> Self {
         self.with_access(1, url)
     }
 
-    /// Says that its issuer's certificate is at this address.
+    /// Adds the address of the issuer's certificate.
     pub fn issuer_at(self, url: &str) -> Self {
         self.with_access(2, url)
     }
 
-    /// Says that its issuer's revocation list is at this address.
+    /// Adds the address of the issuer's revocation list.
     pub fn list_at(mut self, url: &str) -> Self {
         let uris = vec![url.to_owned()];
         self.params.crl_distribution_points.push(CrlDistributionPoint { uris });
         self
     }
 
-    /// Clients have to refuse it without a staple (RFC 7633).
+    /// Requires a staple (must-staple, RFC 7633).
     pub fn must_staple(mut self) -> Self {
         let feature = vec![0x30, 3, 2, 1, 5];
         let extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 24], feature);
@@ -210,13 +210,13 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Signed by the root itself, without an intermediate in the chain file.
+    /// Has the root sign it, without an intermediate in the chain file.
     pub fn below_root(mut self) -> Self {
         self.direct = true;
         self
     }
 
-    /// Makes the key, signs the certificate, writes both files.
+    /// Generates the key, signs the certificate and writes both files.
     pub fn issue(self) -> Leaf {
         let key = match self.key {
             LeafKey::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
@@ -233,19 +233,18 @@ impl<'a> Request<'a> {
         leaf
     }
 
-    /// Signs a certificate for a key that is elsewhere, whose public half is the DER `SubjectPublicKeyInfo` `spki`. There is no
-    /// key file.
+    /// Signs a certificate for an external key with the `SubjectPublicKeyInfo` `spki` (DER). Writes no key file.
     pub fn issue_for(self, spki: &[u8]) -> Leaf {
         let key = SubjectPublicKeyInfo::from_der(spki).expect("a public key");
         self.signed(&key)
     }
 
-    /// Writes the chain file alone.
+    /// Writes the chain file only.
     fn signed(mut self, key: &impl PublicKeyData) -> Leaf {
         let number = self.ca.issued.fetch_add(1, Ordering::Relaxed);
         let serial = number as u64 + 1000;
         if !self.access.is_empty() {
-            // AuthorityInfoAccess, RFC 5280 section 4.2.2.1.
+            // AuthorityInfoAccess (RFC 5280 section 4.2.2.1).
             let extension = CustomExtension::from_oid_content(
                 &[1, 3, 6, 1, 5, 5, 7, 1, 1],
                 element(0x30, &[&self.access]),
@@ -273,21 +272,21 @@ impl<'a> Request<'a> {
 /// A certificate with its key, as files and as text.
 #[derive(Debug, Clone)]
 pub struct Leaf {
-    /// The chain file: the certificate, then the intermediate if there is one; no root.
+    /// Path of the chain file: the certificate, then the intermediate if there is one; no root.
     pub chain: PathBuf,
-    /// The key file, PKCS#8.
+    /// Path of the key file, PKCS#8.
     pub key: PathBuf,
-    /// What the chain file holds.
+    /// Contents of the chain file.
     pub chain_pem: String,
-    /// The certificate alone.
+    /// The certificate without the rest of the chain.
     pub certificate_pem: String,
-    /// What the key file holds.
+    /// Contents of the key file.
     pub key_pem: String,
     serial: u64,
     _folder: Arc<TempDir>,
 }
 
-/// An element in DER of fewer than 65,536 bytes.
+/// A DER element of fewer than 65,536 bytes.
 fn element(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
     let content = contents.concat();
     let [high, low] = u16::try_from(content.len()).expect("it is short").to_be_bytes();
@@ -300,7 +299,7 @@ fn element(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
 }
 
 impl Leaf {
-    /// Its serial number.
+    /// Serial number of the certificate.
     pub fn serial(&self) -> u64 {
         self.serial
     }

@@ -1,5 +1,4 @@
-//! What a CA has on the web: certificates of issuers, revocation lists, an OCSP responder; and the ways in which these
-//! fail.
+//! The web site of a CA: issuer certificates, revocation lists, an OCSP responder, and simulated failures.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,20 +13,20 @@ use std::thread;
 use crate::ca::{Leaf, TestCa};
 use crate::process::{Process, command, wait_until};
 
-/// What is at a path.
+/// Response at a path.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// These bytes, with status 200.
     Bytes(Vec<u8>),
-    /// What a server there says.
+    /// The response of the server at this address.
     Of(SocketAddr),
-    /// Nothing, while the connection stays open.
+    /// No response; the connection stays open.
     Silence,
-    /// The end of the connection.
+    /// The connection is closed.
     Hangup,
 }
 
-/// A web server of plain HTTP under the control of a test. A path is known by what is before its second slash.
+/// A plain HTTP server controlled by a test. Paths are distinguished up to their second slash.
 #[derive(Debug)]
 pub struct CaSite {
     address: SocketAddr,
@@ -43,7 +42,7 @@ struct Shared {
 }
 
 impl CaSite {
-    /// A server on a free port. What is not [set](Self::set) hangs up.
+    /// Starts a server on a free port. Paths that are not [set](Self::set) close the connection.
     pub fn new() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
@@ -61,17 +60,17 @@ impl CaSite {
         Self { address, shared }
     }
 
-    /// The address of a path: `/ocsp`.
+    /// The URL of a path such as `/ocsp`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Puts `answer` at a path and below it.
+    /// Sets the response at a path and below it.
     pub fn set(&self, path: &str, answer: Answer) {
         lock(&self.shared.answers).insert(path.to_owned(), answer);
     }
 
-    /// How often a path was asked for.
+    /// Number of requests for a path.
     pub fn asked(&self, path: &str) -> usize {
         lock(&self.shared.asked).iter().filter(|asked| *asked == path).count()
     }
@@ -86,7 +85,7 @@ impl Default for CaSite {
 impl Drop for CaSite {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread; if that fails it is not waiting.
+        // Wakes the accepting thread; an error means that it is not waiting.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -131,8 +130,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An OCSP responder of `openssl` for the leaves of the intermediate of `ca`: those in `revoked` are revoked since
-/// yesterday, those in `good` are good, others are unknown. `signer` signs: a leaf, or the intermediate itself.
+/// Starts an OCSP responder of `openssl` for leaves of the intermediate of `ca`: `revoked` are revoked since yesterday,
+/// `good` are good, others are unknown. `signer` signs: a leaf, or by default the intermediate.
 pub fn responder(
     ca: &TestCa,
     good: &[&Leaf],
@@ -153,8 +152,8 @@ fn listening(openssl: &mut Command) -> (Process, SocketAddr) {
     (process, address)
 }
 
-/// An OCSP responder of `openssl` that calls the certificate with this serial number, in hexadecimal digits, revoked. `issuer`
-/// is the files of its issuer's certificate and key.
+/// Starts an OCSP responder of `openssl` that reports the certificate with the hexadecimal `serial` as revoked.
+/// `issuer` are the files of its issuer's certificate and key.
 pub fn revoking_responder(issuer: &(PathBuf, PathBuf), serial: &str) -> (Process, SocketAddr) {
     let index = issuer.0.with_extension("index");
     fs::write(&index, format!("R\t401231000000Z\t260101000000Z\t{serial}\tunknown\t/CN=revoked\n"))
@@ -165,7 +164,7 @@ pub fn revoking_responder(issuer: &(PathBuf, PathBuf), serial: &str) -> (Process
     listening(&mut openssl)
 }
 
-/// What [`responder`] says to this request: the response.
+/// The response of [`responder`] to this request.
 pub fn response(
     ca: &TestCa,
     good: &[&Leaf],

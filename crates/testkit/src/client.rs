@@ -1,5 +1,5 @@
-//! A TLS client for what curl and openssl cannot do: one handshake after another by choice, bytes as the test wants
-//! them, X25519MLKEM768 and compressed certificates.
+//! A TLS client for tests that curl and openssl cannot perform: selected sequences of handshakes, arbitrary bytes,
+//! X25519MLKEM768 and compressed certificates.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -33,7 +33,7 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// Trusts the certificates in this file, asks for `name`, offers no ALPN, and the groups as browsers do.
+    /// Trusts the certificates in this file, sends the server name `name`, no ALPN, and the groups of browsers.
     pub fn new(root: &Path, name: &str) -> Self {
         let groups =
             [NamedGroup::X25519MLKEM768, NamedGroup::X25519, NamedGroup::secp256r1, NamedGroup::secp384r1];
@@ -64,7 +64,7 @@ impl TlsClient {
         self
     }
 
-    /// Speaks TLS 1.2 and no later version.
+    /// Offers TLS 1.2 only.
     pub fn tls12(mut self) -> Self {
         let provider = Arc::clone(self.config.crypto_provider());
         let (roots, resumption) = (self.roots.clone(), self.config.resumption.clone());
@@ -77,7 +77,7 @@ impl TlsClient {
         self
     }
 
-    /// Shows this certificate to servers that ask for one.
+    /// Presents this certificate to servers that request one.
     pub fn identity(mut self, leaf: &Leaf) -> Self {
         let provider = Arc::clone(self.config.crypto_provider());
         let chain = CertificateDer::pem_file_iter(&leaf.chain).expect("a PEM file");
@@ -94,14 +94,14 @@ impl TlsClient {
         self
     }
 
-    /// Keeps the sessions of its first connection instead of the latest: each of TLS 1.3 for one use, and that of TLS 1.2
-    /// for any number of uses.
+    /// Keeps the sessions of its first connection instead of the latest: TLS 1.3 sessions for one use each, a TLS 1.2
+    /// session for any number of uses.
     pub fn keeping_first_sessions(mut self) -> Self {
         self.config.resumption = FirstSessions::resumption();
         self
     }
 
-    /// Takes certificates compressed by `zlib` or `brotli` alone.
+    /// Accepts only certificates compressed by `zlib` or `brotli`.
     pub fn certificate_compression(mut self, algorithm: &str) -> Self {
         let inner = match algorithm {
             "zlib" => compress::ZLIB_DECOMPRESSOR,
@@ -109,22 +109,22 @@ impl TlsClient {
             _ => panic!("{algorithm} is not compiled in"),
         };
         let counted = Counted { inner, count: Arc::clone(&self.decompressed) };
-        // Once per test; rustls asks for a reference that never ends.
+        // Leaked once per test, because rustls requires a static reference.
         self.config.cert_decompressors = vec![Box::leak(Box::new(counted))];
         self
     }
 
-    /// How many certificates came compressed.
+    /// Number of compressed certificates received.
     pub fn decompressed(&self) -> usize {
         self.decompressed.load(Ordering::Relaxed)
     }
 
-    /// For connections of another library.
+    /// The configuration, for connections of another library.
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::new(self.config.clone())
     }
 
-    /// A handshake that the test moves on itself.
+    /// A handshake that the test drives itself.
     pub fn start(&self) -> ClientConnection {
         let name = ServerName::try_from(self.name.clone()).expect("a host name");
         ClientConnection::new(Arc::new(self.config.clone()), name).expect("a client configuration")
@@ -138,7 +138,7 @@ impl TlsClient {
     /// Completes the handshake over `tcp`.
     pub fn over(&self, tcp: TcpStream) -> io::Result<TlsStream> {
         tcp.set_nodelay(true)?;
-        // A server that never answers fails the test instead of hanging it.
+        // A silent server fails the test instead of blocking it.
         tcp.set_read_timeout(Some(TIMEOUT))?;
         tcp.set_write_timeout(Some(TIMEOUT))?;
         let name = ServerName::try_from(self.name.clone()).expect("a host name");
@@ -146,8 +146,8 @@ impl TlsClient {
         TlsStream::complete(tls, tcp)
     }
 
-    /// A handshake with the latest session and this early data, of which nothing is sent yet. Fails the test if there is
-    /// no session that takes early data; such a session is used up.
+    /// A handshake with the latest session and this early data, not sent yet. Fails the test if there is no session
+    /// that permits early data; the session is used up.
     #[track_caller]
     pub fn first_flight(&self, early: &[u8]) -> FirstFlight {
         let mut config = self.config.clone();
@@ -155,7 +155,7 @@ impl TlsClient {
         FirstFlight::new(&config, &self.name, early).expect("a session that takes early data")
     }
 
-    /// The first bytes of a handshake: one flight with the `ClientHello`.
+    /// The first bytes of a handshake: a flight with the `ClientHello`.
     pub fn hello(&self) -> Vec<u8> {
         let mut tls = self.start();
         let mut hello = Vec::new();
@@ -176,7 +176,7 @@ impl TlsStream {
         Ok(Self(stream))
     }
 
-    /// Sends `request` as it is and reads one response.
+    /// Sends `request` unchanged and reads one response.
     #[track_caller]
     pub fn request(&mut self, request: &str) -> Message {
         self.write_all(request.as_bytes()).expect("a server that reads");
@@ -189,23 +189,23 @@ impl TlsStream {
         Message::read_response(self).expect("a response")
     }
 
-    /// GET on the same connection, of `path` at `host`.
+    /// GET request for `path` at `host` on this connection.
     #[track_caller]
     pub fn get(&mut self, host: &str, path: &str) -> Message {
         self.request(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
     }
 
-    /// What rustls knows of the connection.
+    /// The connection state of rustls.
     pub fn tls(&self) -> &ClientConnection {
         &self.0.conn
     }
 
-    /// The socket below.
+    /// The TCP socket.
     pub fn tcp(&self) -> &TcpStream {
         &self.0.sock
     }
 
-    /// Says that nothing more comes (`close_notify`), and keeps reading.
+    /// Sends `close_notify` and keeps reading.
     pub fn close_write(&mut self) {
         self.0.conn.send_close_notify();
         self.0.flush().expect("a server that reads");

@@ -1,4 +1,4 @@
-//! Clients that send early data, taken apart: the first flight is in the test's hands, and so is what follows it.
+//! Clients with early data whose flights the test controls.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::process::TIMEOUT;
 const RECORD_HEADER: usize = 5;
 const APPLICATION_DATA: u8 = 23;
 
-/// A `ClientHello` that offers a session, and early data, none of it sent yet.
+/// A `ClientHello` that offers a session, and early data, not sent yet.
 pub struct FirstFlight {
     tls: ClientConnection,
     bytes: Vec<u8>,
 }
 
 impl FirstFlight {
-    /// With the latest session of `config`; nothing if that has none that takes early data.
+    /// Uses the latest session of `config`; `None` if no session permits early data.
     pub(crate) fn new(config: &ClientConfig, name: &str, early: &[u8]) -> Option<Self> {
         let name = ServerName::try_from(name.to_owned()).expect("a host name");
         let mut tls = ClientConnection::new(Arc::new(config.clone()), name).expect("a client configuration");
@@ -35,12 +35,12 @@ impl FirstFlight {
         Some(Self { tls, bytes })
     }
 
-    /// What goes over the wire.
+    /// The bytes of the flight.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Sends it, and nothing after it.
+    /// Sends the flight and nothing after it.
     pub fn send(self, address: SocketAddr) -> io::Result<Unfinished> {
         let mut tcp = TcpStream::connect(address)?;
         tcp.set_nodelay(true)?;
@@ -51,14 +51,14 @@ impl FirstFlight {
     }
 }
 
-/// A connection whose client has sent early data, and does not finish its handshake. What it reads came before that.
+/// A connection whose client has sent early data and not finished its handshake. Reads yield data sent before that.
 pub struct Unfinished {
     tls: ClientConnection,
     tcp: TcpStream,
 }
 
 impl Unfinished {
-    /// Reads the server's flight. Whether the server accepted the early data.
+    /// Reads the server's flight. Returns whether the server accepted the early data.
     pub fn is_accepted(&mut self) -> io::Result<bool> {
         while self.tls.is_handshaking() {
             self.receive()?;
@@ -90,8 +90,8 @@ impl Read for Unfinished {
     }
 }
 
-/// Takes a connection in the server's place, and reads what the client sends at first, to the end of its first record of
-/// early data. It is not answered.
+/// Accepts a connection in place of the server, and reads the client's data up to its first record of early data,
+/// without a response.
 pub fn intercept(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     let (mut client, _) = listener.accept().expect("a client");
     client.set_read_timeout(Some(TIMEOUT)).expect("a socket");
@@ -114,7 +114,7 @@ fn read_to(client: &mut TcpStream, flight: &mut Vec<u8>, len: usize) {
     client.read_exact(&mut flight[have..]).expect("a client that sends early data");
 }
 
-/// Keeps the first sessions that it gets and no later ones, so that they grow old.
+/// Keeps the first sessions that it receives and ignores later ones, so that the sessions age.
 pub(crate) struct FirstSessions(Mutex<Kept>);
 
 #[derive(Default)]

@@ -1,7 +1,7 @@
-//! Runs fuzz targets in ordinary tests: on the seeds in `fuzz/seeds`, then on mutations of them, the same ones each time.
+//! Runs fuzz targets in ordinary tests: on the seeds in `fuzz/seeds`, then on reproducible mutations of them.
 //!
-//! A target is a plain function that panics where a property does not hold. The same functions run under libFuzzer, which
-//! sees what code an input reaches and so finds more; `docs/fuzzing.md` says how.
+//! A target is a plain function that panics if a property is violated. The same functions run under libFuzzer, which
+//! observes the code that an input reaches and so finds more; see `docs/fuzzing.md`.
 
 use std::env;
 use std::fs;
@@ -9,17 +9,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Runs of a target in an ordinary test, as far as they end in this time: some targets read files.
+/// Maximum number of runs and maximum time in an ordinary test; some targets read files.
 const RUNS: u64 = 3000;
 const TIME: Duration = Duration::from_secs(3);
 
-/// Longer inputs are cut: what parsers do with them they do with these.
+/// Longer inputs are truncated, since they would not reach other code.
 const LONGEST: usize = 4096;
 
-/// Runs `target` on the seeds of `name` and on mutations of them. `words` are what inputs are made of: names, separators,
-/// whole lines. Runs for `BRISK_FUZZ_SECONDS` if set, otherwise for 3000 runs or 3 seconds, whichever ends first.
+/// Runs `target` on the seeds of `name` and on mutations of them. `words` are building blocks of inputs: names,
+/// separators, whole lines. Runs for `BRISK_FUZZ_SECONDS` if set, otherwise for 3000 runs or 3 seconds, whichever ends
+/// first.
 ///
-/// Panics where the target does, after writing the input to stderr as a Rust literal.
+/// Panics if the target does, after writing the input to standard error as a Rust literal.
 pub fn drive(name: &str, words: &[&[u8]], target: impl Fn(&[u8])) {
     let seeds = seeds(name);
     let seconds = env::var("BRISK_FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
@@ -35,7 +36,7 @@ pub fn drive(name: &str, words: &[&[u8]], target: impl Fn(&[u8])) {
         if runs >= most || started.elapsed() >= time {
             break;
         }
-        // The clock costs more than some targets.
+        // In groups of 20, because reading the clock costs more than some targets.
         for _ in 0..20 {
             run(name, &mutated(&seeds, words, &mut random), &target);
         }
@@ -51,7 +52,7 @@ fn run(name: &str, input: &[u8], target: &impl Fn(&[u8])) {
     }
 }
 
-/// The seeds of the repository, in one order everywhere.
+/// The seeds of the repository, sorted by path.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
     let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -62,7 +63,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// One to eight changes of a seed.
+/// Applies one to eight changes to a seed.
 fn mutated(seeds: &[Vec<u8>], words: &[&[u8]], random: &mut Random) -> Vec<u8> {
     let mut input = random.of(seeds).clone();
     for _ in 0..=random.below(8) {
@@ -96,7 +97,7 @@ fn mutated(seeds: &[Vec<u8>], words: &[&[u8]], random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// xorshift64*: reproducible, and good enough to pick changes.
+/// xorshift64*: reproducible, and random enough to choose changes.
 struct Random(u64);
 
 impl Random {

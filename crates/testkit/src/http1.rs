@@ -1,13 +1,13 @@
-//! HTTP/1.1 as a test reads it off a stream: byte by byte where it must be, and forgiving nothing.
+//! A strict HTTP/1.1 reader for tests, which reads a head byte by byte so that it consumes nothing beyond it.
 
 use std::io::{self, Read};
 
-/// A message head: its first line and its headers in their order.
+/// A message head: its first line and its headers in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Head {
     /// Request line or status line.
     pub line: String,
-    /// Names in lower case.
+    /// Names (in lower case) and values.
     pub headers: Vec<(String, String)>,
 }
 
@@ -52,7 +52,7 @@ impl Head {
         self.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
     }
 
-    /// The length that `Content-Length` gives.
+    /// The value of `Content-Length`.
     pub fn length(&self) -> Option<usize> {
         self.header("content-length").map(|length| length.parse().expect("a number as Content-Length"))
     }
@@ -65,7 +65,7 @@ pub struct Message {
     pub head: Head,
     /// The body without its framing.
     pub body: Vec<u8>,
-    /// What followed a chunked body.
+    /// Trailers of a chunked body.
     pub trailers: Vec<(String, String)>,
 }
 
@@ -77,7 +77,7 @@ impl Message {
         Self::read_body(stream, head, Some(length)).map(Some)
     }
 
-    /// Reads a response to anything but HEAD; interim ones are responses too.
+    /// Reads a response to a method other than HEAD; interim responses count as responses.
     pub fn read_response(stream: &mut impl Read) -> io::Result<Self> {
         let head = Head::read(stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let status = status(&head);

@@ -1,4 +1,4 @@
-//! A real DNS server, Knot, that takes updates signed with a key: one zone in a temporary folder.
+//! Knot, a DNS server that accepts signed updates, with one zone in a temporary folder.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ pub struct Knot {
 }
 
 impl Knot {
-    /// The primary server of `zone`, in which all names lead to 127.0.0.1.
+    /// Starts the primary server of `zone`, in which all names resolve to 127.0.0.1.
     pub fn primary(zone: &str) -> Self {
         let folder = TempDir::with_prefix("brisk-test-knot-").expect("a temporary folder");
         let path = folder.path().display().to_string();
@@ -47,12 +47,12 @@ impl Knot {
         Self { process, address, _folder: folder }
     }
 
-    /// Where it answers, over UDP and TCP.
+    /// Its address, for UDP and TCP.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it wrote so far: each update is a line.
+    /// The log so far; each update is a line.
     pub fn log(&self) -> String {
         self.process.stdout() + &self.process.stderr()
     }

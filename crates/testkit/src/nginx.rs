@@ -1,4 +1,4 @@
-//! A real nginx as an upstream, in a temporary folder on a free port.
+//! nginx as an upstream, in a temporary folder on a free port.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use crate::ca::Leaf;
 use crate::process::{Process, command, serve_on_free_port};
 
-/// A running nginx. It serves `/1k` and `/1m` (1 KiB and 1 MiB of `x`), `/headers` (what it got, a line per header),
-/// `/name` (its own port), `/not-early` (425 to early data) and `/health`; everything else is 404.
+/// A running nginx. It serves `/1k` and `/1m` (1 KiB and 1 MiB of `x`), `/headers` (the received headers, one per
+/// line), `/name` (its own port), `/not-early` (425 to early data) and `/health`; all other paths are 404.
 #[derive(Debug)]
 pub struct Nginx {
     process: Process,
@@ -42,24 +42,25 @@ impl Nginx {
         Self::https_with(leaf, "")
     }
 
-    /// The same, with further directives for the server; [`requests`](Self::requests) lists how each request came.
+    /// Like [`https`](Self::https), with further directives for the server. [`requests`](Self::requests) lists the TLS
+    /// parameters of each request.
     pub fn https_with(leaf: &Leaf, directives: &str) -> Self {
         let (chain, key) = (leaf.chain.display(), leaf.key.display());
-        // nginx forgets that a request came early once the handshake is complete: it is noted when the request comes.
+        // Recorded when the request arrives: nginx no longer knows that it was early data once the handshake is
+        // complete.
         let log = "set $came_early $ssl_early_data;\naccess_log FOLDER/access.log tls;";
         let all = format!("ssl_certificate {chain};\nssl_certificate_key {key};\n{log}\n{directives}");
         Self::start("https", "ssl http2", &all)
     }
 
-    /// One line for each request that was answered, if this one records them. Of requests over TLS: version, `r` where a
-    /// session was resumed or `.`, `1` where it came as early data or `-`, suite, group, the client certificate's verdict,
-    /// path.
+    /// One line for each completed request, if requests are recorded. Over TLS: version, `r` for a resumed session or
+    /// `.`, `1` for early data or `-`, suite, group, verification of the client certificate, path.
     pub fn requests(&self) -> Vec<String> {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
     }
 
-    /// The file with these lines.
+    /// Path of the access log.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("access.log")
     }
@@ -97,7 +98,7 @@ impl Nginx {
         &self.process
     }
 
-    /// What it wrote to its error log.
+    /// The error log.
     pub fn errors(&self) -> String {
         self.process.stderr()
     }

@@ -1,4 +1,5 @@
-//! An upstream for what nginx does not do: it records what arrives and answers as the test says, byte for byte.
+//! An upstream with behaviour that nginx does not have: it records requests, and its responses are scripted byte by
+//! byte.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -24,13 +25,13 @@ struct Shared {
 }
 
 impl Origin {
-    /// Gives every connection to `handler`.
+    /// Passes every connection to `handler`.
     pub fn raw(handler: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -> Self {
         Self::start(move |stream, _| handler(stream))
     }
 
-    /// Reads requests with their bodies, records them, and lets `handler` write the answers. A connection ends with the
-    /// client's or with an error of `handler`.
+    /// Reads requests with their bodies, records them, and lets `handler` write the responses. A connection ends when
+    /// the client closes it or `handler` returns an error.
     pub fn answering(
         handler: impl Fn(&Message, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
@@ -43,7 +44,7 @@ impl Origin {
         })
     }
 
-    /// Answers every request with 200 and `body`.
+    /// Responds to every request with 200 and `body`.
     pub fn fixed(body: &'static str) -> Self {
         Self::answering(move |_, stream| write_response(stream, body.as_bytes()))
     }
@@ -61,7 +62,7 @@ impl Origin {
                 let Ok(stream) = stream else { continue };
                 own.connections.fetch_add(1, Ordering::SeqCst);
                 let (own, handler) = (Arc::clone(&own), Arc::clone(&handler));
-                // A failed write is a client that left, which is no error here.
+                // A failed write means that the client left, which is not an error here.
                 thread::spawn(move || handler(stream, &own));
             }
         });
@@ -83,12 +84,12 @@ impl Origin {
         self.shared.requests.lock().expect("no handler panics").clone()
     }
 
-    /// The last request; waits for one.
+    /// Waits for a request and returns the last one.
     pub fn last_request(&self) -> Message {
         wait_until("a request at the origin", || self.requests().pop())
     }
 
-    /// Connections accepted so far.
+    /// Number of connections accepted so far.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
@@ -97,7 +98,7 @@ impl Origin {
 impl Drop for Origin {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread; if that fails it is not waiting.
+        // Wakes the accepting thread; an error means that it is not waiting.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -108,7 +109,7 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// Writes a response 200 with this body.
+/// Writes a response with status 200 and this body.
 pub fn write_response(stream: &mut TcpStream, body: &[u8]) -> io::Result<()> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all(&[head.as_bytes(), body].concat())

@@ -1,4 +1,4 @@
-//! Pebble, a certificate authority that speaks ACME, with the DNS server of its own that it asks: each in a temporary folder.
+//! Pebble, an ACME certificate authority, with a DNS server of its own, each in a temporary folder.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -10,10 +10,10 @@ use tempfile::TempDir;
 use crate::ca::TestCa;
 use crate::process::{Process, command, free_port, run, wait_until};
 
-/// How long a request to the management of one of the two may take.
+/// Timeout of a request to a management interface.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How a [`Pebble`] differs from one that rejects nothing and issues for 90 days.
+/// Options of a [`Pebble`]. By default it rejects nothing and issues for 90 days.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing runs before `start`"]
 pub struct PebbleOptions {
@@ -24,41 +24,41 @@ pub struct PebbleOptions {
     responder: String,
 }
 
-/// The key of the external account that a pebble of [`PebbleOptions::external_account`] knows as `kid-1`.
+/// Key of the external account `kid-1` that a pebble with [`PebbleOptions::external_account`] knows.
 pub const EXTERNAL_KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
 
 impl PebbleOptions {
-    /// Rejects this share of all nonces, in percent.
+    /// Rejects this percentage of nonces.
     pub fn rejecting_nonces(mut self, percent: u8) -> Self {
         self.nonces_rejected = percent;
         self
     }
 
-    /// Makes accounts only for holders of the external account.
+    /// Creates accounts only for holders of the external account.
     pub fn external_account(mut self) -> Self {
         self.external_account = true;
         self
     }
 
-    /// Asks this DNS server instead of its own, which answers that every name is on this machine.
+    /// Queries this DNS server instead of its own, which resolves every name to this machine.
     pub fn dns(mut self, server: SocketAddr) -> Self {
         self.dns = Some(server);
         self
     }
 
-    /// Checks by tls-alpn-01 at this port.
+    /// Validates by tls-alpn-01 at this port.
     pub fn https(mut self, port: u16) -> Self {
         self.https = Some(port);
         self
     }
 
-    /// Certificates name this OCSP responder, and [its key](Pebble::intermediate) can be had.
+    /// Issues certificates that name this OCSP responder, and makes [its key](Pebble::intermediate) available.
     pub fn ocsp_at(mut self, url: &str) -> Self {
         url.clone_into(&mut self.responder);
         self
     }
 
-    /// Starts it; unless others were given it checks names at two ports that are free now.
+    /// Starts it. Unless ports were given, it validates names at two ports that are free now.
     pub fn start(self) -> Pebble {
         Pebble::start(&self)
     }
@@ -103,7 +103,7 @@ impl Pebble {
             "",
         ]));
         let leaf = ca.server(&["127.0.0.1", "localhost"]).issue();
-        // Those of the other kind it keeps to itself, and who answers for it by OCSP needs one.
+        // RSA for OCSP: Pebble does not disclose ECDSA keys, and the test's responder needs the key.
         let algorithm = if options.responder.is_empty() { "ecdsa" } else { "rsa" };
         let keys = format!("{{ \"kid-1\": \"{EXTERNAL_KEY}\" }}");
         let config = format!(
@@ -146,32 +146,32 @@ impl Pebble {
         ports.iter().all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok()).then_some(())
     }
 
-    /// The address of its directory.
+    /// URL of its directory.
     pub fn directory(&self) -> String {
         format!("https://127.0.0.1:{}/dir", self.directory)
     }
 
-    /// The port of its directory.
+    /// Port of its directory.
     pub fn directory_port(&self) -> u16 {
         self.directory
     }
 
-    /// The file with the authority of its own server certificate.
+    /// Path of the authority of its own server certificate.
     pub fn ca_file(&self) -> PathBuf {
         self.ca.root_file()
     }
 
-    /// The port where it checks by tls-alpn-01.
+    /// Port at which it validates by tls-alpn-01.
     pub fn https(&self) -> u16 {
         self.https
     }
 
-    /// The port where it checks by http-01.
+    /// Port at which it validates by http-01.
     pub fn http(&self) -> u16 {
         self.http
     }
 
-    /// A file with the root of the certificates that it issues, which are new at each start.
+    /// Writes the root of the certificates that it issues to a file. The root is new at each start.
     pub fn root(&self) -> PathBuf {
         let pem = self.manage("roots/0", None);
         let file = self.folder.path().join("root.pem");
@@ -179,7 +179,7 @@ impl Pebble {
         file
     }
 
-    /// Files with the certificate that issues and its key, which are new at each start, for a pebble of
+    /// Writes the issuing certificate and its key to files. They are new at each start; for a pebble with
     /// [`PebbleOptions::ocsp_at`].
     pub fn intermediate(&self) -> (PathBuf, PathBuf) {
         let file = |path: &str, name: &str| {
@@ -190,17 +190,17 @@ impl Pebble {
         (file("intermediates/0", "intermediate.pem"), file("intermediate-keys/0", "intermediate.key"))
     }
 
-    /// How many orders it has taken so far.
+    /// Number of orders so far.
     pub fn orders(&self) -> usize {
         self.log().matches("Added order ").count()
     }
 
-    /// What it wrote so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.process.stdout() + &self.process.stderr()
     }
 
-    /// From now on it advises to renew the certificate in this PEM file within this window, in RFC 3339.
+    /// Sets the suggested renewal window (RFC 9773) of the certificate in this PEM file; times in RFC 3339.
     pub fn advise(&self, certificate: &str, start: &str, end: &str) {
         let answer = object(&[("start", start), ("end", end)]).replace('"', "\\\"");
         let answer = format!("{{\\\"suggestedWindow\\\": {answer}}}");
@@ -209,19 +209,19 @@ impl Pebble {
         self.manage("set-renewal-info/", Some(&body));
     }
 
-    /// The address of the management of its own DNS server, which has `/set-txt` and `/clear-txt`.
+    /// URL of the management of its own DNS server, which has `/set-txt` and `/clear-txt`.
     pub fn dns_management(&self) -> String {
         format!("http://{}", local(self.dns_management))
     }
 
-    /// Names lead to these addresses from now on.
+    /// Resolves `name` to these addresses from now on.
     pub fn resolve(&self, name: &str, addresses: &[&str]) {
         let body = format!("{{ \"host\": \"{name}\", \"addresses\": {addresses:?} }}");
         let url = format!("http://{}/add-a", local(self.dns_management));
         run(command("curl").args(["--silent", "--fail", "--data", &body, &url]), b"", LIMIT).success();
     }
 
-    /// Its own DNS server has this TXT record from now on.
+    /// Adds a TXT record to its own DNS server.
     pub fn set_txt(&self, name: &str, value: &str) {
         let body = object(&[("host", name), ("value", value)]);
         let url = format!("{}/set-txt", self.dns_management());
@@ -238,7 +238,7 @@ impl Pebble {
         run(curl.arg(url), b"", LIMIT).success()
     }
 
-    /// The folder it runs in.
+    /// The folder in which it runs.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -248,7 +248,7 @@ fn local(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
 
-/// An object of JSON with these members.
+/// A JSON object with these members.
 fn object(members: &[(&str, &str)]) -> String {
     let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\": \"{value}\"")).collect();
     format!("{{{}}}", members.join(", "))

@@ -1,4 +1,4 @@
-//! Programs that a test starts: their output captured, killed when they go out of scope.
+//! Programs started by tests: their output is captured, and they are killed when dropped.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -15,17 +15,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::programs::program;
 
-/// Timeout of a condition; generous, since it passes in full only when a test fails.
+/// Timeout of a condition; generous, since it elapses only when a test fails.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A command for an external program with nothing to read. Fails the test as [`program`] does.
+/// A command for an external program without standard input. Fails the test like [`program`].
 pub fn command(name: &str) -> Command {
     let mut command = Command::new(program(name));
     command.stdin(Stdio::null());
     command
 }
 
-/// Waits until `condition` gives a value; fails the test with `what` when it does not.
+/// Waits until `condition` returns a value; fails the test with `what` after [`TIMEOUT`].
 pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
@@ -57,32 +57,32 @@ impl Process {
         Self { name, child, stdout, stderr }
     }
 
-    /// Starts `command` and never reads its standard error, as a supervisor that hangs.
+    /// Starts `command` and never reads its standard error, like a supervisor that hangs.
     pub fn start_unread(command: &mut Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
         let stdout = Captured::of(child.stdout.take().expect("stdout is piped"));
-        // The pipe stays open in `child`, and is not read.
+        // The pipe stays open in `child` and is not read.
         Self { name, child, stdout, stderr: Captured::default() }
     }
 
-    /// Its process id.
+    /// Process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it wrote to standard output so far.
+    /// Standard output so far.
     pub fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// What it wrote to standard error so far.
+    /// Standard error so far.
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
 
-    /// Its exit status if it has ended.
+    /// Exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child of this process")
     }
@@ -99,7 +99,7 @@ impl Process {
         kill_process(Pid::from_raw(id).expect("a process id"), signal).expect("a running process");
     }
 
-    /// Suspends it; `Signal::CONT` resumes it. Returns when none of its threads runs any more.
+    /// Suspends it; `Signal::CONT` resumes it. Returns when all threads have stopped.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
         let tasks = PathBuf::from(format!("/proc/{}/task", self.id()));
@@ -114,7 +114,7 @@ impl Process {
         });
     }
 
-    /// Memory it holds now, in bytes (`VmRSS`).
+    /// Resident memory in bytes (`VmRSS`).
     pub fn resident_bytes(&self) -> u64 {
         let file = format!("/proc/{}/status", self.id());
         let status = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -123,7 +123,7 @@ impl Process {
         kibibytes * 1024
     }
 
-    /// Processor time it has used so far, in clock ticks of 10 ms.
+    /// Processor time so far, in clock ticks of 10 ms.
     pub fn cpu_ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("a running process");
         let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
@@ -169,10 +169,10 @@ impl Captured {
     }
 }
 
-/// What a program that ran to its end wrote, and how it ended.
+/// Exit status and output of a program that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// Its exit status.
+    /// Exit status.
     pub status: ExitStatus,
     /// Standard output.
     pub stdout: String,
@@ -181,14 +181,14 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Standard output of a program that succeeded; fails the test otherwise.
+    /// Standard output of a successful program; fails the test otherwise.
     #[track_caller]
     pub fn success(self) -> String {
         assert!(self.status.success(), "{}\n{}{}", self.status, self.stdout, self.stderr);
         self.stdout
     }
 
-    /// Both outputs.
+    /// Standard output followed by standard error.
     pub fn text(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
@@ -201,14 +201,15 @@ impl From<Output> for Finished {
     }
 }
 
-/// Runs `command` to its end, with `input` on its standard input. One that does not end is killed and fails the test.
+/// Runs `command` to its end, with `input` on its standard input. A program that exceeds `limit` is killed and fails
+/// the test.
 pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
     let line = describe(command);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.unwrap_or_else(|error| panic!("cannot start {line}: {error}"));
     let mut stdin = child.stdin.take().expect("stdin is piped");
     let input = input.to_vec();
-    // A program that does not read its input to the end is no error.
+    // A program that does not read all of its input is not an error.
     thread::spawn(move || stdin.write_all(&input));
     let stdout = reader(child.stdout.take().expect("stdout is piped"));
     let stderr = reader(child.stderr.take().expect("stderr is piped"));
@@ -231,7 +232,7 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
 fn reader(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read until an error is what there is.
+        // On an error, the output read so far is kept.
         let _ = pipe.read_to_end(&mut bytes);
         bytes
     })
@@ -242,8 +243,8 @@ fn describe(command: &Command) -> String {
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
-/// A port without a listener. It lies below the range that the kernel gives to outgoing connections, and no other
-/// test of this process gets it.
+/// A port without a listener. It is below the range that the kernel uses for outgoing connections, and no other test of
+/// this process gets it.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = (std::process::id() * 37 % 20_000) as u16;
@@ -255,7 +256,8 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Starts a server that takes its port as an argument: `command` makes the command for a port. Returns when it listens.
+/// Starts a server that takes its port as an argument: `command` creates the command for a port. Returns when it
+/// listens.
 pub fn serve_on_free_port(mut command: impl FnMut(u16) -> Command) -> (Process, SocketAddr) {
     for _ in 0..5 {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));

@@ -1,12 +1,12 @@
-//! Which external programs tests may start: those of `tools/programs`, from which `tools/setup` installs them.
+//! External programs that tests may start: those in `tools/programs`, from which `tools/setup` installs them.
 
 use std::env;
 use std::path::PathBuf;
 
 const LIST: &str = include_str!("../../../tools/programs");
 
-/// The path of an external program. Fails the test if `tools/programs` does not list it for `test`, since a machine that
-/// `tools/setup` prepared might lack it, and if it is not installed.
+/// The path of an external program. Fails the test if `tools/programs` does not list it for `test`, since a machine
+/// prepared by `tools/setup` might lack it, or if it is not installed.
 pub fn program(name: &str) -> PathBuf {
     assert!(
         is_listed(name),
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "run `make setup`")]
     fn a_program_that_is_missing_fails_the_test() {
-        // Listed, but no program that could be started.
+        // Listed, but not an executable program.
         program("nvrtc");
     }
 }

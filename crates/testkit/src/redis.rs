@@ -1,4 +1,4 @@
-//! Real Redis servers: alone, as replicas watched by Sentinels, or as a cluster. Each in a temporary folder.
+//! Redis servers: single, as replicas watched by Sentinels, or as a cluster. Each in a temporary folder.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use crate::ca::Leaf;
 use crate::process::{Process, command, free_port, run, serve_on_free_port, wait_until};
 
-/// How long a command of `redis-cli` may take.
+/// Timeout of a `redis-cli` command.
 const CLI_LIMIT: Duration = Duration::from_secs(20);
 
-/// How a [`Redis`] differs from one that is open to everyone and writes nothing to disk unasked.
+/// Options of a [`Redis`]. By default it needs no password and saves to disk only on request.
 #[derive(Debug, Clone, Default)]
 pub struct RedisOptions {
     arguments: Vec<String>,
@@ -23,21 +23,21 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Clients have to give this password.
+    /// Requires this password from clients.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.argument(&["--requirepass", password])
     }
 
-    /// A user, in the words of `ACL SETUSER`: `brisk on >secret ~brisk:* +get +set`.
+    /// Adds a user with the rules of `ACL SETUSER`: `brisk on >secret ~brisk:* +get +set`.
     #[must_use]
     pub fn user(self, rules: &str) -> Self {
         let words: Vec<&str> = ["--user"].into_iter().chain(rules.split_whitespace()).collect();
         self.argument(&words)
     }
 
-    /// Speaks nothing but TLS, with this certificate; `authority` is the file with the root it is below.
+    /// Accepts TLS only, with this certificate; `authority` is the file with its root.
     #[must_use]
     pub fn tls(mut self, leaf: &Leaf, authority: PathBuf) -> Self {
         let [chain, key] = [&leaf.chain, &leaf.key].map(|path| path.display().to_string());
@@ -53,14 +53,14 @@ impl RedisOptions {
         ])
     }
 
-    /// A replica of `primary`.
+    /// Makes it a replica of `primary`.
     #[must_use]
     pub fn replica_of(self, primary: &Redis) -> Self {
         let port = primary.port().to_string();
         self.argument(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"])
     }
 
-    /// Any other words of the command line.
+    /// Adds command-line arguments.
     #[must_use]
     pub fn argument(mut self, words: &[&str]) -> Self {
         self.arguments.extend(words.iter().map(|&word| word.to_owned()));
@@ -68,7 +68,7 @@ impl RedisOptions {
     }
 }
 
-/// A running `redis-server`. What it saved is there again after a restart.
+/// A running `redis-server`. Saved data survives a restart.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
@@ -78,12 +78,12 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// A server without a password.
+    /// Starts a server without a password.
     pub fn start() -> Self {
         Self::with(RedisOptions::default())
     }
 
-    /// A server with these options.
+    /// Starts a server with these options.
     pub fn with(options: RedisOptions) -> Self {
         let folder = TempDir::with_prefix("brisk-test-redis-").expect("a temporary folder");
         let (process, address) = serve_on_free_port(|port| server(port, &options, &folder));
@@ -92,7 +92,7 @@ impl Redis {
         redis
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -102,7 +102,7 @@ impl Redis {
         self.address.port()
     }
 
-    /// What `redis-cli` prints for this command, without the last line end.
+    /// Output of `redis-cli` for this command, without the last line end.
     pub fn cli(&self, words: &[&str]) -> String {
         self.try_cli(words).expect("redis-cli gets an answer")
     }
@@ -131,7 +131,7 @@ impl Redis {
         Some(value.unwrap_or_else(|| panic!("no {field} in {info}")).to_owned())
     }
 
-    /// Suspends it: it listens and answers nothing.
+    /// Suspends it: it listens and does not respond.
     pub fn pause(&self) {
         self.process.pause();
     }
@@ -141,7 +141,7 @@ impl Redis {
         self.process.signal(Signal::CONT);
     }
 
-    /// Kills it. Only what it saved survives.
+    /// Kills it. Only saved data survives.
     pub fn kill(&mut self) {
         self.process.signal(Signal::KILL);
         self.process.wait();
@@ -154,7 +154,7 @@ impl Redis {
         self.wait();
     }
 
-    /// Waits until it has read what it saved.
+    /// Waits until it has loaded its saved data.
     fn wait(&self) {
         wait_until("a Redis that answers", || {
             self.try_cli(&["PING"]).filter(|answer| answer == "PONG" || answer.contains("NOPERM"))
@@ -172,7 +172,8 @@ fn server(port: u16, options: &RedisOptions, folder: &TempDir) -> Command {
     server
 }
 
-/// A primary, its replica, and a Sentinel that promotes the replica when the primary is gone for half a second.
+/// A primary, its replica, and a Sentinel that promotes the replica after the primary has been unreachable for half a
+/// second.
 #[derive(Debug)]
 pub struct Sentinel {
     /// The first primary.
@@ -185,10 +186,10 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// The name of the service it watches.
+    /// Name of the monitored service.
     pub const SERVICE: &str = "sessions";
 
-    /// Returns when the Sentinel knows both, and the replica has what the primary has.
+    /// Starts all three. Returns when the Sentinel knows both, and the replica is synchronised.
     pub fn start() -> Self {
         let primary = Redis::start();
         let replica = Redis::with(RedisOptions::default().replica_of(&primary));
@@ -217,21 +218,21 @@ impl Sentinel {
         sentinel
     }
 
-    /// Where the Sentinel listens.
+    /// The address of the Sentinel.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What `redis-cli` prints for a command to the Sentinel.
+    /// Output of `redis-cli` for a command to the Sentinel.
     pub fn cli(&self, words: &[&str]) -> String {
         let mut cli = command("redis-cli");
         cli.args(["-h", "127.0.0.1", "-p", &self.address.port().to_string()]).args(words);
         run(&mut cli, b"", CLI_LIMIT).success()
     }
 
-    /// Waits until the replica is the primary.
+    /// Waits until the replica has become the primary.
     pub fn wait_for_failover(&self) {
-        // The Sentinel ends the replica's connections when it promotes it.
+        // The Sentinel closes the replica's connections when it promotes it.
         let is_primary = || self.replica.try_info("role").is_some_and(|role| role == "master");
         wait_until("a failover", || is_primary().then_some(()));
         let replica = self.replica.port().to_string();
@@ -241,7 +242,7 @@ impl Sentinel {
         });
     }
 
-    /// What the Sentinel wrote to its log.
+    /// The Sentinel's log.
     pub fn log(&self) -> String {
         self.process.stdout()
     }
@@ -263,7 +264,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Three nodes. Returns when all of them take the cluster to be complete.
+    /// Starts three nodes. Returns when all of them consider the cluster complete.
     pub fn start() -> Self {
         let mut buses = Vec::new();
         let node = |_| {

@@ -1,4 +1,4 @@
-//! TCP relays under the control of a test: connections are spread over servers in turn, delayed, or inspected.
+//! TCP relays controlled by a test, which distribute connections over servers in turn, and can delay them.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A relay in front of servers. Dropping it takes no new connections; open ones live until either side ends them.
+/// A relay in front of servers. Dropping it stops accepting connections; open ones live until either side closes them.
 pub struct Relay {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -22,7 +22,7 @@ struct Shared {
 }
 
 impl Relay {
-    /// Takes connections for `targets`: the first goes to the first of them, the next to the next, and so on in turn.
+    /// Starts a relay that distributes connections over `targets` in turn.
     pub fn to(targets: &[SocketAddr]) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
@@ -40,7 +40,7 @@ impl Relay {
                 }
                 let Ok(client) = client else { continue };
                 let turn = own.next.fetch_add(1, Ordering::SeqCst);
-                // A server that cannot be reached is, to the client, a connection that ends.
+                // If the server is unreachable, the client's connection is closed.
                 if let Ok(server) = TcpStream::connect(own.targets[turn % own.targets.len()]) {
                     let _ = own.join(client, server);
                 }
@@ -54,7 +54,7 @@ impl Relay {
         self.address
     }
 
-    /// Delays what the servers send by `delay` from now on, on open connections too.
+    /// Delays data from the servers by `delay` from now on, also on open connections.
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay.store(delay.as_micros() as u64, Ordering::SeqCst);
     }
@@ -91,7 +91,7 @@ impl Shared {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread; if that fails it is not waiting.
+        // Wakes the accepting thread; an error means that it is not waiting.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -102,7 +102,7 @@ impl fmt::Debug for Relay {
     }
 }
 
-/// Forwards the bytes of `from` until its end, in a thread of its own.
+/// Forwards the bytes of `from` until its end, on a thread of its own.
 pub fn pass_on(from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
         read_pieces(from, |piece| to.write_all(piece).is_ok());
@@ -119,7 +119,7 @@ fn read_pieces(mut from: TcpStream, mut take: impl FnMut(&[u8]) -> bool) {
     }
 }
 
-/// Ends `stream`. An error is ignored: the other side has ended it already.
+/// Shuts down `stream`. Errors are ignored: the peer has closed it already.
 fn end(stream: &TcpStream, how: Shutdown) {
     let _ = stream.shutdown(how);
 }

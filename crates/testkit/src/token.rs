@@ -1,4 +1,5 @@
-//! Tokens of SoftHSM: keys are generated in them and never leave. Each is a folder, which can be taken away and put back.
+//! Tokens of SoftHSM, in which keys are generated and which they never leave. Each token is a folder that a test can
+//! remove and restore.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -11,17 +12,18 @@ use tempfile::TempDir;
 
 use crate::process::{Finished, command, run};
 
-/// Where Debian puts the module.
+/// Paths of the module on Debian.
 const MODULES: [&str; 2] =
     ["/usr/lib/softhsm/libsofthsm2.so", "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so"];
 
-/// The variable by which the module finds its tokens: it is of a process, so all tokens of one are in one folder.
+/// Environment variable with the module's settings. It applies to a process, so all tokens of a process are in one
+/// folder.
 pub const VARIABLE: &str = "SOFTHSM2_CONF";
 
-/// The PIN of every token here.
+/// PIN of every token.
 pub const PIN: &str = "24681357";
 
-/// What stands before the point in the `SubjectPublicKeyInfo` of a key of P-384.
+/// Prefix of the `SubjectPublicKeyInfo` of a P-384 key, before the point.
 const P384_HEAD: [u8; 23] = [
     0x30, 0x76, 0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81,
     0x04, 0x00, 0x22, 0x03, 0x62, 0x00,
@@ -30,13 +32,13 @@ const P384_HEAD: [u8; 23] = [
 /// RSA keys of 3072 bits take seconds.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// The module of SoftHSM.
+/// Path of the SoftHSM module.
 pub fn module() -> PathBuf {
     let module = MODULES.map(PathBuf::from).into_iter().find(|path| path.is_file());
     module.expect("the module of SoftHSM is missing: run `make setup`")
 }
 
-/// A kind of key, in the words of `pkcs11-tool`.
+/// Key types by the names of `pkcs11-tool`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
     /// RSA of 2048 bits.
@@ -60,19 +62,19 @@ impl TokenKind {
     }
 }
 
-/// Names the folder to a test that runs in a process of its own.
+/// Environment variable with the folder, for a test that runs in a process of its own.
 const FOLDER: &str = "BRISK_TEST_TOKENS";
 
 /// A folder with tokens.
 #[derive(Debug)]
 pub struct Tokens {
     folder: PathBuf,
-    /// Removes it; the process that made it does that.
+    /// Removes the folder; set in the process that created it.
     _temporary: Option<TempDir>,
 }
 
 impl Tokens {
-    /// Without a token yet.
+    /// Creates a folder without tokens.
     pub fn new() -> Self {
         let temporary = TempDir::with_prefix("brisk-test-token-").expect("a temporary folder");
         let folder = temporary.path().to_owned();
@@ -86,14 +88,14 @@ impl Tokens {
         Self { folder, _temporary: Some(temporary) }
     }
 
-    /// Those that the process was started with, by a test of the same name.
+    /// The tokens that the parent test passed to this process.
     pub fn of_this_process() -> Option<Self> {
         let folder = PathBuf::from(env::var_os(FOLDER)?);
         Some(Self { folder, _temporary: None })
     }
 
-    /// Runs `body` in a process of its own with tokens of its own: this very test again, whose name is `test`. A module finds
-    /// its tokens by the environment, which belongs to a process.
+    /// Runs `body` in a process of its own with tokens of its own, by executing the test named `test` again: the module
+    /// finds its tokens by the environment, which belongs to a process.
     #[track_caller]
     pub fn in_own_process(test: &str, body: impl FnOnce(&Self)) {
         if let Some(tokens) = Self::of_this_process() {
@@ -112,19 +114,19 @@ impl Tokens {
         self.folder.join("softhsm2.conf").display().to_string()
     }
 
-    /// The file with the PIN.
+    /// Path of the file with the PIN.
     pub fn pin_file(&self) -> PathBuf {
         self.folder.join("pin")
     }
 
-    /// Makes a token.
+    /// Creates a token.
     pub fn add(&self, label: &str) {
         let mut util = command("softhsm2-util");
         util.args(["--init-token", "--free", "--label", label, "--pin", PIN, "--so-pin", "87654321"]);
         run(util.env(VARIABLE, self.settings()), b"", LIMIT).success();
     }
 
-    /// Generates a key in a token; `id` is in hexadecimal. More words of `pkcs11-tool` may follow.
+    /// Generates a key in a token; `id` is hexadecimal. `more` are further arguments of `pkcs11-tool`.
     pub fn generate(&self, token: &str, label: &str, id: &str, kind: TokenKind, more: &[&str]) {
         let words = ["--login", "--pin", PIN, "--keypairgen", "--key-type", kind.name(), "--label", label];
         self.tool(token, &[&words[..], &["--id", id], more].concat()).success();
@@ -136,7 +138,7 @@ impl Tokens {
         self.tool(token, &words).success();
     }
 
-    /// The public half of a key: DER `SubjectPublicKeyInfo`.
+    /// The public key: DER `SubjectPublicKeyInfo`.
     pub fn public_key(&self, token: &str, label: &str) -> Vec<u8> {
         let file = self.folder.join("public.der");
         let path = file.display().to_string();
@@ -144,7 +146,7 @@ impl Tokens {
         if self.tool(token, &words).status.success() {
             return fs::read(&file).expect("what pkcs11-tool wrote");
         }
-        // OpenSC 0.23 reads keys of P-256 and RSA alone, but lists the points of all.
+        // `OpenSC` 0.23 reads only RSA and P-256 keys, but lists the points of all.
         let list = self.tool(token, &["--list-objects", "--type", "pubkey"]).success();
         let of_label =
             |object: &&str| object.lines().any(|line| line.split_whitespace().eq(["label:", label]));
@@ -173,12 +175,12 @@ impl Tokens {
         )
     }
 
-    /// Takes all tokens away.
+    /// Removes all tokens.
     pub fn take_away(&self) {
         fs::rename(self.tokens(), self.away()).expect("tokens that are there");
     }
 
-    /// Puts them back.
+    /// Restores the removed tokens.
     pub fn put_back(&self) {
         fs::rename(self.away(), self.tokens()).expect("tokens that were taken away");
     }

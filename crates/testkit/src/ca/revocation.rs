@@ -1,4 +1,4 @@
-//! What a CA says of revocation: lists, and OCSP responses that no program would make.
+//! Revocation lists of a [`TestCa`], and OCSP responses that no program would generate.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,18 +10,18 @@ use rcgen::{
 use super::{DAY, Leaf, TestCa, element};
 
 impl TestCa {
-    /// The revocation lists of intermediate and root, made now and due again in `lifetime`: `revoked` are on that of the
-    /// intermediate.
+    /// Revocation lists of intermediate and root, issued now with a `nextUpdate` after `lifetime`. `revoked` are on the
+    /// list of the intermediate.
     pub fn crls(&self, revoked: &[&Leaf], lifetime: Duration) -> Crls {
         self.crls_until(revoked, SystemTime::now() + lifetime)
     }
 
-    /// The same, expired since yesterday.
+    /// Like [`crls`](Self::crls), expired since yesterday.
     pub fn expired_crls(&self, revoked: &[&Leaf]) -> Crls {
         self.crls_until(revoked, SystemTime::now() - DAY)
     }
 
-    /// A list of the intermediate, DER, that says that it is the part of its revoked certificates whose list is at `url`.
+    /// A list (DER) of the intermediate for the partition of its certificates with the distribution point `url`.
     pub fn crl_at(&self, url: &str, revoked: &[&Leaf]) -> Vec<u8> {
         let distribution_point = CrlDistributionPoint { uris: vec![url.to_owned()] };
         let scope = Some(CrlScope::UserCertsOnly);
@@ -45,8 +45,8 @@ impl TestCa {
         }
     }
 
-    /// An OCSP response of the intermediate that calls the certificate that `request` asks about good, between these times,
-    /// written as `20200102030405Z`. The request is one of `openssl ocsp`.
+    /// An OCSP response of the intermediate with the status good for the certificate in `request`, a request of
+    /// `openssl ocsp`. Times are written as `20200102030405Z`.
     pub fn ocsp_response(&self, request: &[u8], this_update: &str, next_update: &str) -> Vec<u8> {
         let time = |at: &str| element(0x18, &[at.as_bytes()]);
         // OCSPRequest { TBSRequest { requestList { Request { CertID, each shorter than 128 bytes.
@@ -67,7 +67,7 @@ impl TestCa {
     }
 }
 
-/// A list made the day before yesterday, with these revoked since yesterday.
+/// A list issued the day before yesterday, with these certificates revoked since yesterday.
 fn list(revoked: &[&Leaf], next_update: SystemTime) -> CertificateRevocationListParams {
     let yesterday = SystemTime::now() - DAY;
     let revoked_certs = revoked.iter().map(|leaf| RevokedCertParams {
@@ -89,11 +89,11 @@ fn list(revoked: &[&Leaf], next_update: SystemTime) -> CertificateRevocationList
 /// The revocation lists of a CA.
 #[derive(Debug, Clone)]
 pub struct Crls {
-    /// That of the intermediate, which issues all leaves but those [below the root](Request::below_root).
+    /// List of the intermediate, which issues all leaves except those [below the root](Request::below_root), in DER.
     pub intermediate_der: Vec<u8>,
-    /// The same.
+    /// List of the intermediate, PEM.
     pub intermediate_pem: String,
-    /// That of the root, with nothing on it.
+    /// List of the root, without entries, PEM.
     pub root_pem: String,
 }
 
