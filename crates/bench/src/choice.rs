@@ -1,4 +1,4 @@
-//! Weighted choice: evenly distributed and the same in every run.
+//! Weighted choice, evenly distributed and equal in every run.
 
 /// Values with weights, chosen by a low-discrepancy sequence: short runs match the weights as well as long ones.
 #[derive(Clone, Debug, PartialEq, Eq)]

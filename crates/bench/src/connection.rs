@@ -21,7 +21,7 @@ use crate::sessions::Sessions;
 use crate::settings::is_as_asked;
 use crate::transport::Transport;
 
-/// Timeout for what a server sends after the last response: sessions and the end of the connection.
+/// Timeout for the data after the last response: sessions and the end of the connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Opens the connections of one thread.
@@ -29,33 +29,33 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) struct Opener {
     pub(crate) dialer: Dialer,
     pub(crate) kinds: Weighted<Kind>,
-    /// What has to be negotiated by ALPN, and whether nothing at all will do.
+    /// Protocol to negotiate by ALPN; `None` without requests.
     pub(crate) protocol: Option<Protocol>,
     pub(crate) recorder: Rc<Recorder>,
-    /// Numbers of connections: this one is next, each further one is `stride` more.
+    /// Number of the next connection; the following ones are `stride` apart.
     pub(crate) next: Cell<u64>,
     pub(crate) stride: u64,
 }
 
-/// What requests need of ALPN.
+/// Protocols that requests need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// `http/1.1`, or nothing.
+    /// `http/1.1`, or no ALPN.
     Http1,
     /// `h2`.
     Http2,
 }
 
-/// What connections are.
+/// Kinds of connections.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// TCP alone.
+    /// TCP without TLS.
     Plain,
     /// TLS with this kind of handshake.
     Tls(HandshakeKind),
 }
 
-/// One kind of handshake: its client, and its sessions if it resumes.
+/// A kind of handshake: its client, and its sessions if it resumes.
 #[derive(Clone, Debug)]
 pub(crate) struct HandshakeKind {
     pub(crate) asked: Resumption,
@@ -63,21 +63,21 @@ pub(crate) struct HandshakeKind {
     pub(crate) sessions: Option<Rc<Sessions>>,
 }
 
-/// A connection whose handshake is over. When it is dropped, its traffic is counted and its sessions are kept.
+/// A connection after its handshake. When it is dropped, its traffic is counted and its sessions are kept.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) stream: Transport,
-    /// From the moment TCP was connected.
+    /// Times relative to the end of the TCP connect.
     pub(crate) timeline: Timeline,
     recorder: Rc<Recorder>,
     /// The cache for its sessions.
     sessions: Option<Rc<Sessions>>,
     session_use: SessionUse,
-    /// Bytes sent and received that were counted, or that are not to be.
+    /// Bytes sent and received that have been counted or are excluded.
     counted: (u64, u64),
-    /// The same of segments; `None` as long as nothing was measured on it.
+    /// The same for segments; `None` until something was measured on it.
     segments: Option<(u32, u32)>,
-    /// It carried a request since segments were last counted.
+    /// Whether it carried a request since segments were last counted.
     used: bool,
 }
 
@@ -156,7 +156,7 @@ impl Opener {
         refused.map_or(Ok(link), Err)
     }
 
-    /// Counts the segments that went over it so far.
+    /// Counts the segments of the connection so far.
     fn link(
         &self,
         stream: Transport,
@@ -208,14 +208,14 @@ impl Kind {
         self.handshake()?.sessions.as_ref()?.take()
     }
 
-    /// Whether a request goes with the first flight.
+    /// Whether a request is sent in the first flight.
     pub(crate) fn is_early(&self) -> bool {
         self.handshake().is_some_and(|kind| kind.asked == Resumption::EarlyData)
     }
 }
 
 impl HandshakeKind {
-    /// The failure if a handshake did not become what was requested.
+    /// The failure, if the handshake is not of the requested kind.
     fn shortfall(&self, offered: bool, facts: &ClientFacts) -> Option<Failure> {
         let (asked, got) = (self.asked, facts.resumption);
         if is_as_asked(asked, got) {
@@ -248,12 +248,12 @@ impl Link {
         }
     }
 
-    /// Whether the server took the early data.
+    /// Whether the server accepted the early data.
     pub(crate) fn early_was_accepted(&self) -> bool {
         self.facts().is_some_and(|facts| facts.early_data == EarlyOutcome::Accepted)
     }
 
-    /// Counts what went over it since the last time, if `now` is in the measured time.
+    /// Counts the traffic since the last call, if `now` is in the measured time.
     pub(crate) fn account(&mut self, now: Instant) {
         let (received, sent) = self.stream.bytes();
         if self.recorder.is_measured(now) {
@@ -266,8 +266,8 @@ impl Link {
         self.used = true;
     }
 
-    /// Closes the connection and waits until the server has closed it too. So its sessions have arrived, and the port
-    /// is in `TIME_WAIT` on the server's side.
+    /// Closes the connection and waits until the server has closed it too, so that its sessions have arrived, and
+    /// `TIME_WAIT` is on the server's side.
     pub(crate) async fn close(mut self) {
         let goodbye = async {
             self.stream.shutdown().await?;
@@ -275,11 +275,11 @@ impl Link {
             while self.stream.read(&mut rest).await? > 0 {}
             Ok::<_, std::io::Error>(())
         };
-        // A server that leaves in another way has left all the same.
+        // Errors are ignored, since the server has closed the connection in any case.
         let _ = timeout(FAREWELL, goodbye).await;
     }
 
-    /// Closes after a handshake without requests. Waits for a session only where each one is used up by one connection.
+    /// Closes after a handshake without requests. Waits for a session only if each is used once.
     pub(crate) async fn close_unused(mut self) {
         if self.session_use == SessionUse::Once {
             self.fetch_session().await;
@@ -287,7 +287,7 @@ impl Link {
         let _ = self.stream.shutdown().await;
     }
 
-    /// Waits until the server has given a session, if there is one to wait for: TLS 1.2 gives it with the handshake.
+    /// Waits until the server has sent a session, if one is expected: TLS 1.2 sends it during the handshake.
     pub(crate) async fn fetch_session(&mut self) {
         if let (Some(sessions), Transport::Tls(stream)) = (&self.sessions, &mut self.stream)
             && stream.facts().version == ProtocolVersion::TLS1_3

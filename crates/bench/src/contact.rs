@@ -1,4 +1,4 @@
-//! Before a run: tests whether the target is reachable, and how often it lets a session be resumed.
+//! First contact before a run: tests whether the target is reachable, and whether it resumes a session repeatedly.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ const SESSIONS: usize = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) address: SocketAddr,
-    /// Kinds of handshake, with clients that use sessions as the target allows; `None` without TLS.
+    /// Kinds of handshake, with clients that use sessions as the target permits; `None` without TLS.
     pub(crate) kinds: Option<Weighted<(Resumption, Client)>>,
 }
 
@@ -68,7 +68,7 @@ impl Found {
     }
 }
 
-/// Connects to the first address of the target that answers.
+/// Connects to the first address of the target that accepts a connection.
 pub(crate) async fn reach(settings: &Settings) -> Result<Found, BenchError> {
     let mut last = Failure::new(Cause::Resolve, format!("{} has no address", settings.target));
     for address in resolve(settings).await? {
@@ -96,7 +96,7 @@ async fn resolve(settings: &Settings) -> Result<Vec<SocketAddr>, BenchError> {
     }
 }
 
-/// One connection of the first kind has to succeed; whether others do is part of the run.
+/// Tests one connection of the first kind; failures of other kinds are part of the run.
 async fn greet(settings: &Settings, address: SocketAddr) -> Result<Result<Found, Failure>, BenchError> {
     let handshakes = settings.handshakes.as_ref();
     let session_use = handshakes.and_then(|handshakes| handshakes.session_use);
@@ -139,8 +139,8 @@ fn clients(
     Ok(Some(Weighted::new(clients).expect("a mix has kinds")))
 }
 
-/// Whether the target lets a TLS 1.3 session be resumed twice. True for a target that does not resume at all: the run
-/// reports that.
+/// Whether the target resumes a TLS 1.3 session twice. True for a target that does not resume at all, which the run
+/// reports.
 async fn session_use_of(
     settings: &Settings,
     opener: &Opener,

@@ -9,11 +9,11 @@ use tokio::net::TcpStream;
 
 use crate::error::Failure;
 
-/// Addresses that connections to a loopback address come from, in turn: 127.0.1.2 to 127.0.1.250. A port stays taken for
-/// a minute after its connection was closed, so that one address carries about 470 new connections per second.
+/// Source addresses of connections to a loopback address, used in turn: 127.0.1.2 to 127.0.1.250. A port stays occupied
+/// for a minute after its connection was closed, so that one address supports about 470 new connections per second.
 const SOURCES: (u8, u8) = (2, 250);
 
-/// Addresses tried before it is an error that none has a port left.
+/// Number of addresses that are tried before the lack of free ports is an error.
 const ATTEMPTS: u8 = 8;
 
 /// Makes connections to one address.
@@ -21,19 +21,19 @@ const ATTEMPTS: u8 = 8;
 pub(crate) struct Dialer {
     target: SocketAddr,
     fast_open: FastOpenConnect,
-    /// The last byte of the next source.
+    /// The last byte of the next source address.
     next: Cell<u8>,
 }
 
 impl Dialer {
-    /// `first` is different for each dialer of a run, so that they do not use the same source address at the same time.
+    /// `first` differs for each dialer of a run, so that they do not use the same source address at the same time.
     pub(crate) fn new(target: SocketAddr, fast_open: FastOpenConnect, first: usize) -> Self {
         let (low, high) = SOURCES;
         let span = usize::from(high - low) + 1;
         Self { target, fast_open, next: Cell::new(low + (first * 61 % span) as u8) }
     }
 
-    /// Whether the first flight may go with the SYN.
+    /// Whether the first flight may be sent with the SYN.
     pub(crate) fn opens_fast(&self) -> bool {
         self.fast_open == FastOpenConnect::On
     }
@@ -53,8 +53,8 @@ impl Dialer {
         }
     }
 
-    /// Where the next connection comes from. Other addresses than those of IPv4 loopback are the system's choice: a
-    /// machine has few of them.
+    /// Source address of the next connection. For targets other than IPv4 loopback the system chooses, because a
+    /// machine has few other addresses.
     fn source(&self) -> Option<IpAddr> {
         if !matches!(self.target.ip(), IpAddr::V4(ip) if ip.is_loopback()) {
             return None;

@@ -17,15 +17,15 @@ pub enum BenchError {
     /// A file of the settings cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         reason: std::io::Error,
     },
     /// The first connection failed, so nothing was measured.
     #[error("{target}: {failure}")]
     Target {
-        /// The address.
+        /// Address of the target.
         target: String,
         /// The failure.
         failure: Failure,
@@ -73,7 +73,7 @@ impl Failure {
         Self { cause, message: message.into(), alert: None }
     }
 
-    /// A failure to read from or write to a connection; `doing` is what was being done: `waiting for the response`.
+    /// A failure to read from or write to a connection. `doing` describes the operation: `waiting for the response`.
     pub(crate) fn io(error: &std::io::Error, doing: &str) -> Self {
         use std::io::ErrorKind as Kind;
         match error.kind() {
@@ -102,7 +102,7 @@ impl Failure {
     }
 }
 
-/// No files left, in the process or on the machine.
+/// Whether the process or the machine has no file descriptors left.
 fn is_exhausted(error: &std::io::Error) -> bool {
     [libc::EMFILE, libc::ENFILE].map(Some).contains(&error.raw_os_error())
 }

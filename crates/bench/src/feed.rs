@@ -14,29 +14,29 @@ use crate::measure::Recorder;
 use crate::schedule::{Pace, Schedule};
 use crate::timer::Timer;
 
-/// Arrivals after which others get a turn.
+/// Number of arrivals after which the task yields.
 const BATCH: u64 = 256;
 
-/// How long after the end of a run operations are still started whose time came before it.
+/// How long after the end of a run due operations are still started.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// One thing to do.
+/// An operation to perform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operation {
-    /// Its number in the run; each number is given once.
+    /// Its number in the run, unique.
     pub(crate) number: u64,
-    /// From when its latency counts.
+    /// Start of its latency.
     pub(crate) start: Instant,
-    /// Whether it is to be measured if it ends in the measured time.
+    /// Whether it is measured if it ends in the measured time.
     pub(crate) counted: bool,
 }
 
-/// What all threads of a run share.
+/// State shared by all threads of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) schedule: Schedule,
     pub(crate) threads: u64,
-    /// Measured operations that were handed out in a closed loop.
+    /// Number of measured operations started in a closed loop.
     pub(crate) taken: AtomicU64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Feed {
     plan: Arc<Plan>,
     thread: u64,
     begin: Instant,
-    /// Operations handed out in a closed loop.
+    /// Operations started in a closed loop.
     given: Cell<u64>,
     stopped: Cell<bool>,
     queue: RefCell<Queue>,
@@ -58,12 +58,12 @@ pub(crate) struct Feed {
 struct Queue {
     due: VecDeque<Operation>,
     waiting: VecDeque<Waker>,
-    /// Nothing will be added.
+    /// Whether nothing will be added.
     over: bool,
 }
 
 impl Feed {
-    /// For thread number `thread`, of a run that begins at `begin`; up to `room` operations wait.
+    /// The feed of thread number `thread` in a run that begins at `begin`; up to `room` operations wait.
     pub(crate) fn new(
         plan: Arc<Plan>,
         thread: usize,
@@ -91,7 +91,7 @@ impl Feed {
         }
     }
 
-    /// Nothing more is handed out.
+    /// Stops starting operations.
     pub(crate) fn stop(&self) {
         self.stopped.set(true);
         self.discard();
@@ -132,8 +132,8 @@ impl Feed {
         .await
     }
 
-    /// At a fixed rate: makes operations due when their time has come. Ends a second after the schedule; what still waits
-    /// then is not started.
+    /// At a fixed rate: queues operations at their start times. Ends a second after the schedule; operations that still
+    /// wait then are not started.
     pub(crate) async fn pace(&self) -> io::Result<()> {
         let schedule = &self.plan.schedule;
         let mut timer = Timer::new()?;

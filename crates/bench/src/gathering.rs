@@ -13,13 +13,13 @@ use crate::totals::{Totals, add};
 /// The measurements so far.
 pub(crate) struct Gathering<'a> {
     settings: &'a Settings,
-    /// When the measured time begins.
+    /// Start of the measured time.
     begin: Instant,
     started: SystemTime,
     totals: Totals,
     /// Seconds that some threads have reported, with the number of these threads.
     seconds: BTreeMap<u64, (usize, Second)>,
-    /// Seconds reported by each finished thread.
+    /// Number of seconds reported by each finished thread.
     finished: Vec<u64>,
     series: Vec<Interval>,
     ended: Instant,
@@ -28,7 +28,7 @@ pub(crate) struct Gathering<'a> {
     own_cpu: Duration,
 }
 
-/// The server's process and what it had used when measuring began.
+/// The server's process and its resource usage at the start of the measured time.
 struct Watched {
     family: Family,
     cpu: Duration,
@@ -54,7 +54,7 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// Measuring begins now.
+    /// Starts the measured time now.
     pub(crate) fn start(&mut self) {
         self.started = SystemTime::now();
         if let Some(server) = &mut self.server {
@@ -65,17 +65,17 @@ impl<'a> Gathering<'a> {
         self.own_cpu = own_cpu();
     }
 
-    /// The run is to end before its time.
+    /// Records that the run ends early.
     pub(crate) fn interrupt(&mut self) {
         self.interrupted = true;
     }
 
-    /// Whether all threads are done.
+    /// Whether all threads have finished.
     pub(crate) fn is_complete(&self) -> bool {
         self.finished.len() == self.settings.threads
     }
 
-    /// Takes a report of a thread, and passes on the seconds that all threads have reported.
+    /// Merges a report of a thread, and passes on the seconds that all threads have reported.
     pub(crate) fn take(&mut self, report: Report, observer: &mut impl Observer) {
         match report {
             Report::Second(second) => self.take_second(*second),
@@ -115,7 +115,7 @@ impl<'a> Gathering<'a> {
         let done = self.finished.iter().filter(|seconds| **seconds <= index).count();
         let (reporters, second) = entry.get();
         let is_reported = reporters + done >= self.settings.threads;
-        // Its length is known when all are done.
+        // Its length is known only when all threads have finished.
         if !is_reported || (second.is_cut && self.finished.len() < self.settings.threads) {
             return None;
         }
@@ -150,7 +150,7 @@ impl<'a> Gathering<'a> {
         self.ended - self.begin
     }
 
-    /// Right after the last operation: what was used until now.
+    /// Computes resource usage, right after the last operation.
     fn finish(&mut self) {
         self.own_cpu = own_cpu().saturating_sub(self.own_cpu);
         if let Some(server) = &mut self.server {

@@ -1,4 +1,5 @@
-//! HTTP/1.1, one request at a time. Requests are prepared before the run; a response is parsed only to find its end.
+//! HTTP/1.1 client with one request at a time. Requests are encoded before the run; a response is parsed only to find
+//! its end.
 
 mod body;
 
@@ -15,36 +16,36 @@ use crate::result::Cause;
 use crate::workload::{PerConnection, Place, Request};
 use body::Body;
 
-/// Bytes read at once, and the longest head of a response.
+/// Size of the read buffer, and maximum length of a response head.
 const BUFFER: usize = 32 * 1024;
 
-/// Headers of a response at most.
+/// Maximum number of headers in a response.
 const HEADERS: usize = 100;
 
-/// A connection that speaks HTTP/1.1.
+/// An HTTP/1.1 connection.
 #[derive(Debug)]
 pub(crate) struct Http1 {
     link: Link,
     buffer: Box<[u8]>,
     /// Requests that may still be sent.
     left: u64,
-    /// Requests that were answered.
+    /// Requests that have been answered.
     answered: u64,
-    /// When the first request went out with the handshake, if it did.
+    /// When the first request was sent as early data, if it was.
     sent_early: Option<Instant>,
     server_closes: bool,
 }
 
-/// Why a request had no response.
+/// Reasons for a request without response.
 #[derive(Debug)]
 pub(crate) enum Broken {
-    /// The server had closed a kept connection before it: another one will do.
+    /// The server had closed the kept connection before the request, which can be repeated on another one.
     Idle,
-    /// It failed.
+    /// The request failed.
     Failed(Failure),
 }
 
-/// The head of a response, as far as its body depends on it.
+/// The parts of a response head that determine its body.
 #[derive(Debug)]
 struct Head {
     status: u16,
@@ -54,7 +55,8 @@ struct Head {
 }
 
 impl Http1 {
-    /// Opens a connection of this kind for `most` requests. With 0-RTT, `request` is sent in the first flight.
+    /// Opens a connection of this kind for the given number of requests. With 0-RTT, `request` is sent in the first
+    /// flight.
     pub(crate) async fn open(
         opener: &Opener,
         kind: &Kind,
@@ -107,7 +109,7 @@ impl Http1 {
         Ok(Exchange { status: head.status, body, sent, first_byte, ended })
     }
 
-    /// Ends it in good order.
+    /// Closes the connection gracefully.
     pub(crate) async fn close(self) {
         self.link.close().await;
     }
@@ -149,7 +151,7 @@ impl Http1 {
         }
     }
 
-    /// Reads what is missing of the body and answers how long it is. `filled` bytes are in the buffer.
+    /// Reads the rest of the body and returns its length. `filled` bytes are in the buffer.
     async fn read_body(&mut self, head: &mut Head, filled: usize) -> Result<u64, Broken> {
         let mut bytes = head.len..filled;
         let mut total = 0;
@@ -191,7 +193,7 @@ fn place(left: u64) -> Place {
 }
 
 impl Head {
-    /// `None` if it is not there as a whole.
+    /// Parses a head; `None` if it is incomplete.
     fn parse(bytes: &[u8], method: &Method) -> Result<Option<Self>, Failure> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS];
         let mut response = httparse::Response::new(&mut headers);

@@ -1,4 +1,4 @@
-//! HTTP/2: several requests at a time on one connection.
+//! HTTP/2 client with several concurrent requests on one connection.
 
 mod io;
 
@@ -23,20 +23,20 @@ use crate::result::Cause;
 use crate::workload::{PerConnection, Request};
 use io::Io;
 
-/// What may be on its way in one response, and on one connection: enough that the client never slows a response down.
+/// Flow-control windows of a response and a connection, large enough not to slow down responses.
 const STREAM_WINDOW: u32 = 16 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
-/// How long a server may take for its end of the connection.
+/// How long to wait for the server to close the connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A connection that speaks HTTP/2.
+/// An HTTP/2 connection.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     sender: SendRequest<Bytes>,
     /// Requests that may still be sent.
     left: Cell<u64>,
-    /// The first request, if it went out with the handshake.
+    /// The first request, if it was sent as early data.
     early: RefCell<Option<(ResponseFuture, Instant)>>,
     driver: Driver,
 }
@@ -48,7 +48,7 @@ struct Driver {
     io: Io,
 }
 
-/// The connection that some operations share, one after another.
+/// A connection shared by some operations, replaced by a new one when needed.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     current: RefCell<Option<Rc<Http2>>>,
@@ -57,7 +57,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// A connection with room for one more request, the one that is there or a new one.
+    /// Returns a connection with room for one more request, the current or a new one.
     pub(crate) async fn connection(
         &self,
         opener: &Opener,
@@ -79,7 +79,7 @@ impl Lane {
         Ok(opened)
     }
 
-    /// Ends a connection after its last request, if this was the last one to hold it.
+    /// Releases a connection. Returns it to be closed after its last request, if this was its last user.
     pub(crate) fn give_back(&self, connection: Rc<Http2>) -> Option<Http2> {
         if connection.left.get() == 0 || !connection.is_open() {
             self.current.borrow_mut().take_if(|current| Rc::ptr_eq(current, &connection));
@@ -87,7 +87,7 @@ impl Lane {
         Rc::into_inner(connection)
     }
 
-    /// The next request gets a new connection.
+    /// Discards the current connection, so that the next request gets a new one.
     pub(crate) fn forget(&self) {
         self.current.borrow_mut().take();
     }
@@ -100,7 +100,8 @@ impl Lane {
 }
 
 impl Http2 {
-    /// Opens a connection of this kind for `most` requests. With 0-RTT, `request` is sent in the first flight.
+    /// Opens a connection of this kind for the given number of requests. With 0-RTT, `request` is sent in the first
+    /// flight.
     pub(crate) async fn open(
         opener: &Opener,
         kind: &Kind,
@@ -117,7 +118,7 @@ impl Http2 {
         }
         let (mut sender, mut connection) = start(io.clone()).await?;
         let response = send(&mut sender, request)?;
-        // One turn writes all that can be said before the server's first word.
+        // One poll writes everything that can be sent before the server's first data.
         poll_fn(|cx| Poll::Ready(Pin::new(&mut connection).poll(cx).is_pending())).await;
         let first_flight = io.gathered();
         let mut link = opener.open(kind, session, Some(&first_flight)).await?;
@@ -152,7 +153,7 @@ impl Http2 {
         !self.driver.task.is_finished()
     }
 
-    /// Room for one request, if there is.
+    /// Reserves room for one request. Returns whether there was any.
     fn take_place(&self) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
@@ -184,11 +185,11 @@ impl Http2 {
         Ok(Exchange { status, body, sent, first_byte, ended })
     }
 
-    /// Ends it in good order.
+    /// Closes the connection gracefully.
     pub(crate) async fn close(self) {
         let Self { sender, early, mut driver, .. } = self;
         drop((sender, early));
-        // A server that leaves in another way has left all the same.
+        // Errors are ignored, since the server has closed the connection in any case.
         let _ = timeout(FAREWELL, &mut driver.task).await;
         if let Some(link) = driver.io.cut() {
             link.close().await;

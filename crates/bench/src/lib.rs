@@ -1,7 +1,7 @@
 //! The load generator: makes connections with chosen kinds of handshake at chosen times, and measures them.
 //!
-//! What a connection does (`workload`) is independent of when it does it (`schedule`). A `worker` combines both;
-//! [`result`] holds the measurements.
+//! The requests on a connection (`workload`) are independent of their times (`schedule`). A `worker` combines both;
+//! [`result`] contains the measurements.
 
 pub mod choice;
 mod connection;

@@ -16,18 +16,18 @@ use crate::totals::{Totals, record};
 /// A report of a thread to the thread that started it.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// It can start.
+    /// The thread is ready to start.
     Ready,
-    /// It cannot start.
+    /// The thread cannot start.
     Failed(Failure),
-    /// What happened within one second.
+    /// The measurements of one second.
     Second(Box<Second>),
-    /// Everything, after its last operation.
+    /// All measurements, after the last operation.
     Done {
         totals: Box<Totals>,
         /// Number of seconds that were reported.
         seconds: u64,
-        /// When it ended.
+        /// Time of its end.
         ended: Instant,
     },
 }
@@ -37,7 +37,7 @@ pub(crate) enum Report {
 pub(crate) struct Second {
     /// Its number, from the start of the measured time.
     pub(crate) index: u64,
-    /// The run ended within it.
+    /// Whether the run ended within it.
     pub(crate) is_cut: bool,
     pub(crate) operations: u64,
     pub(crate) requests: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Second {
     pub(crate) latency: Histogram<u64>,
 }
 
-/// Gathers what happens on one thread. Whatever happens before the measured time is ignored.
+/// Collects the measurements of one thread. Events before the measured time are ignored.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     begin: Cell<Option<Instant>>,
@@ -59,7 +59,7 @@ pub(crate) struct Recorder {
     reports: Sender<Report>,
 }
 
-/// A handshake that is over.
+/// A completed handshake.
 #[derive(Debug)]
 pub(crate) struct Handshake<'a> {
     pub(crate) asked: Resumption,
@@ -67,12 +67,12 @@ pub(crate) struct Handshake<'a> {
     pub(crate) tls: Duration,
     /// Segments sent and received.
     pub(crate) segments: (u32, u32),
-    /// Its SYN carried data that the server took.
+    /// Whether its SYN carried data that the server accepted.
     pub(crate) syn_data: bool,
     pub(crate) facts: &'a ClientFacts,
 }
 
-/// A response that is over.
+/// A completed response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
     pub(crate) status: u16,
@@ -94,7 +94,7 @@ impl Recorder {
         }
     }
 
-    /// Measuring begins at `begin`.
+    /// Starts the measured time at `begin`.
     pub(crate) fn begin_at(&self, begin: Instant) {
         self.begin.set(Some(begin));
     }
@@ -104,12 +104,12 @@ impl Recorder {
         self.begin.get().is_some_and(|begin| now >= begin)
     }
 
-    /// A session was fetched.
+    /// Counts a session fetched before the run.
     pub(crate) fn primed(&self) {
         self.totals.borrow_mut().primed += 1;
     }
 
-    /// An operation goes on from now until the guard is dropped.
+    /// Counts an operation as in flight until the guard is dropped.
     pub(crate) fn in_flight(&self) -> InFlight<'_> {
         self.in_flight.set(self.in_flight.get() + 1);
         InFlight(self)
@@ -120,19 +120,19 @@ impl Recorder {
         self.backlog.set(waiting);
     }
 
-    /// An operation was not started.
+    /// Counts operations that were not started.
     pub(crate) fn unstarted(&self, number: usize) {
         self.totals.borrow_mut().unstarted += number as u64;
     }
 
-    /// A connection without TLS was made at `now`; `connect` is the duration.
+    /// Records a connection without TLS, made at `now` in the time `connect`.
     pub(crate) fn connection(&self, now: Instant, connect: Duration) {
         if self.roll(now) {
             self.totals.borrow_mut().connection(connect);
         }
     }
 
-    /// A handshake was completed at `now`.
+    /// Records a handshake completed at `now`.
     pub(crate) fn handshake(&self, now: Instant, handshake: &Handshake<'_>) {
         if self.roll(now) {
             self.second.borrow_mut().handshakes += 1;
@@ -140,7 +140,7 @@ impl Recorder {
         }
     }
 
-    /// A response had ended at `exchange.ended`, for an operation that counts from `start`.
+    /// Records a response that ended at `exchange.ended`, for an operation whose latency counts from `start`.
     pub(crate) fn response(&self, start: Instant, exchange: &Exchange) {
         if self.roll(exchange.ended) {
             self.second.borrow_mut().requests += 1;
@@ -148,7 +148,7 @@ impl Recorder {
         }
     }
 
-    /// An operation that counts from `start` succeeded at `now`.
+    /// Records an operation that succeeded at `now` and whose latency counts from `start`.
     pub(crate) fn operation(&self, start: Instant, now: Instant) {
         if self.roll(now) {
             let taken = now.saturating_duration_since(start);
@@ -159,7 +159,7 @@ impl Recorder {
         }
     }
 
-    /// Something failed at `now`.
+    /// Records a failure at `now`.
     pub(crate) fn failure(&self, now: Instant, failure: &Failure) {
         if self.roll(now) {
             self.second.borrow_mut().errors += 1;
@@ -167,14 +167,14 @@ impl Recorder {
         }
     }
 
-    /// Bytes went over a connection within the measured time.
+    /// Counts bytes of a connection within the measured time.
     pub(crate) fn bytes(&self, sent: u64, received: u64) {
         let traffic = &mut self.totals.borrow_mut().traffic;
         traffic.sent += sent;
         traffic.received += received;
     }
 
-    /// Segments went over a connection within the measured time.
+    /// Counts segments of a connection within the measured time.
     pub(crate) fn segments(&self, sent: u32, received: u32) {
         let traffic = &mut self.totals.borrow_mut().traffic;
         traffic.segments_sent += u64::from(sent);
@@ -202,7 +202,7 @@ impl Recorder {
     }
 
     pub(crate) fn report(&self, report: Report) {
-        // An error means that the run was aborted, and the report is not needed.
+        // An error means that the run was aborted and the report is not needed.
         let _ = self.reports.send(report);
     }
 
@@ -215,7 +215,7 @@ impl Recorder {
     }
 }
 
-/// An operation that goes on.
+/// An operation in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight<'a>(&'a Recorder);
 

@@ -7,26 +7,26 @@ use brisk_telemetry::Resumption;
 
 use crate::choice::Weighted;
 
-/// Kinds of handshake and their shares: `full=20,ticket=50,0-rtt=30`, or one kind alone, `full`.
+/// Kinds of handshake and their shares: `full=20,ticket=50,0-rtt=30`, or a single kind, `full`.
 ///
-/// `ticket` is resumption by what the server gave in a `NewSessionTicket`, in whatever version is negotiated: TLS 1.3 knows
-/// it as pre-shared key. `session-id` is TLS 1.2 by definition, `psk` and `0-rtt` are TLS 1.3.
+/// `ticket` is resumption by a `NewSessionTicket` in any negotiated version; TLS 1.3 treats it as a pre-shared key.
+/// `session-id` is TLS 1.2 by definition, `psk` and `0-rtt` are TLS 1.3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix(Vec<(u32, Resumption)>);
 
-/// An error in the text of a [`Mix`].
+/// Invalid text of a [`Mix`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MixError {
-    /// Not a list of kinds and shares.
+    /// The text is not a list of kinds and shares.
     #[error("{0:?} is not a mix of handshakes in percent, such as \"full=20,ticket=50,0-rtt=30\"")]
     Form(String),
-    /// Not a kind.
+    /// A name is not a kind of handshake.
     #[error("{0:?} is not a kind of handshake: full, session-id, ticket, psk or 0-rtt")]
     Kind(String),
-    /// A kind with two shares.
+    /// A kind has two shares.
     #[error("{0} is there twice")]
     Twice(Resumption),
-    /// Not 100 percent.
+    /// The shares do not add up to 100 percent.
     #[error("the shares come to {0} percent instead of 100")]
     Sum(u32),
 }

@@ -24,10 +24,10 @@ pub use names::{NameError, alpn, group, suite, version};
 /// Default duration of a run.
 const TIME: Duration = Duration::from_secs(10);
 
-/// The warm-up of a run that ends after a time.
+/// Default warm-up of a run with a duration.
 const WARMUP: Duration = Duration::from_secs(1);
 
-/// Operations at once in a closed loop, and at most at a fixed rate.
+/// Default number of connections in a closed loop, and maximum at a fixed rate.
 const CONCURRENCY: u32 = 16;
 const CONCURRENCY_FIXED: u32 = 256;
 
@@ -55,7 +55,7 @@ pub struct Options {
     pub urls: Option<PathBuf>,
     /// Kinds of handshake. Default: full.
     pub mix: Option<Mix>,
-    /// How often a TLS 1.3 session is resumed. Default: what the server allows.
+    /// How often a TLS 1.3 session is resumed. Default: as often as the server permits.
     pub session_use: Option<SessionUse>,
     /// Versions offered. Default: TLS 1.2 and 1.3.
     pub versions: Vec<ProtocolVersion>,
@@ -105,7 +105,7 @@ pub struct Options {
     pub timeout: Option<Duration>,
     /// Maximum number of operations that wait at a fixed rate. Default: 100 000.
     pub backlog: Option<u32>,
-    /// Process id of the server, to measure what it uses.
+    /// Process ID of the server, to measure its resource usage.
     pub server: Option<u32>,
 }
 
@@ -222,7 +222,7 @@ impl Options {
         })
     }
 
-    /// Plain connections have no handshake: options that are about one were meant for another URL.
+    /// Rejects options about handshakes for a plain URL: they were probably meant for another URL.
     fn refuse_tls(&self) -> Result<(), BenchError> {
         let mut names = if self.handshake_only { vec!["--handshake-only"] } else { Vec::new() };
         names.extend(self.listing_of_handshakes().into_iter().map(|(option, _)| option));
@@ -307,7 +307,8 @@ impl Options {
             identity,
             verification: self.verification()?,
             key_shares: self.key_shares()?,
-            // Where the client signs what it said in TLS 1.2, nothing of it can be taken back.
+            // A client certificate in TLS 1.2 signs the whole hello, so its staple request cannot be removed
+            // afterwards.
             staple_request: if self.ocsp || self.identity.is_some() {
                 StapleRequest::Sent
             } else {

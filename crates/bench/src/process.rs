@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A process and all that it started.
+/// A process and its descendants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Family {
     root: u32,
@@ -18,24 +18,24 @@ impl Family {
         Self { root }
     }
 
-    /// Its id.
+    /// Process ID of the root.
     pub(crate) fn id(self) -> u32 {
         self.root
     }
 
-    /// Whether the process exists and may be looked at.
+    /// Whether the process exists and may be inspected.
     pub(crate) fn exists(self) -> bool {
         stat(self.root).is_some()
     }
 
-    /// Processor time so far, that of ended children included. In nanoseconds where the kernel counts them for each
-    /// thread, which is of those that run still; in its ticks, mostly of 10 ms, where it does not, and for ended children.
+    /// Processor time so far, including ended children. In nanoseconds for running threads if the kernel provides that;
+    /// otherwise, and for ended children, in clock ticks, usually of 10 ms.
     pub(crate) fn cpu(self) -> Duration {
         self.members().into_iter().map(|member| running(member) + ended_children(member)).sum()
     }
 
-    /// Memory in bytes: proportional set size, so that what is shared counts once; resident set size where the former
-    /// may not be read.
+    /// Memory in bytes: proportional set size, so that shared pages count once; resident set size if the former may not
+    /// be read.
     pub(crate) fn memory(self) -> u64 {
         self.members()
             .into_iter()
@@ -62,7 +62,7 @@ impl Family {
     }
 }
 
-/// Processor time that this process has used, exact. What it started counts elsewhere.
+/// Processor time of this process, exact, without its children.
 pub(crate) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).expect("processor time is not negative")
@@ -86,7 +86,7 @@ fn ended_children(process: u32) -> Duration {
     ticks(process, 16..=17)
 }
 
-/// The sum of fields of proc(5), which counts them from 1.
+/// Sum of fields of proc(5), which counts them from 1.
 fn ticks(process: u32, fields: RangeInclusive<usize>) -> Duration {
     let total: u64 = stat(process)
         .map(|stat| fields.filter_map(|field| stat[field - 3].parse::<u64>().ok()).sum())
@@ -94,7 +94,7 @@ fn ticks(process: u32, fields: RangeInclusive<usize>) -> Duration {
     Duration::from_secs_f64(total as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// The fields after the name, which may have spaces in it.
+/// The fields after the name, which may contain spaces.
 fn stat(process: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let fields: Vec<_> = text.rsplit_once(')')?.1.split_ascii_whitespace().map(str::to_owned).collect();

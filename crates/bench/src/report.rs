@@ -1,6 +1,6 @@
-//! Reports of one run: a line while it goes on, then text, JSON and an HTML page.
+//! Reports of one run: a status line during the run, then text, JSON and an HTML page.
 //!
-//! Nothing here measures: every report is made of a [`RunResult`](crate::RunResult).
+//! Nothing here measures: every report is created from a [`RunResult`](crate::RunResult).
 
 pub mod html;
 pub mod json;

@@ -1,4 +1,4 @@
-//! The result of a run: figures only. Nothing here measures or prints.
+//! The result of a run: figures only, without measurement and output.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use brisk_telemetry::Resumption;
 use hdrhistogram::Histogram;
 
-/// The longest latency that histograms distinguish. Longer ones count as this one.
+/// Maximum latency in histograms. Longer ones count as this one.
 pub const LONGEST: Duration = Duration::from_mins(10);
 
 /// Significant decimal digits of a latency.
@@ -19,7 +19,7 @@ pub fn histogram() -> Histogram<u64> {
     histogram
 }
 
-/// A finished run. Everything but [`primed`](Self::primed) was measured after the warm-up.
+/// A finished run. Everything except [`primed`](Self::primed) was measured after the warm-up.
 #[derive(Debug, Clone)]
 pub struct RunResult {
     /// The URL as typed: `https://127.0.0.1:8443/`. The first one if there are several.
@@ -28,13 +28,13 @@ pub struct RunResult {
     pub started: SystemTime,
     /// The measured time: from the end of the warm-up until the last operation ended or was aborted.
     pub elapsed: Duration,
-    /// The run was interrupted before its end.
+    /// Whether the run was interrupted before its end.
     pub interrupted: bool,
     /// Options that differ from the defaults, with their values, in the order for reports.
     pub settings: Vec<(&'static str, String)>,
-    /// The connections did not use TLS.
+    /// Whether the connections did not use TLS.
     pub plain: bool,
-    /// What counts as an operation: requests, or handshakes for a load without requests.
+    /// Unit of operations: requests, or handshakes for a load without requests.
     pub unit: Unit,
     /// Operations that succeeded.
     pub operations: u64,
@@ -58,13 +58,13 @@ pub struct RunResult {
     pub unstarted: u64,
     /// The seconds of the measured time in order.
     pub series: Vec<Interval>,
-    /// Resources of the server, if its process id was given.
+    /// Resources of the server, if its process ID was given.
     pub server: Option<ServerUsage>,
     /// Processor time of this process.
     pub client_cpu: Duration,
 }
 
-/// What counts as one operation.
+/// Unit of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// A new connection and its handshake.
@@ -144,14 +144,14 @@ pub struct HandshakeCount {
     pub asked: Resumption,
     /// The actual kind.
     pub got: Resumption,
-    /// Number of them.
+    /// Number of handshakes.
     pub count: u64,
 }
 
 /// Responses by class of status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Responses {
-    /// Number of final responses from 1xx to 5xx. Informational ones before them are not counted.
+    /// Number of final responses from 1xx to 5xx, without informational ones before them.
     pub classes: [u64; 5],
     /// Body bytes received.
     pub body_bytes: u64,
@@ -169,7 +169,7 @@ impl Responses {
 pub struct ErrorCount {
     /// The cause.
     pub cause: Cause,
-    /// Number of them.
+    /// Number of failures.
     pub count: u64,
     /// The message of the first one.
     pub example: String,
@@ -230,7 +230,7 @@ causes! {
     NotResumed = "not-resumed",
     /// The session was resumed, but early data was not accepted.
     EarlyDataRefused = "early-data-refused",
-    /// The server gave no session to resume.
+    /// The server sent no session to resume.
     NoSession = "no-session",
     /// The response is not HTTP, or it is incomplete.
     Response = "bad-response",
@@ -296,7 +296,7 @@ pub struct Interval {
     pub in_flight: usize,
     /// Operations that were due at the end of the interval and waited for a connection.
     pub backlog: usize,
-    /// Latencies of the operations, as [`Phases::total`].
+    /// Latencies of the operations, as in [`Phases::total`].
     pub latency: Histogram<u64>,
 }
 

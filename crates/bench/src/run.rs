@@ -25,10 +25,11 @@ use crate::worker::{self, Setup};
 /// Interval at which the run checks whether it is to be stopped.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Between the last preparation and the first operation: all threads begin at the same time.
+/// Time from the last preparation to the first operation, so that all threads begin at the same time.
 const LEAD: Duration = Duration::from_millis(5);
 
-/// Sessions fetched before the start per thread and kind, at most: where each can be resumed often, and where it cannot.
+/// Maximum number of sessions fetched before the start per thread and kind: if each can be resumed repeatedly, and if
+/// not.
 const MANY_SESSIONS: usize = 16;
 const MOST_SESSIONS: usize = 1024;
 
@@ -37,7 +38,7 @@ pub trait Observer {
     /// Called after each second of the measured time.
     fn second(&mut self, interval: &Interval);
 
-    /// Whether to end the run now and to report what was measured. Called ten times a second.
+    /// Whether to end the run now and report the measurements so far. Called ten times a second.
     fn is_stopped(&self) -> bool {
         false
     }
@@ -61,7 +62,7 @@ pub fn run(settings: &Settings, observer: &mut impl Observer) -> Result<RunResul
     crew.wait_until_ready(settings)?;
     let begin = Instant::now() + LEAD;
     for thread in &crew.begins {
-        // A thread that is gone has left the reason with its handle.
+        // A thread that has ended reports the reason through its handle.
         let _ = thread.send(begin);
     }
     let measured = begin + settings.schedule.warmup();
@@ -125,7 +126,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Takes reports until `until`, or until all threads are done.
+    /// Processes reports until `until`, or until all threads have finished.
     fn listen(&self, until: Option<Instant>, gathering: &mut Gathering<'_>, observer: &mut impl Observer) {
         while !gathering.is_complete() {
             let left = until.map_or(TICK, |until| until.saturating_duration_since(Instant::now()));
@@ -143,7 +144,7 @@ impl Crew {
         }
     }
 
-    /// Waits for the threads; a panic in one of them goes on here.
+    /// Waits for the threads; propagates a panic.
     fn join(&mut self) {
         for thread in self.threads.drain(..) {
             thread.join().unwrap_or_else(|panic| resume_unwind(panic));
@@ -151,7 +152,7 @@ impl Crew {
     }
 }
 
-/// What a thread does.
+/// The main function of a thread.
 fn work(settings: &Settings, found: &Found, setup: Setup, reports: Sender<Report>, begin: Receiver<Instant>) {
     let slots = settings.schedule.most().div_ceil(settings.threads);
     let sessions = |client: &Client| match client.settings().session_use {

@@ -1,6 +1,6 @@
-//! The schedule: when operations start, and when a run ends. Pure computation; nothing here reads a clock.
+//! The schedule: when operations start, and when a run ends. Pure computation, without a clock.
 //!
-//! All times count from the start of the run, which begins with the warm-up.
+//! All times are relative to the start of the run, which begins with the warm-up.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,10 +19,10 @@ pub struct Schedule {
     count: Option<u64>,
 }
 
-/// What starts the next operation.
+/// Trigger of the next operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
-    /// Closed loop: the end of the one before. The steps give the number of concurrent operations.
+    /// Closed loop: the end of the previous operation. The steps give the number of concurrent operations.
     Closed(Steps),
     /// Open loop: the clock. Operations start at a fixed rate, independent of responses. At most `concurrency` run at
     /// once; the others wait.
@@ -44,7 +44,7 @@ pub struct Steps {
     every: Duration,
 }
 
-/// An error in the text of [`Steps`].
+/// Invalid text of [`Steps`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a number of steps, such as \"50:200:50/60s\": from 50, 50 more each 60 seconds, to 200"
@@ -70,7 +70,7 @@ impl Schedule {
         self.warmup
     }
 
-    /// When the last operation may start; `None` if only their number ends the run.
+    /// Time after which no operation starts; `None` if only their number ends the run.
     pub fn end(&self) -> Option<Duration> {
         self.time.map(|time| self.warmup + time)
     }
@@ -139,7 +139,7 @@ impl Schedule {
     }
 }
 
-/// The start of operation `index` where the first step lasts longer by `warmup`.
+/// The start of operation `index` if the first step is longer by `warmup`.
 fn arrival(rate: &Steps, warmup: Duration, index: u64) -> Duration {
     let mut before = 0.0;
     let mut began = 0.0;

@@ -1,11 +1,11 @@
-//! Sessions to resume: those of one thread, for one kind of handshake.
+//! Sessions of one thread for one kind of handshake.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use brisk_tls_client::SavedSession;
 
-/// Sessions kept, the oldest first.
+/// A bounded queue of sessions, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     kept: RefCell<VecDeque<SavedSession>>,
@@ -13,27 +13,27 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Room for `most`; further ones push out the oldest.
+    /// A queue for `most` sessions; further ones replace the oldest.
     pub(crate) fn new(most: usize) -> Self {
         Self { kept: RefCell::default(), most }
     }
 
-    /// How many there are.
+    /// Number of sessions.
     pub(crate) fn len(&self) -> usize {
         self.kept.borrow().len()
     }
 
-    /// Whether there is no room for more.
+    /// Whether the queue is full.
     pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.most
     }
 
-    /// How many there is room for.
+    /// Maximum number of sessions.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// The oldest session. One that may be resumed again goes to the end of the queue, so that all are used alike.
+    /// The oldest session. One that may be resumed again returns to the end of the queue, so that all are used equally.
     pub(crate) fn take(&self) -> Option<SavedSession> {
         let mut kept = self.kept.borrow_mut();
         let session = kept.pop_front()?;
@@ -41,7 +41,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// Keeps what a server gave.
+    /// Adds sessions from a server.
     pub(crate) fn put(&self, sessions: impl IntoIterator<Item = SavedSession>) {
         let mut kept = self.kept.borrow_mut();
         for session in sessions {
@@ -52,7 +52,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets all of them: the server did not know one, so the others are likely to be as old.
+    /// Removes all sessions: the server did not know one, and the others are probably as old.
     pub(crate) fn clear(&self) {
         self.kept.borrow_mut().clear();
     }

@@ -25,22 +25,22 @@ pub struct Settings {
     pub workload: Workload,
     /// When operations start.
     pub schedule: Schedule,
-    /// Threads, each with connections of its own.
+    /// Number of threads, each with connections of its own.
     pub threads: usize,
     /// Timeout of an operation, from its actual start.
     pub timeout: Duration,
     /// Maximum number of operations that wait for a connection at a fixed rate. Further ones count as not started.
     pub backlog: usize,
-    /// Whether the `ClientHello` may travel with the SYN.
+    /// Whether the `ClientHello` may be sent with the SYN.
     pub fast_open: FastOpenConnect,
-    /// Process id of the server, to measure what it uses.
+    /// Process ID of the server, to measure its resource usage.
     pub server: Option<u32>,
     /// Options that differ from the defaults, with their values, for reports.
     pub listing: Vec<(&'static str, String)>,
 }
 
 impl Settings {
-    /// What counts as an operation.
+    /// Unit of operations.
     pub fn unit(&self) -> Unit {
         match self.workload.requests {
             PerConnection::HandshakeOnly => Unit::Handshake,
@@ -56,7 +56,7 @@ pub struct Handshakes {
     pub mix: Weighted<Resumption>,
     /// Client settings of all kinds of handshake.
     pub client: ClientSettings,
-    /// How often a TLS 1.3 session is resumed; `None`: as often as the server allows, which the run tests.
+    /// How often a TLS 1.3 session is resumed; `None`: as often as the server permits, which the run tests.
     pub session_use: Option<SessionUse>,
 }
 
@@ -82,7 +82,7 @@ impl Handshakes {
     }
 }
 
-/// Whether a handshake is what was asked for.
+/// Whether a handshake is of the requested kind.
 pub(crate) fn is_as_asked(asked: Resumption, got: Resumption) -> bool {
     asked == got || (asked == Resumption::Ticket && got == Resumption::Psk)
 }

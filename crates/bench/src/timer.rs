@@ -1,5 +1,5 @@
-//! A timer that is on time to some microseconds: tokio's ticks are a millisecond, which would be in every latency that is
-//! counted from an intended start.
+//! A timer with a precision of some microseconds. Tokio's ticks of a millisecond would distort every latency that
+//! counts from a scheduled start.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Has to be made on a runtime.
+    /// Must be called on a runtime.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -30,7 +30,7 @@ impl Timer {
         Ok(Self { fd })
     }
 
-    /// Waits until `time`; not at all if that is over. Costs three system calls.
+    /// Waits until `time`; returns at once if it has passed. Costs three system calls.
     pub(crate) async fn until(&mut self, time: Instant) -> io::Result<()> {
         let left = time.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::measure::{Exchange, Handshake};
 use crate::result::{Cause, HandshakeCount, LONGEST, Phases, Responses, Traffic};
 
-/// Sums.
+/// Sums of measurements.
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub(crate) operations: u64,
@@ -25,11 +25,11 @@ pub(crate) struct Totals {
     pub(crate) errors: BTreeMap<Cause, (u64, String)>,
     pub(crate) alerts: BTreeMap<String, u64>,
     pub(crate) traffic: Traffic,
-    /// When the last operation had ended, well or not.
+    /// Time at which the last operation ended, successfully or not.
     pub(crate) finished: Option<Instant>,
 }
 
-/// What a handshake agreed on.
+/// The parameters negotiated in a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     version: ProtocolVersion,
@@ -105,7 +105,7 @@ impl Totals {
         }
     }
 
-    /// Adds what another thread measured.
+    /// Adds the measurements of another thread.
     pub(crate) fn add(&mut self, other: Self) {
         self.operations += other.operations;
         self.primed += other.primed;

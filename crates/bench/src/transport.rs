@@ -1,4 +1,4 @@
-//! What connections are read from and written to: TLS, or TCP alone.
+//! The transport of a connection: TLS, or TCP only.
 
 use std::io;
 use std::pin::Pin;
@@ -8,17 +8,17 @@ use brisk_tls_client::ClientStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// The bytes of a connection.
+/// The byte stream of a connection.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all connections are of the large one")]
 pub(crate) enum Transport {
-    /// In records.
+    /// TLS records.
     Tls(ClientStream),
-    /// As they are.
+    /// Plain TCP.
     Plain(Plain),
 }
 
-/// TCP alone, and its bytes counted.
+/// TCP without TLS, with its bytes counted.
 #[derive(Debug)]
 pub(crate) struct Plain {
     tcp: TcpStream,
@@ -27,12 +27,12 @@ pub(crate) struct Plain {
 }
 
 impl Transport {
-    /// Without TLS.
+    /// A connection without TLS.
     pub(crate) fn plain(tcp: TcpStream) -> Self {
         Self::Plain(Plain { tcp, received: 0, sent: 0 })
     }
 
-    /// Bytes received on and sent over the socket.
+    /// Bytes received and sent over the socket.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         match self {
             Self::Tls(stream) => stream.bytes(),
@@ -40,7 +40,7 @@ impl Transport {
         }
     }
 
-    /// The connection below, for facts about it.
+    /// The TCP connection, for facts about it.
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
             Self::Tls(stream) => stream.tcp(),

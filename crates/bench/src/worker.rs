@@ -21,14 +21,13 @@ use crate::result::Cause;
 use crate::schedule::Pace;
 use crate::workload::{HttpVersion, PerConnection, Workload};
 
-/// How long a slot rests after a failure in a closed loop: a server that refuses everything is not to be asked as fast
-/// as the machine can.
+/// Pause of a slot after a failure in a closed loop, so that a server that refuses everything is not flooded.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Interval at which the end of a second or of the run is checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Connections at once that fetch sessions.
+/// Number of concurrent connections that fetch sessions.
 const FETCHERS: usize = 8;
 
 /// The settings of a thread.
@@ -38,9 +37,9 @@ pub(crate) struct Setup {
     pub(crate) plan: Arc<Plan>,
     pub(crate) workload: Arc<Workload>,
     pub(crate) timeout: Duration,
-    /// Operations that may wait.
+    /// Maximum number of waiting operations.
     pub(crate) room: usize,
-    /// The run is to end now.
+    /// Whether the run is to end now.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -51,18 +50,18 @@ struct Worker {
     feed: Feed,
     recorder: Rc<Recorder>,
     timeout: Duration,
-    /// A failure is followed by a pause.
+    /// Whether a failure is followed by a pause.
     pauses: bool,
 }
 
-/// Where the connection of a slot is between its operations.
+/// The connection of a slot between its operations.
 enum Lane {
     Handshakes,
     Http1(Option<Box<Http1>>),
     Http2(Rc<http2::Lane>),
 }
 
-/// A connection that has done its work.
+/// A connection after its last operation.
 enum Spent {
     None,
     Handshake(Box<Link>),
@@ -70,12 +69,12 @@ enum Spent {
     Http2(Box<Http2>),
 }
 
-/// Fetches sessions, says so, waits for the start, and performs operations until the run is over.
+/// Fetches sessions, reports readiness, waits for the start, and performs operations until the run ends.
 pub(crate) async fn run(setup: Setup, opener: Opener, begin: Receiver<Instant>) {
     let recorder = Rc::clone(&opener.recorder);
     let opener = prime(&setup, opener).await;
     recorder.report(Report::Ready);
-    // Without a start the run was given up.
+    // A closed channel means that the run was aborted.
     let Ok(begin) = begin.recv() else { return };
     let schedule = &setup.plan.schedule;
     recorder.begin_at(begin + schedule.warmup());
@@ -129,7 +128,7 @@ async fn all(slots: &mut JoinSet<()>) {
     while slots.join_next().await.is_some() {}
 }
 
-/// When operations that go on are cut off: in a closed loop at its end, otherwise when the last of them was too slow.
+/// When running operations are cut: in a closed loop at its end, otherwise when the last one exceeds its timeout.
 async fn deadline(setup: &Setup, begin: Instant) {
     let schedule = &setup.plan.schedule;
     let Some(end) = schedule.end() else { return std::future::pending().await };
@@ -148,8 +147,8 @@ async fn stop(setup: &Setup, recorder: &Recorder) {
     }
 }
 
-/// Fetches the sessions that the first connections will resume. A server that gives none is not given up: the failures
-/// are counted in the run.
+/// Fetches the sessions that the first connections will resume. Continues if a server sends none: the run counts the
+/// failures.
 async fn prime(setup: &Setup, opener: Opener) -> Opener {
     let opener = Rc::new(opener);
     for kind in opener.kinds.values() {
@@ -175,7 +174,7 @@ async fn prime(setup: &Setup, opener: Opener) -> Opener {
     Rc::into_inner(opener).expect("all who used it have ended")
 }
 
-/// One connection for the sake of its sessions.
+/// Makes one connection to obtain its sessions.
 async fn fetch(opener: Rc<Opener>, kind: Kind, workload: Arc<Workload>, limit: Duration) {
     let fetched = timeout(limit, contact::once(&opener, &kind, None, &workload)).await;
     if matches!(fetched, Ok(Ok(_))) {
@@ -276,7 +275,7 @@ impl Worker {
 }
 
 impl Lane {
-    /// The next operation gets a new connection.
+    /// Discards the connection, so that the next operation gets a new one.
     fn forget(&mut self) {
         match self {
             Self::Handshakes => {}

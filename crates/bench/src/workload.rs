@@ -1,4 +1,4 @@
-//! The requests on a connection: which, how many, and over which version of HTTP.
+//! The requests on a connection: their choice, number, and version of HTTP.
 
 mod list;
 
@@ -152,7 +152,7 @@ impl Request {
         }
     }
 
-    /// For HTTP/2.
+    /// The request for HTTP/2.
     pub(crate) fn http2(&self) -> http::Request<()> {
         let mut request = http::Request::new(());
         *request.method_mut() = self.method.clone();
@@ -163,10 +163,10 @@ impl Request {
     }
 }
 
-/// Where a request stands on its connection.
+/// Position of a request on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Others may follow.
+    /// Other requests may follow.
     Earlier,
     /// The connection is closed after it.
     Last,

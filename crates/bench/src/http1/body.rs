@@ -1,12 +1,12 @@
-//! Where the body of an HTTP/1.1 response ends (RFC 9112 section 6.3).
+//! Finds the end of an HTTP/1.1 response body (RFC 9112 section 6.3).
 
 use crate::error::Failure;
 use crate::result::Cause;
 
-/// A line of a chunked body at most: a size with extensions, or a trailer.
+/// Maximum line in a chunked body: a size with extensions, or a trailer.
 const LINE: usize = 8 * 1024;
 
-/// A body that is being read.
+/// State of reading a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Body(Rest);
 
@@ -14,13 +14,13 @@ pub(super) struct Body(Rest);
 enum Rest {
     Length(u64),
     UntilClose,
-    /// In the line with the size of a chunk: bytes of the line so far, and the size so far.
+    /// In the line with the size of a chunk: number of bytes and size so far.
     Size {
         seen: usize,
         size: u64,
         extension: bool,
     },
-    /// Bytes of a chunk that are missing, including the line break after it.
+    /// Missing bytes of a chunk, including the line break after it.
     Chunk(u64),
     ChunkEnd,
     /// In a trailer: its bytes so far.
@@ -55,7 +55,7 @@ impl Body {
         self.0 == Rest::UntilClose
     }
 
-    /// Takes what has come, and answers how many bytes of the body that were. Nothing may come after its end.
+    /// Consumes received bytes and returns the number of body bytes among them. Bytes after the end are an error.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> Result<u64, Failure> {
         let mut total = 0;
         while !bytes.is_empty() {
@@ -85,7 +85,7 @@ impl Body {
         Ok(total)
     }
 
-    /// What follows on one more byte of a line.
+    /// The state after one more byte of a line.
     fn next(&self, byte: u8) -> Result<Rest, Failure> {
         Ok(match self.0 {
             Rest::Size { seen, .. } | Rest::Trailer { seen } if seen > LINE => {
@@ -118,7 +118,7 @@ impl Body {
     }
 }
 
-/// One more hexadecimal digit.
+/// Appends a hexadecimal digit to `size`.
 fn longer(size: u64, digit: u8) -> Result<u64, Failure> {
     let digit = char::from(digit).to_digit(16).ok_or_else(bad_size)?;
     size.checked_mul(16).map(|size| size + u64::from(digit)).ok_or_else(bad_size)

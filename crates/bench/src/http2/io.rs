@@ -19,7 +19,7 @@ pub(super) struct Io(Rc<RefCell<State>>);
 
 #[derive(Debug)]
 enum State {
-    /// What is written is kept; there is nothing to read.
+    /// Written bytes are buffered; there is nothing to read.
     Gathering {
         bytes: Vec<u8>,
         reader: Option<Waker>,
@@ -29,12 +29,12 @@ enum State {
 }
 
 impl Io {
-    /// Without a connection.
+    /// Creates I/O without a connection.
     pub(super) fn new() -> Self {
         Self(Rc::new(RefCell::new(State::Gathering { bytes: Vec::new(), reader: None })))
     }
 
-    /// Takes what was written without a connection.
+    /// Removes and returns the bytes that were written without a connection.
     pub(super) fn gathered(&self) -> Vec<u8> {
         match &mut *self.0.borrow_mut() {
             State::Gathering { bytes, .. } => mem::take(bytes),
@@ -42,7 +42,7 @@ impl Io {
         }
     }
 
-    /// From now on there is a connection.
+    /// Sets the connection.
     pub(super) fn open(&self, link: Link) {
         let before = self.0.replace(State::Open(Box::new(link)));
         if let State::Gathering { reader: Some(waker), .. } = before {
@@ -58,7 +58,7 @@ impl Io {
         }
     }
 
-    /// Counts what went over it.
+    /// Counts its traffic.
     pub(super) fn account(&self, now: Instant) {
         if let State::Open(link) = &mut *self.0.borrow_mut() {
             link.account(now);

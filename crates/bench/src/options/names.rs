@@ -53,7 +53,7 @@ pub fn alpn(text: &str) -> Result<Vec<String>, NameError> {
         return Ok(Vec::new());
     }
     let names: Vec<_> = text.split(',').map(|name| name.trim().to_owned()).collect();
-    // RFC 7301 section 3.1
+    // RFC 7301 section 3.1.
     match names.iter().find(|name| name.is_empty() || name.len() > 255) {
         Some(wrong) => Err(NameError {
             name: wrong.clone(),

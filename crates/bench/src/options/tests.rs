@@ -1,4 +1,4 @@
-//! What options come to.
+//! Validation of options.
 
 use std::time::Duration;
 

@@ -10,11 +10,11 @@ use serde::Serialize;
 use super::tables::{QUANTILES, busy, opens_fast};
 use crate::result::{Interval, RunResult, ServerUsage};
 
-/// Rises when a field changes its meaning or is removed.
+/// Incremented when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// The run as a JSON object, indented, with a line break at its end. `program` is the name and version of the program
-/// that measured.
+/// The run as an indented JSON object with a line break at its end. `program` is the name and version of the measuring
+/// program.
 pub fn text(result: &RunResult, machine: &Machine, program: &str) -> String {
     document(&Report::new(result, machine, program))
 }
@@ -104,11 +104,11 @@ struct WireTraffic {
     packets_received: u64,
     /// Null without `--fast-open`.
     fast_open: Option<FastOpen>,
-    /// Per handshake, and null without any.
+    /// Averages per handshake; null without handshakes.
     handshake: Option<PerHandshake>,
 }
 
-/// Handshakes whose SYN carried data, those of them where it was the whole first flight, and the bytes of both.
+/// Handshakes whose SYN carried data, those whose SYN carried the whole first flight, and the bytes of both.
 #[derive(Serialize)]
 struct FastOpen {
     with_syn: u64,
@@ -196,7 +196,7 @@ fn named<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> Vec<Named<'a>> {
 }
 
 impl Latency {
-    /// `None` of an empty histogram.
+    /// `None` for an empty histogram.
     pub(crate) fn of(all: &Histogram<u64>) -> Option<Self> {
         let [p50, p90, p99, p999] = QUANTILES.map(|(_, quantile)| all.value_at_quantile(quantile));
         let (mean, stdev) = (all.mean(), all.stdev());

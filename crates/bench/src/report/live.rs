@@ -1,4 +1,4 @@
-//! One line in the terminal, rewritten each second, while a run goes on.
+//! A status line in the terminal, updated each second during a run.
 
 use std::collections::VecDeque;
 use std::io::{Stderr, Write};
@@ -9,13 +9,13 @@ use brisk_report::terminal::{StatusLine, sparkline};
 
 use crate::result::{Interval, Unit};
 
-/// Seconds that the sparkline goes back.
+/// Seconds covered by the sparkline.
 const HISTORY: usize = 24;
 
 /// Shorter intervals are not shown.
 const LEAST: Duration = Duration::from_millis(250);
 
-/// The line: rate, latency and errors of the last second, and a sparkline of the rates before.
+/// The line: rate, latency and errors of the last second, and a sparkline of the previous rates.
 #[derive(Debug)]
 pub struct Live<W: Write = Stderr> {
     line: StatusLine<W>,
@@ -25,7 +25,7 @@ pub struct Live<W: Write = Stderr> {
 }
 
 impl Live {
-    /// On standard error, if that is a terminal; otherwise nothing is ever written.
+    /// Uses standard error if it is a terminal; otherwise nothing is written.
     pub fn on_stderr(unit: Unit) -> Self {
         Self::new(StatusLine::on_stderr(), unit)
     }
@@ -39,7 +39,7 @@ impl<W: Write> Live<W> {
     /// Shows the figures of the last second.
     pub fn show(&mut self, interval: &Interval) {
         self.errors += interval.errors;
-        // The last interval may be too short to have a rate.
+        // The last interval may be too short for a meaningful rate.
         if interval.length < LEAST {
             return;
         }

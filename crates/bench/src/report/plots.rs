@@ -12,10 +12,10 @@ use crate::result::{Interval, RunResult};
 /// Shorter intervals are not drawn.
 const LEAST: Duration = Duration::from_millis(250);
 
-/// Bars of a histogram at most.
+/// Maximum number of bars in a histogram.
 const BINS: f64 = 60.0;
 
-/// All charts that have something to show, in order, as sections of a page.
+/// All non-empty charts in order, as sections of a page.
 pub(super) fn all(result: &RunResult) -> String {
     let steps = ramp(&result.series);
     let mut html = String::new();
@@ -36,7 +36,7 @@ fn milliseconds(value: u64) -> f64 {
     value as f64 / 1e3
 }
 
-/// The last interval can be a few milliseconds long, and its rate or quantiles say nothing then.
+/// The last interval may have a few milliseconds only, and then no meaningful rate or quantiles.
 fn seconds(result: &RunResult) -> impl Iterator<Item = &Interval> {
     result.series.iter().filter(|interval| interval.length >= LEAST)
 }
@@ -45,7 +45,7 @@ fn end(interval: &Interval) -> f64 {
     (interval.at + interval.length).as_secs_f64()
 }
 
-/// One series of quantiles over something; hints name them.
+/// A series of quantiles, with hints that name them.
 fn quantiles<'a, T: 'a>(
     name: &str,
     quantile: f64,
@@ -66,7 +66,8 @@ fn quantiles<'a, T: 'a>(
 
 const SHOWN: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
 
-/// Linear while everything is of one size, so that heights can be compared; logarithmic where a tail would hide the rest.
+/// A linear axis if all values have the same magnitude, so that heights can be compared; a logarithmic one if a tail
+/// would hide the rest.
 fn latency_axis(series: &[Series]) -> Axis {
     let values = || series.iter().flat_map(|series| series.points.iter().map(|(_, value)| *value));
     let (least, most) =
@@ -110,7 +111,7 @@ fn rate_over_time(result: &RunResult) -> String {
     chart("Rate over time", &x, &y, &all)
 }
 
-/// What the schedule asked for, from the start of each second on.
+/// The scheduled rate from the start of each second on.
 fn offered(result: &RunResult) -> Series {
     let asked =
         result.series.iter().filter_map(|interval| Some((interval.at.as_secs_f64(), interval.offered?)));
@@ -120,7 +121,7 @@ fn offered(result: &RunResult) -> Series {
     Series { name: "asked for".to_owned(), mark: Mark::Steps, points, hints: Vec::new() }
 }
 
-/// What the axis of a ramp is called.
+/// The label of a ramp's axis.
 fn level(steps: &[Step], unit: &str) -> String {
     let rate = steps.iter().all(|step| step.offered.is_some());
     if rate { format!("{unit} per second asked for") } else { "connections at once".to_owned() }
@@ -157,7 +158,7 @@ fn latency_by_step(steps: &[Step]) -> String {
     chart("Ramp: latency", &x, &latency_axis(&series), &series)
 }
 
-/// Which steps have a histogram to show; what is the same as another one is left out.
+/// The phases with a histogram to show; `request` is omitted, because it repeats another one.
 fn phases(result: &RunResult) -> Vec<(&'static str, &Histogram<u64>)> {
     let all = result.phases.all();
     all.into_iter().filter(|(name, histogram)| *name != "request" && !histogram.is_empty()).collect()
@@ -180,8 +181,8 @@ fn distribution(result: &RunResult) -> String {
     html
 }
 
-/// Starts of bins in milliseconds and their shares in percent; each is the same factor longer than the one before, and
-/// none is finer than the histogram itself. The last one is empty: it ends the one before.
+/// Starts of bins in milliseconds and their shares in percent. The widths of bins grow by a constant factor, and none
+/// is narrower than those of the histogram. The last bin is empty and ends the one before.
 fn bins(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     let (least, most) = (histogram.min().max(1) as f64, histogram.max().max(1) as f64 + 1.0);
     let factor = (most / least).powf(1.0 / BINS).max(1.02);
@@ -201,7 +202,7 @@ fn bins(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     edges.iter().zip(counts).map(|(edge, count)| (edge / 1e3, share(count))).collect()
 }
 
-/// Latency against how rare it is: 90 %, 99 %, 99.9 % are equally far apart.
+/// Latency over rarity: 90 %, 99 %, 99.9 % have equal distances.
 fn percentiles(result: &RunResult) -> String {
     let rarest = phases(result).iter().map(|(_, histogram)| histogram.len()).max().unwrap_or(1);
     let nines = (rarest as f64).log10().clamp(1.0, 6.0);

@@ -12,7 +12,7 @@ use crate::result::{Interval, RunResult, ServerUsage, Traffic, Unit, histogram};
 /// Quantiles in all reports, with their names.
 pub(super) const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// All tables that have something to show, in order.
+/// All non-empty tables in order.
 pub(super) fn all(result: &RunResult) -> Vec<Table> {
     let tables = [
         summary(result),
@@ -79,7 +79,7 @@ fn singular(unit: Unit) -> &'static str {
     }
 }
 
-/// The steps of an operation: quantiles, mean, spread.
+/// The phases of an operation: quantiles, mean, standard deviation.
 pub(super) fn latency(result: &RunResult) -> Table {
     let filled: Vec<_> =
         result.phases.all().into_iter().filter(|(_, histogram)| !histogram.is_empty()).collect();
@@ -99,12 +99,12 @@ pub(super) fn latency(result: &RunResult) -> Table {
     table
 }
 
-/// One step of a ramp: the seconds in which the schedule asked for the same.
+/// One step of a ramp: the consecutive seconds with the same schedule.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Operations per second asked for; `None` in a closed loop.
+    /// Scheduled operations per second; `None` in a closed loop.
     pub(super) offered: Option<f64>,
-    /// Operations at once allowed.
+    /// Maximum number of concurrent operations.
     pub(super) concurrency: usize,
     /// Its length.
     pub(super) length: Duration,
@@ -117,12 +117,12 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// What the schedule asked for, as a number: a rate, or connections.
+    /// The scheduled level: a rate, or a number of connections.
     pub(super) fn level(&self) -> f64 {
         self.offered.unwrap_or(self.concurrency as f64)
     }
 
-    /// Operations per second that succeeded.
+    /// Successful operations per second.
     pub(super) fn rate(&self) -> f64 {
         self.operations as f64 / self.length.as_secs_f64().max(1e-9)
     }
@@ -137,7 +137,7 @@ impl Step {
     }
 }
 
-/// The steps of a ramp in order; one if the schedule stayed the same.
+/// The steps of a ramp in order; one if the schedule is constant.
 pub(super) fn ramp(series: &[Interval]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for interval in series {
@@ -240,12 +240,12 @@ fn traffic(result: &RunResult) -> Table {
     table
 }
 
-/// Whether TCP Fast Open was asked for.
+/// Whether TCP Fast Open was requested.
 pub(super) fn opens_fast(result: &RunResult) -> bool {
     result.settings.iter().any(|(option, _)| *option == "--fast-open")
 }
 
-/// What TCP Fast Open gained. A server can begin only with the whole hello, so that a part of it with the SYN is no gain.
+/// Benefit of TCP Fast Open. A server can start only with the whole hello, so a part of it in the SYN has no benefit.
 fn fast_open(traffic: &Traffic) -> String {
     let Traffic { handshakes, syn_data, syn_whole, .. } = *traffic;
     if syn_data == 0 {
@@ -301,7 +301,7 @@ fn server(result: &RunResult) -> Table {
     table
 }
 
-/// The part of the time in which the server computed; above one with several cores.
+/// Share of the time in which the server used a processor; may exceed one with several cores.
 pub(super) fn busy(usage: &ServerUsage, elapsed: Duration) -> f64 {
     usage.cpu.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)
 }

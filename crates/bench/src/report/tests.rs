@@ -1,4 +1,4 @@
-//! All reports of one made-up run, which has something for every table.
+//! All reports of an artificial run that fills every table.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::result::{
     Traffic, Unit, histogram,
 };
 
-/// A run of a ramp from 1000 to 4000 in steps of 10 seconds; the last step is more than the server can do.
+/// A run of a ramp from 1000 to 4000 in steps of 10 seconds; the last step exceeds the server's capacity.
 pub(crate) fn sample() -> RunResult {
     let mut phases = Phases::new();
     let series: Vec<_> = (0..40).map(|second| interval(second, &mut phases)).collect();
@@ -216,7 +216,7 @@ fn a_long_latency_is_shown_in_milliseconds() {
     assert!(text.contains("Latency, ms\n"), "{text}");
 }
 
-/// Programs read these names: one that is gone is a change to announce.
+/// Programs read these names: removing one is a change to announce.
 #[test]
 fn the_fields_of_the_json_stay() {
     let value: Value = serde_json::from_str(&json::text(&sample(), &machine(), "brisk 1.2.3")).unwrap();
@@ -326,7 +326,7 @@ fn a_last_second_of_a_few_milliseconds_is_not_drawn() {
     assert_eq!(points(&page), points(&whole));
 }
 
-/// `BRISK_PAGES=folder cargo test -p brisk-bench pages_to_look_at` writes the pages to look at in a browser.
+/// `BRISK_PAGES=folder cargo test -p brisk-bench pages_to_look_at` writes pages to be viewed in a browser.
 #[test]
 fn pages_to_look_at() {
     let Some(folder) = std::env::var_os("BRISK_PAGES").map(std::path::PathBuf::from) else { return };

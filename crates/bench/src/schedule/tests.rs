@@ -1,4 +1,4 @@
-//! What holds for every schedule.
+//! Invariants of schedules.
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! A file of requests with weights.
 //!
-//! One request per line: a weight (1 if left out), a method (GET if left out), a path or a URL of the same server, and
-//! `@file` for a body, relative to the list. Empty lines and those that begin with `#` say nothing.
+//! One request per line: a weight (default 1), a method (default GET), a path or a URL of the same server, and `@file`
+//! for a body, relative to the list. Empty lines and lines that begin with `#` are ignored.
 //!
 //! ```text
 //! 70 /
