@@ -28,17 +28,17 @@ impl Cores {
         Ok(Self { measured, others })
     }
 
-    /// The number of the core that is measured.
+    /// Number of the measured core.
     pub(crate) fn measured(&self) -> usize {
         self.measured
     }
 
-    /// The calling thread runs on the measured core alone from now on.
+    /// Restricts the calling thread to the measured core.
     pub(crate) fn occupy(&self) -> io::Result<()> {
         run_on(&[self.measured])
     }
 
-    /// The calling thread leaves the measured core, unless there is no other.
+    /// Moves the calling thread away from the measured core, unless there is no other.
     pub(crate) fn leave(&self) -> io::Result<()> {
         if self.others.is_empty() { Ok(()) } else { run_on(&self.others) }
     }
@@ -54,7 +54,7 @@ mod tests {
     fn a_thread_occupies_and_leaves_the_core() {
         let cores = Cores::choose(None).unwrap();
         let measured = cores.measured();
-        // In a thread of its own: the others go on where they like.
+        // On a thread of its own, so that the affinity of the others does not change.
         let tried = thread::spawn(move || {
             cores.occupy().unwrap();
             let there = sched_getcpu();

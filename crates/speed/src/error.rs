@@ -27,7 +27,7 @@ pub enum SpeedError {
     /// A signature failed.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// No certificates for the handshakes.
+    /// Certificates for the handshakes could not be created.
     #[error(transparent)]
     Certificate(#[from] CertError),
     /// The server of the handshakes cannot be set up.

@@ -1,4 +1,4 @@
-//! Handshakes over loopback: the processor time of the server for each kind.
+//! Handshakes over loopback: the server's processor time for each kind.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,23 +25,23 @@ use crate::server::{NAME, Question, Server, Usage};
 use crate::settings::Pace;
 use crate::{Progress, SpeedError, join};
 
-/// Kinds of handshake that are measured.
+/// Number of measured kinds of handshake.
 pub(crate) const MEASURED: usize = KINDS.len();
 
 const KINDS: [Handshake; 4] =
     [Handshake::EcdsaP256, Handshake::EcdsaP256MlKem768, Handshake::Rsa2048, Handshake::Resumed];
 
-/// Connections at once: enough that the server always has something to do.
+/// Concurrent connections: enough to keep the server busy.
 const LANES: u32 = 16;
 
-/// The last byte of the addresses that connections come from, 127.0.1.2 and so on: a port may stay taken for a minute
-/// after its connection was closed.
+/// Last byte of the source addresses, 127.0.1.2 and so on. Several are needed, because a port may stay occupied for a
+/// minute after its connection was closed.
 const SOURCES: (u32, u32) = (2, 250);
 
-/// How long it may take until the server has seen the end of all connections, each time that it is asked.
+/// Interval at which the server is asked whether all connections have ended.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// The server on the measured core, its clients elsewhere.
+/// Runs the server on the measured core and its clients on others.
 pub(crate) fn measure(
     cores: &Cores,
     pace: Pace,
@@ -62,13 +62,13 @@ pub(crate) fn measure(
             LocalSet::new().block_on(&runtime, load.run(pace, progress))
         });
         let measured = join(measured);
-        // Where the server failed, its clients did so for no reason of their own.
+        // The server's error comes first, because it causes those of the clients.
         join(served)?;
         measured
     })
 }
 
-/// The clients' side.
+/// The clients.
 struct Load {
     address: SocketAddr,
     questions: mpsc::Sender<Question>,
@@ -106,7 +106,7 @@ impl Load {
         Ok(Cost { count, cpu })
     }
 
-    /// When the server has no connection.
+    /// Waits until the server has no connection, and returns its usage.
     async fn usage_at_rest(&self) -> Result<Usage, SpeedError> {
         loop {
             let (question, answer) = oneshot::channel();
@@ -121,21 +121,21 @@ impl Load {
     }
 }
 
-/// One kind of handshake, and what is known of it so far.
+/// One kind of handshake, and its measurements so far.
 struct Kind {
     handshake: Handshake,
     caller: Caller,
     count: u64,
-    /// Processor time of the server per handshake in microseconds, of each round.
+    /// The server's processor time per handshake in microseconds, for each round.
     costs: Vec<f64>,
 }
 
 impl Kind {
-    /// Fetches a session where one is resumed.
+    /// Connects once, and fetches a session if the kind resumes one.
     async fn prepare(handshake: Handshake, address: SocketAddr) -> Result<Self, SpeedError> {
         let client = Client::new(settings(handshake))?;
         let mut caller = Caller { address, client, session: Rc::new(None), expected: Resumption::Full };
-        // The first handshake sets up what later ones find.
+        // The first handshake initialises state that later ones reuse.
         let mut stream = caller.connect(0).await?;
         if handshake == Handshake::Resumed {
             caller.session = Rc::new(stream.next_session().await?);
@@ -150,7 +150,7 @@ impl Kind {
     }
 }
 
-/// A client that costs as little as it can, so that the server is what is busy.
+/// Settings of a client that costs as little as possible, so that the server is the bottleneck.
 fn settings(handshake: Handshake) -> ClientSettings {
     let mut settings = ClientSettings::new(NAME);
     settings.versions = vec![ProtocolVersion::TLS1_3];
@@ -169,7 +169,7 @@ fn settings(handshake: Handshake) -> ClientSettings {
     settings
 }
 
-/// Makes handshakes of one kind.
+/// Performs handshakes of one kind.
 #[derive(Clone)]
 struct Caller {
     address: SocketAddr,
@@ -179,12 +179,12 @@ struct Caller {
 }
 
 impl Caller {
-    /// One handshake after another until then; one at least.
+    /// Performs handshakes until `until`, at least one.
     async fn call(self, lane: u32, until: Instant) -> Result<(), SpeedError> {
         let mut number = lane;
         loop {
             let mut stream = self.connect(number).await?;
-            // As far as this client is concerned the handshake was a success.
+            // An error is ignored, because the client's handshake has succeeded.
             let _ = stream.shutdown().await;
             if Instant::now() >= until {
                 return Ok(());
@@ -232,7 +232,7 @@ mod tests {
         assert!(forecasts.iter().map(|forecast| forecast.handshake).eq(KINDS));
         for forecast in forecasts {
             let cost = forecast.cost.unwrap();
-            // No lane ends without a handshake.
+            // Every lane completes at least one handshake.
             assert!(cost.count >= u64::from(3 * LANES), "{forecast:?}");
             assert!(cost.cpu > 0.0, "{forecast:?}");
         }

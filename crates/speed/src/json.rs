@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::result::{Cost, Figure, Forecast, Row, SpeedResult};
 
-/// Rises when a field changes its meaning or is removed.
+/// Incremented when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// The run as a JSON object, indented, with a line break at its end. `machine` describes the machine, `program` is the
-/// name and version of the program that measured.
+/// The run as an indented JSON object with a line break at its end. `machine` describes the machine, `program` is the
+/// name and version of the measuring program.
 pub fn text(result: &SpeedResult, machine: &impl Serialize, program: &str) -> String {
     let report = Report {
         schema: SCHEMA,
@@ -39,7 +39,7 @@ struct Report<'a, M> {
     handshakes: Vec<Expected>,
 }
 
-/// Figures are null where they are missing; `missing` says why.
+/// Missing figures are null; `missing` contains the reason.
 #[derive(Serialize)]
 struct Measured {
     algorithm: &'static str,
@@ -73,7 +73,7 @@ impl Measured {
     }
 }
 
-/// What `brisk serve` does with RSA keys of one size. `size` is 1 if it performs their operations one by one.
+/// How `brisk serve` performs RSA operations of one size. `size` is 1 without batches.
 #[derive(Serialize)]
 struct Chosen {
     bits: usize,

@@ -83,7 +83,7 @@ fn forecast(
     Ok(result::with_batches(measured, rows))
 }
 
-/// Runs it on the core that is measured.
+/// Runs `measure` on the measured core.
 fn on_core<T: Send>(
     cores: &Cores,
     measure: impl FnOnce() -> Result<T, SpeedError> + Send,

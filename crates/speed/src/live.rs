@@ -5,12 +5,12 @@ use brisk_report::terminal::StatusLine;
 
 use crate::{Observer, Step};
 
-/// A line on standard error, if that is a terminal, that shows the progress and the latest figure.
+/// A status line on standard error, if that is a terminal, with the progress and the latest figure.
 #[derive(Debug)]
 pub struct Live(StatusLine);
 
 impl Live {
-    /// Shows that the keys are being made, which comes first.
+    /// Shows that keys are being generated, which is the first step.
     pub fn start() -> Self {
         let mut line = StatusLine::on_stderr();
         line.show("making keys");

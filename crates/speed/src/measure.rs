@@ -1,5 +1,5 @@
-//! Measures operations in turns: each has a slice of every round. So a temporary disturbance affects all operations
-//! equally, and medians exclude it.
+//! Measures operations alternately: each has a slice of every round. A temporary disturbance therefore affects all
+//! operations equally, and medians exclude it.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,17 @@ use crate::settings::Pace;
 use crate::work::{Act, Work};
 use crate::{Progress, SpeedError};
 
-/// Minimum duration of a sample: reading the clock takes about 30 ns, which must not matter. Shorter operations are
+/// Minimum duration of a sample, so that reading the clock (about 30 ns) does not matter. Shorter operations are
 /// repeated within a sample.
 const SAMPLE: Duration = Duration::from_micros(20);
 
-/// Most calls for one sample.
+/// Maximum number of calls for one sample.
 const MOST_CALLS: u32 = 1 << 16;
 
-/// The longest sample that histograms distinguish.
+/// Maximum duration of a sample in histograms.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Measures all that can be done.
+/// Measures all available operations.
 pub(crate) fn measure(
     works: Vec<Work>,
     pace: Pace,
@@ -50,20 +50,20 @@ pub(crate) fn measure(
 /// The measurements of one operation.
 struct Meter {
     act: Act,
-    /// Calls for one sample.
+    /// Calls per sample.
     calls: u32,
-    /// Operations in one sample.
+    /// Operations per sample.
     operations: u64,
-    /// Nanoseconds of samples.
+    /// Durations of samples in nanoseconds.
     samples: Histogram<u64>,
-    /// Operations per second of processor time, of each round.
+    /// Operations per second of processor time, for each round.
     rates: Vec<f64>,
 }
 
 impl Meter {
-    /// Finds out how many calls a sample needs.
+    /// Determines the number of calls per sample.
     fn new(operation: Operation, mut act: Act) -> Result<Self, SpeedError> {
-        // What is set up once is no part of a sample.
+        // One-time initialisation must not be part of a sample.
         act()?;
         let mut calls = 1;
         while calls < MOST_CALLS && fastest(&mut act, calls)? < SAMPLE {
@@ -82,7 +82,7 @@ impl Meter {
     /// Repeats the operation for the given time, at least once. Returns operations per second of processor time, which
     /// excludes time taken by other processes.
     fn round(&mut self, time: Duration) -> Result<f64, SpeedError> {
-        // The caches are full of what was measured before.
+        // Fills the caches, which contain data of the previously measured operation.
         perform(&mut self.act, self.calls)?;
         let (cpu, started) = (thread_cpu(), Instant::now());
         let mut last = started;
@@ -114,7 +114,7 @@ fn perform(act: &mut Act, calls: u32) -> Result<(), SpeedError> {
     (0..calls).try_for_each(|_| act())
 }
 
-/// The shortest of three samples: the others may have been interrupted.
+/// The shortest of three samples, since the others may have been interrupted.
 fn fastest(act: &mut Act, calls: u32) -> Result<Duration, SpeedError> {
     let mut shortest = Duration::MAX;
     for _ in 0..3 {
@@ -131,7 +131,7 @@ pub(crate) fn thread_cpu() -> Duration {
     Duration::try_from(time).expect("processor time is not negative")
 }
 
-/// The middle one, or the mean of both.
+/// The median; for an even number of values, the mean of the two in the middle.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let first = values.len().checked_sub(1)? / 2;
@@ -183,7 +183,7 @@ mod tests {
         let rows = measure(works, pace, &mut progress).unwrap();
 
         let figure = rows[0].figure.unwrap();
-        // One call before everything, three to find the length of a sample, one before each round.
+        // One call at first, three to determine the number per sample, one before each round.
         assert_eq!(figure.count, 4 * (calls.load(Ordering::Relaxed) - 1 - 3 - 3));
         assert!(figure.median >= 50.0 / 4.0 && figure.p99 >= figure.median, "{figure:?}");
         assert_eq!(rows[1].figure, Err(Missing::Lanes));

@@ -18,7 +18,7 @@ pub struct SpeedResult {
     pub rounds: u32,
     /// The operations, grouped by algorithm.
     pub rows: Vec<Row>,
-    /// How `brisk serve` performs RSA on this machine, for each size that was measured.
+    /// How `brisk serve` performs RSA on this machine, for each measured size.
     pub choices: Vec<BatchChoice>,
     /// The forecasts; empty if they were not requested.
     pub handshakes: Vec<Forecast>,
@@ -29,7 +29,7 @@ pub struct SpeedResult {
 pub struct Row {
     /// The operation.
     pub operation: Operation,
-    /// The figures, or why there are none.
+    /// The figures, or the reason why there are none.
     pub figure: Result<Figure, Missing>,
 }
 
@@ -55,9 +55,9 @@ pub enum Action {
     Verify,
     /// Generation of a key pair, as for the client's key share.
     Keygen,
-    /// The server's part of a key exchange: its share and the secret. For X25519MLKEM768 an encapsulation is part of it.
+    /// The server's part of a key exchange: its share and the secret. For X25519MLKEM768 it includes an encapsulation.
     Exchange,
-    /// The server's part of ML-KEM alone.
+    /// The server's part of ML-KEM.
     Encapsulate,
     /// Encryption of a record.
     Seal,
@@ -94,7 +94,7 @@ impl Operation {
 }
 
 impl fmt::Display for Operation {
-    /// `RSA-2048 sign`.
+    /// Formats as `RSA-2048 sign`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.algorithm, self.description())
     }
@@ -154,7 +154,7 @@ impl Row {
 pub struct Forecast {
     /// The kind.
     pub handshake: Handshake,
-    /// The cost, or why it is unknown.
+    /// The cost, or the reason why it is unknown.
     pub cost: Result<Cost, Missing>,
 }
 
@@ -219,8 +219,7 @@ impl Handshake {
     }
 }
 
-/// The measured handshakes, and after that with RSA the one with RSA in batches: it costs as much less as a signature
-/// does.
+/// Adds the handshake with RSA in batches after that with RSA: its cost is lower by the difference of the signatures.
 pub(crate) fn with_batches(measured: Vec<Forecast>, rows: &[Row]) -> Vec<Forecast> {
     let signature = |batched: bool| {
         let is = |operation: &Operation| {

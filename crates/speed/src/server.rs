@@ -1,4 +1,4 @@
-//! The server's side of the handshakes that are measured: an acceptor as the gateway has it, on one thread, without HTTP.
+//! The server of the measured handshakes: an acceptor with the defaults of the gateway, on one thread, without HTTP.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -21,24 +21,24 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::SpeedError;
 use crate::measure::thread_cpu;
 
-/// The name that its certificates are for.
+/// Name in its certificates.
 pub(crate) const NAME: &str = "localhost";
 
-/// Asks for its usage.
+/// A request for its usage.
 pub(crate) type Question = oneshot::Sender<Usage>;
 
-/// What the server has done so far.
+/// Usage of the server so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// Processor time of its thread, with that of the kernel on its behalf.
+    /// Processor time of its thread, user and system.
     pub(crate) cpu: Duration,
-    /// Handshakes that it completed.
+    /// Completed handshakes.
     pub(crate) handshakes: u64,
-    /// Connections that have not ended.
+    /// Open connections.
     pub(crate) open: usize,
 }
 
-/// A server that listens.
+/// A listening server.
 pub(crate) struct Server {
     acceptor: Arc<Acceptor>,
     socket: TcpListener,
@@ -46,7 +46,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Makes certificates of ECDSA P-256 and RSA-2048, and listens on a port of loopback.
+    /// Creates certificates with ECDSA P-256 and RSA-2048 keys, and listens on a loopback port.
     pub(crate) fn new() -> Result<Self, SpeedError> {
         let acceptor = Arc::new(acceptor()?);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -55,7 +55,7 @@ impl Server {
         Ok(Self { acceptor, socket, runtime: Builder::new_current_thread().enable_all().build()? })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -65,7 +65,7 @@ impl Server {
         let Self { acceptor, socket, runtime } = self;
         LocalSet::new().block_on(&runtime, async {
             let mut listener = Listener::new(socket)?;
-            // Every open connection has one more of it.
+            // Each open connection has a clone of it, so its reference count yields their number.
             let completed = Rc::new(Cell::new(0));
             loop {
                 tokio::select! {
@@ -76,7 +76,7 @@ impl Server {
                     question = questions.recv() => {
                         let Some(question) = question else { return Ok(()) };
                         let open = Rc::strong_count(&completed) - 1;
-                        // Who does not wait for the answer does not need it.
+                        // A requester that no longer waits does not need the reply.
                         let _ = question.send(Usage { cpu: thread_cpu(), handshakes: completed.get(), open });
                     }
                 }
@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// A handshake, the ticket after it, and the client's end.
+/// Performs a handshake, sends the ticket, and waits for the end of the client.
 async fn connection(acceptor: Arc<Acceptor>, tcp: TcpStream, completed: Rc<Cell<u64>>) {
     // The client reports why a handshake failed.
     let Ok(mut accepted) = acceptor.accept(tcp, Vec::new(), &mut Timeline::start()).await else { return };
@@ -96,7 +96,7 @@ async fn connection(acceptor: Arc<Acceptor>, tcp: TcpStream, completed: Rc<Cell<
     let _ = poll_fn(|cx| stream.poll_read(cx, <[u8]>::len)).await;
 }
 
-/// With all defaults of the gateway, and an engine that works on the thread that asks.
+/// An acceptor with the defaults of the gateway, and an engine that works on the calling thread.
 fn acceptor() -> Result<Acceptor, SpeedError> {
     let now = SystemTime::now();
     let folder = tempfile::tempdir()?;

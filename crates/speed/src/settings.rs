@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::subject::{Algorithm, Subject};
 
-/// Most rounds of a run: medians of more are not much better.
+/// Maximum number of rounds; more would hardly improve the medians.
 const ROUNDS: u128 = 20;
 
-/// Fewest: of two values there is no median.
+/// Minimum number of rounds, because two values have no meaningful median.
 const FEWEST_ROUNDS: u128 = 3;
 
-/// What one round gives an operation at least.
+/// Minimum time of an operation in one round.
 const SLICE: Duration = Duration::from_millis(10);
 
 /// The settings of a run.
@@ -30,11 +30,11 @@ impl Default for Settings {
     }
 }
 
-/// How the time of an operation is dealt out.
+/// Division of an operation's time into rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
     pub(crate) rounds: u32,
-    /// For each operation in each round.
+    /// Time of each operation in each round.
     pub(crate) slice: Duration,
 }
 

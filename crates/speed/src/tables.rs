@@ -6,7 +6,7 @@ use brisk_report::{Machine, Table};
 
 use crate::result::{Forecast, Handshake, Row, SpeedResult};
 
-/// A table of the operations, and below it one of the handshakes, if they were measured. Lines have at most [`WIDTH`]
+/// A table of the operations and, if they were measured, one of the handshakes. Lines have at most [`WIDTH`]
 /// characters.
 pub fn text(result: &SpeedResult, machine: &Machine) -> String {
     let tables = [operations(result, machine), handshakes(result)];

@@ -1,4 +1,4 @@
-//! The operations that are measured, ready to be performed again and again.
+//! The measured operations, ready for repeated execution.
 
 mod exchange;
 mod records;
@@ -15,7 +15,7 @@ const LANES: usize = 8;
 /// Performs an operation, or a batch of them, once.
 pub(crate) type Act = Box<dyn FnMut() -> Result<(), SpeedError> + Send>;
 
-/// An operation, and how it is performed, if it can be.
+/// An operation, and the function that performs it, if it is available.
 pub(crate) struct Work {
     pub(crate) operation: Operation,
     pub(crate) act: Result<Act, Missing>,
@@ -31,7 +31,7 @@ impl Work {
         Self { operation, act: Ok(Box::new(act)) }
     }
 
-    /// The same operation eight times, in vector lanes.
+    /// A batch of eight operations in vector lanes.
     fn in_lanes(
         algorithm: Algorithm,
         action: Action,
@@ -49,7 +49,7 @@ impl Work {
     }
 }
 
-/// All operations of the algorithms that the settings name. Makes keys: an RSA-4096 key takes about a second.
+/// All operations of the algorithms in the settings. Generates keys: an RSA-4096 key takes about a second.
 pub(crate) fn all(settings: &Settings) -> Result<Vec<Work>, SpeedError> {
     let wanted = Algorithm::ALL.into_iter().filter(|algorithm| settings.measures(*algorithm));
     let works = wanted.map(of).collect::<Result<Vec<_>, _>>()?;
@@ -80,7 +80,7 @@ mod tests {
         let settings = Settings { subjects: quick.map(Subject::Algorithm).collect(), ..Settings::default() };
         for work in all(&settings).unwrap() {
             if let Ok(mut act) = work.act {
-                // Sealing twice shows that nonces go on.
+                // Sealing twice shows that nonces are incremented.
                 assert!(act().is_ok() && act().is_ok(), "{}", work.operation);
             }
         }

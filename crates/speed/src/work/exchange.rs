@@ -1,4 +1,4 @@
-//! Key exchange: what each side computes of it.
+//! Key exchange: the operations of each side.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use crate::SpeedError;
 use crate::result::Action;
 use crate::subject::Algorithm;
 
-/// A key pair; and the server's part of the exchange. Both one by one and in lanes.
+/// Key generation and the server's part of X25519, each single and in lanes.
 pub(super) fn x25519() -> Result<Vec<Work>, SpeedError> {
     let peer = own_share()?.1;
     let peer_in_lanes = peer_in_lanes()?;
@@ -34,7 +34,7 @@ pub(super) fn x25519() -> Result<Vec<Work>, SpeedError> {
     ])
 }
 
-/// The same with ML-KEM. Here the two sides differ: the client makes the pair, the server encapsulates.
+/// Like [`x25519`], with ML-KEM-768. Here the sides differ: the client generates the pair, the server encapsulates.
 pub(super) fn x25519_mlkem768() -> Result<Vec<Work>, SpeedError> {
     let peer = own_share()?.1;
     let peer_in_lanes = peer_in_lanes()?;
@@ -57,7 +57,7 @@ pub(super) fn x25519_mlkem768() -> Result<Vec<Work>, SpeedError> {
     ])
 }
 
-/// What the server does of ML-KEM.
+/// The server's part of ML-KEM-768.
 pub(super) fn mlkem768() -> Result<Vec<Work>, SpeedError> {
     let alone = encapsulation_key()?;
     let together = alone.clone();
@@ -88,7 +88,7 @@ fn peer_in_lanes() -> Result<[u8; 32], Unspecified> {
     KeyPair::generate().map(|pair| *pair.public()).ok_or(Unspecified)
 }
 
-/// Eight pairs, and their secrets with a client.
+/// Eight key pairs, and their shared secrets with a client.
 fn answer_in_lanes(peer: &[u8; 32]) -> Result<(), Unspecified> {
     let pairs = KeyPair::generate_eight().ok_or(Unspecified)?;
     let mut exchanges = pairs.map(|pair| pair.exchange(black_box(peer)));
@@ -96,14 +96,14 @@ fn answer_in_lanes(peer: &[u8; 32]) -> Result<(), Unspecified> {
     black_box(exchanges[0].shared()).map(drop).ok_or(Unspecified)
 }
 
-/// A private key, and what is sent of it.
+/// A private key and its public key share.
 fn own_share() -> Result<(EphemeralPrivateKey, PublicKey), Unspecified> {
     let private = EphemeralPrivateKey::generate(&X25519, &SystemRandom::new())?;
     let public = private.compute_public_key()?;
     Ok((private, public))
 }
 
-/// Our share for theirs, and the secret of both.
+/// The server's share for that of the client, and the shared secret.
 fn answer(peer: &PublicKey) -> Result<(), Unspecified> {
     let (private, public) = own_share()?;
     black_box(public);
@@ -113,7 +113,7 @@ fn answer(peer: &PublicKey) -> Result<(), Unspecified> {
     })
 }
 
-/// What the client sends of a new pair. The private half is needed no more here.
+/// The client's share from a new key pair. The private key is not needed here.
 fn encapsulation_key() -> Result<Vec<u8>, Unspecified> {
     let key = DecapsulationKey::generate(&ML_KEM_768)?.encapsulation_key()?;
     Ok(key.key_bytes()?.as_ref().to_vec())

@@ -1,4 +1,4 @@
-//! What goes over the bytes of a connection: sealing of records, and hashing.
+//! Operations on the data of a connection: sealing of records, and hashing.
 
 use std::hint::black_box;
 
@@ -14,13 +14,13 @@ use crate::SpeedError;
 use crate::result::Action;
 use crate::subject::Algorithm;
 
-/// A record of the greatest length (RFC 8446 section 5.1), and one that fits into a packet.
+/// A record of maximum length (RFC 8446 section 5.1), and one that fits into a packet.
 const LENGTHS: [usize; 2] = [16 * 1024, 1350];
 
 /// Additional data of a record: its header.
 const HEADER: [u8; 5] = [23, 3, 3, 0, 0];
 
-/// Sealing records of both lengths.
+/// Sealing of records of both lengths.
 pub(super) fn seal(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     let work = |bytes| -> Result<Work, SpeedError> {
         let mut sealer = Sealer::new(algorithm)?;
@@ -31,7 +31,7 @@ pub(super) fn seal(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     LENGTHS.into_iter().map(work).collect()
 }
 
-/// Hashing as many bytes.
+/// Hashing of data of both lengths.
 pub(super) fn hash() -> Vec<Work> {
     let work = |bytes| {
         let data = vec![0; bytes];
@@ -44,13 +44,13 @@ pub(super) fn hash() -> Vec<Work> {
     LENGTHS.map(work).into()
 }
 
-/// A key, and how many records it has sealed.
+/// A key, and the number of records it has sealed.
 struct Sealer {
     key: SealingKey,
     sequence: u64,
 }
 
-/// The kinds of key that rustls uses for records.
+/// The types of key that rustls uses for records.
 enum SealingKey {
     Gcm(TlsRecordSealingKey),
     ChaCha20(LessSafeKey),
@@ -74,7 +74,7 @@ impl Sealer {
     }
 
     fn seal(&mut self, record: &mut [u8]) -> Result<(), Unspecified> {
-        // RFC 8446 section 5.3: the number of the record, added to an IV, which is zero here.
+        // RFC 8446 section 5.3: the sequence number, XORed with the IV, which is zero here.
         let mut nonce = [0; NONCE_LEN];
         nonce[NONCE_LEN - 8..].copy_from_slice(&self.sequence.to_be_bytes());
         self.sequence += 1;

@@ -1,4 +1,4 @@
-//! Signatures, as a server makes them and a client verifies them.
+//! Signatures by a server, and their verification by a client.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::SpeedError;
 use crate::result::{Action, Missing, Operation};
 use crate::subject::Algorithm;
 
-/// As many bytes as a server signs in TLS 1.3 with a suite of SHA-256: 64 spaces, the context, a zero and a digest
-/// (RFC 8446 section 4.4.3).
+/// A message of the length that a TLS 1.3 server signs with a SHA-256 suite: 64 spaces, the context, a zero and a
+/// digest (RFC 8446 section 4.4.3).
 static MESSAGE: [u8; 130] = [0x20; 130];
 
-/// Operations in the smallest batch, which is missing where there is none.
+/// Size of the smallest batch, reported as missing if there is none.
 const FEWEST: usize = 2;
 
-/// No operation of a run is too late.
+/// A deadline that no operation of a run misses.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
-/// Signing one by one, and in batches.
+/// Single signatures, and batches.
 pub(super) fn rsa(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     let (size, bits) = match algorithm {
         Algorithm::Rsa3072 => (KeySize::Rsa3072, 3072),
@@ -39,7 +39,7 @@ pub(super) fn rsa(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
         _ => (KeySize::Rsa2048, 2048),
     };
     let der: Pkcs8V1Der<'_> = RsaKeyPair::generate(size)?.as_der()?;
-    // What servers use: in TLS 1.3 there is no other padding.
+    // The padding that servers use: TLS 1.3 permits no other.
     let single = Signer::new(der.as_ref(), SignatureScheme::RSA_PSS_RSAE_SHA256)?;
     let batched = single.clone();
     let alone = Work::new(algorithm, Action::Sign, move || single.sign().map(drop));
@@ -96,12 +96,12 @@ fn ecdsa(algorithm: &'static EcdsaSigningAlgorithm) -> Result<Vec<u8>, SpeedErro
     Ok(EcdsaKeyPair::generate(algorithm)?.to_pkcs8v1()?.as_ref().to_vec())
 }
 
-/// One key, and the engine that performs its operations on the thread that asks.
+/// A key, and the engine that performs its operations on the calling thread.
 #[derive(Clone)]
 struct Signer {
     engine: Arc<LocalEngine>,
     key: KeyId,
-    /// The public half, DER.
+    /// The public key, DER.
     public: Vec<u8>,
     scheme: SignatureScheme,
     deadline: Instant,
@@ -125,7 +125,7 @@ impl Signer {
         Ok(result.expect("a local engine performs within `submit`")?.to_vec())
     }
 
-    /// As the worker of a gateway, which gathers signatures until the end of its turn.
+    /// As in the worker of a gateway, which gathers signatures until the end of its turn.
     fn sign_in_turn(&self, count: usize) -> Result<(), SpeedError> {
         let gathering = turn::Gathering::begin(|| {});
         let pending: Vec<_> = (0..count).map(|_| self.engine.submit(self.operation())).collect();
