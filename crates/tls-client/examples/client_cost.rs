@@ -1,10 +1,10 @@
-//! What a handshake costs each side, in microseconds of processor time:
-//! `client_cost MODE SECONDS [ADDRESS PID AUTHORITY]`.
+//! Measures the cost of a handshake for each side, in microseconds of processor time: `client_cost MODE SECONDS
+//! [ADDRESS PID AUTHORITY]`.
 //!
-//! Without an address, client and server are threads of one process, each with a runtime of its own, joined by loopback;
-//! otherwise the server is the process with this ID, which serves `bench.test` with a certificate of the authority in
-//! this PEM file. Modes: `full`, `full-fresh` (new key shares), `full-unit` (a key that costs nothing), `full-unverified`,
-//! `full-least` (both), `full-12`, `full-mlkem`, `psk`, `ticket`, `id`.
+//! Without an address, client and server are threads of one process, each with a runtime of its own, connected by
+//! loopback; otherwise the server is the process with this ID, which serves `bench.test` with a certificate of the
+//! authority in this PEM file. Modes: `full`, `full-fresh` (new key shares), `full-unit` (a key that costs nothing),
+//! `full-unverified`, `full-least` (both), `full-12`, `full-mlkem`, `psk`, `ticket`, `id`.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 
@@ -30,19 +30,19 @@ use tokio::task::{JoinSet, LocalSet};
 
 const HOST: &str = "bench.test";
 
-/// Connections at once.
+/// Concurrent connections.
 const CONCURRENT: usize = 16;
 
-/// Handshakes that the server completed.
+/// Handshakes completed by the server.
 static SERVED: AtomicU64 = AtomicU64::new(0);
 
-/// Its processor time, in nanoseconds.
+/// The server's processor time in nanoseconds.
 static SERVER_CPU: AtomicU64 = AtomicU64::new(0);
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Where the server is, and its processor time and handshakes so far.
+/// Address of the server, and its processor time and handshakes so far.
 struct Server {
     address: SocketAddr,
     usage: Box<dyn Fn() -> (Duration, Option<u64>)>,
@@ -124,7 +124,7 @@ fn settings(mode: &str, authority: PathBuf) -> ClientSettings {
         "full-12" | "ticket" | "id" => {
             settings.versions = vec![ProtocolVersion::TLS1_2];
             settings.suites = vec![CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256];
-            // In TLS 1.2 groups are the curves that certificates may use, too.
+            // In TLS 1.2, groups also determine the curves of certificates.
             settings.groups.push(NamedGroup::SECP256R1);
         }
         _ => {}
@@ -132,14 +132,14 @@ fn settings(mode: &str, authority: PathBuf) -> ClientSettings {
     if mode == "id" {
         settings.tls12_sessions = Tls12Sessions::Ids;
     }
-    // Full handshakes alone need no record layer of their own.
+    // Runs with full handshakes only need no record layer for repeated resumption.
     if mode.starts_with("full") {
         settings.session_use = SessionUse::Once;
     }
     settings
 }
 
-/// Handshakes for so long; how many.
+/// Performs handshakes for `time` and returns their number.
 async fn run(
     client: &Client,
     mode: &str,
@@ -179,7 +179,7 @@ async fn session(client: &Client, address: SocketAddr) -> Result<SavedSession, B
     stream.next_session().await?.ok_or_else(|| "the server gives no sessions".into())
 }
 
-/// Accepts until the process ends.
+/// Accepts connections until the process ends.
 fn serve(leaf: &Leaf, listening: &mpsc::Sender<SocketAddr>) {
     let mut keystore = Keystore::new();
     let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");

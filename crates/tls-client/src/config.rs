@@ -1,4 +1,4 @@
-//! What rustls needs to know to be the client that the settings describe.
+//! Builds the rustls configuration for client settings.
 
 use std::sync::Arc;
 
@@ -100,8 +100,8 @@ fn suites(settings: &ClientSettings) -> Result<Vec<SupportedCipherSuite>, Client
     settings.suites.iter().map(suite).collect()
 }
 
-/// A suite of TLS 1.2 names the type of the server's key as well: one that no scheme can verify would offer what is not
-/// accepted.
+/// Whether a suite can be used with `schemes`. A TLS 1.2 suite determines the type of the server's key, so a suite that
+/// matches no scheme would offer a key that is not accepted.
 fn fits_schemes(suite: SupportedCipherSuite, schemes: &[SignatureScheme]) -> bool {
     match suite {
         SupportedCipherSuite::Tls12(suite) if !schemes.is_empty() => {

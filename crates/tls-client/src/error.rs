@@ -18,7 +18,7 @@ pub enum ClientError {
     Unreachable {
         /// The address as written by the caller.
         address: String,
-        /// The error of the system.
+        /// Error of the operating system.
         reason: io::Error,
     },
     /// The TCP connection was not established within the connect timeout.

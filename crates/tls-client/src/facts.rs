@@ -22,7 +22,7 @@ pub struct ClientFacts {
     pub early_data: EarlyOutcome,
     /// Protocol chosen by ALPN.
     pub protocol: Option<Box<str>>,
-    /// The server sent a `HelloRetryRequest`, which costs one round trip.
+    /// Whether the server sent a `HelloRetryRequest`, which costs one round trip.
     pub hello_retry: bool,
     /// Bytes received until the handshake was complete.
     pub bytes_received: u64,
@@ -36,8 +36,8 @@ pub struct ClientFacts {
     pub certificate_bytes: usize,
     /// Bytes of the stapled OCSP response; 0 without one.
     pub staple_bytes: usize,
-    /// Why the server's certificate is not trusted, with
-    /// [`Verification::Reported`](crate::Verification::Reported); `None` for a resumed session.
+    /// Why the server's certificate is not trusted, with [`Verification::Reported`](crate::Verification::Reported);
+    /// `None` for a resumed session.
     pub distrust: Option<Box<str>>,
     /// Duration of the TLS handshake, without the TCP handshake.
     pub handshake_time: Duration,
@@ -46,7 +46,7 @@ pub struct ClientFacts {
 /// Outcome of early data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EarlyOutcome {
-    /// The caller gave none.
+    /// The caller provided none.
     None,
     /// It was not sent, because there was no session, or one with a smaller limit.
     Unsent,

@@ -1,7 +1,7 @@
 //! Key exchange groups whose key pairs serve more than one handshake.
 //!
-//! A load generator makes thousands of handshakes a second from one process, and should cost less than the server. What
-//! the server computes is the same whatever the client's key is, and its own share is new each time.
+//! A load generator makes thousands of handshakes per second from one process, and should cost less than the server.
+//! The server's computation does not depend on the client's key, and its own share is new each time.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -26,7 +26,7 @@ const FRESH: [&dyn SupportedKxGroup; 6] = [
     kx_group::MLKEM768,
 ];
 
-/// Groups that are offered by default.
+/// Number of groups that are offered by default.
 const OFFERED: usize = 4;
 
 const REUSED: [&dyn SupportedKxGroup; 4] = [&X25519MLKEM768, &X25519, &SECP256R1, &SECP384R1];
@@ -61,7 +61,7 @@ static SECP384R1: Curve =
     Curve { name: NamedGroup::secp384r1, algorithm: &agreement::ECDH_P384, pair: &SECP384R1_PAIR };
 static X25519MLKEM768: Hybrid = Hybrid;
 
-/// A curve with one key pair for each thread.
+/// A curve with one key pair per thread.
 struct Curve {
     name: NamedGroup,
     algorithm: &'static agreement::Algorithm,
@@ -130,11 +130,11 @@ impl ActiveKeyExchange for CurveExchange {
 /// Length of an X25519 share.
 const X25519_SHARE: usize = 32;
 
-/// X25519MLKEM768 (RFC-to-be draft-ietf-tls-ecdhe-mlkem section 4): in shares and in the secret ML-KEM comes first.
+/// X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem section 4): in shares and in the secret, ML-KEM precedes X25519.
 #[derive(Debug)]
 struct Hybrid;
 
-/// An ML-KEM key pair, and the share that it makes with this thread's X25519 pair.
+/// An ML-KEM key pair, and its share together with this thread's X25519 pair.
 struct KemPair {
     private: DecapsulationKey,
     share: Vec<u8>,
@@ -208,7 +208,7 @@ impl ActiveKeyExchange for HybridExchange {
 static UNIT_X25519: Unit = Unit { name: NamedGroup::X25519, generator: &X25519_GENERATOR };
 static UNIT_SECP256R1: Unit = Unit { name: NamedGroup::secp256r1, generator: &SECP256R1_GENERATOR };
 
-/// RFC 7748 section 4.1: u = 9, the lowest byte first.
+/// RFC 7748 section 4.1: u = 9, little-endian.
 const X25519_GENERATOR: [u8; X25519_SHARE] = {
     let mut generator = [0; X25519_SHARE];
     generator[0] = 9;
@@ -223,7 +223,7 @@ const SECP256R1_GENERATOR: [u8; 65] = [
     0x33, 0x57, 0x6b, 0x31, 0x5e, 0xce, 0xcb, 0xb6, 0x40, 0x68, 0x37, 0xbf, 0x51, 0xf5,
 ];
 
-/// A curve with the private key 1. Of the server's share only the length is checked.
+/// A curve with the private key 1. Only the length of the server's share is checked.
 #[derive(Debug)]
 struct Unit {
     name: NamedGroup,
@@ -254,7 +254,7 @@ impl ActiveKeyExchange for UnitExchange {
         if peer.len() != self.generator.len() {
             return Err(wrong_share());
         }
-        // Of a point on a curve of NIST, uncompressed, the secret is the first coordinate (RFC 8446 section 7.4.2).
+        // On a NIST curve, with uncompressed points, the secret is the first coordinate (RFC 8446 section 7.4.2).
         Ok(SharedSecret::from(match peer {
             [4, point @ ..] if peer.len() % 2 == 1 => &point[..point.len() / 2],
             u => u,

@@ -1,4 +1,4 @@
-//! The handshake of a client: moves bytes between rustls and the socket, and collects facts.
+//! The handshake of a client: transfers bytes between rustls and the socket, and collects facts.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -20,39 +20,39 @@ use super::notes::Notes;
 use super::settings::StapleRequest;
 use super::staple;
 
-/// Bytes read at once: the first flight of most servers.
+/// Bytes per read: the first flight of most servers.
 const FLIGHT: usize = 4096;
 
-/// Most bytes of handshake messages that wait to be processed.
+/// Maximum number of unprocessed bytes of handshake messages.
 const UNPROCESSED_LIMIT: usize = 256 * 1024;
 
-/// Where the random of a `ServerHello` stands in a record.
+/// Position of the random value of a `ServerHello` in its record.
 const RANDOM: std::ops::Range<usize> = 11..43;
 
-/// A largest hello: only ours is ever read.
+/// Size limit for parsing hellos, which are only those of this client.
 const HELLO_LIMIT: usize = 64 * 1024;
 
-/// A handshake in progress, and what is left of it when it is complete.
+/// A handshake in progress, and its remains when it is complete.
 pub(super) struct Handshake<'a> {
     pub(super) tls: Box<UnbufferedClientConnection>,
     pub(super) notes: Notes,
-    /// Bytes from the server that are not processed.
+    /// Unprocessed bytes from the server.
     pub(super) incoming: Vec<u8>,
-    /// Application data that came with the end of the handshake.
+    /// Application data that arrived with the end of the handshake.
     pub(super) plaintext: Vec<u8>,
-    /// The server has closed its side.
+    /// Whether the server has closed its side.
     pub(super) peer_closed: bool,
     outgoing: Vec<u8>,
     staple_request: StapleRequest,
-    /// Early data that is still to be sent.
+    /// Early data to be sent.
     early: Option<&'a [u8]>,
-    /// Accepted from the moment it is sent, until the end says otherwise.
+    /// Counts as accepted once it is sent, until the end of the handshake shows otherwise.
     early_data: EarlyOutcome,
-    /// The version of the session offered.
+    /// Version of the offered session.
     offered: Option<ProtocolVersion>,
-    /// It is one of TLS 1.2 with a ticket.
+    /// Whether the offered session is one of TLS 1.2 with a ticket.
     offers_ticket: bool,
-    /// Records of the flight that was written last.
+    /// Number of records in the last written flight.
     records: usize,
     hello_retry: bool,
     received: u64,
@@ -70,8 +70,8 @@ enum Progress {
 }
 
 impl<'a> Handshake<'a> {
-    /// A handshake whose first flight, made with these notes, is to be sent. Early data is given where the session, which
-    /// is of version `offered`, allows it.
+    /// A handshake before its first flight, created with these notes. `early` must be permitted by the session, whose
+    /// version is `offered`.
     pub(super) fn new(
         tls: UnbufferedClientConnection,
         notes: Notes,
@@ -100,13 +100,13 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// Makes the first flight, which no server gets.
+    /// Computes the first flight without sending it.
     pub(super) fn prepare(&mut self) {
-        // An error comes again when it matters.
+        // An error occurs again when the flight is sent.
         let _ = self.advance();
     }
 
-    /// Runs to the end. Has no time limit of its own. `name` is the server's, for errors.
+    /// Runs the handshake to its end. Has no time limit of its own. `name` is the server's name for errors.
     pub(super) async fn run(&mut self, tcp: &mut TcpStream, name: &str) -> Result<(), ClientError> {
         let mut progress = self.advance();
         self.offers_ticket = self.offered == Some(ProtocolVersion::TLS1_2)
@@ -117,7 +117,7 @@ impl<'a> Handshake<'a> {
         let mut unsent = None;
         loop {
             if !self.outgoing.is_empty() {
-                // The server's reason is worth more than that it does not listen any more.
+                // An error of sending is reported only if the server has sent no alert, which is more informative.
                 match self.send(tcp).await {
                     Ok(()) => self.sent += self.outgoing.len() as u64,
                     Err(error) if progress.is_ok() && self.received > 0 => return Err(error.into()),
@@ -165,7 +165,8 @@ impl<'a> Handshake<'a> {
         self.records = 0;
         let mut finished = false;
         let result = loop {
-            // When only the last flight is left to be written, what the server sent behind its own stays where it is.
+            // If only the last flight remains to be written, data that the server sent after its own flight stays
+            // unprocessed.
             let incoming = if finished { &mut [] } else { &mut self.incoming[used..] };
             let UnbufferedStatus { discard, state, .. } =
                 self.notes.lend(|| self.tls.process_tls_records(incoming));
@@ -212,13 +213,14 @@ impl<'a> Handshake<'a> {
 }
 
 impl Handshake<'_> {
-    /// The facts of the handshake with the server `name`, which is complete after `took`.
+    /// The facts of the completed handshake with the server `name`, which took `took`.
     pub(super) fn facts(&self, took: Duration, name: &str) -> ClientFacts {
         let tls = &self.tls;
         let resumed = tls.handshake_kind() == Some(HandshakeKind::Resumed);
         let version = ProtocolVersion(tls.protocol_version().map_or(0, u16::from));
-        // rustls says of no unbuffered connection whether its early data was accepted. If so, `EndOfEarlyData` goes in a
-        // record of its own before `Finished`, since their keys differ (RFC 8446 section 4.5).
+        // rustls does not report for unbuffered connections whether early data was accepted. If it was,
+        // `EndOfEarlyData` is in a record of its own before `Finished`, because their keys differ (RFC 8446 section
+        // 4.5).
         let early_data = match self.early_data {
             EarlyOutcome::Accepted if !resumed || self.records < 2 => EarlyOutcome::Rejected,
             other => other,
@@ -257,7 +259,7 @@ impl Handshake<'_> {
     }
 }
 
-/// The flight is to be sent. Early data goes with it where rustls, having written the hello, lets it.
+/// Marks the flight for sending. Appends early data if rustls permits it after the hello.
 fn transmit(
     mut data: TransmitTlsData<'_, ClientConnectionData>,
     early: &mut Option<&[u8]>,

@@ -15,32 +15,32 @@ use super::session::SavedSession;
 /// The record layer of a connection.
 #[expect(clippy::large_enum_variant, reason = "nearly all connections are of the large one")]
 pub(super) enum Layer {
-    /// That of rustls.
+    /// The record layer of rustls.
     Tls {
         /// The connection.
         tls: Box<UnbufferedClientConnection>,
         /// Its notes.
         notes: Notes,
-        /// The server has closed its side; rustls says so once.
+        /// Whether the server has closed its side, which rustls reports only once.
         closed: bool,
     },
-    /// Our own, for sessions that are resumed many times.
+    /// The record layer of this crate, for sessions that are resumed repeatedly.
     Records(Box<Records>),
 }
 
 impl Layer {
-    /// The server had closed its side when the handshake was complete.
+    /// Whether the server had closed its side when the handshake was complete.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self, Self::Tls { closed: true, .. })
     }
 
-    /// Whether sessions that the server gives are kept.
+    /// Whether received sessions are kept.
     pub(super) fn brings_sessions(&self) -> bool {
         !matches!(self, Self::Tls { notes: Notes { refuses_sessions: true, .. }, .. })
     }
 
-    /// Opens the records in `incoming`: how many bytes of it are done with, and whether the server has closed its side.
-    /// What is to be answered, an alert after an error among it, is appended to `outgoing`.
+    /// Decrypts the records in `incoming`. Returns the number of processed bytes and whether the server has closed its
+    /// side. Appends replies to `outgoing`, including an alert after an error.
     pub(super) fn open(
         &mut self,
         incoming: &mut [u8],
@@ -89,8 +89,8 @@ impl Layer {
         }
     }
 
-    /// Appends a record with `plaintext`, at most 16 KiB, to `outgoing`. `incoming` is ciphertext that is not opened; if it
-    /// can be now, `take` gets its plaintext.
+    /// Appends a record with `plaintext`, at most 16 KiB, to `outgoing`. `incoming` is unprocessed ciphertext; if it
+    /// can be decrypted now, `take` gets its plaintext.
     pub(super) fn seal(
         &mut self,
         plaintext: &[u8],
@@ -102,7 +102,7 @@ impl Layer {
             return records.seal_data(plaintext, outgoing);
         }
         loop {
-            // rustls opens what it can before it seals.
+            // rustls decrypts pending records before it seals.
             let (used, _) = self.open(incoming, outgoing, take)?;
             incoming.drain(..used);
             let Self::Tls { tls, notes, .. } = self else { return Ok(()) };
@@ -114,7 +114,7 @@ impl Layer {
                     outgoing.truncate(begin + *sealed.as_ref().unwrap_or(&0));
                     return sealed.map(drop).map_err(io::Error::other);
                 }
-                // Closed by the server, who may still listen.
+                // Closed by the server, which may still read.
                 ConnectionState::Closed => return Err(io::ErrorKind::NotConnected.into()),
                 _ => {}
             }
@@ -138,7 +138,7 @@ impl Layer {
         Ok(())
     }
 
-    /// The sessions that came since the last call.
+    /// The sessions received since the last call.
     pub(super) fn take_sessions(&mut self) -> Vec<SavedSession> {
         match self {
             Self::Records(records) => std::mem::take(&mut records.sessions),
@@ -148,7 +148,7 @@ impl Layer {
         }
     }
 
-    /// The newest of them; the others stay.
+    /// The newest received session; the others stay.
     pub(super) fn take_session(&mut self) -> Option<SavedSession> {
         match self {
             Self::Records(records) => records.sessions.pop(),

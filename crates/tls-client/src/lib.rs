@@ -1,8 +1,8 @@
 //! A TLS client for load generators and probes: the caller chooses every property of the handshake.
 //!
-//! The client for upstreams is `brisk_tls::connector`, which has safe defaults. This one offers exactly what its
-//! settings say, stores no sessions, reports every property of each handshake, and needs little CPU. It can skip
-//! verification and reuse keys, which only measurements may do.
+//! The client for upstreams is `brisk_tls::connector`, which has safe defaults. This one offers exactly the parameters
+//! in its settings, stores no sessions, reports every property of each handshake, and needs little CPU. It can skip
+//! verification and reuse keys, which is acceptable for measurements only.
 
 mod config;
 mod error;
@@ -54,7 +54,7 @@ pub struct Client {
 
 struct Inner {
     config: Arc<ClientConfig>,
-    /// The same, and it sends early data.
+    /// Like `config`, with early data enabled.
     early_config: Arc<ClientConfig>,
     name: ServerName<'static>,
     settings: ClientSettings,
@@ -79,14 +79,15 @@ impl Client {
         &self.inner.settings
     }
 
-    /// Makes a hello and drops it, so that what is prepared once for a process costs no connection time.
+    /// Computes a hello and drops it, so that one-time initialisation of the process is not part of the first
+    /// connection.
     pub fn rehearse(&self) {
         if let Ok(mut handshake) = self.begin(None, None, None) {
             handshake.prepare();
         }
     }
 
-    /// Performs the handshake over `tcp`, and offers `session`. The [facts](ClientStream::facts) have the result.
+    /// Performs the handshake over `tcp`, and offers `session`. The [facts](ClientStream::facts) contain the result.
     ///
     /// `early` is sent with the first flight if the session allows early data of that length, otherwise not at all
     /// ([`EarlyOutcome`]). Rejected early data is not sent again.
@@ -102,7 +103,7 @@ impl Client {
         self.connect_observed(tcp, session, early, None).await
     }
 
-    /// The same, watched by `observer` from the first byte to the last.
+    /// Like [`connect`](Self::connect), with an observer of the connection from the first byte to the last.
     pub async fn connect_observed(
         &self,
         mut tcp: TcpStream,
@@ -125,7 +126,7 @@ impl Client {
             let records = Records::new(*tls).map_err(|error| ClientError::Protocol(error.to_string()))?;
             Layer::Records(Box::new(records))
         } else {
-            // What rustls makes of them could be resumed once only.
+            // rustls could resume these sessions only once.
             notes.refuses_sessions = many;
             Layer::Tls { tls, notes, closed: peer_closed }
         };
@@ -146,12 +147,12 @@ impl Client {
         let config = if early.is_some() { &inner.early_config } else { &inner.config };
         let offered = session.as_ref().map(SavedSession::version);
         let value = session.and_then(SavedSession::into_value);
-        // Only what an observer gets has it.
+        // Only used for the observer.
         let server_name = if observer.is_some() { inner.settings.server_name.clone() } else { String::new() };
         let mut notes = Notes { offered: value, observer, server_name, ..Notes::default() };
         let tls = notes.lend(|| UnbufferedClientConnection::new(Arc::clone(config), inner.name.clone()));
         let tls = tls.map_err(|error| ClientError::Settings(error.to_string()))?;
-        // A session of a version that is not offered.
+        // Not taken: the session has a version that is not offered.
         notes.offered = None;
         Ok(Handshake::new(tls, notes, offered, early, inner.settings.staple_request))
     }

@@ -14,14 +14,14 @@ use rustls::{Error, KeyLog, NamedGroup, SignatureScheme};
 
 use super::observe::Observer;
 
-/// Sessions kept of one connection until its caller takes them; a server that sends more has the oldest dropped.
+/// Maximum number of sessions kept per connection; further ones replace the oldest.
 const KEPT: usize = 16;
 
 thread_local! {
     static CURRENT: RefCell<Notes> = RefCell::new(Notes::default());
 }
 
-/// A session as rustls has it.
+/// A session in the representation of rustls.
 #[derive(Debug)]
 pub(super) enum SessionValue {
     Tls12(Tls12ClientSessionValue),
@@ -33,21 +33,21 @@ pub(super) enum SessionValue {
 pub(super) struct Notes {
     /// The session to be resumed; rustls takes it when it writes the hello.
     pub(super) offered: Option<SessionValue>,
-    /// Sessions that the server gave.
+    /// Sessions from the server.
     pub(super) received: Vec<SessionValue>,
-    /// None of those that come from now on is kept.
+    /// Whether sessions received from now on are dropped.
     pub(super) refuses_sessions: bool,
     /// The scheme of the server's signature.
     pub(super) scheme: Option<SignatureScheme>,
     /// Length of the stapled OCSP response.
     pub(super) staple_bytes: usize,
-    /// Why the chain or the signature is not trusted, where that is only reported.
+    /// Why the chain or the signature is not trusted, if verification only reports.
     pub(super) distrust: Option<Error>,
-    /// Watches the connection.
+    /// Observer of the connection.
     pub(super) observer: Option<Arc<dyn Observer>>,
     /// The server's name, for the observer.
     pub(super) server_name: String,
-    /// The time that rustls gets as the current one.
+    /// The current time as passed to rustls.
     pub(super) clock: Option<UnixTime>,
 }
 
@@ -66,14 +66,14 @@ pub(super) fn update<T>(change: impl FnOnce(&mut Notes) -> T) -> T {
     CURRENT.with_borrow_mut(change)
 }
 
-/// Gives rustls the session that the caller chose, and the caller the sessions that the server gave.
+/// Session store that offers the caller's session and collects sessions from the server.
 #[derive(Debug)]
 pub(super) struct CallersSessions;
 
 impl ClientSessionStore for CallersSessions {
     fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
 
-    // The share sent is always of the first group that the caller named.
+    // The share is always for the first group in the settings.
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
         None
     }
@@ -121,7 +121,7 @@ fn keep(value: SessionValue) {
     });
 }
 
-/// Gives secrets to the observer of the connection.
+/// Passes secrets to the observer of the connection.
 #[derive(Debug)]
 pub(super) struct NotedKeyLog;
 
@@ -137,7 +137,7 @@ impl KeyLog for NotedKeyLog {
     }
 }
 
-/// The time of the system, unless the notes have another.
+/// The system's time, unless the notes contain another.
 #[derive(Debug)]
 pub(super) struct NotedClock;
 

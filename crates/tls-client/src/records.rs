@@ -1,7 +1,7 @@
 //! TLS 1.3 records after a handshake, without the record layer of rustls: for connections whose sessions are resumed
-//! many times.
+//! repeatedly.
 //!
-//! rustls makes such sessions only for callers that read tickets themselves (`rustls::kernel`). Keys, ciphers and
+//! rustls supports such sessions only for callers that process tickets themselves (`rustls::kernel`). Keys, ciphers and
 //! sessions are those of rustls.
 
 use std::io;
@@ -19,15 +19,15 @@ use rustls::{ConnectionTrafficSecrets, ContentType, ProtocolVersion, Tls13Cipher
 use super::error::broken;
 use super::session::{ManyTimes, SavedSession};
 
-/// Handshake messages that wait for their end: tickets have some hundred bytes.
+/// Maximum size of incomplete handshake messages; tickets have some hundred bytes.
 const MESSAGE_LIMIT: usize = 64 * 1024;
 
-/// Sessions kept until they are taken.
+/// Maximum number of sessions kept until they are taken.
 const KEPT: usize = 16;
 
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 
-/// The records of a connection.
+/// The record layer of a connection.
 pub(super) struct Records {
     origin: Arc<Mutex<KernelConnection<ClientConnectionData>>>,
     suite: &'static Tls13CipherSuite,
@@ -35,9 +35,9 @@ pub(super) struct Records {
     write_seq: u64,
     decrypter: Box<dyn MessageDecrypter>,
     read_seq: u64,
-    /// Handshake messages that are not complete.
+    /// Incomplete handshake messages.
     messages: Vec<u8>,
-    /// Sessions that the server gave.
+    /// Sessions from the server.
     pub(super) sessions: Vec<SavedSession>,
 }
 
@@ -56,7 +56,8 @@ impl Records {
         Ok(Self { origin, suite, encrypter, write_seq, decrypter, read_seq, messages, sessions })
     }
 
-    /// Opens the records in `incoming`: how many bytes of it are done with, and whether the server has closed its side.
+    /// Decrypts the records in `incoming`. Returns the number of processed bytes and whether the server has closed its
+    /// side.
     pub(super) fn open(
         &mut self,
         incoming: &mut [u8],
@@ -81,7 +82,7 @@ impl Records {
         take: &mut dyn FnMut(&[u8]),
     ) -> io::Result<bool> {
         let content = ContentType::from(record[0]);
-        // RFC 8446 section 5: dropped without a look.
+        // RFC 8446 section 5: dropped without processing.
         if content == ContentType::ChangeCipherSpec {
             return Ok(false);
         }
@@ -95,7 +96,7 @@ impl Records {
                 self.messages.extend_from_slice(payload);
                 self.process_messages(outgoing)?;
             }
-            // Its level is of no meaning (RFC 8446 section 6).
+            // The level of an alert is ignored (RFC 8446 section 6).
             (ContentType::Alert, [_, 0]) => return Ok(true),
             (ContentType::Alert, [_, description]) => {
                 return Err(broken(rustls::Error::AlertReceived((*description).into())));
@@ -133,7 +134,7 @@ impl Records {
         self.sessions.push(session);
     }
 
-    /// RFC 8446 section 4.6.3.
+    /// `KeyUpdate` (RFC 8446 section 4.6.3).
     fn update_keys(&mut self, body: &[u8], outgoing: &mut Vec<u8>) -> io::Result<()> {
         let (seq, secret) = self.origin().update_rx_secret().map_err(broken)?;
         (self.read_seq, self.decrypter) = (seq, decrypter(self.suite, secret).map_err(broken)?);
@@ -196,7 +197,7 @@ fn key_and_iv(
     }
 }
 
-/// Length of the first record with its header, if it is whole.
+/// Length of the first record with its header, if it is complete.
 fn record_len(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some(&[_, _, _, high, low]) = bytes.get(..HEADER) else { return Ok(None) };
     let len = usize::from(u16::from_be_bytes([high, low]));

@@ -1,4 +1,4 @@
-//! Sessions that the caller keeps.
+//! Sessions kept by the caller.
 
 use std::fmt;
 use std::mem;
@@ -24,11 +24,11 @@ enum Saved {
 
 /// A TLS 1.3 session that is derived from its ticket for each use, because rustls uses up a session when it offers it.
 pub(super) struct ManyTimes {
-    /// The connection that brought it.
+    /// The connection that received it.
     pub(super) origin: Arc<Mutex<KernelConnection<ClientConnectionData>>>,
     /// The body of the `NewSessionTicket`.
     pub(super) ticket: Vec<u8>,
-    /// Its age counts from here, however often it is derived.
+    /// Origin of its age, for all derived sessions.
     pub(super) received: UnixTime,
     pub(super) early_data_limit: u32,
 }
@@ -51,14 +51,13 @@ impl SavedSession {
         }
     }
 
-    /// Seconds for which the server lets a TLS 1.3 session be resumed; `None` where rustls keeps it to itself, as it does of
-    /// sessions for one use.
+    /// Lifetime of a TLS 1.3 session in seconds; `None` if rustls does not expose it, as for sessions for one use.
     pub fn lifetime(&self) -> Option<u32> {
         let seconds = self.message()?.first_chunk()?;
         Some(u32::from_be_bytes(*seconds))
     }
 
-    /// The ticket of a TLS 1.3 session; `None` in the same cases.
+    /// The ticket of a TLS 1.3 session; `None` in the same cases as [`lifetime`](Self::lifetime).
     pub fn ticket(&self) -> Option<&[u8]> {
         // RFC 8446 section 4.6.1: lifetime, age_add, then the nonce with its length.
         let rest = self.message()?.get(8..)?;
@@ -86,7 +85,7 @@ impl SavedSession {
         }
     }
 
-    /// For rustls, which takes it.
+    /// The session for rustls, which consumes it.
     pub(super) fn into_value(self) -> Option<SessionValue> {
         match self.0 {
             Saved::Once(value) => Some(value),
@@ -102,7 +101,7 @@ impl From<SessionValue> for SavedSession {
 }
 
 impl ManyTimes {
-    /// A session of the ticket whose body is `ticket`; `None` where rustls refuses it.
+    /// The session of the ticket whose body is `ticket`; `None` if rustls refuses it.
     pub(super) fn session(
         origin: &Arc<Mutex<KernelConnection<ClientConnectionData>>>,
         ticket: &[u8],

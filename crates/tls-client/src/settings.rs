@@ -9,8 +9,8 @@ use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureSc
 pub struct ClientSettings {
     /// Versions offered, TLS 1.2 and TLS 1.3. Default: both.
     pub versions: Vec<ProtocolVersion>,
-    /// Suites offered, in this order. Suites of a version that is not offered are left out. Default: all nine; of those
-    /// for TLS 1.2 only those that match [`schemes`](Self::schemes).
+    /// Suites offered, in this order. Suites of a version that is not offered are omitted. Default: all nine; for TLS
+    /// 1.2 only those that match [`schemes`](Self::schemes).
     pub suites: Vec<CipherSuite>,
     /// Groups offered, in this order; a share is sent for the first. Default: X25519MLKEM768, X25519, secp256r1,
     /// secp384r1.
@@ -78,7 +78,7 @@ pub enum Verification {
     System,
     /// The chain must lead to an authority in these PEM files.
     Authorities(Vec<PathBuf>),
-    /// As with the authorities in these PEM files, or with the system's if there are none; but a server that is not trusted is
+    /// As with the authorities in these PEM files, or with the system's if there are none; but an untrusted server is
     /// accepted, and the reason is in the [facts](crate::ClientFacts::distrust).
     Reported(Vec<PathBuf>),
     /// None: chain, name and signature are not checked.
@@ -117,7 +117,7 @@ pub enum KeyShares {
     Unit,
 }
 
-/// Whether the client asks for a stapled OCSP response (`status_request`, RFC 6066 section 8).
+/// Whether the client requests a stapled OCSP response (`status_request`, RFC 6066 section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StapleRequest {
     /// Requested.

@@ -1,8 +1,8 @@
-//! A hello that does not ask for a stapled OCSP response.
+//! Hellos without a request for a stapled OCSP response.
 //!
-//! rustls always asks. Where it shall not, the extension `status_request` gets another number, one that every server
-//! ignores (RFC 8701), in the bytes that are sent and in those that are hashed for the transcript. Nothing else changes,
-//! not even a length.
+//! rustls always requests one. To omit the request, the extension `status_request` is renumbered to one that every
+//! server ignores (RFC 8701), both in the sent bytes and in the hashed transcript. Nothing else changes, not even a
+//! length.
 
 use std::sync::LazyLock;
 
@@ -14,21 +14,21 @@ use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
 /// `status_request` (RFC 6066 section 8).
 const STATUS_REQUEST: [u8; 2] = [0, 5];
 
-/// An extension number reserved for testing that servers ignore what they do not know.
+/// An extension number that is reserved for testing that servers ignore unknown ones (RFC 8701).
 const IGNORED: [u8; 2] = [0x1a, 0x1a];
 
-/// Message types (RFC 8446 section 4): `client_hello`, and `message_hash`, which stands for a first hello.
+/// Message types (RFC 8446 section 4): `client_hello`, and `message_hash`, which replaces a first hello.
 const CLIENT_HELLO: u8 = 1;
 const MESSAGE_HASH: u8 = 254;
 
-/// The suite, with a transcript in which hellos do not ask for staples.
+/// The suite, with a transcript in which hellos contain no staple request.
 pub(super) fn without_request(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     static SUITES: LazyLock<Vec<SupportedCipherSuite>> =
         LazyLock::new(|| suites().iter().map(wrap).collect());
     SUITES.iter().find(|wrapped| wrapped.suite() == suite.suite()).copied().unwrap_or(suite)
 }
 
-/// Made once for each suite and kept for good, as rustls wants them.
+/// Created and leaked once for each suite, because rustls needs a static lifetime.
 fn wrap(suite: &SupportedCipherSuite) -> SupportedCipherSuite {
     let common = |common: &CipherSuiteCommon| CipherSuiteCommon {
         suite: common.suite,
@@ -56,8 +56,8 @@ fn wrap(suite: &SupportedCipherSuite) -> SupportedCipherSuite {
     }
 }
 
-/// A hash of handshake messages. rustls hashes each message whole and by itself, only hellos together with what came
-/// before.
+/// A hash of handshake messages. rustls passes each message completely and separately, except hellos, which it passes
+/// together with the preceding messages.
 struct WithoutRequest(&'static dyn Hash);
 
 impl Hash for WithoutRequest {
@@ -104,14 +104,14 @@ impl Context for Transcript {
     }
 }
 
-/// Takes the request out of the hello in a record that is about to be sent.
+/// Removes the request from the hello in a record that is about to be sent.
 pub(super) fn omit_from_record(record: &mut [u8]) {
     if let [22, _, _, _, _, messages @ ..] = record {
         omit_request(messages);
     }
 }
 
-/// Takes the request out of the hellos among these messages, of which the last may lack its end.
+/// Removes the request from the hellos among these messages, the last of which may be incomplete.
 fn omit_request(mut messages: &mut [u8]) {
     while let [kind, high, middle, low, rest @ ..] = messages {
         let len = (u32::from_be_bytes([0, *high, *middle, *low]) as usize).min(rest.len());
@@ -126,7 +126,7 @@ fn omit_request(mut messages: &mut [u8]) {
     }
 }
 
-/// Where in the body of a hello (RFC 8446 section 4.1.2) the number of the extension stands.
+/// Position of the extension's number in the body of a hello (RFC 8446 section 4.1.2).
 fn status_request(hello: &[u8]) -> Option<usize> {
     let two = |at: usize| Some(usize::from(u16::from_be_bytes([*hello.get(at)?, *hello.get(at + 1)?])));
     let mut at = 2 + 32;

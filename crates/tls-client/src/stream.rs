@@ -21,10 +21,10 @@ use super::session::SavedSession;
 /// Bytes read from a socket at once.
 const READ: usize = 64 * 1024;
 
-/// Ciphertext that may wait for the rest of its record or message.
+/// Maximum ciphertext that waits for the rest of its record or message.
 const UNFINISHED_LIMIT: usize = 64 * 1024;
 
-/// Records that may wait for the socket before a write has to wait too.
+/// Maximum bytes of records waiting for the socket before writes are delayed.
 const UNSENT_LIMIT: usize = 64 * 1024;
 
 thread_local! {
@@ -40,11 +40,11 @@ pub struct ClientStream {
     tcp: TcpStream,
     layer: Layer,
     facts: ClientFacts,
-    /// Ciphertext that is not opened: the end of the handshake's last flight, or an unfinished record.
+    /// Unprocessed ciphertext: the end of the handshake's last flight, or an unfinished record.
     incoming: Vec<u8>,
-    /// `incoming` has not been looked at since the handshake.
+    /// Whether `incoming` has not been processed since the handshake.
     unopened: bool,
-    /// Plaintext that the last reader had no room for, from `taken` on.
+    /// Plaintext for which the last reader had no room, from `taken` on.
     plaintext: Vec<u8>,
     taken: usize,
     /// Records to be sent, from `sent` on.
@@ -58,7 +58,7 @@ pub struct ClientStream {
 }
 
 impl ClientStream {
-    /// `incoming` and `plaintext` came with the end of the handshake.
+    /// `incoming` and `plaintext` arrived with the end of the handshake.
     pub(super) fn new(
         tcp: TcpStream,
         layer: Layer,
@@ -132,7 +132,7 @@ impl ClientStream {
         self.tcp
     }
 
-    /// Opens what has come, after reading from the socket unless something waits from the handshake. Plaintext goes into
+    /// Decrypts pending data, after reading from the socket unless bytes remain from the handshake. Copies plaintext to
     /// `buffer` as far as it has room.
     fn poll_more(
         &mut self,
@@ -223,7 +223,7 @@ impl AsyncRead for ClientStream {
                 return Poll::Ready(Ok(()));
             }
             let more = stream.poll_more(cx, Some(buffer));
-            // An answer to a key update, or an alert, goes as soon as it can; the reader does not wait for it.
+            // A reply to a key update, or an alert, is sent as soon as possible; the reader does not wait for it.
             if !stream.outgoing.is_empty() {
                 let _ = stream.poll_send(cx);
             }
@@ -263,7 +263,7 @@ impl AsyncWrite for ClientStream {
         }
         ready!(stream.poll_send(cx))?;
         match ready!(Pin::new(&mut stream.tcp).poll_shutdown(cx)) {
-            // The server was first.
+            // The server closed the connection first.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
             result => Poll::Ready(result),
         }

@@ -1,4 +1,4 @@
-//! The client against real servers: nginx and openssl, and our own acceptor where those cannot.
+//! The client against nginx and openssl, and against the gateway's acceptor for cases that these do not support.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -39,8 +39,8 @@ fn client(settings: ClientSettings) -> Client {
 }
 
 fn nginx(ca: &TestCa, directives: &str) -> Nginx {
-    // Else nginx waits for five seconds where the handshake is not complete when it has answered.
-    // Where it answers early data, it would linger for seconds before it closes.
+    // Otherwise nginx waits for five seconds if the handshake is not complete when it has responded. With early data,
+    // it would linger for seconds before it closes.
     Nginx::https_with(&ca.server(&[HOST]).issue(), &format!("{BOTH} lingering_close off; {directives}"))
 }
 
@@ -66,14 +66,14 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
-/// The answer to what was sent.
+/// The response to the written request.
 async fn answer(stream: &mut ClientStream) -> String {
     let mut answer = Vec::new();
     soon(stream.read_to_end(&mut answer)).await.expect("an answer with an end");
     String::from_utf8(answer).expect("text")
 }
 
-/// A request with its answer; the sessions that came with it.
+/// Performs a request and returns the sessions that arrived with its response.
 async fn fetch(stream: &mut ClientStream, path: &str) -> Vec<SavedSession> {
     stream.write_all(&get(path)).await.expect("sent");
     let answer = answer(stream).await;
@@ -81,7 +81,7 @@ async fn fetch(stream: &mut ClientStream, path: &str) -> Vec<SavedSession> {
     stream.take_sessions()
 }
 
-/// The requests in the log of nginx, as soon as there are `count`.
+/// Waits for `count` requests in the log of nginx and returns them.
 fn logged(nginx: &Nginx, count: usize) -> Vec<String> {
     wait_until("the access log", || Some(nginx.requests()).filter(|lines| lines.len() >= count))
 }
@@ -91,7 +91,7 @@ async fn each_version_resumes_by_each_means() {
     let cases = [
         (V12, Tls12Sessions::Tickets, "", Resumption::Ticket),
         (V12, Tls12Sessions::Ids, NO_TICKETS, Resumption::SessionId),
-        // Tickets are asked for, but there are none.
+        // The client requests tickets, but the server has none.
         (V12, Tls12Sessions::Tickets, NO_TICKETS, Resumption::SessionId),
         (V13, Tls12Sessions::Tickets, "", Resumption::Psk),
         (V13, Tls12Sessions::Tickets, NO_TICKETS, Resumption::Psk),
@@ -124,7 +124,7 @@ async fn a_server_that_does_not_resume_is_reported() {
         let client = client(settings(&ca, version));
         let mut stream = connect(&client, server.address(), None).await.expect("a handshake");
         let session = fetch(&mut stream, "/1k").await.pop().expect("a session");
-        // Its ticket keys are its own.
+        // A server with other ticket keys.
         let mut stream = connect(&client, other.address(), Some(session)).await.expect("a handshake");
         assert_eq!(stream.facts().resumption, Resumption::Full);
         assert!(stream.facts().scheme.is_some() && stream.facts().certificate_bytes > 0);
@@ -171,7 +171,7 @@ async fn early_data_is_accepted_and_answered() {
     }
 }
 
-/// A relay to `server`, which holds back the server's answers until the server has logged `count` requests.
+/// A relay to `server`, which holds back the server's responses until the server has logged `count` requests.
 async fn relay(server: &Nginx, count: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let address = listener.local_addr().expect("an address");
@@ -215,7 +215,7 @@ async fn early_data_that_is_refused_or_not_sent_is_reported() {
     let keys = ca.folder().join("ticket.key");
     std::fs::write(&keys, [7; 80]).expect("a file");
     let shared = format!("ssl_session_ticket_key {};", keys.display());
-    // The certificate is part of what a session is bound to.
+    // A session is bound to the certificate.
     let leaf = ca.server(&[HOST]).issue();
     let taking = Nginx::https_with(&leaf, &format!("ssl_protocols TLSv1.3; {EARLY}{shared}"));
     let refusing = Nginx::https_with(&leaf, &format!("ssl_protocols TLSv1.3; {shared}"));
@@ -226,7 +226,7 @@ async fn early_data_that_is_refused_or_not_sent_is_reported() {
         fetch(&mut stream, "/1k").await.pop()
     };
     let request = get("/1k");
-    // The session is resumed without its early data; then not even resumed.
+    // The session is resumed without its early data; then it is not resumed at all.
     for (server, resumption) in [(&refusing, Resumption::Psk), (&stranger, Resumption::Full)] {
         let stream = connect_early(&client, server.address(), session().await, Some(&request)).await;
         let mut stream = stream.expect("a handshake");
@@ -252,7 +252,7 @@ async fn a_session_serves_many_connections_where_the_caller_says_so() {
         let client = client(ClientSettings { session_use, ..settings(&ca, version) });
         let mut stream = connect(&client, server.address(), None).await.expect("a handshake");
         let session = stream.next_session().await.expect("a server that stays").expect("a session");
-        // The connection that brought it goes on.
+        // The connection that received the session continues.
         fetch(&mut stream, "/1m").await;
         drop(stream);
         for _ in 0..3 {
@@ -304,7 +304,7 @@ async fn suites_and_groups_are_what_the_caller_chose() {
                 let mut settings = ClientSettings { key_shares, ..settings(&ca, version) };
                 (settings.suites, settings.groups) = (vec![suite], vec![group]);
                 if version == V12 && group != NamedGroup::SECP256R1 {
-                    // For the certificate; nginx prefers the others.
+                    // For the certificate; nginx prefers the other groups.
                     settings.groups.push(NamedGroup::SECP256R1);
                 }
                 let client = client(settings);
@@ -353,7 +353,7 @@ async fn signature_schemes_choose_the_certificate() {
     ];
     for (version, scheme) in cases {
         let client = client(ClientSettings { schemes: vec![scheme], ..settings(&ca, version) });
-        // The second chain is remembered.
+        // The second time, the chain is in the cache.
         for _ in 0..2 {
             let stream = connect(&client, server.address(), None).await.expect("a handshake");
             assert_eq!(stream.facts().scheme, Some(scheme));
@@ -364,7 +364,7 @@ async fn signature_schemes_choose_the_certificate() {
 #[tokio::test]
 async fn a_staple_comes_only_when_it_is_asked_for() {
     let ca = TestCa::new();
-    // An OCSP response that says "try later" (RFC 6960 section 4.2.1).
+    // An OCSP response with the status "try later" (RFC 6960 section 4.2.1).
     let staple = [0x30, 0x03, 0x0a, 0x01, 0x03];
     let file = ca.folder().join("staple.der");
     std::fs::write(&file, staple).expect("a file");
@@ -483,7 +483,7 @@ fn settings_that_cannot_be_used_are_refused() {
     let identity = ClientIdentity { chain: missing(), key: missing() };
     let file = refused(&|settings| settings.identity = Some(identity.clone()));
     assert!(file.contains("/nonexistent/file.pem"), "{file}");
-    // A suite of the other version alone.
+    // A suite of the other version only.
     refused(&|settings| {
         settings.versions = vec![V12];
         settings.suites = vec![CipherSuite::TLS_AES_128_GCM_SHA256];

@@ -1,4 +1,4 @@
-//! Whether clients with a given set of authorities would trust a chain.
+//! Evaluation whether clients with a given set of authorities would trust a chain.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -16,11 +16,11 @@ use super::error::ClientError;
 /// A set of authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authorities {
-    /// Mozilla's, as Firefox has them, at the time when this program was built.
+    /// Mozilla's set, as in Firefox, at the time of the build.
     Mozilla,
-    /// The system's, from its files.
+    /// The system's set, from its files.
     System,
-    /// Those in these PEM files.
+    /// The authorities in these PEM files.
     Files(Vec<PathBuf>),
 }
 
@@ -31,13 +31,13 @@ pub enum Distrust {
     UnknownIssuer,
     /// A certificate is expired, or not valid yet.
     Time,
-    /// It is for other names.
+    /// It is valid for other names only.
     Name,
-    /// The text says why.
+    /// Another reason, as text.
     Other(String),
 }
 
-/// A set of authorities, read.
+/// A loaded set of authorities.
 #[derive(Clone, Debug)]
 pub struct Judge(Arc<WebPkiServerVerifier>);
 
@@ -64,12 +64,13 @@ impl Judge {
         Ok(Self(verifier.map_err(ClientError::settings)?))
     }
 
-    /// Whether `chain`, DER and the server's own certificate first, is trusted now for `name`, a host name or an address.
+    /// Whether `chain` (DER, the server's own certificate first) is trusted now for `name`, a host name or an address.
     pub fn judge(&self, chain: &[Vec<u8>], name: &str) -> Result<(), Distrust> {
         self.judge_at(chain, name, SystemTime::now())
     }
 
-    /// The same at another time. What has expired by then is [`Distrust::Time`], also where the authority is not of the set.
+    /// Like [`judge`](Self::judge), at the time `at`. A chain that is expired then is [`Distrust::Time`], even if its
+    /// authority is not in the set.
     pub fn judge_at(&self, chain: &[Vec<u8>], name: &str, at: SystemTime) -> Result<(), Distrust> {
         let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
@@ -89,7 +90,7 @@ impl Judge {
 
 fn distrust(error: &CertificateError) -> Distrust {
     match error {
-        // An authority of the same name, but not the one that is trusted.
+        // An authority with the name of a trusted one, but another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => Distrust::UnknownIssuer,
         CertificateError::Expired
         | CertificateError::ExpiredContext { .. }

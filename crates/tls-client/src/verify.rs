@@ -1,4 +1,4 @@
-//! Verification of servers: each chain once, each signature.
+//! Verification of servers: chains with a cache, and the signature of each handshake.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,19 +20,19 @@ use super::error::ClientError;
 use super::notes;
 use super::settings::Verification;
 
-/// Chains remembered. A server has a few at most.
+/// Maximum number of chains in the cache. A server has only a few.
 const REMEMBERED: usize = 32;
 
 /// How long a verified chain is trusted before it is verified again.
 const BELIEVED: Duration = Duration::from_mins(1);
 
-/// Verifies the chain of a server, remembers it by its exact bytes, and verifies the signature of each handshake.
+/// Verifies the chain of a server, caches it by its exact bytes, and verifies the signature of each handshake.
 ///
 /// It belongs to one client, so that all its chains were verified for the same name.
 pub(super) struct Verifier {
     /// `None` accepts every server.
     chains: Option<Arc<WebPkiServerVerifier>>,
-    /// What is wrong is noted, and accepted.
+    /// Whether errors are noted and accepted.
     only_reports: bool,
     algorithms: WebPkiSupportedAlgorithms,
     schemes: Vec<SignatureScheme>,
@@ -43,11 +43,11 @@ struct Verified {
     end_entity: Vec<u8>,
     intermediates: Vec<Vec<u8>>,
     until: UnixTime,
-    /// The key of the certificate if it is one for ECDSA on secp256r1, parsed.
+    /// The parsed public key of the certificate, if it is for ECDSA on secp256r1.
     key: Option<Arc<ParsedPublicKey>>,
 }
 
-/// How a signature is verified with a certificate that has to be parsed.
+/// Verifies a signature with a certificate that must be parsed first.
 type SignatureCheck = fn(
     &[u8],
     &CertificateDer<'_>,
@@ -112,7 +112,7 @@ impl Verifier {
         verified.push(chain);
     }
 
-    /// Verifies with a key that is parsed already; `None` where there is none for this.
+    /// Verifies with a cached public key; `None` if there is none for this certificate and scheme.
     fn verify_with_remembered(
         &self,
         message: &[u8],
@@ -129,7 +129,7 @@ impl Verifier {
         })
     }
 
-    /// Verifying takes long: other threads get theirs meanwhile.
+    /// The lock is held for the look-up only, because verification takes long.
     fn remembered_key(&self, certificate: &[u8]) -> Option<Arc<ParsedPublicKey>> {
         let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         verified.iter().find(|chain| chain.end_entity == certificate)?.key.clone()
@@ -152,7 +152,7 @@ impl Verifier {
         self.or_reported(valid, HandshakeSignatureValid::assertion)
     }
 
-    /// The result, or the first error noted and what stands for acceptance.
+    /// Returns the result; if errors are only reported, notes the first error and returns `accepted` instead.
     fn or_reported<T>(&self, result: Result<T, Error>, accepted: fn() -> T) -> Result<T, Error> {
         match result {
             Err(error) if self.only_reports => {
@@ -178,7 +178,7 @@ impl Verifier {
         if !self.remembers(end_entity, intermediates, now) {
             let valid = chains.verify_server_cert(end_entity, intermediates, server_name, staple, now);
             valid.map_err(|error| match error {
-                // An authority of the same name, but not the one that is trusted.
+                // An authority with the name of a trusted one, but another key.
                 Error::InvalidCertificate(CertificateError::BadSignature) => {
                     CertificateError::UnknownIssuer.into()
                 }
@@ -189,7 +189,7 @@ impl Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    /// The server may sign only as it was asked to.
+    /// Records the scheme. An error if the server signed with a scheme that was not offered.
     fn note_scheme(&self, scheme: SignatureScheme) -> Result<(), Error> {
         notes::update(|notes| notes.scheme = Some(scheme));
         if self.schemes.contains(&scheme) {
@@ -252,7 +252,7 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// Gives the verdict to the observer of the connection, if it has one.
+/// Passes the verdict to the observer of the connection, if it has one.
 fn observe(error: Option<&Error>) {
     let (observer, name) = notes::update(|notes| (notes.observer.clone(), notes.server_name.clone()));
     if let Some(observer) = observer {
@@ -261,7 +261,7 @@ fn observe(error: Option<&Error>) {
     }
 }
 
-/// What a `SubjectPublicKeyInfo` for ECDSA on secp256r1 begins with (RFC 5480); the point, uncompressed, is the rest.
+/// Prefix of a `SubjectPublicKeyInfo` for ECDSA on secp256r1 (RFC 5480); the uncompressed point follows.
 const SECP256R1_INFO: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

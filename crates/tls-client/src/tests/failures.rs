@@ -1,4 +1,4 @@
-//! One clear line for each way to fail.
+//! Errors: one clear line for each kind.
 
 use super::*;
 
@@ -71,11 +71,11 @@ async fn a_server_that_demands_a_client_certificate() {
     let (near, far) = tcp().await;
     let (stream, _) = soon(async { tokio::join!(client.connect(near, None, None), stage.accept(far)) }).await;
     let error = stream.expect_err("refused");
-    // RFC 5246 section 7.4.6: TLS 1.2 has no alert of its own for that.
+    // RFC 5246 section 7.4.6: TLS 1.2 has no specific alert for a missing client certificate.
     assert_eq!(error.name(), "nothing-in-common", "{error}");
 }
 
-/// A server that does `what` with its connections.
+/// A server that applies `what` to its connections.
 async fn server<F: Future + Send>(what: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F::Output: Send,
@@ -105,7 +105,7 @@ async fn servers_that_do_not_speak_tls_or_leave() {
     assert_eq!(refused(&client, closing.await).await.name(), "closed");
     let resetting = server(|tcp| async move {
         let _ = tcp.readable().await;
-        // Unread data makes it a reset.
+        // Closing with unread data causes a reset.
         drop(tcp);
     });
     assert_eq!(refused(&client, resetting.await).await.name(), "reset");

@@ -1,4 +1,4 @@
-//! What nginx does not do: key updates, and sessions that the server counts out.
+//! Cases that nginx does not support: key updates, and servers with limited sessions.
 
 use std::io::Write;
 use std::process::{Child, Stdio};
@@ -7,10 +7,10 @@ use brisk_testkit::process::{command, free_port};
 
 use super::*;
 
-/// `openssl s_server` with its standard input; killed when it goes out of scope.
+/// `openssl s_server` with its standard input; killed when dropped.
 struct Server {
     process: Child,
-    /// What it writes goes here.
+    /// File with its output.
     output: PathBuf,
 }
 
@@ -45,7 +45,7 @@ async fn keys_are_updated_when_the_server_asks() {
         let mut stream = connect(&client, address, None).await.expect("a handshake");
         soon(stream.next_session()).await.expect("a server that stays").expect("a session");
         let stdin = server.process.stdin.as_mut().expect("piped");
-        // With and without a demand that the client do the same.
+        // With and without a request that the client update its keys too.
         for command in ["K\n", "k\n", "K\n"] {
             stdin.write_all(command.as_bytes()).expect("a server that reads");
             soon(stream.tcp().readable()).await.expect("an update");
@@ -79,6 +79,6 @@ async fn sessions_of_a_server_that_counts_them_out() {
     let (server, address) = s_server(&ca, &["-num_tickets", "0"]);
     let mut stream = connect(&client, address, None).await.expect("a handshake");
     drop(server);
-    // Killed: it says no farewell.
+    // A killed server sends no `close_notify`.
     assert!(soon(stream.next_session()).await.is_err());
 }

@@ -1,4 +1,4 @@
-//! The gateway's own acceptor as a server.
+//! The gateway's acceptor as a server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Stage {
         Self::with(Demands::default())
     }
 
-    /// Clients have to show a certificate of an authority that none has one of.
+    /// A stage that requires client certificates of an authority from which no client has one.
     pub(super) fn requiring_client_certificates() -> Self {
         let root = CertificateDer::from_pem_slice(TestCa::new().root_pem().as_bytes()).expect("a root");
         let clients = ClientCertificates { required: true, roots: vec![root], revocation: None, keep: false };
