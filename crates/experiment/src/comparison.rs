@@ -1,7 +1,7 @@
 //! Measures servers and modes in rounds until their ratios have the wanted precision.
 //!
 //! The load of a machine changes over time. If one cell ran for a minute and then another, the comparison would be
-//! between two different minutes. So a round measures every cell briefly, and ratios are taken within a round.
+//! between two different minutes. So a round measures every cell briefly, and ratios are calculated within a round.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use crate::{Baseline, Estimate, Measure, Plan, Sample, estimate};
 /// The share of failed operations above which a run is discarded.
 const TOLERATED_ERRORS: f64 = 0.01;
 
-/// Failed runs before a cell is given up: of a cell that has worked, and of one that never has.
+/// Number of failed runs after which a cell is given up: for a cell that has worked, and for one that never has.
 const TOLERATED_FAILURES: usize = 2;
 const TOLERATED_FIRST_FAILURES: usize = 1;
 
@@ -79,7 +79,7 @@ pub struct Cell {
     pub failures: usize,
     /// Why the last failed run failed.
     pub failure: Option<String>,
-    /// The cell is no longer measured, because it does not work or its server is missing.
+    /// Whether the cell is no longer measured, because it does not work or its server is missing.
     pub given_up: bool,
 }
 
@@ -124,7 +124,7 @@ pub struct Progress {
 }
 
 /// Measures the cells of `plan` in rounds until a limit of the plan is reached. `is_present` has one entry for each
-/// target; targets that are missing are not measured.
+/// target; missing targets are not measured.
 pub fn compare(plan: &Plan, is_present: &[bool], runner: &mut impl Runner) -> Comparison {
     let (started, begin) = (SystemTime::now(), runner.now());
     let mut cells: Vec<_> =
@@ -148,8 +148,8 @@ pub fn compare(plan: &Plan, is_present: &[bool], runner: &mut impl Runner) -> Co
     Comparison { started, elapsed: runner.now().saturating_sub(begin), rounds, ended, cells }
 }
 
-/// Measures each cell that needs it once. A cell whose first run fails is measured again at the end of the round, because
-/// the failure may have been transient.
+/// Measures each cell that needs it once. A cell whose first run fails is measured again at the end of the round,
+/// because the failure may have been transient.
 fn round(
     plan: &Plan,
     cells: &mut [Cell],
@@ -205,7 +205,8 @@ fn attempt(
     Ok(cells[place].take(result))
 }
 
-/// Which cells a round measures: all in the first rounds, then those without the wanted precision and their baselines.
+/// The cells to measure in a round: all in the first rounds, then those without the wanted precision and their
+/// baselines.
 fn needed(plan: &Plan, cells: &[Cell], round: usize) -> Vec<bool> {
     if round < plan.limits.rounds.0 {
         return vec![true; cells.len()];
@@ -220,8 +221,8 @@ fn needed(plan: &Plan, cells: &[Cell], round: usize) -> Vec<bool> {
     needed
 }
 
-/// The order of a round. Cells that are compared with each other are adjacent. The order changes from round to round, so
-/// that no cell always follows the same one.
+/// The order of a round. Cells that are compared with each other are adjacent. The order changes from round to round,
+/// so that no cell always follows the same one.
 fn order(plan: &Plan, cells: &[Cell], round: usize) -> Vec<usize> {
     let group =
         |place: usize| if plan.baseline.target.is_some() { cells[place].mode } else { cells[place].target };
@@ -293,7 +294,7 @@ impl Cell {
         self.samples.iter().any(Option::is_some)
     }
 
-    /// Its first run failed.
+    /// Whether its first run failed, so that it is repeated.
     fn is_to_be_repeated(&self) -> bool {
         !self.has_figures() && self.failures == TOLERATED_FIRST_FAILURES && !self.given_up
     }
@@ -316,7 +317,7 @@ impl Cell {
     }
 }
 
-/// The run if its figures mean something; otherwise the reason why they do not.
+/// The run if its figures are meaningful; otherwise the reason why they are not.
 fn usable(run: Run) -> Result<Run, String> {
     let (errors, operations) = (run.errors, run.operations);
     if operations > 0 && errors as f64 <= TOLERATED_ERRORS * (operations + errors) as f64 {

@@ -22,7 +22,7 @@ mod tests {
 
     #[test]
     fn a_core_that_exists_can_be_chosen_and_another_one_cannot() {
-        // In a thread of its own: the others go on where they like.
+        // On a thread of its own, so that the affinity of the others does not change.
         let chosen = std::thread::spawn(|| {
             let there = rustix::thread::sched_getaffinity(None).unwrap();
             let core = (0..CpuSet::MAX_CPU).find(|core| there.is_set(*core)).unwrap();

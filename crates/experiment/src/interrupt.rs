@@ -17,7 +17,7 @@ const INTERRUPTED: i32 = 130;
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Installs the handlers. The first signal is only noted here; the second one ends the process at once.
+    /// Installs the handlers. The first signal is only recorded; the second one ends the process at once.
     pub fn watch() -> io::Result<Self> {
         let interrupt = Self::default();
         let noted = interrupt.clone();

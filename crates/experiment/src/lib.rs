@@ -1,6 +1,6 @@
-//! Experiments: servers started from a plan file, measured in turns, and compared with confidence intervals.
+//! Benchmark plans: servers started from a plan file, measured alternately, and compared with confidence intervals.
 //!
-//! This crate decides what is measured when, and what the samples mean. It does not measure: a tool implements
+//! This crate decides the order of measurements and evaluates the samples. It does not measure: a tool implements
 //! [`Runner`] and returns a [`Run`] for each cell.
 
 mod comparison;

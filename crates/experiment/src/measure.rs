@@ -1,4 +1,4 @@
-//! The figures by which two runs can be compared.
+//! Measures for the comparison of two runs.
 
 use std::str::FromStr;
 
@@ -79,7 +79,7 @@ impl FromStr for Measure {
 }
 
 impl Measure {
-    /// Formats a value, without the unit: the title has it.
+    /// Formats a value without its unit, which is in the title.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::ServerBusy => figures::percent(value),

@@ -1,6 +1,6 @@
-//! Plan files (TOML): which servers to start, which modes to measure, what to compare with, and when to stop.
+//! Plan files (TOML): the servers to start, the modes to measure, the baseline, and the limits.
 //!
-//! Modes and targets carry options for the tool that measures; this crate does not interpret them.
+//! Modes and targets have options for the measuring tool; this crate does not interpret them.
 
 mod raw;
 mod words;
@@ -85,7 +85,7 @@ pub struct Service {
 pub struct Target {
     /// Name in tables.
     pub name: String,
-    /// Where its process comes from.
+    /// Source of its process.
     pub process: ProcessSource,
     /// A command that prints its version in one line.
     pub version: Option<String>,
@@ -99,20 +99,20 @@ pub struct Target {
     pub options: String,
 }
 
-/// Where the process of a target comes from.
+/// Source of the process of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessSource {
     /// This command starts it, and is or becomes the server's process.
     Start {
         /// The command.
         command: String,
-        /// Whether the comparison leaves the target out if the command exits with code 69 (`EX_UNAVAILABLE`). The last
-        /// line on its standard error is then reported as the reason.
+        /// Whether the comparison omits the target if the command exits with code 69 (`EX_UNAVAILABLE`). The last line
+        /// on its standard error is then reported as the reason.
         optional: bool,
     },
-    /// It is running with this process id.
+    /// It is running with this process ID.
     Pid(u32),
-    /// It is running, and this file holds its process id.
+    /// It is running, and this file contains its process ID.
     PidFile(PathBuf),
     /// It is running and its process is unknown: its processor time is not measured.
     Unknown,
@@ -123,7 +123,7 @@ pub enum ProcessSource {
 pub struct Mode {
     /// Name in tables.
     pub name: String,
-    /// Options of the tool that measures.
+    /// Options of the measuring tool.
     pub options: String,
     /// Indices of the targets that are measured in this mode.
     pub targets: Vec<usize>,
@@ -136,15 +136,15 @@ pub enum PlanError {
     /// The file cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         reason: std::io::Error,
     },
     /// The file is not TOML, or it has an unknown key.
     #[error("{}: {reason}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error with line and column.
         reason: toml::de::Error,
@@ -152,9 +152,9 @@ pub enum PlanError {
     /// A value is invalid.
     #[error("{}: {problem}", path.display())]
     Wrong {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error, and what to write instead.
+        /// The fault and the correction.
         problem: String,
     },
 }
@@ -171,7 +171,7 @@ impl Plan {
     pub fn parse(text: &str, path: &Path) -> Result<Self, PlanError> {
         let raw: raw::Plan =
             toml::from_str(text).map_err(|reason| PlanError::Malformed { path: path.to_owned(), reason })?;
-        // `parent` of a bare file name is the empty path, which no process can be started in.
+        // `parent` of a bare file name is the empty path, which is not valid as a working directory.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         raw.resolve(folder).map_err(|problem| PlanError::Wrong { path: path.to_owned(), problem })
     }
@@ -202,7 +202,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The options of the plan, the target and the mode as words of a command line.
+    /// The options of the plan, the target and the mode as command-line arguments.
     pub fn options(&self, target: usize, mode: usize, variables: &Variables) -> Result<Vec<String>, String> {
         let parts = [&self.options, &self.targets[target].options, &self.modes[mode].options];
         let words = parts.into_iter().map(|part| variables.words(part)).collect::<Result<Vec<_>, _>>()?;

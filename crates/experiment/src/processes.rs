@@ -52,7 +52,7 @@ pub enum ServerError {
         name: String,
         /// The command.
         command: String,
-        /// The error of the system.
+        /// Error of the operating system.
         reason: io::Error,
     },
     /// The process ended instead of serving.
@@ -109,7 +109,7 @@ pub struct Testbed {
 pub struct Server {
     /// The variables of its commands and options.
     pub variables: Variables,
-    /// Process id, if it is known.
+    /// Process ID, if it is known.
     pub pid: Option<u32>,
     /// Version as the server reports it; empty if the plan has no command for it.
     pub version: String,
@@ -121,7 +121,8 @@ pub struct Server {
 
 impl Testbed {
     /// Runs the `prepare` command, then starts services and servers one after the other. An optional server that is not
-    /// installed is marked as missing. Any other problem is an error, and so is a signal; both stop what was started.
+    /// installed is marked as missing. Any other problem is an error, and so is a signal; both stop the started
+    /// processes.
     pub fn start(plan: &Plan, interrupt: &Interrupt) -> Result<Self, ServerError> {
         let mut variables = Variables::default();
         let commands = Commands { folder: &plan.folder, interrupt };
@@ -198,7 +199,7 @@ fn read_pid(name: &str, file: &Path) -> Result<u32, ServerError> {
     text.trim().parse().map_err(|_| hint())
 }
 
-/// Sets each name to a free port. All ports stay bound until the last one is known, so that no two are the same.
+/// Sets each name to a free port. All ports stay bound until the last one is known, so that they are different.
 fn set_ports(variables: &mut Variables, names: &[String]) -> io::Result<()> {
     let listeners =
         names.iter().map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<Vec<_>>>()?;
@@ -262,7 +263,7 @@ struct Process {
     name: String,
     child: Child,
     stderr: File,
-    /// It has exited with success, as expected.
+    /// Whether it has exited with success, as expected.
     done: bool,
 }
 
@@ -330,7 +331,7 @@ impl Drop for Process {
         while started.elapsed() < STOP && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(POLL);
         }
-        // Its remaining children, and itself if it did not end.
+        // Its remaining children, and the process itself if it did not end.
         let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.child.wait();
     }

@@ -24,7 +24,7 @@ pub struct Report<'a> {
     pub missing: Vec<Option<String>>,
     /// The machine that it ran on.
     pub machine: Machine,
-    /// Name and version of the program that measured.
+    /// Name and version of the measuring program.
     pub program: &'a str,
 }
 

@@ -1,8 +1,8 @@
 //! The median of a few values with its confidence interval, by the sign test.
 //!
-//! No distribution is assumed: a disturbed run is an outlier, which would distort mean and standard deviation. Each value
-//! lies above or below the true median with equal probability. So the interval from the k-th smallest to the k-th largest
-//! of n values misses the median with twice the probability of fewer than k heads in n tosses of a coin.
+//! No distribution is assumed: a disturbed run is an outlier, which would distort mean and standard deviation. Each
+//! value is above or below the true median with equal probability. So the interval from the k-th smallest to the k-th
+//! largest of n values misses the median with twice the probability of fewer than k heads in n tosses of a coin.
 
 /// The wanted probability that an interval contains the true median.
 pub const CONFIDENCE: f64 = 0.95;
@@ -52,7 +52,7 @@ fn rank(count: usize) -> (usize, f64) {
     let mut outcome = below;
     let mut best = (1, 1.0 - 2.0 * below);
     for rank in 2..=count.div_ceil(2) {
-        // The probability of rank - 1 heads, from that of one fewer.
+        // The probability of rank - 1 heads, computed from that of one fewer.
         outcome *= (count + 2 - rank) as f64 / (rank - 1) as f64;
         below += outcome;
         let confidence = 1.0 - 2.0 * below;

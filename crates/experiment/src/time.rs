@@ -1,8 +1,8 @@
-//! Times as people write them.
+//! Parser for durations.
 
 use std::time::Duration;
 
-/// Reads `60s`, `1.5s`, `200ms`, `50us`, `2m`, `2min` or `1h`; a number without a unit is in seconds.
+/// Parses `60s`, `1.5s`, `200ms`, `50us`, `2m`, `2min` or `1h`; a number without a unit is in seconds.
 pub fn duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {

@@ -30,7 +30,7 @@ struct Simulated {
     clock: Duration,
     runs: Vec<(usize, usize)>,
     stop_after: usize,
-    /// Runs of the second server in the second mode that fail.
+    /// Number of runs of the second server in the second mode that fail.
     failing: usize,
 }
 
@@ -94,7 +94,7 @@ fn a_noisy_machine_is_given_more_rounds_for_what_is_not_known_yet() {
     assert_eq!(comparison.ended, Ended::Settled);
     assert!(comparison.rounds > 6, "{}", comparison.rounds);
     assert!((median(&comparison, 1) - 2.0).abs() < 0.06);
-    // The mode in which there is nothing to compare is measured in the least rounds only.
+    // The mode without a comparison is measured in the minimum number of rounds only.
     assert_eq!(runner.count((0, 1)), 6);
 }
 

@@ -1,4 +1,4 @@
-//! A plan as it is written, and its conversion into a [`super::Plan`].
+//! The serialised form of a plan, and its conversion into a [`super::Plan`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -219,7 +219,7 @@ fn distinct<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<(), 
     Ok(())
 }
 
-/// A text of several lines as one.
+/// Joins the lines of a text.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

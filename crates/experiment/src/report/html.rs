@@ -1,4 +1,4 @@
-//! A comparison as a page: ratios drawn with their intervals, then the tables.
+//! A comparison as a page: a chart of ratios with their intervals, then the tables.
 
 use brisk_report::figures::number;
 use brisk_report::plot::{Axis, Estimate, Scale, estimates};
@@ -37,7 +37,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     html::page(&report.plan.title, &body)
 }
 
-/// One measure of all cells, group by group: ratios where there is a baseline, values where there is none.
+/// A chart of one measure of all cells by group: ratios if there is a baseline, values otherwise.
 fn chart(report: &Report<'_>, measure: Measure) -> String {
     let compared = report.plan.baseline != Baseline::default();
     let groups = tables::groups(report);
@@ -66,7 +66,7 @@ fn heading(name: &str) -> Estimate {
     Estimate { name: name.to_owned(), is_heading: true, series: 0, range: None, text: String::new() }
 }
 
-/// `None` of a cell without this measure.
+/// `None` for a cell without this measure.
 fn row(report: &Report<'_>, place: usize, measure: Measure) -> Option<Estimate> {
     let cells = &report.comparison.cells;
     let own = cells[place].value(measure)?;
@@ -91,7 +91,7 @@ fn row(report: &Report<'_>, place: usize, measure: Measure) -> Option<Estimate> 
     })
 }
 
-/// `Server CPU µs`, but `p99 µs`.
+/// Capitalises a title: `Server CPU µs`, but `p99 µs`.
 fn capitalised(title: &str) -> String {
     let is_word = title.chars().nth(1).is_some_and(char::is_alphabetic);
     let mut letters = title.chars();

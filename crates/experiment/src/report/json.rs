@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Report;
 use crate::{Cell, Measure, baseline, ratio};
 
-/// Rises when a field changes its meaning or is removed.
+/// Incremented when a field changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
 pub(super) fn text(report: &Report<'_>) -> String {

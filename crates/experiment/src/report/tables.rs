@@ -6,19 +6,19 @@ use brisk_report::figures::{number, percent};
 use super::Report;
 use crate::{Cell, Ended, Estimate, Measure, baseline, ratio};
 
-/// Below this the server waited for the client.
+/// Utilisation below which the server was waiting for the client.
 const BUSY: f64 = 0.9;
 
-/// Cells in which it did that are named up to this number.
+/// Maximum number of such cells that are named.
 const NAMED: usize = 4;
 
-/// Columns that a value and its ratio take.
+/// Width of a value and its ratio in columns.
 const PAIR: usize = 34;
 
-/// What is left for names and the number of runs.
+/// Width left for names and the number of runs.
 const NAMES: usize = 30;
 
-/// All tables, of at most `width` columns where that can be had.
+/// All tables, of at most `width` columns if possible.
 pub(super) fn all(report: &Report<'_>, width: usize) -> Vec<Table> {
     let mut tables = overviews(report);
     let together = (width.saturating_sub(NAMES) / PAIR).clamp(1, 4);
@@ -30,14 +30,14 @@ pub(super) fn all(report: &Report<'_>, width: usize) -> Vec<Table> {
     tables
 }
 
-/// Cells that stand in one table, under its name.
+/// Cells in one table, and its name.
 pub(super) struct Group {
     pub(super) name: String,
     pub(super) cells: Vec<usize>,
 }
 
-/// Cells that are compared with each other: those of one mode if they are compared with a target, of one target if with a
-/// mode, all if with one cell.
+/// Groups of cells that are compared with each other: of one mode if they are compared with a target, of one target if
+/// with a mode, all if with one cell.
 pub(super) fn groups(report: &Report<'_>) -> Vec<Group> {
     let (plan, cells) = (report.plan, &report.comparison.cells);
     let of = |name: &str, wanted: &dyn Fn(&Cell) -> bool| Group {
@@ -59,12 +59,12 @@ pub(super) fn groups(report: &Report<'_>) -> Vec<Group> {
     found.into_iter().filter(shown).collect()
 }
 
-/// Whether its server was there to be measured.
+/// Whether the server of the cell was available.
 fn is_there(report: &Report<'_>, cell: &Cell) -> bool {
     report.missing[cell.target].is_none()
 }
 
-/// What stands in place of figures, and why there are none; `None` of a cell that has some.
+/// The text in place of figures, and the reason why there are none; `None` for a cell with figures.
 fn absence(report: &Report<'_>, cell: &Cell) -> Option<(&'static str, String)> {
     if cell.has_figures() {
         return None;
@@ -77,7 +77,7 @@ fn absence(report: &Report<'_>, cell: &Cell) -> Option<(&'static str, String)> {
     })
 }
 
-/// What a cell is called within its group.
+/// Name of a cell within its group.
 pub(super) fn name(report: &Report<'_>, cell: &Cell) -> String {
     let (target, mode) = (&report.plan.targets[cell.target].name, &report.plan.modes[cell.mode].name);
     match (report.plan.baseline.target, report.plan.baseline.mode) {
@@ -121,7 +121,7 @@ fn details(report: &Report<'_>, group: &Group, measures: &[Measure], part: usize
     let cells = &report.comparison.cells;
     let continued = if part > 0 { " (continued)" } else { "" };
     let mut table = Table::new(format!("{}{continued}", group.name)).text("");
-    // A mode that the target compared with does not have stands for itself.
+    // A mode that the baseline target does not have is not compared.
     let compared = group.cells.iter().any(|place| baseline(report.plan.baseline, cells, *place).is_some());
     for measure in measures {
         table = table.figure(measure.title());
@@ -161,7 +161,7 @@ fn pair(report: &Report<'_>, place: usize, measure: Measure) -> [String; 2] {
     [measure.show(value.median), beside]
 }
 
-/// `1.32 (1.30–1.35)`; with too few runs for such an interval, a question mark behind it.
+/// Formats `1.32 (1.30–1.35)`; with too few runs for such an interval, a question mark follows.
 pub(super) fn interval(estimate: &Estimate, show: impl Fn(f64) -> String) -> String {
     let median = show(estimate.median);
     if estimate.count == 1 { format!("{median}?") } else { format!("{median} ({})", range(estimate, &show)) }

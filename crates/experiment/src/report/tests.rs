@@ -1,4 +1,4 @@
-//! The reports of a made-up comparison of three servers, one of which is missing.
+//! The reports of an artificial comparison of three servers, one of which is missing.
 
 use std::path::Path;
 use std::time::Duration;
@@ -120,7 +120,7 @@ fn markdown_has_the_words_of_the_plan_and_the_machine() {
     }
 }
 
-/// Programs read these names: one that is gone is a change to announce.
+/// Programs read these names: removing one is a change to announce.
 #[test]
 fn the_fields_of_the_json_stay() {
     let (plan, comparison) = (plan("", ""), comparison());
