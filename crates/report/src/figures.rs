@@ -91,7 +91,7 @@ pub fn percent(fraction: f64) -> String {
     }
 }
 
-/// Cuts `text` to `width` characters and marks the cut with `…`.
+/// Truncates `text` to `width` characters and marks the cut with `…`.
 pub fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

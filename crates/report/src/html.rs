@@ -3,10 +3,10 @@
 
 use crate::escape;
 
-/// The style sheet of every page; pages under `docs/results` hold a copy.
+/// The style sheet of every page; pages under `docs/results` contain a copy.
 pub const STYLE: &str = include_str!("page.css");
 
-/// The heading of a page, and one sentence that says what the page shows.
+/// The heading of a page, and a sentence about its content.
 pub fn head(title: &str, lead: &str) -> String {
     format!("<h1>{}</h1>\n<p class=\"lead\">{}</p>\n", escape(title), escape(lead))
 }
@@ -41,7 +41,7 @@ mod tests {
 
     use super::*;
 
-    /// A page that was measured long ago looks like one that was measured today.
+    /// A page with old measurements must look like one with new measurements.
     #[test]
     fn result_pages_in_the_documentation_have_this_style() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");

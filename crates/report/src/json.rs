@@ -6,7 +6,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// `report` as a JSON document, indented, with a line break at its end. A float that is not finite becomes null.
+/// `report` as an indented JSON document with a line break at its end. A float that is not finite becomes null.
 ///
 /// # Panics
 ///
@@ -15,7 +15,7 @@ pub fn document(report: &impl Serialize) -> String {
     serde_json::to_string_pretty(report).expect("maps have strings as keys, and floats may be null") + "\n"
 }
 
-/// `time` in UTC as RFC 3339 writes it, to the second.
+/// `time` in UTC in the format of RFC 3339, to the second.
 pub fn timestamp(time: SystemTime) -> String {
     let time = OffsetDateTime::from(time).replace_nanosecond(0).expect("zero is a nanosecond");
     time.format(&Rfc3339).expect("a year of four digits")

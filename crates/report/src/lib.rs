@@ -1,6 +1,7 @@
-//! Reports of measurements: numbers, tables, charts, HTML pages, JSON documents, the terminal, facts about the machine.
+//! Parts of reports of measurements: numbers, tables, charts, HTML pages, JSON documents, the terminal, facts about the
+//! machine.
 //!
-//! It knows no tool that measures. A tool formats its own results with these parts.
+//! Independent of the measuring tools, which format their results with these parts.
 
 pub mod figures;
 pub mod html;

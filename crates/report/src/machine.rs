@@ -17,11 +17,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Facts about this machine; `unknown` where the system has no information.
+    /// Facts about this machine; `unknown` if the system does not provide them.
     pub fn this() -> Self {
         let kernel = rustix::system::uname();
         let release = kernel.release().to_string_lossy();
-        // What a distribution or a provider adds to the version says nothing to others.
+        // Without the suffix of a distribution or provider, which is meaningless to others.
         let version = release.split('-').next().unwrap_or_default();
         Self {
             processor: entry("/proc/cpuinfo", "model name", ':'),

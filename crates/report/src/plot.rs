@@ -1,5 +1,5 @@
 //! Charts as SVG without scripts: scales, axes, lines, bars, intervals. The style sheet defines the colours for light
-//! and dark. Lines differ by their dashes too, for monochrome prints.
+//! and dark. Lines also differ by their dashes, for monochrome prints.
 
 use std::fmt::Write;
 
@@ -10,11 +10,11 @@ const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 276.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 28.0;
-/// Room for the name of the vertical axis, which stands above its numbers.
+/// Room for the name of the vertical axis, which is above its numbers.
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 44.0;
 
-/// Numbers of ticks aimed at.
+/// Intended numbers of ticks.
 const TICKS: (f64, f64) = (8.0, 5.0);
 
 /// The scale of an axis.
@@ -86,7 +86,7 @@ impl Axis {
         Self::exact("time, s", most, ticks.map(|at| (at, tick(at))).collect())
     }
 
-    /// Between 0 and 1; what lies outside is drawn at the edge.
+    /// Position between 0 and 1; values outside the range are drawn at the edge.
     fn place(&self, value: f64) -> f64 {
         let part = match self.scale {
             Scale::Linear => (value - self.least) / (self.most - self.least),
@@ -106,7 +106,7 @@ fn linear_ticks(least: f64, most: f64, aim: f64) -> Vec<f64> {
     (first..=last).map(|index| index as f64 * step).collect()
 }
 
-/// Powers of ten, and 2 and 5 times them where the range is short.
+/// Powers of ten, and 2 and 5 times them if the range is short.
 fn logarithmic_ticks(least: f64, most: f64) -> Vec<f64> {
     let factors: &[f64] = match (most / least).log10() {
         decades if decades < 1.5 => &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],

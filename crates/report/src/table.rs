@@ -24,7 +24,7 @@ enum Align {
     Right,
 }
 
-/// Between two columns of text.
+/// Gap between two columns of text.
 const GAP: &str = "  ";
 
 impl Table {
@@ -87,7 +87,7 @@ impl Table {
         text
     }
 
-    /// A row, as many lines as its longest cell needs.
+    /// Appends a row, with as many lines as its longest cell needs.
     fn line(&self, text: &mut String, cells: &[String], widths: &[usize]) {
         let cells: Vec<_> = cells.iter().zip(widths).map(|(cell, width)| lines(cell, *width)).collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or_default();
@@ -107,7 +107,7 @@ impl Table {
         }
     }
 
-    /// Widths of the columns; the widest column of words gives way when all together are too wide.
+    /// Widths of the columns; the widest column of text is narrowed if all together are too wide.
     fn widths(&self, limit: usize) -> Vec<usize> {
         let cells = |index: usize| self.rows.iter().map(move |row| row[index].chars().count());
         let width = |(index, column): (usize, &Column)| {
@@ -168,7 +168,7 @@ pub fn wrapped(text: &str, width: usize) -> String {
     lines.iter().flat_map(|line| [GAP, line, "\n"]).collect()
 }
 
-/// The text in lines of at most `width` characters, at least one; words that are longer are cut into pieces.
+/// Splits text into lines of at most `width` characters, at least one; longer words are split.
 fn lines(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Stderr, Write};
 
-/// Text reports have at most this many columns.
+/// Maximum number of columns of text reports.
 pub const WIDTH: usize = 100;
 
 /// Moves to the start of the line and clears it.
@@ -10,8 +10,8 @@ const CLEAR: &str = "\r\x1b[2K";
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A line that is rewritten in place while a measurement runs. Errors of the terminal are ignored: progress that cannot
-/// be shown is no failure of the measurement.
+/// A line that is rewritten in place while a measurement runs. Errors of the terminal are ignored, because missing
+/// progress does not affect the measurement.
 #[derive(Debug)]
 pub struct StatusLine<W: Write = Stderr> {
     terminal: Option<W>,
@@ -19,14 +19,14 @@ pub struct StatusLine<W: Write = Stderr> {
 }
 
 impl StatusLine {
-    /// On standard error, if that is a terminal; otherwise nothing is ever written.
+    /// Uses standard error if it is a terminal; otherwise nothing is written.
     pub fn on_stderr() -> Self {
         Self { terminal: io::stderr().is_terminal().then(io::stderr), is_shown: false }
     }
 }
 
 impl<W: Write> StatusLine<W> {
-    /// On `terminal`, which has to understand ANSI escape codes.
+    /// Uses `terminal`, which must understand ANSI escape codes.
     pub fn new(terminal: W) -> Self {
         Self { terminal: Some(terminal), is_shown: false }
     }
@@ -46,7 +46,7 @@ impl<W: Write> StatusLine<W> {
     }
 }
 
-/// One bar for each value; the highest value has the full height. All zero gives bars of the least height.
+/// One bar for each value; the highest value has the full height. If all values are zero, all bars have minimum height.
 pub fn sparkline(values: impl Iterator<Item = f64> + Clone) -> String {
     let highest = values.clone().fold(0.0_f64, f64::max);
     let bar = |value: f64| {
