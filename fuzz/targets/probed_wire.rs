@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_probe::fuzz::probed_wire(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_handshake_view::fuzz::probed_wire(bytes));

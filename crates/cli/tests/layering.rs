@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["wire", "coding", "rewrite", "lanes"],
     &["net", "telemetry", "keys", "link", "profile"],
     &["certs", "session", "report", "tls-base", "visits"],
-    &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon"],
+    &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view"],
     &["proxy", "server", "experiment", "keyless", "fetch", "dashboard"],
     &["gateway", "keyserver", "bench", "probe", "speed", "acme", "har"],
     &["config"],

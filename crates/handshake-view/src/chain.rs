@@ -1,71 +1,66 @@
-//! The certificates that a server sent: which order they have, which is missing, which is of no use.
+//! Certificate chains as sent by servers: order, missing issuers and superfluous roots.
 
 use brisk_coding::{Coding, Encoder};
+use brisk_report::text::printable;
 use serde::Serialize;
 use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
-/// Certificates looked at; a chain has three or four.
+/// Certificates read of a chain, which has three or four.
 const MOST: usize = 16;
 
-/// Level of brotli for the estimate.
+/// Brotli level of the estimate.
 const LEVEL: u8 = 5;
 
-/// Characters kept of a name.
-const NAME: usize = 200;
-
-/// Characters kept of the value of a header field.
-const VALUE: usize = 2000;
-
-/// A certificate.
+/// Fields of an X.509 certificate for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Certificate {
-    /// Common name, or the whole subject without one.
+    /// Common name of the subject, or the whole subject without one.
     pub subject: String,
-    /// The same of the issuer.
+    /// Common name of the issuer, or the whole issuer without one.
     pub issuer: String,
-    /// Bytes (DER).
+    /// Size in bytes (DER).
     pub bytes: usize,
     /// Kind and size of its key, e.g. `RSA 2048`.
     pub key: String,
-    /// Begin of its validity, in seconds since 1970.
+    /// Begin of validity in seconds since 1970.
     pub not_before: i64,
-    /// Its end.
+    /// End of validity in seconds since 1970.
     pub not_after: i64,
-    /// Issued by itself.
+    /// Subject and issuer are equal.
     pub is_self_signed: bool,
-    /// It names an OCSP responder.
+    /// The certificate contains the URL of an OCSP responder.
     pub names_responder: bool,
-    /// It names where its issuer's certificate is (`caIssuers`).
+    /// The certificate contains the URL of its issuer's certificate (`caIssuers`).
     pub names_issuer: bool,
 }
 
-/// What a server sent as its chain.
+/// A certificate chain as a server sent it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Chain {
-    /// In the order of the server.
+    /// Readable certificates in the server's order, at most 16.
     pub certificates: Vec<Certificate>,
-    /// Bytes of all (DER).
+    /// Size of all certificates in bytes (DER).
     pub bytes: usize,
-    /// Bytes and algorithm of the compressed message, if it was compressed.
+    /// Size and algorithm of the `CompressedCertificate` message, if there was one.
     pub compressed: Option<(usize, String)>,
-    /// Bytes that brotli makes of all, if they were not compressed.
+    /// Size after compression with brotli, if the chain was sent uncompressed.
     pub compressible: Option<usize>,
-    /// Bytes of the stapled OCSP response; 0 for none.
+    /// Size of the stapled OCSP response in bytes; 0 for none.
     pub staple_bytes: usize,
-    /// Certificates that do not certify the one before them (RFC 8446 section 4.4.2 wants that they do).
+    /// Subjects of certificates that did not issue their predecessor, against RFC 8446 section 4.4.2.
     pub out_of_order: Vec<String>,
-    /// A root among them, which clients have themselves: name and bytes.
+    /// Subject and size of a root in the chain; superfluous, since clients have their own copy.
     pub root: Option<(String, usize)>,
-    /// The end-entity certificate came alone, and is not self-signed: its issuer is missing unless clients know it.
+    /// The chain is a single certificate that is not self-signed: its issuer is missing unless clients know it.
     pub is_alone: bool,
-    /// Certificates that cannot be read.
+    /// Number of certificates that cannot be parsed.
     pub unreadable: usize,
 }
 
 impl Chain {
-    /// Reads the certificates (DER).
-    pub(crate) fn read(chain: &[Vec<u8>], staple_bytes: usize) -> Self {
+    /// Reads certificates in DER. Never fails: unreadable certificates are counted.
+    pub fn read(chain: &[Vec<u8>], staple_bytes: usize) -> Self {
         let mut found = Self { staple_bytes, ..Self::default() };
         found.bytes = chain.iter().map(Vec::len).sum();
         let mut expected: Option<Vec<u8>> = None;
@@ -89,17 +84,15 @@ impl Chain {
             chain.len() == 1 && found.certificates.first().is_some_and(|only| !only.is_self_signed);
         found
     }
-}
 
-impl Chain {
-    /// Bytes that compression would save.
-    pub(crate) fn saving(&self) -> usize {
+    /// Bytes saved by compression with brotli.
+    pub fn saving(&self) -> usize {
         self.bytes.saturating_sub(self.compressible.unwrap_or(self.bytes))
     }
 }
 
-/// Bytes that brotli makes of the certificates.
-pub(crate) fn compressible(chain: &[Vec<u8>]) -> Option<usize> {
+/// Size of the certificates after compression with brotli; `None` if compression fails.
+pub fn compressible(chain: &[Vec<u8>]) -> Option<usize> {
     let mut output = Vec::new();
     let mut encoder = Encoder::new(Coding::Brotli, LEVEL);
     encoder.write_whole(&chain.concat(), &mut output).ok()?;
@@ -129,31 +122,7 @@ fn name(name: &x509_parser::x509::X509Name<'_>) -> String {
     printable(&text)
 }
 
-/// Text of a stranger for a terminal: no control or format characters, no more than [`NAME`] characters.
-pub(crate) fn printable(text: &str) -> String {
-    cleaned(text, NAME)
-}
-
-/// The value of a header field for a terminal.
-pub(crate) fn value(text: &str) -> String {
-    cleaned(text, VALUE)
-}
-
-fn cleaned(text: &str, most: usize) -> String {
-    let is_hidden = |letter: char| letter.is_control() || is_format(letter);
-    text.chars().take(most).map(|letter| if is_hidden(letter) { '\u{fffd}' } else { letter }).collect()
-}
-
-/// Characters of Unicode's categories Cf, Zl and Zp: they are not seen, and turn around or break the text beside them.
-const fn is_format(letter: char) -> bool {
-    matches!(letter,
-        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
-        | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-        | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
-        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
-}
-
-/// Whether it names something that is reached in this way (RFC 5280 section 4.2.2.1).
+/// Whether the authority information access extension has this method (RFC 5280 section 4.2.2.1).
 fn names(certificate: &X509Certificate<'_>, method: &str) -> bool {
     certificate.iter_extensions().any(|extension| match extension.parsed_extension() {
         ParsedExtension::AuthorityInfoAccess(access) => {
@@ -203,14 +172,5 @@ mod tests {
         let wrong = [right[0].clone(), root[0].clone(), right[1].clone()];
         assert!(!Chain::read(&wrong, 0).out_of_order.is_empty());
         assert_eq!(Chain::read(&[vec![1, 2, 3]], 0).unreadable, 1);
-    }
-
-    #[test]
-    fn names_have_no_control_characters_and_an_end() {
-        assert_eq!(printable("a\x1b[2Jb"), "a\u{fffd}[2Jb");
-        let turned = "a\u{202e}b\u{2066}c\u{2028}d\u{2029}e\u{200b}f\u{feff}é→";
-        assert_eq!(printable(turned), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e\u{fffd}f\u{fffd}é→");
-        assert_eq!(value(turned), printable(turned));
-        assert_eq!(printable(&"x".repeat(5000)).len(), NAME);
     }
 }

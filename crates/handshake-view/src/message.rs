@@ -1,4 +1,4 @@
-//! What handshake messages of a server say, and the names of all.
+//! Handshake messages: type names, and parsers for messages of servers.
 
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use brisk_wire::server_flight::ServerHello;
@@ -6,16 +6,26 @@ use brisk_wire::server_flight::ServerHello;
 /// The extension `pre_shared_key` (RFC 8446 section 4.2.11).
 const PRE_SHARED_KEY: u16 = 41;
 
-pub(crate) const CLIENT_HELLO: u8 = 1;
-pub(crate) const SERVER_HELLO: u8 = 2;
-pub(crate) const NEW_SESSION_TICKET: u8 = 4;
-pub(crate) const CERTIFICATE: u8 = 11;
-pub(crate) const SERVER_KEY_EXCHANGE: u8 = 12;
-pub(crate) const CERTIFICATE_VERIFY: u8 = 15;
-pub(crate) const FINISHED: u8 = 20;
-pub(crate) const COMPRESSED_CERTIFICATE: u8 = 25;
+/// Type of `ClientHello`.
+pub const CLIENT_HELLO: u8 = 1;
+/// Type of `ServerHello`.
+pub const SERVER_HELLO: u8 = 2;
+/// Type of `NewSessionTicket`.
+pub const NEW_SESSION_TICKET: u8 = 4;
+/// Type of `Certificate`.
+pub const CERTIFICATE: u8 = 11;
+/// Type of `ServerKeyExchange`.
+pub const SERVER_KEY_EXCHANGE: u8 = 12;
+/// Type of `ServerHelloDone`.
+pub const SERVER_HELLO_DONE: u8 = 14;
+/// Type of `CertificateVerify`.
+pub const CERTIFICATE_VERIFY: u8 = 15;
+/// Type of `Finished`.
+pub const FINISHED: u8 = 20;
+/// Type of `CompressedCertificate`.
+pub const COMPRESSED_CERTIFICATE: u8 = 25;
 
-/// The name of a message type; `None` for one that has none here.
+/// Name of a message type; `None` for types of neither TLS 1.2 nor TLS 1.3.
 pub(crate) const fn name(kind: u8) -> Option<&'static str> {
     Some(match kind {
         0 => "HelloRequest",
@@ -27,7 +37,7 @@ pub(crate) const fn name(kind: u8) -> Option<&'static str> {
         CERTIFICATE => "Certificate",
         SERVER_KEY_EXCHANGE => "ServerKeyExchange",
         13 => "CertificateRequest",
-        14 => "ServerHelloDone",
+        SERVER_HELLO_DONE => "ServerHelloDone",
         CERTIFICATE_VERIFY => "CertificateVerify",
         16 => "ClientKeyExchange",
         FINISHED => "Finished",
@@ -38,48 +48,54 @@ pub(crate) const fn name(kind: u8) -> Option<&'static str> {
     })
 }
 
-/// Reads fields one after the other.
-pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
+/// Cursor over the fields of a message. Methods return `None` at the end of the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldReader<'a>(pub &'a [u8]);
 
-impl<'a> Input<'a> {
-    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+impl<'a> FieldReader<'a> {
+    /// The next `len` bytes.
+    pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
     }
 
-    pub(crate) fn byte(&mut self) -> Option<u8> {
+    /// The next byte.
+    pub fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    pub(crate) fn two(&mut self) -> Option<u16> {
+    /// A number of two bytes.
+    pub fn two(&mut self) -> Option<u16> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    pub(crate) fn four(&mut self) -> Option<u32> {
+    /// A number of four bytes.
+    pub fn four(&mut self) -> Option<u32> {
         self.take(4).map(|bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    pub(crate) fn three(&mut self) -> Option<usize> {
+    /// A number of three bytes.
+    pub fn three(&mut self) -> Option<usize> {
         self.take(3).map(|bytes| u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize)
     }
 
-    /// Bytes behind their length of one byte.
-    pub(crate) fn short(&mut self) -> Option<&'a [u8]> {
+    /// A vector with a length of one byte.
+    pub fn short(&mut self) -> Option<&'a [u8]> {
         let len = self.byte()?;
         self.take(len.into())
     }
 
-    /// Bytes behind their length of two bytes.
-    pub(crate) fn long(&mut self) -> Option<&'a [u8]> {
+    /// A vector with a length of two bytes.
+    pub fn long(&mut self) -> Option<&'a [u8]> {
         let len = self.two()?;
         self.take(len.into())
     }
 }
 
-/// The extensions in a block without its length: number and content.
-pub(crate) fn extensions(block: &[u8]) -> Vec<(u16, &[u8])> {
-    let mut input = Input(block);
+/// Extensions of a block without its length: number and content.
+pub fn extensions(block: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut input = FieldReader(block);
     let mut found = Vec::new();
     while let Some(number) = input.two()
         && let Some(content) = input.long()
@@ -89,23 +105,26 @@ pub(crate) fn extensions(block: &[u8]) -> Vec<(u16, &[u8])> {
     found
 }
 
-/// A `ServerHello` (RFC 8446 section 4.1.3, RFC 5246 section 7.4.1.3).
+/// Fields of a `ServerHello` (RFC 8446 section 4.1.3, RFC 5246 section 7.4.1.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hello {
-    pub(crate) is_retry: bool,
-    pub(crate) version: ProtocolVersion,
-    pub(crate) suite: CipherSuite,
-    /// Of the key share; of a `HelloRetryRequest`, the group that it asks for.
-    pub(crate) group: Option<NamedGroup>,
-    /// A pre-shared key was chosen.
-    pub(crate) is_resumed: bool,
-    /// There is a session ID: before TLS 1.3, one under which the server keeps the session.
-    pub(crate) has_id: bool,
+pub struct ServerChoice {
+    /// The message is a `HelloRetryRequest`.
+    pub is_retry: bool,
+    /// Negotiated version.
+    pub version: ProtocolVersion,
+    /// Chosen cipher suite.
+    pub suite: CipherSuite,
+    /// Group of the key share; in a `HelloRetryRequest`, the requested group.
+    pub group: Option<NamedGroup>,
+    /// The server accepted a pre-shared key.
+    pub is_resumed: bool,
+    /// The session ID is not empty. Before TLS 1.3, the server stores the session under this ID.
+    pub has_id: bool,
 }
 
-impl Hello {
-    /// Reads the body; `None` where it is malformed.
-    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+impl ServerChoice {
+    /// Parses the body of the message; `None` if it is malformed.
+    pub fn read(body: &[u8]) -> Option<Self> {
         let hello = ServerHello::read(body).ok()?;
         Some(Self {
             is_retry: hello.is_retry,
@@ -118,26 +137,26 @@ impl Hello {
     }
 }
 
-/// A session that the server gave.
+/// A `NewSessionTicket` without its secret content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Ticket {
-    /// How long it may be used, in seconds; 0 in TLS 1.2 leaves it to the client.
+    /// Lifetime in seconds; in TLS 1.2, 0 leaves the lifetime to the client.
     pub lifetime_s: u32,
-    /// Bytes of the ticket.
+    /// Size of the ticket in bytes.
     pub bytes: usize,
-    /// Bytes of early data that it allows; 0 for none.
+    /// Maximum size of early data in bytes; 0 for none.
     pub early_data: u32,
 }
 
 impl Ticket {
-    /// It can be resumed: an empty one, or of no lifetime in TLS 1.3, says the contrary.
-    pub(crate) fn is_of_use(&self, version: ProtocolVersion) -> bool {
+    /// Whether the ticket can be resumed: it is not empty and, in TLS 1.3, has a lifetime.
+    pub fn is_of_use(&self, version: ProtocolVersion) -> bool {
         self.bytes > 0 && (version != ProtocolVersion::TLS1_3 || self.lifetime_s > 0)
     }
 
-    /// Reads the body of a `NewSessionTicket` (RFC 8446 section 4.6.1, RFC 5077 section 3.3).
-    pub(crate) fn read(body: &[u8], version: ProtocolVersion) -> Option<Self> {
-        let mut input = Input(body);
+    /// Parses the body of a `NewSessionTicket` (RFC 8446 section 4.6.1, RFC 5077 section 3.3).
+    pub fn read(body: &[u8], version: ProtocolVersion) -> Option<Self> {
+        let mut input = FieldReader(body);
         let lifetime_s = input.four()?;
         if version != ProtocolVersion::TLS1_3 {
             return Some(Self { lifetime_s, bytes: input.long()?.len(), early_data: 0 });
@@ -147,14 +166,14 @@ impl Ticket {
         let bytes = input.long()?.len();
         let all = extensions(input.long()?);
         let early = all.iter().find(|(number, _)| *number == 42);
-        let early_data = early.and_then(|(_, content)| Input(content).four()).unwrap_or(0);
+        let early_data = early.and_then(|(_, content)| FieldReader(content).four()).unwrap_or(0);
         Some(Self { lifetime_s, bytes, early_data })
     }
 }
 
 /// Group and scheme of a `ServerKeyExchange` with a named curve (RFC 8422 section 5.4).
-pub(crate) fn key_exchange(body: &[u8]) -> Option<(NamedGroup, SignatureScheme)> {
-    let mut input = Input(body);
+pub fn key_exchange(body: &[u8]) -> Option<(NamedGroup, SignatureScheme)> {
+    let mut input = FieldReader(body);
     if input.byte()? != 3 {
         return None;
     }
@@ -163,14 +182,14 @@ pub(crate) fn key_exchange(body: &[u8]) -> Option<(NamedGroup, SignatureScheme)>
     Some((group, SignatureScheme(input.two()?)))
 }
 
-/// The scheme of a `CertificateVerify`.
-pub(crate) fn scheme(body: &[u8]) -> Option<SignatureScheme> {
-    Input(body).two().map(SignatureScheme)
+/// Signature scheme of a `CertificateVerify`.
+pub fn scheme(body: &[u8]) -> Option<SignatureScheme> {
+    FieldReader(body).two().map(SignatureScheme)
 }
 
 /// Algorithm and uncompressed length of a `CompressedCertificate` (RFC 8879 section 4).
-pub(crate) fn compressed(body: &[u8]) -> Option<(&'static str, usize)> {
-    let mut input = Input(body);
+pub fn compressed(body: &[u8]) -> Option<(&'static str, usize)> {
+    let mut input = FieldReader(body);
     let algorithm = match input.two()? {
         1 => "zlib",
         2 => "brotli",
@@ -198,15 +217,16 @@ mod tests {
     #[test]
     fn a_hello_of_tls13_and_a_retry_are_read() {
         let body = hello([1; 32], &[0, 43, 0, 2, 3, 4, 0, 51, 0, 4, 0x11, 0xec, 0, 0, 0, 41, 0, 2, 0, 0]);
-        let read = Hello::read(&body).expect("a hello");
+        let read = ServerChoice::read(&body).expect("a hello");
         assert_eq!((read.version, read.suite), (ProtocolVersion::TLS1_3, CipherSuite(0x1302)));
         assert_eq!(
             (read.group, read.is_resumed, read.is_retry),
             (Some(NamedGroup::X25519MLKEM768), true, false)
         );
-        let retry = Hello::read(&hello(RETRY, &[0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 23])).expect("a hello");
+        let retry =
+            ServerChoice::read(&hello(RETRY, &[0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 23])).expect("a hello");
         assert!(retry.is_retry && retry.group == Some(NamedGroup::SECP256R1));
-        assert!((0..37).all(|end| Hello::read(&body[..end]).is_none()));
+        assert!((0..37).all(|end| ServerChoice::read(&body[..end]).is_none()));
     }
 
     #[test]

@@ -1,17 +1,19 @@
-//! Opens records of TLS 1.3 with logged secrets, and seals them (RFC 8446 section 5.2).
+//! Record protection of TLS 1.3 with known secrets: opening and sealing (RFC 8446 section 5.2).
+
+use std::fmt;
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hmac;
 use brisk_wire::registry::CipherSuite;
 
-/// Key updates followed on one connection.
+/// Key updates followed in one direction.
 const UPDATES: usize = 64;
 
-/// Opens the records of one direction, in their order.
-pub(crate) struct Opener {
+/// Decryption of the records of one direction, in order. Follows key changes and key updates.
+pub struct Opener {
     cipher: &'static aead::Algorithm,
     hash: hmac::Algorithm,
-    /// Secrets whose turn has not come, the next one last.
+    /// Secrets for later records, the next one last.
     later: Vec<Vec<u8>>,
     /// The secret in use.
     secret: Option<Vec<u8>>,
@@ -19,24 +21,31 @@ pub(crate) struct Opener {
     updates: usize,
 }
 
+/// Write key, IV and sequence number (RFC 8446 section 5.3).
 struct Key {
     cipher: LessSafeKey,
     iv: [u8; 12],
     seq: u64,
 }
 
+impl fmt::Debug for Opener {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Opener").finish_non_exhaustive()
+    }
+}
+
 impl Opener {
-    /// For a suite of TLS 1.3, with the secrets in the order of their use. Without secrets nothing can be opened.
-    pub(crate) fn new<'a>(suite: CipherSuite, secrets: impl Iterator<Item = &'a [u8]>) -> Self {
+    /// Uses a suite of TLS 1.3 and its secrets in the order of their use. Without secrets no record can be opened.
+    pub fn new<'a>(suite: CipherSuite, secrets: impl Iterator<Item = &'a [u8]>) -> Self {
         let (cipher, hash) = algorithms(suite);
         let mut later: Vec<Vec<u8>> = secrets.map(<[u8]>::to_vec).collect();
         later.reverse();
         Self { cipher, hash, later, secret: None, key: None, updates: 0 }
     }
 
-    /// The type and the content of a record; `None` where no key opens it. A record that the present key does not open is the
-    /// first of the next key.
-    pub(crate) fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
+    /// Type and content of a record; `None` if no key opens it. A record that the current key does not open is tried with the
+    /// next secret, then with the secret after a `KeyUpdate`. Allocates the content.
+    pub fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
         if let Some(opened) = self.key.as_mut().and_then(|key| key.open(header, payload)) {
             return Some(opened);
         }
@@ -47,7 +56,7 @@ impl Opener {
                 (self.key, self.secret) = (Some(key), Some(secret));
                 return opened;
             }
-            // The first secret may be of early data that was not sent; others come one after the other.
+            // The first secret may belong to early data that was not sent; the last one stays available.
             if self.later.is_empty() {
                 self.later.push(secret);
                 break;
@@ -56,7 +65,7 @@ impl Opener {
         self.updated(header, payload)
     }
 
-    /// RFC 8446 section 7.2: the secret after a `KeyUpdate`.
+    /// Tries the secret after a `KeyUpdate` (RFC 8446 section 7.2).
     fn updated(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
         if self.updates == UPDATES {
             return None;
@@ -75,18 +84,24 @@ impl Opener {
     }
 }
 
-/// Seals the records of one direction, in their order.
-pub(crate) struct Sealer(Key);
+/// Encryption of the records of one direction, in order.
+pub struct Sealer(Key);
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Sealer").finish_non_exhaustive()
+    }
+}
 
 impl Sealer {
-    /// For a suite of TLS 1.3, with the secret of the direction.
-    pub(crate) fn new(suite: CipherSuite, secret: &[u8]) -> Option<Self> {
+    /// Uses a suite of TLS 1.3 and the traffic secret of the direction; `None` if the keys cannot be derived.
+    pub fn new(suite: CipherSuite, secret: &[u8]) -> Option<Self> {
         let (cipher, hash) = algorithms(suite);
         Key::of(cipher, hash, secret).map(Self)
     }
 
-    /// A record of at most 2^14 bytes of content.
-    pub(crate) fn seal(&mut self, kind: u8, content: &[u8]) -> Option<Vec<u8>> {
+    /// A record of type `kind` with at most 2^14 bytes of content; `None` if encryption fails.
+    pub fn seal(&mut self, kind: u8, content: &[u8]) -> Option<Vec<u8>> {
         let Key { cipher, .. } = &self.0;
         let length = (content.len() + 1 + cipher.algorithm().tag_len()) as u16;
         let [high, low] = length.to_be_bytes();
@@ -98,7 +113,7 @@ impl Sealer {
     }
 }
 
-/// Cipher and hash of a suite of TLS 1.3.
+/// AEAD and hash of a suite of TLS 1.3.
 fn algorithms(suite: CipherSuite) -> (&'static aead::Algorithm, hmac::Algorithm) {
     match suite {
         CipherSuite::TLS_AES_256_GCM_SHA384 => (&aead::AES_256_GCM, hmac::HMAC_SHA384),
@@ -115,7 +130,7 @@ impl Key {
         Some(Self { cipher, iv, seq: 0 })
     }
 
-    /// That of the next record.
+    /// Nonce of the next record (RFC 8446 section 5.3).
     fn nonce(&self) -> Nonce {
         let mut nonce = self.iv;
         for (byte, part) in nonce[4..].iter_mut().zip(self.seq.to_be_bytes()) {
@@ -134,13 +149,7 @@ impl Key {
 }
 
 /// HKDF-Expand-Label (RFC 8446 section 7.1).
-pub(crate) fn expand(
-    hash: hmac::Algorithm,
-    secret: &[u8],
-    label: &[u8],
-    context: &[u8],
-    len: usize,
-) -> Vec<u8> {
+pub fn expand(hash: hmac::Algorithm, secret: &[u8], label: &[u8], context: &[u8], len: usize) -> Vec<u8> {
     let mut info = (len as u16).to_be_bytes().to_vec();
     info.push((6 + label.len()) as u8);
     info.extend_from_slice(b"tls13 ");
@@ -182,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_key_opens_leaves_the_keys_alone() {
+    fn an_unopened_record_leaves_the_keys_unchanged() {
         let secret = [7; 32];
         let mut opener = Opener::new(CipherSuite::TLS_AES_128_GCM_SHA256, [&secret[..]].into_iter());
         assert_eq!(opener.open([23, 3, 3, 0, 20], &[0; 20]), None);

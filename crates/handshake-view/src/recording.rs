@@ -1,41 +1,36 @@
-//! Everything that a connection sent and received, with times, and the secrets that open it. Bounded.
+//! Bytes of a connection in both directions with their times, and the secrets of its key log. Bounded.
 
-use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt::{self, Write};
 use std::time::Instant;
 
-use brisk_tls_client::Observer;
-
-use crate::chain::printable;
-
-/// Bytes kept of each direction: any handshake, and the beginning of the answer. Further bytes are only counted.
+/// Bytes kept of each direction: any handshake, and the beginning of the response. Further bytes are only counted.
 const KEPT: usize = 512 * 1024;
 
-/// Reads and writes noted of each direction; later ones count as part of the last.
+/// Reads and writes kept of each direction; later ones extend the last.
 const PIECES: usize = 8192;
 
-/// Secrets noted: a connection has five, and a key update adds none.
+/// Secrets kept: a connection has five, and key updates add none.
 const SECRETS: usize = 16;
 
-/// Who sent something.
+/// A side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Party {
-    /// This side.
+    /// The side that connected.
     Client,
-    /// The other side.
+    /// The side that accepted.
     Server,
 }
 
-/// One direction of a connection.
+/// Bytes that one side sent.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Direction {
-    /// The first bytes.
-    pub(crate) bytes: Vec<u8>,
-    /// The end of each read or write among all bytes, and when it was.
-    pub(crate) pieces: Vec<(u64, Instant)>,
-    /// All bytes.
-    pub(crate) total: u64,
+pub struct Direction {
+    /// The first 512 KiB.
+    pub bytes: Vec<u8>,
+    /// Reads, writes or packets: offset of the end in the stream, and time.
+    pub pieces: Vec<(u64, Instant)>,
+    /// Number of all bytes.
+    pub total: u64,
 }
 
 impl Direction {
@@ -49,8 +44,8 @@ impl Direction {
         self.pieces.push((self.total, at));
     }
 
-    /// When the byte before `end` was there.
-    pub(crate) fn time_of(&self, end: u64) -> Option<Instant> {
+    /// Time of the piece that contains the byte before offset `end`; `None` beyond the last piece.
+    pub fn time_of(&self, end: u64) -> Option<Instant> {
         let index = self.pieces.partition_point(|(piece, _)| *piece < end);
         self.pieces.get(index).map(|(_, at)| *at)
     }
@@ -58,10 +53,10 @@ impl Direction {
 
 /// A secret under its label in NSS key logs.
 #[derive(Clone)]
-pub(crate) struct Secret {
-    pub(crate) label: String,
-    pub(crate) client_random: Vec<u8>,
-    pub(crate) value: Vec<u8>,
+struct Secret {
+    label: String,
+    client_random: Vec<u8>,
+    value: Vec<u8>,
 }
 
 impl fmt::Debug for Secret {
@@ -70,110 +65,61 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What the verifier said of the server's certificate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing: no certificate came.
-    #[default]
-    Unknown,
-    /// It is trusted.
-    Trusted,
-    /// It is not, for this reason.
-    Distrusted(String),
+/// Recorded bytes and secrets of one connection, the input of [`ConnectionView::read`](crate::ConnectionView::read).
+///
+/// Times are `Instant`s. A reader of packets adds the time of each packet since the first to any one `Instant`.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// Bytes from the client.
+    pub client: Direction,
+    /// Bytes from the server.
+    pub server: Direction,
+    secrets: Vec<Secret>,
 }
 
-impl Verdict {
-    /// Why it is not trusted.
-    pub(crate) fn distrust(&self) -> Option<&str> {
-        match self {
-            Self::Distrusted(reason) => Some(reason),
-            _ => None,
+impl Recording {
+    /// Appends bytes that `party` sent; `at` is the time of the read, write or packet. Copies the first 512 KiB of a direction.
+    pub fn record(&mut self, party: Party, at: Instant, bytes: &[u8]) {
+        match party {
+            Party::Client => self.client.add(at, bytes),
+            Party::Server => self.server.add(at, bytes),
         }
     }
-}
 
-/// What was noted of a connection.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Noted {
-    pub(crate) client: Direction,
-    pub(crate) server: Direction,
-    pub(crate) secrets: Vec<Secret>,
-    /// The server's certificates (DER), as sent.
-    pub(crate) chain: Vec<Vec<u8>>,
-    pub(crate) staple: Vec<u8>,
-    pub(crate) verdict: Verdict,
-}
+    /// Adds a line of a key log; `label` is that of NSS, e.g. `CLIENT_TRAFFIC_SECRET_0`. Ignored after 16 secrets.
+    pub fn add_secret(&mut self, label: &str, client_random: &[u8], secret: &[u8]) {
+        if self.secrets.len() < SECRETS {
+            let (label, client_random) = (label.to_owned(), client_random.to_vec());
+            self.secrets.push(Secret { label, client_random, value: secret.to_vec() });
+        }
+    }
 
-impl Noted {
     /// The direction in which `party` sends.
-    pub(crate) fn from(&self, party: Party) -> &Direction {
+    pub fn from(&self, party: Party) -> &Direction {
         match party {
             Party::Client => &self.client,
             Party::Server => &self.server,
         }
     }
 
-    /// The secret with this label.
+    /// The first secret with this label.
     pub(crate) fn secret(&self, label: &str) -> Option<&[u8]> {
         self.secrets.iter().find(|secret| secret.label == label).map(|secret| &secret.value[..])
     }
 
-    /// A key log in the format of NSS, which Wireshark reads.
-    pub(crate) fn key_log(&self) -> String {
-        let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+    /// The secrets in the key log format of NSS, which Wireshark reads.
+    pub fn key_log(&self) -> String {
+        let hex = |bytes: &[u8]| {
+            bytes.iter().fold(String::new(), |mut text, byte| {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+        };
         let line = |secret: &Secret| {
             format!("{} {} {}\n", secret.label, hex(&secret.client_random), hex(&secret.value))
         };
         self.secrets.iter().map(line).collect()
-    }
-}
-
-/// Watches one connection.
-#[derive(Debug, Default)]
-pub(crate) struct Capture(Mutex<Noted>);
-
-impl Capture {
-    fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What was noted until now.
-    pub(crate) fn copy(&self) -> Noted {
-        self.noted().clone()
-    }
-}
-
-impl Observer for Capture {
-    fn sent(&self, at: Instant, bytes: &[u8]) {
-        self.noted().client.add(at, bytes);
-    }
-
-    fn received(&self, at: Instant, bytes: &[u8]) {
-        self.noted().server.add(at, bytes);
-    }
-
-    fn chain(&self, certificates: &[&[u8]], staple: &[u8]) {
-        let mut noted = self.noted();
-        noted.chain = certificates.iter().map(|certificate| certificate.to_vec()).collect();
-        noted.staple = staple.to_vec();
-    }
-
-    fn verified(&self, distrust: Option<&str>) {
-        let mut noted = self.noted();
-        match (distrust, &noted.verdict) {
-            // The first reason stays.
-            (_, Verdict::Distrusted(_)) => {}
-            (Some(reason), _) => noted.verdict = Verdict::Distrusted(printable(reason)),
-            (None, _) => noted.verdict = Verdict::Trusted,
-        }
-    }
-
-    fn secret(&self, label: &str, client_random: &[u8], secret: &[u8]) {
-        let mut noted = self.noted();
-        if noted.secrets.len() < SECRETS {
-            let (label, client_random) = (label.to_owned(), client_random.to_vec());
-            noted.secrets.push(Secret { label, client_random, value: secret.to_vec() });
-        }
     }
 }
 
@@ -182,27 +128,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_bounded_and_all_is_counted() {
-        let capture = Capture::default();
+    fn a_recording_keeps_a_bounded_number_of_bytes_and_counts_all() {
+        let mut recording = Recording::default();
         let start = Instant::now();
         for _ in 0..20_000 {
-            capture.received(start, &[7; 100]);
+            recording.record(Party::Server, start, &[7; 100]);
         }
-        let noted = capture.copy();
-        assert_eq!((noted.server.bytes.len(), noted.server.total), (KEPT, 2_000_000));
-        assert_eq!(noted.server.pieces.len(), PIECES);
-        assert_eq!(noted.server.time_of(2_000_000), Some(start));
-        assert_eq!(noted.server.time_of(2_000_001), None);
-    }
-
-    #[test]
-    fn a_verdict_is_unknown_until_it_comes_and_a_reason_stays() {
-        let capture = Capture::default();
-        assert_eq!(capture.copy().verdict, Verdict::Unknown);
-        capture.verified(None);
-        assert_eq!(capture.copy().verdict, Verdict::Trusted);
-        capture.verified(Some("no key"));
-        capture.verified(None);
-        assert_eq!(capture.copy().verdict.distrust(), Some("no key"));
+        let server = &recording.server;
+        assert_eq!((server.bytes.len(), server.total), (KEPT, 2_000_000));
+        assert_eq!(server.pieces.len(), PIECES);
+        assert_eq!(server.time_of(2_000_000), Some(start));
+        assert_eq!(server.time_of(2_000_001), None);
     }
 }

@@ -1,24 +1,24 @@
-//! The records of each direction, opened, and the handshake messages in them.
+//! Records of both directions, decrypted where possible, and their handshake messages.
 
 use std::time::Instant;
 
 use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 
-use crate::capture::{Noted, Party};
-use crate::message::{self, Hello};
+use crate::message::{self, ServerChoice, Ticket};
 use crate::open::Opener;
+use crate::recording::{Party, Recording};
 
 const HEADER: usize = 5;
 
-/// Records noted of each direction.
-const MOST: usize = 4096;
+/// Records kept of each direction.
+const RECORDS: usize = 4096;
 
-/// Handshake bytes gathered of each direction.
+/// Handshake bytes reassembled in each direction.
 const GATHERED: usize = 256 * 1024;
 
-/// What a record carries: its type, once it is opened.
+/// Content type of a record; of an encrypted record, the type inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub enum ContentType {
     /// `change_cipher_spec`
     ChangeCipherSpec,
     /// `alert`
@@ -27,11 +27,11 @@ pub(crate) enum Content {
     Handshake,
     /// `application_data`
     ApplicationData,
-    /// Of a type that TLS does not have, or one that cannot be opened.
+    /// A type unknown to TLS, or a record that cannot be decrypted.
     Unknown,
 }
 
-impl Content {
+impl ContentType {
     const fn of(kind: u8) -> Self {
         match kind {
             20 => Self::ChangeCipherSpec,
@@ -42,8 +42,8 @@ impl Content {
         }
     }
 
-    /// The name in RFC 8446 section 5.1.
-    pub(crate) const fn name(self) -> &'static str {
+    /// Name in RFC 8446 section 5.1.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::ChangeCipherSpec => "change_cipher_spec",
             Self::Alert => "alert",
@@ -54,62 +54,70 @@ impl Content {
     }
 }
 
-/// A record.
+/// A TLS record.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
-    pub(crate) from: Party,
-    /// Where its header begins among all bytes of its direction.
-    pub(crate) offset: u64,
-    /// Bytes with the header.
-    pub(crate) len: usize,
-    pub(crate) content: Content,
-    pub(crate) is_encrypted: bool,
-    /// Bytes that it carries, if it could be opened.
-    pub(crate) plaintext: Option<usize>,
-    /// Level and description.
-    pub(crate) alert: Option<(u8, u8)>,
-    /// When its last byte was there.
-    pub(crate) at: Instant,
+pub struct Record {
+    /// Sender.
+    pub from: Party,
+    /// Offset of the header in the bytes of its direction.
+    pub offset: u64,
+    /// Size in bytes with the header.
+    pub len: usize,
+    /// Content type.
+    pub content: ContentType,
+    /// The payload is encrypted.
+    pub is_encrypted: bool,
+    /// Size of the content in bytes, if it is known.
+    pub plaintext: Option<usize>,
+    /// Level and description of an alert.
+    pub alert: Option<(u8, u8)>,
+    /// Time of the last byte.
+    pub at: Instant,
 }
 
-/// A handshake message.
+/// A handshake message, possibly in several records.
 #[derive(Clone, Debug)]
-pub(crate) struct Message {
-    pub(crate) from: Party,
-    /// Its type; `None` where it could not be read (TLS 1.2 encrypts `Finished`).
-    pub(crate) kind: Option<u8>,
-    /// Bytes with the header.
-    pub(crate) len: usize,
-    /// The record that it begins in, among those of its direction.
-    pub(crate) record: usize,
-    /// Records that it spans.
-    pub(crate) records: usize,
-    pub(crate) body: Vec<u8>,
-    pub(crate) at: Instant,
+pub struct Message {
+    /// Sender.
+    pub from: Party,
+    /// Type; `None` for an encrypted message of TLS 1.2 (`Finished`).
+    pub kind: Option<u8>,
+    /// Size in bytes with the header.
+    pub len: usize,
+    /// Index of its first record among the records of its direction.
+    pub record: usize,
+    /// Number of records that contain parts of the message.
+    pub records: usize,
+    /// Body without the header.
+    pub body: Vec<u8>,
+    /// Time of the last byte.
+    pub at: Instant,
 }
 
-/// Both directions of a connection, as far as they could be read.
+/// Records and handshake messages of a recorded connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wire {
-    pub(crate) client: Vec<Record>,
-    pub(crate) server: Vec<Record>,
-    /// Of both directions, by time.
-    pub(crate) messages: Vec<Message>,
-    /// The server's choice; that of a `HelloRetryRequest` comes first.
-    pub(crate) hellos: Vec<Hello>,
+pub struct ConnectionView {
+    /// Records from the client.
+    pub client: Vec<Record>,
+    /// Records from the server.
+    pub server: Vec<Record>,
+    /// Handshake messages of both directions, by time.
+    pub messages: Vec<Message>,
+    /// Hellos from the server: a `HelloRetryRequest`, if there was one, and the `ServerHello`.
+    pub hellos: Vec<ServerChoice>,
 }
 
-impl Wire {
-    /// Reads what was noted. Never fails: what cannot be read ends the list.
-    pub(crate) fn read(noted: &Noted) -> Self {
-        let hellos = server_hellos(&noted.server.bytes);
+impl ConnectionView {
+    /// Parses a recording. Never fails: lists end before the first malformed record.
+    pub fn read(recording: &Recording) -> Self {
+        let hellos = server_hellos(&recording.server.bytes);
         let chosen = hellos.iter().find(|hello| !hello.is_retry);
         let version = chosen.map_or(ProtocolVersion::TLS1_2, |hello| hello.version);
         let suite = chosen.filter(|_| version == ProtocolVersion::TLS1_3).map(|hello| hello.suite);
         let overhead = chosen.map_or(0, |hello| overhead(hello.suite));
         let read = |party, labels: &[&str]| {
-            let secrets = labels.iter().filter_map(|label| noted.secret(label));
-            Reader::new(party, suite.map(|suite| Opener::new(suite, secrets)), overhead).read(noted)
+            let secrets = labels.iter().filter_map(|label| recording.secret(label));
+            Reader::new(party, suite.map(|suite| Opener::new(suite, secrets)), overhead).read(recording)
         };
         let early =
             ["CLIENT_EARLY_TRAFFIC_SECRET", "CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0"];
@@ -121,26 +129,45 @@ impl Wire {
         Self { client: client.records, server: server.records, messages, hellos }
     }
 
-    /// The records that `party` sent.
-    pub(crate) fn from(&self, party: Party) -> &[Record] {
+    /// Records from `party`.
+    pub fn from(&self, party: Party) -> &[Record] {
         match party {
             Party::Client => &self.client,
             Party::Server => &self.server,
         }
     }
 
-    /// The hello that was not a `HelloRetryRequest`.
-    pub(crate) fn chosen(&self) -> Option<&Hello> {
+    /// The `ServerHello` that is no `HelloRetryRequest`.
+    pub fn chosen(&self) -> Option<&ServerChoice> {
         self.hellos.iter().find(|hello| !hello.is_retry)
     }
 
-    /// The first message of this type from `party`.
-    pub(crate) fn message(&self, party: Party, kind: u8) -> Option<&Message> {
+    /// The first message of type `kind` from `party`.
+    pub fn message(&self, party: Party, kind: u8) -> Option<&Message> {
         self.messages.iter().find(|message| message.from == party && message.kind == Some(kind))
+    }
+
+    /// The first 64 tickets of the server.
+    pub fn tickets(&self, version: ProtocolVersion) -> Vec<Ticket> {
+        let of_server = self.messages.iter().filter(|message| message.from == Party::Server);
+        let tickets = of_server.filter(|message| message.kind == Some(message::NEW_SESSION_TICKET));
+        tickets.take(64).filter_map(|message| Ticket::read(&message.body, version)).collect()
+    }
+
+    /// Begin and end of the server's first flight in its bytes: from `ServerHello` to `Finished`, before TLS 1.3 to
+    /// `ServerHelloDone`; `None` if the recording does not contain all of it.
+    pub fn server_flight(&self, is_tls13: bool) -> Option<(u64, u64)> {
+        let last_of = |kind: u8| {
+            self.messages.iter().rfind(|message| message.from == Party::Server && message.kind == Some(kind))
+        };
+        let end = last_of(if is_tls13 { message::FINISHED } else { message::SERVER_HELLO_DONE })?;
+        let begin = last_of(message::SERVER_HELLO)?;
+        let last = &self.server[end.record + end.records - 1];
+        Some((self.server[begin.record].offset, last.offset + last.len as u64))
     }
 }
 
-/// Bytes that a suite of TLS 1.2 adds to a record: a tag, and AES-GCM a nonce (RFC 5288, RFC 7905).
+/// Bytes that a suite of TLS 1.2 adds to a record: a tag, and for AES-GCM a nonce (RFC 5288, RFC 7905).
 fn overhead(suite: CipherSuite) -> usize {
     let is_chacha = matches!(
         suite,
@@ -150,8 +177,8 @@ fn overhead(suite: CipherSuite) -> usize {
     if is_chacha { 16 } else { 24 }
 }
 
-/// The hellos at the beginning of what the server sent, which are not encrypted.
-pub(crate) fn server_hellos(bytes: &[u8]) -> Vec<Hello> {
+/// Unencrypted hellos at the beginning of the bytes from a server: at most a `HelloRetryRequest` and a `ServerHello`.
+pub fn server_hellos(bytes: &[u8]) -> Vec<ServerChoice> {
     let mut hellos = Vec::new();
     let (mut rest, mut handshake) = (bytes, Vec::new());
     while let Some((header, payload, after)) = split(rest) {
@@ -169,7 +196,7 @@ pub(crate) fn server_hellos(bytes: &[u8]) -> Vec<Hello> {
         if message.0 != message::SERVER_HELLO {
             break;
         }
-        let Some(hello) = Hello::read(message.1) else { break };
+        let Some(hello) = ServerChoice::read(message.1) else { break };
         let is_retry = hello.is_retry;
         hellos.push(hello);
         if !is_retry {
@@ -180,13 +207,13 @@ pub(crate) fn server_hellos(bytes: &[u8]) -> Vec<Hello> {
     hellos
 }
 
-/// An alert behind which the handshake goes on, such as `unrecognized_name` in TLS 1.2 (RFC 5246 section 7.2).
-pub(crate) fn is_warning(alert: &[u8]) -> bool {
+/// Whether the handshake continues after this alert, e.g. `unrecognized_name` in TLS 1.2 (RFC 5246 section 7.2).
+pub fn is_warning(alert: &[u8]) -> bool {
     matches!(alert, [1, description] if *description != 0)
 }
 
-/// Header, payload and the rest, where the record is whole.
-pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8; HEADER], &[u8], &[u8])> {
+/// Header and payload of the first record, and the bytes after it; `None` if the record is incomplete.
+pub fn split(bytes: &[u8]) -> Option<(&[u8; HEADER], &[u8], &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
     let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
     let (payload, after) = rest.split_at_checked(len)?;
@@ -198,29 +225,30 @@ fn whole(handshake: &[u8]) -> bool {
 }
 
 /// Type and body of a message.
-type Part<'a> = (u8, &'a [u8]);
+type TypeAndBody<'a> = (u8, &'a [u8]);
 
-/// The first message, and what follows it.
-fn first(handshake: &[u8]) -> Option<(Part<'_>, &[u8])> {
+/// The first message and the bytes after it; `None` if the message is incomplete.
+fn first(handshake: &[u8]) -> Option<(TypeAndBody<'_>, &[u8])> {
     let &[kind, high, middle, low, ref rest @ ..] = handshake else { return None };
     let len = u32::from_be_bytes([0, high, middle, low]) as usize;
     let (body, after) = rest.split_at_checked(len)?;
     Some(((kind, body), after))
 }
 
-/// Reads one direction.
+/// Reader of the records of one direction.
 struct Reader {
     party: Party,
     /// `None` before TLS 1.3.
     opener: Option<Opener>,
     records: Vec<Record>,
     messages: Vec<Message>,
-    /// Handshake bytes that are no whole message yet, and the record that they begin in.
+    /// Bytes of an incomplete handshake message.
     gathered: Vec<u8>,
+    /// Index of the record in which `gathered` begins.
     begun: usize,
-    /// TLS 1.2: what encryption adds to a record.
+    /// TLS 1.2: bytes that encryption adds to a record.
     overhead: usize,
-    /// TLS 1.2: everything behind `change_cipher_spec` is encrypted.
+    /// TLS 1.2: `change_cipher_spec` was sent, so all later records are encrypted.
     changed: bool,
 }
 
@@ -230,10 +258,10 @@ impl Reader {
         Self { party, opener, records, messages, gathered, begun: 0, overhead, changed: false }
     }
 
-    fn read(mut self, noted: &Noted) -> Self {
-        let direction = noted.from(self.party);
+    fn read(mut self, recording: &Recording) -> Self {
+        let direction = recording.from(self.party);
         let mut offset = 0;
-        while self.records.len() < MOST
+        while self.records.len() < RECORDS
             && let Some((header, payload, _)) = split(&direction.bytes[offset..])
         {
             let len = HEADER + payload.len();
@@ -245,9 +273,9 @@ impl Reader {
     }
 
     fn record(&mut self, header: [u8; HEADER], payload: &[u8], offset: u64, at: Instant) {
-        let outer = Content::of(header[0]);
+        let outer = ContentType::of(header[0]);
         let is_encrypted = match &self.opener {
-            Some(_) => outer == Content::ApplicationData,
+            Some(_) => outer == ContentType::ApplicationData,
             None => self.changed,
         };
         let opened = match &mut self.opener {
@@ -256,12 +284,12 @@ impl Reader {
             _ => Some((header[0], payload.to_vec())),
         };
         let content = match &opened {
-            Some((kind, _)) => Content::of(*kind),
-            None if self.opener.is_some() => Content::Unknown,
+            Some((kind, _)) => ContentType::of(*kind),
+            None if self.opener.is_some() => ContentType::Unknown,
             None => outer,
         };
         let alert = match (&opened, content) {
-            (Some((_, body)), Content::Alert) => body.first().copied().zip(body.get(1).copied()),
+            (Some((_, body)), ContentType::Alert) => body.first().copied().zip(body.get(1).copied()),
             _ => None,
         };
         let plaintext = match &opened {
@@ -280,10 +308,10 @@ impl Reader {
             alert,
             at,
         });
-        self.changed |= self.opener.is_none() && outer == Content::ChangeCipherSpec;
+        self.changed |= self.opener.is_none() && outer == ContentType::ChangeCipherSpec;
         match (content, opened) {
-            (Content::Handshake, Some((_, body))) => self.handshake(&body, at),
-            (Content::Handshake, None) => self.message(None, plaintext.unwrap_or(payload.len()), &[], at),
+            (ContentType::Handshake, Some((_, body))) => self.handshake(&body, at),
+            (ContentType::Handshake, None) => self.message(None, plaintext.unwrap_or(payload.len()), &[], at),
             _ => {}
         }
     }

@@ -1,5 +1,4 @@
-//! Everything on the wire as a list of steps: which message, of how many bytes, when, in which round trip, and which side
-//! was waiting.
+//! Steps of a connection: messages and records with sizes, times, round trips and the side that waited.
 
 use std::time::{Duration, Instant};
 
@@ -7,78 +6,80 @@ use serde::Serialize;
 
 use brisk_wire::server_flight::alert_text;
 
-use crate::capture::Party;
 use crate::message;
-use crate::records::{Content, Message, Record, Wire};
+use crate::recording::Party;
+use crate::records::{ConnectionView, ContentType, Message, Record};
 
-/// A step of a connection: a handshake message, or a record that carries something else.
+/// A handshake message, or a record with other content.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepRow {
-    /// Who sent it.
+    /// Sender.
     pub from: Party,
-    /// Its name: of a message or a record.
+    /// Name of the message or of the record's content type.
     pub name: String,
-    /// Where its first record begins among all bytes of its direction.
+    /// Offset of the first record in the bytes of its direction.
     pub offset: u64,
-    /// Bytes of the message, or on the wire of what is no message.
+    /// Size of the message, or of the content of other records, in bytes.
     pub bytes: u64,
-    /// Number of its first record in its direction, from 1.
+    /// Number of the first record in its direction, from 1.
     pub record: usize,
-    /// Records that it takes, in whole or in part.
+    /// Number of records that contain the step.
     pub records: usize,
-    /// Bytes of these records on the wire, with headers and tags.
+    /// Size of these records in bytes, with headers and tags.
     pub wire_bytes: u64,
     /// The records are encrypted.
     pub is_encrypted: bool,
-    /// Since the connection began, in milliseconds.
+    /// Time since the begin of the connection in milliseconds.
     pub at_ms: f64,
-    /// Since the step before, in milliseconds.
+    /// Time since the previous step in milliseconds.
     pub since_ms: f64,
-    /// The round trip, from 1, which is that of TCP.
+    /// Number of the round trip; 1 is the TCP handshake.
     pub round: u32,
-    /// What this step waited for.
+    /// Cause of the time since the previous step.
     pub waited: Waited,
+    /// Time of the last byte.
     #[serde(skip)]
-    pub(crate) at: Instant,
+    pub at: Instant,
 }
 
-/// What took the time before a step.
+/// Cause of the time before a step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "for")]
 pub enum Waited {
-    /// Nothing: it came with the step before.
+    /// None: the step arrived together with the previous one.
     Nothing,
     /// The server waited for this client.
     Client,
-    /// The client waited: this long for packets to travel, and the rest for the server.
+    /// The client waited for the network and the server.
     Server {
-        /// A round trip, or less where less time passed: once for each flight of the client. Of the first step it is TCP's handshake.
+        /// A round trip, or the time that passed if it was shorter; counted once per client flight. For the first step, the
+        /// TCP handshake.
         network_ms: f64,
-        /// The rest: the server, or its congestion window, which waited for an acknowledgement.
+        /// The remaining time: the server's work, or a full congestion window.
         server_ms: f64,
     },
 }
 
-/// Times below are of one flight: what was read in one go, or nearly.
+/// Shorter pauses are within one flight.
 const TOGETHER: Duration = Duration::from_micros(200);
 
-/// The steps in their order. `began` is when TCP began to connect.
-pub(crate) fn steps(wire: &Wire, began: Instant, connected: Instant, rtt: Duration) -> Vec<StepRow> {
+/// Steps by time. `began` is the begin of the TCP handshake, `connected` its end.
+pub fn steps(view: &ConnectionView, began: Instant, connected: Instant, rtt: Duration) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> =
-        wire.messages.iter().map(|message| of_message(wire, message, began)).collect();
+        view.messages.iter().map(|message| of_message(view, message, began)).collect();
     for party in [Party::Client, Party::Server] {
-        rows.extend(of_records(wire.from(party), began));
+        rows.extend(of_records(view.from(party), began));
     }
     rows.sort_by_key(|row| (row.at, row.from == Party::Server, row.offset));
     number(&mut rows, began, connected, rtt);
     rows
 }
 
-fn of_message(wire: &Wire, message: &Message, began: Instant) -> StepRow {
-    let records = &wire.from(message.from)[message.record..message.record + message.records];
+fn of_message(view: &ConnectionView, message: &Message, began: Instant) -> StepRow {
+    let records = &view.from(message.from)[message.record..message.record + message.records];
     let name = match message.kind {
         Some(message::SERVER_HELLO)
-            if message::Hello::read(&message.body).is_some_and(|hello| hello.is_retry) =>
+            if message::ServerChoice::read(&message.body).is_some_and(|hello| hello.is_retry) =>
         {
             "HelloRetryRequest".to_owned()
         }
@@ -102,20 +103,20 @@ fn of_message(wire: &Wire, message: &Message, began: Instant) -> StepRow {
     }
 }
 
-/// Records that carry no handshake message. Application data that follows upon the same is one step.
+/// Steps of records without handshake messages. Adjacent records with application data form one step.
 fn of_records(records: &[Record], began: Instant) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> = Vec::new();
     let mut last: Option<usize> = None;
     for (index, record) in records.iter().enumerate() {
-        if record.content == Content::Handshake {
+        if record.content == ContentType::Handshake {
             last = None;
             continue;
         }
-        let is_data = record.content == Content::ApplicationData;
+        let is_data = record.content == ContentType::ApplicationData;
         if let Some(row) = rows.last_mut().filter(|row| {
             is_data
                 && last == Some(index.wrapping_sub(1))
-                && row.name == Content::ApplicationData.name()
+                && row.name == ContentType::ApplicationData.name()
                 && record.at.saturating_duration_since(row.at) < TOGETHER
         }) {
             row.records += 1;
@@ -151,10 +152,10 @@ fn name(record: &Record) -> String {
     }
 }
 
-/// Round trips and waits. Something of the server answers what was sent at least most of a round trip before it.
+/// Assigns round trips and waits. A server step responds to a client flight sent at least 0.7 round trips earlier.
 fn number(rows: &mut [StepRow], began: Instant, connected: Instant, rtt: Duration) {
     let near = rtt.mul_f64(0.7);
-    // When the client sent what began a round, by round.
+    // Begin of the client's flight of each round.
     let mut flights: Vec<(Instant, u32)> = Vec::new();
     let (mut heard, mut before, mut last) = (1, began, None);
     let connect =
@@ -190,7 +191,7 @@ fn number(rows: &mut [StepRow], began: Instant, connected: Instant, rtt: Duratio
     }
 }
 
-/// `took` is the time since the client's flight, of the first step that answers it.
+/// Cause of a server step. `took` is the time since the client's flight, for the first step in response to it.
 fn waited(since: Duration, took: Option<Duration>, rtt: Duration, last: Option<Party>) -> Waited {
     if since < TOGETHER && last == Some(Party::Server) {
         return Waited::Nothing;
@@ -199,8 +200,8 @@ fn waited(since: Duration, took: Option<Duration>, rtt: Duration, last: Option<P
     Waited::Server { network_ms: millis(since.saturating_sub(server)), server_ms: millis(server) }
 }
 
-/// Milliseconds, to the microsecond.
-pub(crate) fn millis(time: Duration) -> f64 {
+/// Milliseconds, rounded to microseconds.
+pub fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 

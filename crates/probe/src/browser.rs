@@ -9,6 +9,8 @@ mod handshake;
 mod hello;
 mod request;
 
+use brisk_handshake_view::Chain;
+use brisk_handshake_view::records::{is_warning, server_hellos, split};
 use brisk_wire::registry::{NamedGroup, ProtocolVersion};
 use brisk_wire::server_flight::alert_text;
 use serde::Serialize;
@@ -19,9 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use hello::Hello;
 use request::Got;
 
-use crate::chain::Chain;
 use crate::prober::Prober;
-use crate::records::{is_warning, server_hellos, split};
 use crate::report::Report;
 use crate::{ProbeError, Settings, block_on};
 

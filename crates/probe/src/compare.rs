@@ -1,8 +1,8 @@
 //! Two servers, or two settings, in turns: the steps side by side, with the difference of each.
 
+use brisk_handshake_view::Party;
 use serde::Serialize;
 
-use crate::capture::Party;
 use crate::error::ProbeError;
 use crate::prober::{Mode, Prober};
 use crate::report::{Report, Resolved};

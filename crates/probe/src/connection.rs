@@ -11,11 +11,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
 use crate::answer::Answer;
-use crate::capture::Capture;
 use crate::error::{ProbeError, Step};
 use crate::eyeballs::{self, Missed};
 use crate::http1;
 use crate::http2::Http2;
+use crate::recorder::Recorder;
 use crate::trace::{Milestones, Refused, Trace};
 use crate::url::Url;
 
@@ -94,7 +94,7 @@ impl Course {
     }
 
     fn late(&self, trace: &Trace) -> ProbeError {
-        let received = trace.capture.copy().server.total;
+        let received = trace.recorder.copy().recording.server.total;
         let detail = match trace.milestones.step {
             Step::Resolve | Step::Connect if trace.refused.is_empty() => String::new(),
             Step::Resolve | Step::Connect => format!(" to {}", each(&trace.refused)),
@@ -117,8 +117,7 @@ impl Course {
             Some(http2) => http2.request(&self.url, &self.agent),
             None => http1::request(&self.url, &self.agent),
         });
-        let capture = Arc::clone(&trace.capture);
-        let observer: Arc<Capture> = capture;
+        let observer: Arc<Recorder> = Arc::clone(&trace.recorder);
         let connected = self.client.connect_observed(tcp, session, early.as_deref(), Some(observer)).await;
         let stream = connected.map_err(|error| unsecured(&error))?;
         trace.milestones.secured = Some(std::time::Instant::now());

@@ -3,52 +3,13 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
-
-use brisk_wire::registry::ProtocolVersion;
 
 use crate::answer::Answer;
-use crate::capture::{Capture, Party};
-use crate::chain::{Chain, printable};
 use crate::http1;
 use crate::http2::Http2;
-use crate::message::{self, Ticket};
-use crate::records::Wire;
 use crate::resolve;
-use crate::steps::steps;
 use crate::trace::Milestones;
 use crate::url::Url;
-
-/// The records of a server, behind a byte whose lowest bit says whether there are secrets: nothing is read twice, messages lie
-/// within records, and round trips never go back on the side of the client.
-pub fn probed_wire(bytes: &[u8]) {
-    use brisk_tls_client::Observer;
-
-    let Some((&first, rest)) = bytes.split_first() else { return };
-    let (capture, began) = (Capture::default(), Instant::now());
-    capture.sent(began + Duration::from_micros(200), &[22, 3, 1, 0, 4, 1, 0, 0, 0]);
-    if first & 1 == 1 {
-        capture.secret("SERVER_HANDSHAKE_TRAFFIC_SECRET", &[0; 32], &[7; 32]);
-        capture.secret("SERVER_TRAFFIC_SECRET_0", &[0; 32], &[9; 32]);
-    }
-    let (early, late) = rest.split_at(rest.len() / 2);
-    capture.received(began + Duration::from_millis(1), early);
-    capture.received(began + Duration::from_millis(2), late);
-    let wire = Wire::read(&capture.copy());
-    let total: usize = wire.server.iter().map(|record| record.len).sum();
-    assert!(total <= rest.len());
-    for message in wire.messages.iter().filter(|message| message.from == Party::Server) {
-        assert!(message.records > 0 && message.record + message.records <= wire.server.len());
-        let _ = message::key_exchange(&message.body);
-        let _ = message::compressed(&message.body);
-        let _ = Ticket::read(&message.body, ProtocolVersion::TLS1_3);
-        let _ = Ticket::read(&message.body, ProtocolVersion::TLS1_2);
-    }
-    let connected = began + Duration::from_micros(100);
-    let rows = steps(&wire, began, connected, Duration::from_micros(500));
-    assert!(rows.windows(2).all(|pair| pair[0].at <= pair[1].at));
-    assert!(rows.iter().all(|row| row.round > 0));
-}
 
 /// An answer over HTTP/1.1 or HTTP/2, as the first byte says: it ends, and no more is counted than came.
 pub fn probed_answer(bytes: &[u8]) {
@@ -74,20 +35,6 @@ pub fn probed_https_record(bytes: &[u8]) {
     }
 }
 
-/// Certificates, each behind its length in two bytes: what is shown of them has no control characters.
-pub fn probed_chain(bytes: &[u8]) {
-    let (mut chain, mut input) = (Vec::new(), message::Input(bytes));
-    while let Some(certificate) = input.long() {
-        chain.push(certificate.to_vec());
-    }
-    let read = Chain::read(&chain, 0);
-    assert!(read.certificates.len() + read.unreadable <= chain.len());
-    for certificate in &read.certificates {
-        assert_eq!(printable(&certificate.subject), certificate.subject);
-        assert_eq!(printable(&certificate.issuer), certificate.issuer);
-    }
-}
-
 /// What a server sends to a hello like Chrome's, in the clear or within its encrypted records.
 pub fn probed_browser(bytes: &[u8]) {
     crate::browser::fuzz::server(bytes);
@@ -105,18 +52,6 @@ fn at_once<T>(work: impl Future<Output = T>) -> T {
 #[cfg(test)]
 mod tests {
     use brisk_testkit::fuzz::drive;
-
-    #[test]
-    fn fuzz_probed_wire() {
-        let words: &[&[u8]] = &[
-            b"\x16\x03\x03\0",
-            b"\x17\x03\x03\0",
-            b"\x14\x03\x03\0\x01\x01",
-            b"\x02\0\0\x2a\x03\x03",
-            b"\0\x2b\0\x02\x03\x04",
-        ];
-        drive("probed_wire", words, super::probed_wire);
-    }
 
     #[test]
     fn fuzz_probed_answer() {
@@ -150,14 +85,5 @@ mod tests {
             b"\x19\0\0\x02\0\x02",
         ];
         drive("probed_browser", words, super::probed_browser);
-    }
-
-    #[test]
-    fn fuzz_probed_chain() {
-        drive(
-            "probed_chain",
-            &[b"\x30\x82", b"\x06\x03\x55\x04\x03", b"\x0c\x04a\x1b[2"],
-            super::probed_chain,
-        );
     }
 }

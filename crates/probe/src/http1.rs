@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use brisk_report::text::{printable, printable_value};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::answer::Answer;
-use crate::chain::{printable, value as text};
 use crate::error::{ProbeError, Step};
 use crate::trace::Milestones;
 use crate::url::Url;
@@ -152,7 +152,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Answer, Body, usize)>, ProbeError> {
             "connection" => answer.is_last |= value.to_ascii_lowercase().contains("close"),
             _ => {}
         }
-        answer.headers.push((printable(&name), text(&value)));
+        answer.headers.push((printable(&name), printable_value(&value)));
     }
     if matches!(answer.status, 100..200 | 204 | 304) {
         body = Some(Body::Length(0));

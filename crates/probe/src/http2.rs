@@ -5,6 +5,8 @@ mod log;
 use std::io;
 use std::time::Instant;
 
+use brisk_handshake_view::Party;
+use brisk_report::text::{printable, printable_value};
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{
     FrameHead, HEAD, HeadersPayload, PREFACE, Reason, WriteFrames, flag, kind, without_padding, word,
@@ -14,8 +16,6 @@ use brisk_wire::h2::settings::{DEFAULT_FRAME, DEFAULT_WINDOW, PeerSettings, id, 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::answer::Answer;
-use crate::capture::Party;
-use crate::chain::{printable, value as text};
 use crate::error::{ProbeError, Step};
 use crate::trace::Milestones;
 use crate::url::Url;
@@ -56,7 +56,7 @@ impl Fields for Lines {
             Name::Of((name, _)) => name.clone(),
             Name::New(name) => printable(&String::from_utf8_lossy(name)),
         };
-        (name, text(&String::from_utf8_lossy(value)))
+        (name, printable_value(&String::from_utf8_lossy(value)))
     }
 
     fn take(&mut self, field: Line) {

@@ -6,8 +6,6 @@
 mod answer;
 pub mod audit;
 mod browser;
-mod capture;
-mod chain;
 mod compare;
 mod connection;
 mod error;
@@ -20,19 +18,15 @@ pub mod fuzz;
 mod http1;
 mod http2;
 pub mod inside;
-mod message;
-mod open;
 pub mod page;
 mod prober;
-mod records;
+mod recorder;
 mod report;
 mod resolve;
-mod steps;
 pub mod terminal;
 mod timing;
 mod trace;
 mod url;
-mod window;
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -42,23 +36,19 @@ use std::time::Duration;
 use brisk_tls_client::{Client, ClientSettings, Verification};
 use brisk_wire::registry::ProtocolVersion;
 
+pub use brisk_handshake_view::{Certificate, Chain, Party, StepRow, Ticket, Waited, Window};
 pub use browser::{Browser, Check, browser};
-pub use capture::Party;
-pub use chain::{Certificate, Chain};
 pub use compare::{Compared, ComparedStep, Side, compare};
 pub use error::{ProbeError, Step};
 pub use findings::Finding;
 pub use http2::Frame;
-pub use message::Ticket;
 pub use prober::Mode;
 pub use report::{
     AnswerFacts, Failure, FastOpen, FrameRow, INITIAL_WINDOW, Phases, Report, TcpFacts, TlsFacts,
 };
 pub use resolve::{HttpsAnswer, HttpsRecord};
-pub use steps::{StepRow, Waited};
 pub use timing::{Column, KINDS, Median, NAMES, Timing, timing};
 pub use url::Url;
-pub use window::Window;
 
 use prober::Prober;
 use report::Resolved;

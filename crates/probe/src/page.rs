@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
+use brisk_handshake_view::Party;
+use brisk_handshake_view::StepRow;
 use brisk_report::{Table, escape, html};
 
-use crate::capture::Party;
 use crate::compare::Compared;
 use crate::report::Report;
-use crate::steps::StepRow;
 use crate::terminal::{self, tables};
 use crate::timing::Timing;
 

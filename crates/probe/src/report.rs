@@ -4,21 +4,18 @@ mod tls;
 
 use std::time::{Duration, Instant};
 
+use brisk_handshake_view::steps::millis;
+use brisk_handshake_view::window::window;
+use brisk_handshake_view::{Chain, ConnectionView, Recording, StepRow, Ticket, Window, steps};
 use serde::Serialize;
 
 use crate::Settings;
 use crate::answer::Answer;
-use crate::capture::Noted;
-use crate::chain::Chain;
 use crate::error::{ProbeError, Step};
 use crate::findings::{Finding, findings};
 use crate::http2::Frame;
-use crate::message::Ticket;
-use crate::records::Wire;
 use crate::resolve::HttpsAnswer;
-use crate::steps::{StepRow, millis, steps};
 use crate::trace::Trace;
-use crate::window::{Window, window};
 
 /// Segments of an initial window (RFC 6928).
 pub const INITIAL_WINDOW: u32 = 10;
@@ -234,8 +231,8 @@ impl Report {
         trace: &Trace,
         error: Option<&ProbeError>,
     ) -> Self {
-        let noted = trace.capture.copy();
-        let wire = Wire::read(&noted);
+        let recorded = trace.recorder.copy();
+        let view = ConnectionView::read(&recorded.recording);
         let rtt = rtt(trace);
         let began = trace.milestones.dialled.unwrap_or_else(Instant::now);
         let frame = |frame: &Frame| FrameRow { at_ms: since(began, frame.at), frame: frame.clone() };
@@ -249,9 +246,9 @@ impl Report {
             address: trace.address.map(|address| address.to_string()),
             refused: refused.collect(),
             phases: phases(resolved.took, trace),
-            tcp: tcp(trace, &noted, rtt),
-            tls: tls::tls(trace, &noted, &wire, rtt),
-            steps: steps(&wire, began, connected, rtt),
+            tcp: tcp(trace, &recorded.recording, rtt),
+            tls: tls::tls(trace, &recorded, &view, rtt),
+            steps: steps(&view, began, connected, rtt),
             answer: answer.map(AnswerFacts::of),
             frames: trace.frames.iter().map(frame).collect(),
             findings: Vec::new(),
@@ -264,7 +261,7 @@ impl Report {
                 message: error.to_string(),
                 exit_code: error.exit_code(),
             }),
-            key_log: noted.key_log(),
+            key_log: recorded.recording.key_log(),
         };
         report.findings = findings(&report, settings);
         report
@@ -343,14 +340,14 @@ fn phases(resolve: Duration, trace: &Trace) -> Phases {
     }
 }
 
-fn tcp(trace: &Trace, noted: &Noted, rtt: Duration) -> Option<TcpFacts> {
+fn tcp(trace: &Trace, recording: &Recording, rtt: Duration) -> Option<TcpFacts> {
     let first = trace.tcp?;
     let last = trace.tcp_end.unwrap_or(first);
     Some(TcpFacts {
         rtt_ms: millis(rtt),
         segment: first.segment,
         retransmissions: last.retransmissions,
-        window: window(noted, rtt, first.segment),
+        window: window(recording, rtt, first.segment),
         fast_open: FastOpen::NotAsked,
     })
 }

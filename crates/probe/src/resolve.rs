@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use brisk_report::text::printable;
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::rdata::svcb::SvcParamValue;
 use hickory_proto::rr::{Name, RData, RecordType};
@@ -17,7 +18,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
 use tokio::time::timeout;
 
-use crate::chain::printable;
 use crate::error::ProbeError;
 use crate::url::Url;
 

@@ -6,16 +6,16 @@ mod waterfall;
 
 use std::fmt::Write;
 
+use brisk_handshake_view::Party;
+use brisk_handshake_view::{StepRow, Waited};
 use brisk_report::figures::{bytes, count};
 use brisk_report::{Table, wrapped};
 
 use crate::browser::Browser;
-use crate::capture::Party;
 use crate::compare::Compared;
 use crate::findings::Finding;
 use crate::report::{Report, TlsFacts};
 use crate::resolve::HttpsAnswer;
-use crate::steps::{StepRow, Waited};
 use crate::timing::Timing;
 pub use paint::{Paint, Style};
 use waterfall::waterfall;

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use brisk_experiment::estimate;
+use brisk_handshake_view::steps::millis;
 use brisk_tls_client::EarlyOutcome;
 use serde::Serialize;
 
 use crate::error::ProbeError;
 use crate::prober::{Mode, Prober, Trip};
-use crate::steps::millis;
 use crate::trace::Milestones;
 use crate::{Settings, block_on};
 

@@ -8,9 +8,9 @@ use brisk_net::TcpInfo;
 use brisk_tls_client::{ClientFacts, SavedSession};
 
 use crate::answer::Answer;
-use crate::capture::{Capture, Verdict};
 use crate::error::Step;
 use crate::http2::Frame;
+use crate::recorder::{Recorder, Verdict};
 
 /// When a connection reached what.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub(crate) struct Trace {
     /// Addresses that did not connect, in the order in which they were tried: those before the one that did.
     pub(crate) refused: Vec<Refused>,
     pub(crate) milestones: Milestones,
-    pub(crate) capture: Arc<Capture>,
+    pub(crate) recorder: Arc<Recorder>,
     /// After TCP's handshake, and at the end.
     pub(crate) tcp: Option<TcpInfo>,
     pub(crate) tcp_end: Option<TcpInfo>,
@@ -77,7 +77,7 @@ pub(crate) struct Trace {
 impl Trace {
     /// What is known of the server's certificate: a resumed handshake verifies none.
     pub(crate) fn verdict(&self) -> Verdict {
-        match self.capture.copy().verdict {
+        match self.recorder.copy().verdict {
             Verdict::Unknown => self.before.clone(),
             verdict => verdict,
         }

@@ -10,6 +10,7 @@ mod machine;
 pub mod plot;
 mod table;
 pub mod terminal;
+pub mod text;
 
 pub use machine::Machine;
 pub use table::{Table, escape, wrapped};

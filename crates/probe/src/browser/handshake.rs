@@ -3,17 +3,17 @@
 //! It verifies the server's `Finished`, and neither certificate nor signature: those are judged by the probe's own connection.
 
 use aws_lc_rs::{digest, hmac};
+use brisk_handshake_view::message::{
+    CERTIFICATE, CERTIFICATE_VERIFY, COMPRESSED_CERTIFICATE, FINISHED, FieldReader, SERVER_HELLO, compressed,
+    extensions,
+};
+use brisk_handshake_view::open::{Opener, Sealer, expand};
 use brisk_wire::offer::{extension, handshake};
 use brisk_wire::registry::CipherSuite;
 use brisk_wire::server_flight::{ServerHello, alert_text};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::hello::Secrets;
-use crate::message::{
-    CERTIFICATE, CERTIFICATE_VERIFY, COMPRESSED_CERTIFICATE, FINISHED, Input, SERVER_HELLO, compressed,
-    extensions,
-};
-use crate::open::{Opener, Sealer, expand};
 
 /// Bytes of messages that are taken of a server, and of a record (RFC 8446 section 5.2).
 const MOST: usize = 256 << 10;
@@ -44,7 +44,7 @@ impl Said {
     fn take(&mut self, kind: u8, body: &[u8]) -> Result<(), String> {
         match kind {
             ENCRYPTED_EXTENSIONS => {
-                let block = Input(body).long().ok_or("EncryptedExtensions cannot be read")?;
+                let block = FieldReader(body).long().ok_or("EncryptedExtensions cannot be read")?;
                 for (number, content) in extensions(block) {
                     match number {
                         extension::ALPN => {
@@ -56,7 +56,8 @@ impl Said {
                 }
             }
             CERTIFICATE_REQUEST => {
-                self.asks = Some(Input(body).short().ok_or("CertificateRequest cannot be read")?.to_vec());
+                self.asks =
+                    Some(FieldReader(body).short().ok_or("CertificateRequest cannot be read")?.to_vec());
             }
             CERTIFICATE => self.has_certificate = true,
             COMPRESSED_CERTIFICATE => {
@@ -85,8 +86,8 @@ impl Said {
 }
 
 fn protocol(content: &[u8]) -> Option<String> {
-    let name = Input(Input(content).long()?).short()?;
-    Some(crate::chain::printable(&String::from_utf8_lossy(name)))
+    let name = FieldReader(FieldReader(content).long()?).short()?;
+    Some(printable(&String::from_utf8_lossy(name)))
 }
 
 /// Handshake messages out of the contents of records.

@@ -3,10 +3,10 @@
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::kem::{AlgorithmId, Ciphertext, DecapsulationKey, ML_KEM_768};
 use aws_lc_rs::rand;
+use brisk_handshake_view::message::FieldReader;
 use brisk_wire::registry::NamedGroup;
 
 use crate::error::ProbeError;
-use crate::message::Input;
 use crate::url::Url;
 
 /// A value that every server has to ignore (RFC 8701 section 2): `0x0a0a`, `0x1a1a` and so on.
@@ -57,7 +57,7 @@ pub(super) struct Secrets {
 impl Secrets {
     /// The secret that both have with the server's key share, the content of its extension; `None` if it is none.
     pub(super) fn agree(&self, share: &[u8]) -> Option<Vec<u8>> {
-        let mut share = Input(share);
+        let mut share = FieldReader(share);
         let group = NamedGroup(share.two()?);
         let key = share.long()?;
         match group {
@@ -210,7 +210,7 @@ mod tests {
             let grease = [0, 0, drawn << 4, 0, drawn & 0xf0, 0, 0, 0];
             let all = extensions(&url, &grease, &[], &[0; 1 + 32 + ECH]);
             let mut numbers: Vec<_> =
-                crate::message::extensions(&all).iter().map(|(number, _)| *number).collect();
+                brisk_handshake_view::message::extensions(&all).iter().map(|(number, _)| *number).collect();
             let count = numbers.len();
             numbers.sort_unstable();
             numbers.dedup();

@@ -112,7 +112,7 @@ async fn exchange(
 mod tests {
     use super::*;
     use crate::browser::handshake::Said;
-    use crate::open::{Opener, Sealer};
+    use brisk_handshake_view::open::{Opener, Sealer};
     use brisk_wire::registry::CipherSuite;
 
     /// What comes of a server that sends these records behind its handshake.

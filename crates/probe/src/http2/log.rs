@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
+use brisk_handshake_view::Party;
 use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, flag, kind, word};
 use brisk_wire::h2::settings::id;
 use serde::Serialize;
-
-use crate::capture::Party;
 
 /// Frames noted; the rest of a long body is not.
 const MOST: usize = 4000;

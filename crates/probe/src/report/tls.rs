@@ -1,41 +1,45 @@
-//! What is shown of TLS, from the bytes of the connection and from what the client says of it.
+//! TLS part of the report, from the recorded bytes and the facts of the TLS client.
 
 use std::time::Duration;
 
+use brisk_handshake_view::chain::compressible;
+use brisk_handshake_view::{Chain, ConnectionView, Party, Ticket, message, window};
 use brisk_telemetry::Resumption;
 use brisk_tls_client::EarlyOutcome;
 use brisk_wire::registry::ProtocolVersion;
 
 use super::{INITIAL_WINDOW, TlsFacts};
-use crate::capture::{Noted, Party, Verdict};
-use crate::chain::{Chain, compressible};
-use crate::message::{self, Ticket};
-use crate::records::Wire;
+use crate::recorder::{Recorded, Verdict};
 use crate::trace::Trace;
-use crate::window;
 
-/// What TLS negotiated, as far as the handshake came.
-pub(super) fn tls(trace: &Trace, noted: &Noted, wire: &Wire, rtt: Duration) -> Option<TlsFacts> {
-    let (chosen, facts) = (wire.chosen(), trace.facts.as_ref());
-    // The hello may be behind something that is not read here.
+/// Negotiated parameters, as far as the handshake went; `None` without a `ServerHello`.
+pub(super) fn tls(
+    trace: &Trace,
+    recorded: &Recorded,
+    view: &ConnectionView,
+    rtt: Duration,
+) -> Option<TlsFacts> {
+    let (chosen, facts) = (view.chosen(), trace.facts.as_ref());
+    // The hello may follow bytes that [`ConnectionView`] does not parse.
     let version = chosen.map(|hello| hello.version).or(facts.map(|facts| facts.version))?;
     let suite = chosen.map(|hello| hello.suite).or(facts.map(|facts| facts.suite))?;
     let group = chosen.and_then(|hello| hello.group).or(facts.and_then(|facts| facts.group));
-    let exchange = wire.message(Party::Server, message::SERVER_KEY_EXCHANGE);
+    let exchange = view.message(Party::Server, message::SERVER_KEY_EXCHANGE);
     let exchange = exchange.and_then(|message| message::key_exchange(&message.body));
-    let verify = wire.message(Party::Server, message::CERTIFICATE_VERIFY);
+    let verify = view.message(Party::Server, message::CERTIFICATE_VERIFY);
     let scheme =
         verify.and_then(|message| message::scheme(&message.body)).or(exchange.map(|(_, scheme)| scheme));
     let is13 = version == ProtocolVersion::TLS1_3;
     let protocol = facts.and_then(|facts| facts.protocol.as_deref().map(str::to_owned));
     let segment = trace.tcp.map_or(1460, |tcp| tcp.segment);
-    let hello_bytes = wire.client.first().map_or(0, |record| record.len as u64);
+    let hello_bytes = view.client.first().map_or(0, |record| record.len as u64);
     let resumption = facts.map(|facts| facts.resumption);
     let false_start = !is13 && resumption == Some(Resumption::Full);
-    let flight = flight(wire, is13);
+    let flight = view.server_flight(is13);
     let bytes = flight.map(|(begin, end)| end - begin);
-    let flight_waited = flight.and_then(|(begin, end)| window::waited(noted, begin, end, rtt, segment));
-    let tickets = tickets(wire, version);
+    let flight_waited =
+        flight.and_then(|(begin, end)| window::waited(&recorded.recording, begin, end, rtt, segment));
+    let tickets = view.tickets(version);
     let verdict = trace.verdict();
     Some(TlsFacts {
         version: version.to_string(),
@@ -47,7 +51,7 @@ pub(super) fn tls(trace: &Trace, noted: &Noted, wire: &Wire, rtt: Duration) -> O
         is_complete: facts.is_some(),
         resumption: resumption.map_or("unfinished", Resumption::name),
         early_data: facts.map_or(EarlyOutcome::None, |facts| facts.early_data).name(),
-        hello_retry: wire
+        hello_retry: view
             .hellos
             .iter()
             .find(|hello| hello.is_retry)
@@ -57,7 +61,7 @@ pub(super) fn tls(trace: &Trace, noted: &Noted, wire: &Wire, rtt: Duration) -> O
         flight_waited,
         window_bytes: u64::from(segment) * u64::from(INITIAL_WINDOW),
         quic_bytes: 3 * hello_bytes.max(1200),
-        chain: (!noted.chain.is_empty()).then(|| chain(noted, wire)),
+        chain: (!recorded.chain.is_empty()).then(|| chain(recorded, view)),
         is_trusted: (verdict != Verdict::Unknown).then_some(verdict == Verdict::Trusted),
         distrust: verdict.distrust().map(str::to_owned),
         gives_session: gives_session(trace, version, &tickets, chosen.is_some_and(|hello| hello.has_id)),
@@ -65,39 +69,21 @@ pub(super) fn tls(trace: &Trace, noted: &Noted, wire: &Wire, rtt: Duration) -> O
     })
 }
 
-/// Whether there is a session that can be resumed.
+/// Whether the server issued a session that can be resumed.
 fn gives_session(trace: &Trace, version: ProtocolVersion, tickets: &[Ticket], has_id: bool) -> bool {
     let is_kept = tickets.is_empty() && !trace.sessions.is_empty();
     let has_id = has_id && version != ProtocolVersion::TLS1_3;
     tickets.iter().any(|ticket| ticket.is_of_use(version)) || has_id || is_kept
 }
 
-fn chain(noted: &Noted, wire: &Wire) -> Chain {
-    let mut chain = Chain::read(&noted.chain, noted.staple.len());
-    let compressed = wire.message(Party::Server, message::COMPRESSED_CERTIFICATE);
+fn chain(recorded: &Recorded, view: &ConnectionView) -> Chain {
+    let mut chain = Chain::read(&recorded.chain, recorded.staple.len());
+    let compressed = view.message(Party::Server, message::COMPRESSED_CERTIFICATE);
     if compressed.is_none() {
-        chain.compressible = compressible(&noted.chain);
+        chain.compressible = compressible(&recorded.chain);
     }
     chain.compressed = compressed.and_then(|message| {
         message::compressed(&message.body).map(|(algorithm, _)| (message.len, algorithm.to_owned()))
     });
     chain
-}
-
-fn tickets(wire: &Wire, version: ProtocolVersion) -> Vec<Ticket> {
-    let all = wire.messages.iter();
-    let tickets = all
-        .filter(|message| message.from == Party::Server && message.kind == Some(message::NEW_SESSION_TICKET));
-    tickets.take(64).filter_map(|message| Ticket::read(&message.body, version)).collect()
-}
-
-/// Begin and end of the server's first flight among its bytes: from its hello to `Finished`, before TLS 1.3 `ServerHelloDone`.
-fn flight(wire: &Wire, is13: bool) -> Option<(u64, u64)> {
-    let place = |kind: u8| {
-        wire.messages.iter().rfind(|message| message.from == Party::Server && message.kind == Some(kind))
-    };
-    let end = place(if is13 { message::FINISHED } else { 14 })?;
-    let begin = place(message::SERVER_HELLO)?;
-    let last = &wire.server[end.record + end.records - 1];
-    Some((wire.server[begin.record].offset, last.offset + last.len as u64))
 }

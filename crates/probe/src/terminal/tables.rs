@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use brisk_handshake_view::Party;
 use brisk_report::Table;
 use brisk_report::figures::count;
 
 use super::ms;
-use crate::capture::Party;
 use crate::compare::Compared;
 use crate::report::{FrameRow, Report};
 use crate::timing::{Median, Timing};
