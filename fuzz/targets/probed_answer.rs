@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_probe::fuzz::probed_answer(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_http_client::fuzz::probed_answer(bytes));

@@ -1,10 +1,9 @@
-//! HTTP/1.1 client with one request at a time. Requests are encoded before the run; a response is parsed only to find
-//! its end.
+//! HTTP/1.1, one request at a time. Requests are prepared before the run; responses are parsed only to find their end.
 
-mod body;
-
+use std::ops::Range;
 use std::time::Instant;
 
+use brisk_http_client::http1::{Body, Head, parse_head};
 use brisk_tls_client::{ClientFacts, SavedSession};
 use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,7 +13,6 @@ use crate::error::Failure;
 use crate::measure::Exchange;
 use crate::result::Cause;
 use crate::workload::{PerConnection, Place, Request};
-use body::Body;
 
 /// Size of the read buffer, and maximum length of a response head.
 const BUFFER: usize = 32 * 1024;
@@ -43,15 +41,6 @@ pub(crate) enum Broken {
     Idle,
     /// The request failed.
     Failed(Failure),
-}
-
-/// The parts of a response head that determine its body.
-#[derive(Debug)]
-struct Head {
-    status: u16,
-    body: Body,
-    server_closes: bool,
-    len: usize,
 }
 
 impl Http1 {
@@ -89,22 +78,22 @@ impl Http1 {
             None => self.send(request.http1(place(self.left))).await?,
         };
         let (mut filled, first_byte) = self.wait(request).await?;
-        let mut head = loop {
-            match Head::parse(&self.buffer[..filled], request.method()).map_err(Broken::Failed)? {
+        let (head, body) = loop {
+            match parse(&self.buffer[..filled], request.method()).map_err(Broken::Failed)? {
                 // RFC 9110 section 15.2: informational responses come before the final one.
-                Some(head) if (100..200).contains(&head.status) && head.status != 101 => {
+                Some((head, _)) if (100..200).contains(&head.status) && head.status != 101 => {
                     self.buffer.copy_within(head.len..filled, 0);
                     filled -= head.len;
                 }
-                Some(head) => break head,
+                Some(found) => break found,
                 None => filled += self.read(filled).await?,
             }
         };
-        let body = self.read_body(&mut head, filled).await?;
+        let body = self.read_body(body, head.len..filled).await?;
         let ended = Instant::now();
         self.left -= 1;
         self.answered += 1;
-        self.server_closes = head.server_closes;
+        self.server_closes = head.is_last;
         self.link.account(ended);
         Ok(Exchange { status: head.status, body, sent, first_byte, ended })
     }
@@ -151,18 +140,21 @@ impl Http1 {
         }
     }
 
-    /// Reads the rest of the body and returns its length. `filled` bytes are in the buffer.
-    async fn read_body(&mut self, head: &mut Head, filled: usize) -> Result<u64, Broken> {
-        let mut bytes = head.len..filled;
+    /// Reads the rest of a body and returns the length of its content. `bytes` is the part of the body in the buffer.
+    async fn read_body(&mut self, mut body: Body, mut bytes: Range<usize>) -> Result<u64, Broken> {
         let mut total = 0;
         loop {
-            let taken = head.body.take(&self.buffer[bytes]).map_err(Broken::Failed)?;
-            total += taken;
-            if head.body.is_complete() {
+            let taken = body.take(&self.buffer[bytes.clone()]);
+            let taken = taken.map_err(|error| wrong(&error.to_string()))?;
+            total += taken.content;
+            if taken.used < bytes.len() {
+                return Err(wrong("there is more than one response to one request"));
+            }
+            if body.is_complete() {
                 return Ok(total);
             }
             let len = match self.link.stream.read(&mut self.buffer).await {
-                Ok(0) if head.body.ends_with_connection() => return Ok(total),
+                Ok(0) if body.ends_with_connection() => return Ok(total),
                 Ok(0) => return Err(cut()),
                 Ok(len) => len,
                 Err(error) => return Err(Broken::Failed(Failure::io(&error, "sending the response"))),
@@ -181,6 +173,10 @@ impl From<Broken> for Failure {
     }
 }
 
+fn wrong(text: &str) -> Broken {
+    Broken::Failed(Failure::new(Cause::Response, format!("the response is wrong: {text}")))
+}
+
 fn cut() -> Broken {
     Broken::Failed(Failure::new(
         Cause::Response,
@@ -192,74 +188,27 @@ fn place(left: u64) -> Place {
     if left == 1 { Place::Last } else { Place::Earlier }
 }
 
-impl Head {
-    /// Parses a head; `None` if it is incomplete.
-    fn parse(bytes: &[u8], method: &Method) -> Result<Option<Self>, Failure> {
-        let mut headers = [httparse::EMPTY_HEADER; HEADERS];
-        let mut response = httparse::Response::new(&mut headers);
-        let wrong = |text: String| Failure::new(Cause::Response, text);
-        let parsed =
-            response.parse(bytes).map_err(|error| wrong(format!("the response is not HTTP: {error}")))?;
-        let httparse::Status::Complete(len) = parsed else { return Ok(None) };
-        let status = response.code.expect("a complete head has a status");
-        let has = |name: &str, token: &str| {
-            let fields = response.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
-            let mut tokens = fields.flat_map(|header| header.value.split(|byte| *byte == b','));
-            tokens.any(|value| value.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
-        };
-        let body = if *method == Method::HEAD || matches!(status, 100..200 | 204 | 304) {
-            Body::none()
-        } else if has("transfer-encoding", "chunked") {
-            Body::chunked()
-        } else {
-            let length =
-                response.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
-            let number = |value: &[u8]| std::str::from_utf8(value).ok()?.trim().parse().ok();
-            match length.map(|header| number(header.value)) {
-                Some(Some(length)) => Body::of_length(length),
-                Some(None) => return Err(wrong("the response has a wrong Content-Length".to_owned())),
-                None => Body::until_close(),
-            }
-        };
-        let http10 = response.version == Some(0) && !has("connection", "keep-alive");
-        let server_closes = http10 || has("connection", "close") || body.ends_with_connection();
-        Ok(Some(Self { status, body, server_closes, len }))
-    }
+/// The head at the beginning of `bytes`, if it is complete.
+fn parse(bytes: &[u8], method: &Method) -> Result<Option<(Head, Body)>, Failure> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let wrong = |text: String| Failure::new(Cause::Response, text);
+    let head = parse_head(bytes, &mut headers, *method == Method::HEAD);
+    let head = head.map_err(|error| wrong(format!("the response is not HTTP: {error}")))?;
+    let Some(mut head) = head else { return Ok(None) };
+    let body = head.body.take();
+    let body = body.ok_or_else(|| wrong("the response has a wrong Content-Length".to_owned()))?;
+    Ok(Some((head, body)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn head(text: &str, method: &Method) -> Head {
-        Head::parse(text.as_bytes(), method).expect("HTTP").expect("a whole head")
-    }
-
-    #[test]
-    fn a_head_says_where_the_response_ends() {
-        let get = Method::GET;
-        let length = head("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", &get);
-        assert_eq!((length.status, length.server_closes, length.body), (200, false, Body::of_length(5)));
-        let chunked = head("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", &get);
-        assert_eq!(chunked.body, Body::chunked());
-        let old = head("HTTP/1.0 200 OK\r\n\r\n", &get);
-        assert!(old.server_closes && old.body.ends_with_connection());
-        let close = head("HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n", &get);
-        assert!(close.server_closes && close.body.is_complete());
-        for (text, method) in [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::HEAD),
-            ("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", get.clone()),
-            ("HTTP/1.1 204 No Content\r\n\r\n", get.clone()),
-        ] {
-            assert!(head(text, &method).body.is_complete(), "{text}");
-        }
-    }
-
     #[test]
     fn a_malformed_head_is_reported() {
-        assert!(Head::parse(b"HTTP/1.1 200 OK\r\nA: b", &Method::GET).expect("the start of one").is_none());
+        assert!(parse(b"HTTP/1.1 200 OK\r\nA: b", &Method::GET).expect("the start of one").is_none());
         for text in ["HTTQ/1.1 200\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\n"] {
-            let failure = Head::parse(text.as_bytes(), &Method::GET).expect_err(text);
+            let failure = parse(text.as_bytes(), &Method::GET).expect_err(text);
             assert_eq!(failure.cause, Cause::Response);
         }
     }

@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["net", "telemetry", "keys", "link", "profile"],
     &["certs", "session", "report", "tls-base", "visits"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view"],
-    &["proxy", "server", "experiment", "keyless", "fetch", "dashboard"],
+    &["proxy", "server", "experiment", "keyless", "fetch", "dashboard", "http-client"],
     &["gateway", "keyserver", "bench", "probe", "speed", "acme", "har"],
     &["config"],
     &["cli"],

@@ -1,4 +1,4 @@
-//! One request after the other over HTTP/2, with every frame of both directions noted. Bodies are counted, never kept.
+//! HTTP/2, one request after the other, with a log of the frames in both directions. Bodies are counted and discarded.
 
 mod log;
 
@@ -15,30 +15,30 @@ use brisk_wire::h2::hpack::{Decoder, Encoder, Fields, Name, constant};
 use brisk_wire::h2::settings::{DEFAULT_FRAME, DEFAULT_WINDOW, PeerSettings, id, payload};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::answer::Answer;
-use crate::error::{ProbeError, Step};
-use crate::trace::Milestones;
-use crate::url::Url;
+use crate::error::HttpError;
+use crate::request::Request;
+use crate::response::Response;
 pub use log::Frame;
 use log::Log;
 
-/// What Chrome asks for: bytes of its header table, of a stream's window, and of a head.
+/// Settings of Chrome: sizes in bytes of the header table, of a stream's window, and of a head.
 const TABLE: u32 = 65_536;
 const WINDOW: u32 = 6_291_456;
 const LIST: u32 = 262_144;
 
-/// By which Chrome raises the window of the connection.
+/// Increment by which Chrome raises the window of the connection.
 const RAISE: u32 = 15_663_105;
 
-/// Fields of a head at most.
+/// Most fields of a head.
 const FIELDS: usize = 256;
 
-/// Frames other than `DATA` that a server may send for one answer.
+/// Most frames other than `DATA` that a server may send for one response.
 const CONTROL: u32 = 2000;
 
-/// A field as text.
+/// A header field as text.
 type Line = (String, String);
 
+/// Decoded header fields.
 #[derive(Debug, Default)]
 struct Lines(Vec<Line>);
 
@@ -64,39 +64,46 @@ impl Fields for Lines {
     }
 }
 
-/// What is filled while an answer comes.
+/// The response that is being read.
 struct Wanted<'a> {
-    /// Its stream.
     stream: u32,
-    answer: &'a mut Answer,
-    milestones: &'a mut Milestones,
+    response: &'a mut Response,
 }
 
-/// A connection.
+/// An HTTP/2 connection.
 #[derive(Debug)]
-pub(crate) struct Http2 {
+pub struct Http2 {
     encoder: Encoder,
     decoder: Decoder<Line>,
     peer: PeerSettings,
-    /// Bytes that are to be sent.
+    /// Bytes to send.
     out: Vec<u8>,
-    /// Bytes that have come and are no whole frame yet.
+    /// Received bytes of an incomplete frame.
     buffer: Vec<u8>,
-    /// A header block that goes on in `CONTINUATION`: its stream, whether the stream ends, its first parts.
+    /// An incomplete header block: its stream, whether the stream ends, its first parts.
     block: Option<(u32, bool, Vec<u8>)>,
+    /// Number of the next stream.
     next: u32,
-    /// What the server may still send: on the connection, and on the stream.
+    /// Bytes that the server may still send on the connection.
     connection_window: i64,
+    /// Bytes that the server may still send on the stream.
     stream_window: i64,
+    /// Frames other than `DATA` since the request.
     control: u32,
-    /// The last stream that the server still answers, and why it ends the connection.
+    /// Last stream and reason of the server's `GOAWAY`.
     goaway: Option<(u32, Reason)>,
     log: Log,
 }
 
+impl Default for Http2 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Http2 {
-    /// A connection whose preface is to be sent with the first request.
-    pub(crate) fn new() -> Self {
+    /// A connection whose preface is sent with the first request.
+    pub fn new() -> Self {
         let mut new = Self {
             encoder: Encoder::new(),
             decoder: Decoder::new(TABLE as usize),
@@ -122,50 +129,49 @@ impl Http2 {
         new
     }
 
-    /// The bytes of the next request, with what must go before it.
-    pub(crate) fn request(&mut self, url: &Url, agent: &str) -> Vec<u8> {
+    /// The bytes of the next request, after the preface and pending control frames.
+    pub fn request(&mut self, request: &Request<'_>) -> Vec<u8> {
         let stream = self.next;
         self.next += 2;
         (self.stream_window, self.control) = (i64::from(WINDOW), 0);
         let at = block::begin(&mut self.out);
         self.encoder.begin(&mut self.out);
         let fields = [
-            (":method", "GET".to_owned()),
-            (":scheme", "https".to_owned()),
-            (":authority", url.authority()),
-            (":path", url.path.clone()),
-            ("user-agent", agent.to_owned()),
-            ("accept", "*/*".to_owned()),
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", request.authority),
+            (":path", request.path),
+            ("user-agent", request.agent),
+            ("accept", "*/*"),
         ];
         for (name, value) in &fields {
             self.encoder.field(name.as_bytes(), value.as_bytes(), &mut self.out);
         }
         block::end(&mut self.out, at, stream, true);
         let head = FrameHead::read(self.out[at..].first_chunk().expect("the head of a frame"));
-        let lines = fields.map(|(name, value)| (name.to_owned(), value));
+        let lines = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
         self.log.headers(Party::Client, head, &lines, true);
         std::mem::take(&mut self.out)
     }
 
-    /// Reads the answer to the request that was sent last, which is filled as it comes.
-    pub(crate) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+    /// Reads the response to the last request into `response` as it arrives.
+    pub async fn read_response<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
-        milestones: &mut Milestones,
-        answer: &mut Answer,
-    ) -> Result<(), ProbeError> {
-        *answer = Answer { protocol: "h2".to_owned(), ..Answer::default() };
-        let mut wanted = Wanted { stream: self.next - 2, answer, milestones };
-        while wanted.answer.done_at.is_none() {
+        response: &mut Response,
+    ) -> Result<(), HttpError> {
+        *response = Response { protocol: "h2".to_owned(), ..Response::default() };
+        let mut wanted = Wanted { stream: self.next - 2, response };
+        while wanted.response.done_at.is_none() {
             while let Some((head, payload)) = self.next_frame()? {
                 self.frame(head, &payload, &mut wanted).map_err(broken)?;
             }
             if !self.out.is_empty() {
                 let out = std::mem::take(&mut self.out);
-                // A server that closes does not read any more: its reason is what counts.
+                // A server that closes no longer reads: the reason in its `GOAWAY` is the error to report.
                 let _ = stream.write_all(&out).await;
             }
-            if wanted.answer.done_at.is_some() {
+            if wanted.response.done_at.is_some() {
                 break;
             }
             // RFC 9113 section 6.8: streams up to the last one that it names are still served.
@@ -186,17 +192,17 @@ impl Http2 {
                 Err(error) => return Err(self.closed(&format!("the connection broke: {error}"))),
             }
         }
-        wanted.answer.is_last = self.goaway.is_some();
+        wanted.response.is_last = self.goaway.is_some();
         Ok(())
     }
 
-    /// Why the connection ended: the server's reason, if it gave one.
-    fn closed(&self, otherwise: &str) -> ProbeError {
-        self.goaway.map_or_else(|| ProbeError::Answer(otherwise.to_owned()), |(_, reason)| ended(reason))
+    /// Error for the end of the connection: the reason of `GOAWAY`, or `otherwise`.
+    fn closed(&self, otherwise: &str) -> HttpError {
+        self.goaway.map_or_else(|| HttpError::connection(otherwise), |(_, reason)| ended(reason))
     }
 
-    /// The frames until now.
-    pub(crate) fn frames(&self) -> &[Frame] {
+    /// Frames until now, at most 4,000.
+    pub fn frames(&self) -> &[Frame] {
         &self.log.frames
     }
 
@@ -206,7 +212,7 @@ impl Http2 {
         self.log.frame(Party::Client, head, payload, None);
     }
 
-    fn next_frame(&mut self) -> Result<Option<(FrameHead, Vec<u8>)>, ProbeError> {
+    fn next_frame(&mut self) -> Result<Option<(FrameHead, Vec<u8>)>, HttpError> {
         let Some(head) = self.buffer.first_chunk::<HEAD>() else { return Ok(None) };
         let head = FrameHead::read(head);
         if head.length > DEFAULT_FRAME {
@@ -215,7 +221,7 @@ impl Http2 {
             } else {
                 "does not speak HTTP/2"
             };
-            return Err(ProbeError::Answer(format!("the server {reason}")));
+            return Err(HttpError::protocol(format!("the server {reason}")));
         }
         let end = HEAD + head.length as usize;
         if self.buffer.len() < end {
@@ -237,7 +243,7 @@ impl Http2 {
             return Err(Reason::PROTOCOL_ERROR);
         }
         if head.kind == kind::HEADERS && head.stream == wanted.stream {
-            wanted.milestones.first_byte.get_or_insert_with(Instant::now);
+            wanted.response.first_byte_at.get_or_insert_with(Instant::now);
         }
         match head.kind {
             kind::HEADERS => return self.headers(head, payload, wanted),
@@ -266,7 +272,7 @@ impl Http2 {
 
     fn headers(&mut self, head: FrameHead, payload: &[u8], wanted: &mut Wanted<'_>) -> Result<(), Reason> {
         let block = HeadersPayload::read(head.flags, payload)?.block.to_vec();
-        wanted.answer.head_bytes += HEAD + payload.len();
+        wanted.response.head_bytes += HEAD + payload.len();
         let ends = head.has(flag::END_STREAM);
         if !head.has(flag::END_HEADERS) {
             self.log.frame(Party::Server, head, &[], None);
@@ -283,7 +289,7 @@ impl Http2 {
         wanted: &mut Wanted<'_>,
     ) -> Result<(), Reason> {
         let Some((stream, ends, mut block)) = self.block.take() else { return Err(Reason::PROTOCOL_ERROR) };
-        wanted.answer.head_bytes += HEAD + payload.len();
+        wanted.response.head_bytes += HEAD + payload.len();
         block.extend_from_slice(payload);
         if stream != head.stream || block.len() > LIST as usize {
             return Err(Reason::PROTOCOL_ERROR);
@@ -313,20 +319,19 @@ impl Http2 {
         let status = lines.0.iter().find(|(name, _)| name == ":status");
         let status: Option<u16> = status.and_then(|(_, value)| value.parse().ok());
         match status {
-            Some(100..200) => wanted.answer.interim += 1,
-            Some(status) if wanted.answer.status == 0 => {
-                wanted.answer.status = status;
-                wanted.answer.headers =
+            Some(100..200) => wanted.response.interim += 1,
+            Some(status) if wanted.response.status == 0 => {
+                wanted.response.status = status;
+                wanted.response.headers =
                     lines.0.into_iter().filter(|(name, _)| !name.starts_with(':')).collect();
-                wanted.answer.head_at = Some(Instant::now());
-                wanted.milestones.reach(Step::Body);
+                wanted.response.head_at = Some(Instant::now());
             }
-            _ if wanted.answer.status == 0 => return Err(Reason::PROTOCOL_ERROR),
+            _ if wanted.response.status == 0 => return Err(Reason::PROTOCOL_ERROR),
             // Trailers.
             _ => {}
         }
         if ends {
-            wanted.answer.done_at = Some(Instant::now());
+            wanted.response.done_at = Some(Instant::now());
         }
         Ok(())
     }
@@ -340,15 +345,15 @@ impl Http2 {
         if self.connection_window < 0 || self.stream_window < 0 {
             return Err(Reason::FLOW_CONTROL_ERROR);
         }
-        if head.stream != wanted.stream || wanted.answer.status == 0 {
+        if head.stream != wanted.stream || wanted.response.status == 0 {
             return Err(Reason::PROTOCOL_ERROR);
         }
-        wanted.answer.body_bytes += bytes as u64;
+        wanted.response.body_bytes += bytes as u64;
         if head.has(flag::END_STREAM) {
-            wanted.answer.done_at = Some(Instant::now());
+            wanted.response.done_at = Some(Instant::now());
         }
         let (lacks, most) = (i64::from(WINDOW) - self.stream_window, i64::from(WINDOW) / 2);
-        if lacks > most && wanted.answer.done_at.is_none() {
+        if lacks > most && wanted.response.done_at.is_none() {
             self.stream_window += lacks;
             self.send(kind::WINDOW_UPDATE, 0, wanted.stream, &(lacks as u32).to_be_bytes());
         }
@@ -362,12 +367,12 @@ impl Http2 {
     }
 }
 
-fn ended(reason: Reason) -> ProbeError {
-    ProbeError::Answer(format!("the server ended the connection: GOAWAY with {reason}"))
+fn ended(reason: Reason) -> HttpError {
+    HttpError::connection(format!("the server ended the connection: GOAWAY with {reason}"))
 }
 
-fn broken(reason: Reason) -> ProbeError {
-    ProbeError::Answer(match reason {
+fn broken(reason: Reason) -> HttpError {
+    HttpError::protocol(match reason {
         Reason::COMPRESSION_ERROR => "a header block of the server cannot be decoded".to_owned(),
         Reason::ENHANCE_YOUR_CALM => {
             format!("the server sends more than {CONTROL} control frames, and no answer")

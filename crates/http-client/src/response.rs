@@ -1,28 +1,35 @@
-//! The answer to the request, whatever the protocol.
+//! Responses, independent of the protocol version.
 
 use std::time::Instant;
 
-/// An answer. Times are set as far as it came.
+/// A response, filled while it arrives: after a failure it contains the part before.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
-    /// As ALPN names it.
-    pub(crate) protocol: String,
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    /// Bytes of the head on the wire.
-    pub(crate) head_bytes: usize,
-    pub(crate) body_bytes: u64,
-    /// Answers 1xx before it.
-    pub(crate) interim: u32,
-    /// The server closes the connection after it.
-    pub(crate) is_last: bool,
-    pub(crate) head_at: Option<Instant>,
-    pub(crate) done_at: Option<Instant>,
+pub struct Response {
+    /// ALPN name of the protocol.
+    pub protocol: String,
+    /// Status; 0 before the head.
+    pub status: u16,
+    /// Header fields with names in lower case, printable.
+    pub headers: Vec<(String, String)>,
+    /// Size of the head in bytes as transmitted.
+    pub head_bytes: usize,
+    /// Size of the body in bytes, without framing.
+    pub body_bytes: u64,
+    /// Number of 1xx responses before this one.
+    pub interim: u32,
+    /// The server closes the connection after this response.
+    pub is_last: bool,
+    /// Arrival of the first byte, of an interim response if there is one.
+    pub first_byte_at: Option<Instant>,
+    /// Arrival of the complete head.
+    pub head_at: Option<Instant>,
+    /// Arrival of the last byte.
+    pub done_at: Option<Instant>,
 }
 
-impl Answer {
-    /// The value of the first header of this name, which is in lower case.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+impl Response {
+    /// Value of the first header field with this name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 }

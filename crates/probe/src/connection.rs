@@ -4,19 +4,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_http_client::{Http2, Request, Response, http1};
 use brisk_net::TcpInfo;
 use brisk_tls_client::{Client, ClientError, ClientStream, EarlyOutcome, SavedSession};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
-use crate::answer::Answer;
 use crate::error::{ProbeError, Step};
 use crate::eyeballs::{self, Missed};
-use crate::http1;
-use crate::http2::Http2;
 use crate::recorder::Recorder;
-use crate::trace::{Milestones, Refused, Trace};
+use crate::trace::{Refused, Trace};
 use crate::url::Url;
 
 /// How long the server is given to take the end of the connection.
@@ -73,10 +71,9 @@ impl Course {
         let secured = timeout_at(deadline, self.secure(tcp, start, trace)).await;
         let (mut kept, request) = secured.unwrap_or_else(|_| Err(self.late(trace)))?;
         let done = timeout_at(deadline, self.ask(&mut kept, request.as_deref(), trace)).await;
-        let done = done.unwrap_or_else(|_| Err(self.late(trace)));
         kept.note(trace);
-        done?;
-        if trace.answer.as_ref().is_some_and(|answer| answer.is_last) {
+        done.unwrap_or_else(|_| Err(self.late(trace)))?;
+        if trace.response.as_ref().is_some_and(|answer| answer.is_last) {
             kept.close().await;
             return Ok(None);
         }
@@ -85,12 +82,15 @@ impl Course {
 
     /// One more request on a connection. The trace begins with it.
     pub(crate) async fn again(&self, kept: &mut Kept, trace: &mut Trace) -> Result<(), ProbeError> {
-        let request = kept.http2.as_mut().map(|http2| http2.request(&self.url, &self.agent));
-        let request = request.unwrap_or_else(|| http1::request(&self.url, &self.agent));
+        let request = self.request(kept.http2.as_mut());
         let done = timeout(self.timeout, self.ask(kept, Some(&request), trace)).await;
-        let done = done.unwrap_or_else(|_| Err(self.late(trace)));
         kept.note(trace);
-        done
+        done.unwrap_or_else(|_| Err(self.late(trace)))
+    }
+
+    /// The bytes of the request: over `http2`, or over HTTP/1.1.
+    fn request(&self, http2: Option<&mut Http2>) -> Vec<u8> {
+        request(&self.url, &self.agent, http2)
     }
 
     fn late(&self, trace: &Trace) -> ProbeError {
@@ -113,10 +113,7 @@ impl Course {
         trace.milestones.reach(Step::Handshake);
         let Start { session, early } = start;
         let mut http2 = (early == Some(Protocol::Http2)).then(Http2::new);
-        let early = early.map(|_| match &mut http2 {
-            Some(http2) => http2.request(&self.url, &self.agent),
-            None => http1::request(&self.url, &self.agent),
-        });
+        let early = early.map(|_| self.request(http2.as_mut()));
         let observer: Arc<Recorder> = Arc::clone(&trace.recorder);
         let connected = self.client.connect_observed(tcp, session, early.as_deref(), Some(observer)).await;
         let stream = connected.map_err(|error| unsecured(&error))?;
@@ -132,8 +129,7 @@ impl Course {
             (_, Some(early)) if kept.http2.is_some() == (protocol == Protocol::Http2) => Some(early),
             _ => {
                 kept.http2 = (protocol == Protocol::Http2).then(Http2::new);
-                let http2 = kept.http2.as_mut().map(|http2| http2.request(&self.url, &self.agent));
-                Some(http2.unwrap_or_else(|| http1::request(&self.url, &self.agent)))
+                Some(self.request(kept.http2.as_mut()))
             }
         };
         Ok((kept, rest))
@@ -162,30 +158,33 @@ impl Course {
         request: Option<&[u8]>,
         trace: &mut Trace,
     ) -> Result<(), ProbeError> {
-        let Trace { milestones, answer, .. } = trace;
-        let answer = answer.insert(Answer::default());
+        let Trace { milestones, response, .. } = trace;
+        let response = response.insert(Response::default());
         milestones.reach(Step::Request);
         milestones.asked = Some(std::time::Instant::now());
         if let Some(request) = request {
             let written = kept.stream.write_all(request).await;
             written.map_err(|error| ProbeError::Answer(format!("the request cannot be sent: {error}")))?;
         }
-        kept.read(milestones, answer).await?;
-        milestones.done = answer.done_at;
+        let read = match &mut kept.http2 {
+            Some(http2) => http2.read_response(&mut kept.stream, response).await,
+            None => http1::read_response(&mut kept.stream, response).await,
+        };
+        read.map_err(|error| ProbeError::Answer(error.to_string()))?;
+        milestones.done = response.done_at;
         Ok(())
     }
 }
 
 impl Kept {
-    async fn read(&mut self, milestones: &mut Milestones, answer: &mut Answer) -> Result<(), ProbeError> {
-        match &mut self.http2 {
-            Some(http2) => http2.answer(&mut self.stream, milestones, answer).await,
-            None => http1::answer(&mut self.stream, milestones, answer).await,
-        }
-    }
-
-    /// What is known at the end of an answer, or at that of its time.
+    /// Completes the trace at the end of a response or of the time for it.
     fn note(&mut self, trace: &mut Trace) {
+        if let Some(response) = &trace.response {
+            trace.milestones.first_byte = response.first_byte_at;
+            if response.head_at.is_some() {
+                trace.milestones.reach(Step::Body);
+            }
+        }
         trace.frames = self.http2.as_ref().map(|http2| http2.frames().to_vec()).unwrap_or_default();
         trace.tcp_end = TcpInfo::of(self.stream.tcp()).ok();
         trace.sessions = self.stream.take_sessions();
@@ -203,6 +202,15 @@ impl Kept {
     pub(crate) async fn close(mut self) {
         // A server that does not take it is none of the probe's concern.
         let _ = timeout(FAREWELL, self.stream.shutdown()).await;
+    }
+}
+
+/// The bytes of a request for `url`: over `http2`, or over HTTP/1.1.
+pub(crate) fn request(url: &Url, agent: &str, http2: Option<&mut Http2>) -> Vec<u8> {
+    let request = Request { authority: &url.authority(), path: &url.path, agent };
+    match http2 {
+        Some(http2) => http2.request(&request),
+        None => http1::request(&request),
     }
 }
 

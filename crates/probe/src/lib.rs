@@ -3,7 +3,6 @@
 //! [`Settings::run`] probes; [`terminal`] shows the report. The connection is made by `brisk_tls_client`, which reports
 //! bytes, times and secrets, so that also what TLS 1.3 encrypts of its handshake can be listed.
 
-mod answer;
 pub mod audit;
 mod browser;
 mod compare;
@@ -15,8 +14,6 @@ mod findings;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
-mod http1;
-mod http2;
 pub mod inside;
 pub mod page;
 mod prober;
@@ -37,11 +34,11 @@ use brisk_tls_client::{Client, ClientSettings, Verification};
 use brisk_wire::registry::ProtocolVersion;
 
 pub use brisk_handshake_view::{Certificate, Chain, Party, StepRow, Ticket, Waited, Window};
+pub use brisk_http_client::Frame;
 pub use browser::{Browser, Check, browser};
 pub use compare::{Compared, ComparedStep, Side, compare};
 pub use error::{ProbeError, Step};
 pub use findings::Finding;
-pub use http2::Frame;
 pub use prober::Mode;
 pub use report::{
     AnswerFacts, Failure, FastOpen, FrameRow, INITIAL_WINDOW, Phases, Report, TcpFacts, TlsFacts,

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use brisk_handshake_view::steps::millis;
 use brisk_handshake_view::window::window;
 use brisk_handshake_view::{Chain, ConnectionView, Recording, StepRow, Ticket, Window, steps};
+use brisk_http_client::{Frame, Response};
 use serde::Serialize;
 
 use crate::Settings;
-use crate::answer::Answer;
 use crate::error::{ProbeError, Step};
 use crate::findings::{Finding, findings};
-use crate::http2::Frame;
 use crate::resolve::HttpsAnswer;
 use crate::trace::Trace;
 
@@ -238,7 +237,7 @@ impl Report {
         let frame = |frame: &Frame| FrameRow { at_ms: since(began, frame.at), frame: frame.clone() };
         let connected = trace.milestones.connected.unwrap_or(began);
         let refused = trace.refused.iter().map(|one| (one.address.to_string(), one.why.clone()));
-        let answer = trace.answer.as_ref().filter(|answer| answer.status > 0);
+        let answer = trace.response.as_ref().filter(|answer| answer.status > 0);
         let mut report = Self {
             url: settings.url.to_string(),
             addresses: resolved.addresses,
@@ -295,7 +294,7 @@ impl TlsFacts {
 }
 
 impl AnswerFacts {
-    fn of(answer: &Answer) -> Self {
+    fn of(answer: &Response) -> Self {
         Self {
             protocol: answer.protocol.clone(),
             status: answer.status,

@@ -4,12 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use brisk_http_client::{Frame, Response};
 use brisk_net::TcpInfo;
 use brisk_tls_client::{ClientFacts, SavedSession};
 
-use crate::answer::Answer;
 use crate::error::Step;
-use crate::http2::Frame;
 use crate::recorder::{Recorder, Verdict};
 
 /// When a connection reached what.
@@ -65,8 +64,8 @@ pub(crate) struct Trace {
     pub(crate) tcp: Option<TcpInfo>,
     pub(crate) tcp_end: Option<TcpInfo>,
     pub(crate) facts: Option<ClientFacts>,
-    /// The answer as far as it came; its status is 0 before its head.
-    pub(crate) answer: Option<Answer>,
+    /// The response as far as it was received; its status is 0 before its head.
+    pub(crate) response: Option<Response>,
     pub(crate) frames: Vec<Frame>,
     /// Sessions that the server gave.
     pub(crate) sessions: Vec<SavedSession>,

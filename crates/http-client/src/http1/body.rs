@@ -1,29 +1,38 @@
-//! Finds the end of an HTTP/1.1 response body (RFC 9112 section 6.3).
+//! Framing of HTTP/1.1 response bodies (RFC 9112 section 6.3).
 
-use crate::error::Failure;
-use crate::result::Cause;
+use crate::error::HttpError;
 
-/// Maximum line in a chunked body: a size with extensions, or a trailer.
+/// Longest line of a chunked body in bytes: a size with extensions, or a trailer.
 const LINE: usize = 8 * 1024;
 
-/// State of reading a body.
+/// A response body that is being read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Body(Rest);
+pub struct Body(Rest);
+
+/// Bytes of a body in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Bytes that belong to the body with its framing. Bytes after them follow the end of the response.
+    pub used: usize,
+    /// Bytes of content among them.
+    pub content: u64,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 enum Rest {
     Length(u64),
     UntilClose,
-    /// In the line with the size of a chunk: number of bytes and size so far.
+    /// In the line with the size of a chunk: length of the line and value of the size until now.
     Size {
         seen: usize,
         size: u64,
         extension: bool,
     },
-    /// Missing bytes of a chunk, including the line break after it.
+    /// Missing bytes of a chunk.
     Chunk(u64),
+    /// In the line break after a chunk.
     ChunkEnd,
-    /// In a trailer: its bytes so far.
+    /// In a trailer line: its length until now.
     Trailer {
         seen: usize,
     },
@@ -31,44 +40,51 @@ enum Rest {
 }
 
 impl Body {
-    pub(super) fn none() -> Self {
+    /// No body.
+    pub fn none() -> Self {
         Self(Rest::Complete)
     }
 
-    pub(super) fn of_length(length: u64) -> Self {
+    /// A body of `length` bytes.
+    pub fn of_length(length: u64) -> Self {
         Self(if length == 0 { Rest::Complete } else { Rest::Length(length) })
     }
 
-    pub(super) fn chunked() -> Self {
+    /// A body in chunks.
+    pub fn chunked() -> Self {
         Self(Rest::Size { seen: 0, size: 0, extension: false })
     }
 
-    pub(super) fn until_close() -> Self {
+    /// A body that ends with the connection.
+    pub fn until_close() -> Self {
         Self(Rest::UntilClose)
     }
 
-    pub(super) fn is_complete(&self) -> bool {
+    /// Whether all bytes have been taken.
+    pub fn is_complete(&self) -> bool {
         self.0 == Rest::Complete
     }
 
-    pub(super) fn ends_with_connection(&self) -> bool {
+    /// Whether the end of the connection is the end of the body.
+    pub fn ends_with_connection(&self) -> bool {
         self.0 == Rest::UntilClose
     }
 
-    /// Consumes received bytes and returns the number of body bytes among them. Bytes after the end are an error.
-    pub(super) fn take(&mut self, mut bytes: &[u8]) -> Result<u64, Failure> {
-        let mut total = 0;
-        while !bytes.is_empty() {
-            let used = match &mut self.0 {
-                Rest::Complete => return Err(wrong("there is more than one response to one request")),
+    /// Takes received bytes, up to the end of the body.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<Taken, HttpError> {
+        let mut taken = Taken { used: 0, content: 0 };
+        while taken.used < bytes.len() {
+            let rest = &bytes[taken.used..];
+            taken.used += match &mut self.0 {
+                Rest::Complete => break,
                 Rest::UntilClose => {
-                    total += bytes.len() as u64;
-                    bytes.len()
+                    taken.content += rest.len() as u64;
+                    rest.len()
                 }
                 Rest::Length(left) | Rest::Chunk(left) => {
-                    let used = (*left).min(bytes.len() as u64);
+                    let used = (*left).min(rest.len() as u64);
                     *left -= used;
-                    total += used;
+                    taken.content += used;
                     if *left == 0 {
                         self.0 =
                             if matches!(self.0, Rest::Chunk(_)) { Rest::ChunkEnd } else { Rest::Complete };
@@ -76,20 +92,19 @@ impl Body {
                     used as usize
                 }
                 Rest::Size { .. } | Rest::ChunkEnd | Rest::Trailer { .. } => {
-                    self.0 = self.next(bytes[0])?;
+                    self.0 = self.next(rest[0])?;
                     1
                 }
             };
-            bytes = &bytes[used..];
         }
-        Ok(total)
+        Ok(taken)
     }
 
-    /// The state after one more byte of a line.
-    fn next(&self, byte: u8) -> Result<Rest, Failure> {
+    /// State after one more byte of a line.
+    fn next(&self, byte: u8) -> Result<Rest, HttpError> {
         Ok(match self.0 {
             Rest::Size { seen, .. } | Rest::Trailer { seen } if seen > LINE => {
-                return Err(wrong("a line of its chunked body is too long"));
+                return Err(wrong("a line of the chunked body is too long"));
             }
             Rest::Size { seen: 0, .. } if byte == b'\n' || byte == b'\r' => return Err(bad_size()),
             Rest::Size { size, .. } if byte == b'\n' => {
@@ -106,7 +121,7 @@ impl Body {
             }
             Rest::ChunkEnd if byte == b'\r' => Rest::ChunkEnd,
             Rest::ChunkEnd if byte == b'\n' => Rest::Size { seen: 0, size: 0, extension: false },
-            Rest::ChunkEnd => return Err(wrong("a chunk of its body is longer than it says")),
+            Rest::ChunkEnd => return Err(wrong("a chunk of the body is longer than its size")),
             Rest::Trailer { seen } if byte == b'\r' => Rest::Trailer { seen },
             Rest::Trailer { seen: 0 } if byte == b'\n' => Rest::Complete,
             Rest::Trailer { .. } if byte == b'\n' => Rest::Trailer { seen: 0 },
@@ -119,17 +134,17 @@ impl Body {
 }
 
 /// Appends a hexadecimal digit to `size`.
-fn longer(size: u64, digit: u8) -> Result<u64, Failure> {
+fn longer(size: u64, digit: u8) -> Result<u64, HttpError> {
     let digit = char::from(digit).to_digit(16).ok_or_else(bad_size)?;
     size.checked_mul(16).map(|size| size + u64::from(digit)).ok_or_else(bad_size)
 }
 
-fn bad_size() -> Failure {
-    wrong("a chunk of its body has a wrong size")
+fn bad_size() -> HttpError {
+    wrong("a chunk of the body has a wrong size")
 }
 
-fn wrong(text: &str) -> Failure {
-    Failure::new(Cause::Response, format!("the response is wrong: {text}"))
+fn wrong(text: &str) -> HttpError {
+    HttpError::protocol(text)
 }
 
 #[cfg(test)]
@@ -146,7 +161,7 @@ mod tests {
             let mut total = 0;
             for piece in CHUNKED.as_bytes().chunks(size) {
                 assert!(!body.is_complete());
-                total += body.take(piece).expect("a right body");
+                total += body.take(piece).expect("a right body").content;
             }
             assert!(body.is_complete(), "in pieces of {size}");
             assert_eq!(total, 31);
@@ -156,11 +171,11 @@ mod tests {
     #[test]
     fn a_body_of_a_length_ends_there() {
         let mut body = Body::of_length(10);
-        assert_eq!(body.take(b"1234567").expect("a part"), 7);
+        assert_eq!(body.take(b"1234567").expect("a part"), Taken { used: 7, content: 7 });
         assert!(!body.is_complete());
-        assert_eq!(body.take(b"890").expect("the rest"), 3);
+        assert_eq!(body.take(b"890x").expect("the rest"), Taken { used: 3, content: 3 });
         assert!(body.is_complete());
-        assert!(body.take(b"x").is_err());
+        assert_eq!(body.take(b"x").expect("bytes of another response"), Taken { used: 0, content: 0 });
         assert!(Body::of_length(0).is_complete());
     }
 

@@ -1,4 +1,4 @@
-//! The frames of a connection, in words.
+//! Log of the frames of a connection, as text.
 
 use std::time::Instant;
 
@@ -7,46 +7,48 @@ use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, flag, kind, word}
 use brisk_wire::h2::settings::id;
 use serde::Serialize;
 
-/// Frames noted; the rest of a long body is not.
+/// Most frames kept.
 const MOST: usize = 4000;
 
-/// Bytes of header fields noted.
+/// Most bytes of header fields kept.
 const FIELDS: usize = 1 << 20;
 
 /// A frame of HTTP/2.
 #[derive(Clone, Debug, Serialize)]
 pub struct Frame {
-    /// Who sent it.
+    /// Sender.
     pub from: Party,
-    /// When it was sent, or had been read.
+    /// Time at which the frame was written or had been read.
     #[serde(skip)]
-    pub(crate) at: Instant,
-    /// The name of its type, or its number.
+    pub at: Instant,
+    /// Name of the type, or its number.
     pub kind: String,
-    /// The stream; 0 for the connection.
+    /// Stream; 0 for the connection.
     pub stream: u32,
-    /// Names of its flags.
+    /// Names of the flags.
     pub flags: Vec<&'static str>,
-    /// Bytes of its payload.
+    /// Size of the payload in bytes.
     pub length: u32,
-    /// What it says: settings, an increment, a reason.
+    /// Content as text: settings, an increment, a reason.
     pub detail: String,
-    /// The fields of a head, decoded.
+    /// Decoded fields of a head.
     pub headers: Vec<(String, String)>,
-    /// What the server may send after it: on the connection, and on the stream.
+    /// Bytes that the server may still send after the frame: on the connection, and on the stream.
     pub windows: Option<(i64, i64)>,
 }
 
+/// The frames of a connection in order.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) frames: Vec<Frame>,
+    /// The server has sent a frame.
     is_answered: bool,
-    /// Bytes of header fields among them.
+    /// Bytes of header fields kept.
     kept: usize,
 }
 
 impl Log {
-    /// The server has sent a frame.
+    /// Whether the server has sent a frame.
     pub(super) fn is_answered(&self) -> bool {
         self.is_answered
     }
@@ -61,7 +63,7 @@ impl Log {
         self.push(from, head, detail(head, payload), Vec::new(), windows);
     }
 
-    /// A frame that ends a header block.
+    /// Adds the frame that ends a header block.
     pub(super) fn headers(&mut self, from: Party, head: FrameHead, lines: &[(String, String)], whole: bool) {
         self.kept += lines.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
         let (lines, whole) = if self.kept > FIELDS { (&[][..], false) } else { (lines, whole) };

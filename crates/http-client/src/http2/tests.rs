@@ -1,8 +1,6 @@
 use super::*;
 
-fn url() -> Url {
-    "https://example.test/a".parse().expect("a URL")
-}
+const REQUEST: Request<'_> = Request { authority: "example.test", path: "/a", agent: "test" };
 
 fn response(fill: impl FnOnce(&mut Vec<u8>, &mut Encoder)) -> Vec<u8> {
     let mut out = Vec::new();
@@ -10,19 +8,19 @@ fn response(fill: impl FnOnce(&mut Vec<u8>, &mut Encoder)) -> Vec<u8> {
     out
 }
 
-async fn exchange(bytes: &[u8]) -> (Result<Answer, ProbeError>, Http2) {
+async fn exchange(bytes: &[u8]) -> (Result<Response, HttpError>, Http2) {
     let mut http2 = Http2::new();
-    http2.request(&url(), "test");
+    http2.request(&REQUEST);
     let (mut near, mut far) = tokio::io::duplex(1 << 20);
     far.write_all(bytes).await.expect("room");
     drop(far);
-    let mut answer = Answer::default();
-    let ended = http2.answer(&mut near, &mut Milestones::default(), &mut answer).await;
+    let mut answer = Response::default();
+    let ended = http2.read_response(&mut near, &mut answer).await;
     (ended.map(|()| answer), http2)
 }
 
 #[tokio::test]
-async fn an_answer_is_read_with_its_frames() {
+async fn a_response_is_read_with_its_frames() {
     let bytes = response(|out, encoder| {
         out.frame(kind::SETTINGS, 0, 0, &payload(&[(id::MAX_CONCURRENT_STREAMS, 7)]));
         let at = block::begin(out);
@@ -52,7 +50,7 @@ async fn an_answer_is_read_with_its_frames() {
 }
 
 #[tokio::test]
-async fn an_answer_goes_on_behind_a_graceful_end_of_the_connection() {
+async fn a_response_continues_after_a_graceful_end_of_the_connection() {
     let graceful = |ends: bool| {
         response(|out, encoder| {
             let at = block::begin(out);
@@ -65,7 +63,7 @@ async fn an_answer_goes_on_behind_a_graceful_end_of_the_connection() {
     // The body comes in a later read than the end of the connection.
     for (bytes, is_whole) in [(graceful(true), true), (graceful(false), false)] {
         let mut http2 = Http2::new();
-        http2.request(&url(), "test");
+        http2.request(&REQUEST);
         let (mut near, mut far) = tokio::io::duplex(1 << 20);
         let (first, rest) = bytes.split_at(bytes.len() - HEAD - 5);
         let (first, rest) = (first.to_vec(), rest.to_vec());
@@ -75,8 +73,8 @@ async fn an_answer_goes_on_behind_a_graceful_end_of_the_connection() {
             tokio::task::yield_now().await;
             far.write_all(&rest).await.expect("room");
         };
-        let (mut answer, mut milestones) = (Answer::default(), Milestones::default());
-        let (ended, ()) = tokio::join!(http2.answer(&mut near, &mut milestones, &mut answer), server);
+        let mut answer = Response::default();
+        let (ended, ()) = tokio::join!(http2.read_response(&mut near, &mut answer), server);
         assert_eq!(ended.is_ok(), is_whole, "{ended:?}");
         assert_eq!((answer.status, answer.body_bytes, answer.is_last), (200, 5, is_whole));
         if let Err(error) = ended {

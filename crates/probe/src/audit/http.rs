@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
+use brisk_http_client::Response;
+use brisk_http_client::http1::final_head;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -11,8 +13,6 @@ use tokio::time::timeout_at;
 
 use super::contact::Contact;
 use super::error::AuditError;
-use crate::answer::Answer;
-use crate::http1::final_head;
 
 /// Redirects that are followed.
 const HOPS: usize = 5;
@@ -101,7 +101,7 @@ pub(super) fn request(contact: &Contact, path: &str) -> String {
 }
 
 /// Reads a head; interim ones are skipped. `None` if there is none in time, or none of HTTP.
-pub(super) async fn head(stream: &mut (impl AsyncRead + Unpin), deadline: Instant) -> Option<Answer> {
+pub(super) async fn head(stream: &mut (impl AsyncRead + Unpin), deadline: Instant) -> Option<Response> {
     timeout_at(deadline.into(), final_head(stream)).await.ok()?.ok()
 }
 
@@ -110,14 +110,14 @@ pub(super) async fn ask(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     request: &str,
     deadline: Instant,
-) -> Option<Answer> {
+) -> Option<Response> {
     timeout_at(deadline.into(), stream.write_all(request.as_bytes())).await.ok()?.ok()?;
     let _ = timeout_at(deadline.into(), stream.flush()).await;
     head(stream, deadline).await
 }
 
 /// What a head says.
-pub(super) fn judge(head: &Answer) -> Http {
+pub(super) fn judge(head: &Response) -> Http {
     const LOOKED_FOR: [&str; 8] = [
         "alt-svc",
         "content-security-policy",

@@ -3,14 +3,12 @@
 use std::cell::RefCell;
 use std::future::pending;
 
+use brisk_http_client::{Http2, Response, http1};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, split};
 
 use super::handshake::{Secured, named, record};
-use crate::answer::Answer;
-use crate::connection::Protocol;
-use crate::http2::Http2;
-use crate::trace::Milestones;
-use crate::{ProbeError, Settings, http1};
+use crate::Settings;
+use crate::connection::{Protocol, request};
 
 /// Bytes that wait between both halves, and of a record that is sent.
 const ROOM: usize = 64 << 10;
@@ -73,7 +71,7 @@ pub(super) async fn ask(
     let answer = tokio::select! {
         // What came before an alert is read first, and may be the whole answer.
         done = exchange(settings, protocol, near) => {
-            done.map_err(|error| refusal.take().unwrap_or_else(|| error.to_string()))?
+            done.map_err(|error| refusal.take().unwrap_or(error))?
         }
         failed = up => return failed,
         failed = down => return failed,
@@ -91,21 +89,17 @@ async fn exchange(
     settings: &Settings,
     protocol: Protocol,
     mut stream: DuplexStream,
-) -> Result<Answer, ProbeError> {
-    let Settings { url, agent, .. } = settings;
-    let (mut milestones, mut answer) = (Milestones::default(), Answer::default());
+) -> Result<Response, String> {
+    let mut response = Response::default();
     let mut http2 = (protocol == Protocol::Http2).then(Http2::new);
-    let bytes = match &mut http2 {
-        Some(http2) => http2.request(url, agent),
-        None => http1::request(url, agent),
-    };
+    let bytes = request(&settings.url, &settings.agent, http2.as_mut());
     let written = stream.write_all(&bytes).await;
-    written.map_err(|error| ProbeError::Answer(format!("the request cannot be sent: {error}")))?;
-    match &mut http2 {
-        Some(http2) => http2.answer(&mut stream, &mut milestones, &mut answer).await?,
-        None => http1::answer(&mut stream, &mut milestones, &mut answer).await?,
-    }
-    Ok(answer)
+    written.map_err(|error| format!("the request cannot be sent: {error}"))?;
+    let read = match &mut http2 {
+        Some(http2) => http2.read_response(&mut stream, &mut response).await,
+        None => http1::read_response(&mut stream, &mut response).await,
+    };
+    read.map(|()| response).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
