@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use brisk_handshake_view::Chain;
 use serde::Serialize;
 
 use crate::Settings;
@@ -91,138 +92,151 @@ pub(crate) fn findings(report: &Report, settings: &Settings) -> Vec<Finding> {
 }
 
 fn handshake(tls: &TlsFacts, all: &mut Vec<Finding>) {
-    if let Some(group) = &tls.hello_retry {
-        let text = format!(
-            "the server wants the group {group} and says so in a HelloRetryRequest: a round trip is lost"
-        );
-        all.push(
-            Finding::new("hello-retry", text)
-                .costs(1, 0)
-                .change("", "ssl_ecdh_curve X25519MLKEM768:X25519:prime256v1;")
-                .advise(
-                    "accept the groups of which clients send shares: X25519MLKEM768 and X25519; brisk does",
-                ),
-        );
-    }
-    // A flight that came at once is within the server's window, however long it is.
-    if let Some(flight) = tls.flight_bytes
-        && flight > tls.window_bytes
-        && tls.flight_waited != Some(false)
-    {
-        let end = if tls.flight_waited == Some(true) {
-            "its end waited for an acknowledgement"
-        } else {
+    let found = [hello_retry(tls), long_flight(tls), old_version(tls), not_post_quantum(tls)];
+    all.extend(found.into_iter().flatten());
+}
+
+fn hello_retry(tls: &TlsFacts) -> Option<Finding> {
+    let group = tls.hello_retry.as_ref()?;
+    let text = format!(
+        "the server wants the group {group} and says so in a HelloRetryRequest: a round trip is lost"
+    );
+    let finding = Finding::new("hello-retry", text)
+        .costs(1, 0)
+        .change("", "ssl_ecdh_curve X25519MLKEM768:X25519:prime256v1;")
+        .advise("accept the groups of which clients send shares: X25519MLKEM768 and X25519; brisk does");
+    Some(finding)
+}
+
+fn long_flight(tls: &TlsFacts) -> Option<Finding> {
+    // A flight that arrived at once is within the server's window, however long it is.
+    let flight = tls.flight_bytes.filter(|flight| *flight > tls.window_bytes)?;
+    let end = match tls.flight_waited {
+        Some(false) => return None,
+        Some(true) => "its end waited for an acknowledgement",
+        None => {
             "with the usual initial window its end waits for an acknowledgement, which cannot be seen over this link"
-        };
-        let text = format!(
-            "the server's flight of {flight} bytes is longer than {INITIAL_WINDOW} segments ({} bytes): {end}",
-            tls.window_bytes
-        );
-        all.push(
-            Finding::new("flight-beyond-window", text)
-                .costs(1, flight - tls.window_bytes)
-                .change(
-                    "tls.certificate_compression = true, and an ECDSA certificate",
-                    "ssl_certificate with an ECDSA chain",
-                )
-                .advise("send a shorter chain; or: ip route change default via GATEWAY initcwnd 30"),
-        );
+        }
+    };
+    let text = format!(
+        "the server's flight of {flight} bytes is longer than {INITIAL_WINDOW} segments ({} bytes): {end}",
+        tls.window_bytes
+    );
+    let finding = Finding::new("flight-beyond-window", text)
+        .costs(1, flight - tls.window_bytes)
+        .change(
+            "tls.certificate_compression = true, and an ECDSA certificate",
+            "ssl_certificate with an ECDSA chain",
+        )
+        .advise("send a shorter chain; or: ip route change default via GATEWAY initcwnd 30");
+    Some(finding)
+}
+
+fn old_version(tls: &TlsFacts) -> Option<Finding> {
+    if tls.version == "TLS 1.3" || tls.resumption != "full" {
+        return None;
     }
-    if tls.version != "TLS 1.3" && tls.resumption == "full" {
-        let text =
-            format!("{} is spoken: the full handshake has two round trips in place of one", tls.version);
-        let saves = if tls.false_start == Some(true) {
-            "clients with False Start save this round trip here"
-        } else {
-            "not even False Start saves it: that takes ECDHE, an AEAD and ALPN"
-        };
-        all.push(
-            Finding::new("old-version", text)
-                .costs(1, 0)
-                .change("TLS 1.3 is always on", "ssl_protocols TLSv1.2 TLSv1.3;")
-                .advise(saves),
-        );
+    let text = format!("{} is spoken: the full handshake has two round trips in place of one", tls.version);
+    let saves = if tls.false_start == Some(true) {
+        "clients with False Start save this round trip here"
+    } else {
+        "not even False Start saves it: that takes ECDHE, an AEAD and ALPN"
+    };
+    let finding = Finding::new("old-version", text)
+        .costs(1, 0)
+        .change("TLS 1.3 is always on", "ssl_protocols TLSv1.2 TLSv1.3;")
+        .advise(saves);
+    Some(finding)
+}
+
+fn not_post_quantum(tls: &TlsFacts) -> Option<Finding> {
+    let group = tls.group.as_deref().filter(|group| !group.contains("MLKEM"))?;
+    if tls.version != "TLS 1.3" {
+        return None;
     }
-    if tls.version == "TLS 1.3" && tls.group.as_deref().is_some_and(|group| !group.contains("MLKEM")) {
-        let group = tls.group.as_deref().unwrap_or_default();
-        let text = format!("the key exchange with {group} does not resist quantum computers");
-        all.push(
-            Finding::new("not-post-quantum", text).change(
-                "X25519MLKEM768 is always on",
-                "ssl_ecdh_curve X25519MLKEM768:X25519; with OpenSSL 3.5",
-            ),
-        );
-    }
+    let text = format!("the key exchange with {group} does not resist quantum computers");
+    let nginx = "ssl_ecdh_curve X25519MLKEM768:X25519; with OpenSSL 3.5";
+    Some(Finding::new("not-post-quantum", text).change("X25519MLKEM768 is always on", nginx))
 }
 
 fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
     let Some(chain) = &tls.chain else { return };
-    if let Some(reason) = &tls.distrust {
-        // Without the issuer's address it is not known whether an authority of the clients is behind it.
-        let leaf = chain.certificates.first().filter(|_| chain.is_alone && reason.contains("authority"));
-        let missing = leaf.is_some_and(|leaf| leaf.names_issuer);
-        let finding = if missing {
-            let text = "the server sends its certificate without the intermediate: clients that do not have it refuse";
-            Finding::new("missing-intermediate", text).change(
-                "certificates.complete_chains = true, or a full chain file",
-                "ssl_certificate fullchain.pem;",
-            )
-        } else {
-            let mut text = format!("clients refuse the connection: {reason}");
-            if let Some(leaf) = leaf {
-                let issuer = &leaf.issuer;
-                text = format!("{text}; its issuer {issuer:?} is not trusted here, and was not sent");
-            }
-            Finding::new("not-trusted", text)
-        };
-        all.push(finding.fatal());
-    }
-    if let Some((name, bytes)) = &chain.root {
-        let text = format!("the root {name:?} is sent: clients have it, or do not trust it");
-        all.push(
-            Finding::new("useless-root", text)
-                .costs(0, *bytes as u64)
-                .advise("leave it out of the chain file"),
-        );
-    }
-    if !chain.out_of_order.is_empty() {
-        let text = format!(
-            "the chain is not in order: {:?} does not certify the one before it",
-            chain.out_of_order[0]
-        );
-        all.push(
-            Finding::new("chain-order", text)
-                .advise("the certificate first, then each issuer of the one before"),
-        );
-    }
-    let left = chain.certificates.first().and_then(|first| ends_in(first.not_before, first.not_after, now()));
-    if let Some(left) = left {
-        let text = match left / 86_400 {
-            0 => format!("the certificate ends in {} hours", left / 3600),
-            1 => "the certificate ends in a day".to_owned(),
-            days => format!("the certificate ends in {days} days"),
-        };
-        all.push(Finding::new("expires-soon", text).change("acme = true", "").advise("renew it now"));
-    }
-    if chain.compressed.is_none() && tls.version == "TLS 1.3" && chain.bytes > 2500 {
-        let text = format!(
-            "the chain of {} bytes is not compressed, though this client takes it so (RFC 8879)",
-            chain.bytes
-        );
-        all.push(
-            Finding::new("uncompressed-chain", text)
-                .costs(0, chain.saving() as u64)
-                .change("tls.certificate_compression = true", "ssl_certificate_compression on;"),
-        );
-    }
-    if chain.certificates.first().is_some_and(|first| first.names_responder) && chain.staple_bytes == 0 {
-        let text =
-            "no OCSP response is stapled: clients that check ask the authority, over a connection of its own";
-        all.push(Finding::new("no-staple", text).change("certificates.staple = true", "ssl_stapling on;"));
-    }
+    let found = [
+        tls.distrust.as_ref().map(|reason| distrusted(chain, reason)),
+        chain.root.as_ref().map(|(name, bytes)| useless_root(name, *bytes)),
+        chain.out_of_order.first().map(|subject| wrong_order(subject)),
+        expires_soon(chain),
+        uncompressed(tls, chain),
+        no_staple(chain),
+    ];
+    all.extend(found.into_iter().flatten());
 }
 
-/// Seconds to the end of a validity, where these are few: less than 14 days, and of short ones less than a third.
+fn distrusted(chain: &Chain, reason: &str) -> Finding {
+    // Without the issuer's URL it is unknown whether clients trust an authority further up.
+    let leaf = chain.certificates.first().filter(|_| chain.is_alone && reason.contains("authority"));
+    if leaf.is_some_and(|leaf| leaf.names_issuer) {
+        let text =
+            "the server sends its certificate without the intermediate: clients that do not have it refuse";
+        let brisk = "certificates.complete_chains = true, or a full chain file";
+        return Finding::new("missing-intermediate", text)
+            .change(brisk, "ssl_certificate fullchain.pem;")
+            .fatal();
+    }
+    let mut text = format!("clients refuse the connection: {reason}");
+    if let Some(leaf) = leaf {
+        let issuer = &leaf.issuer;
+        text = format!("{text}; its issuer {issuer:?} is not trusted here, and was not sent");
+    }
+    Finding::new("not-trusted", text).fatal()
+}
+
+fn useless_root(name: &str, bytes: usize) -> Finding {
+    let text = format!("the root {name:?} is sent: clients have it, or do not trust it");
+    Finding::new("useless-root", text).costs(0, bytes as u64).advise("leave it out of the chain file")
+}
+
+fn wrong_order(subject: &str) -> Finding {
+    let text = format!("the chain is not in order: {subject:?} does not certify the one before it");
+    Finding::new("chain-order", text).advise("the certificate first, then each issuer of the one before")
+}
+
+fn expires_soon(chain: &Chain) -> Option<Finding> {
+    let first = chain.certificates.first()?;
+    let left = ends_in(first.not_before, first.not_after, now())?;
+    let text = match left / 86_400 {
+        0 => format!("the certificate ends in {} hours", left / 3600),
+        1 => "the certificate ends in a day".to_owned(),
+        days => format!("the certificate ends in {days} days"),
+    };
+    Some(Finding::new("expires-soon", text).change("acme = true", "").advise("renew it now"))
+}
+
+fn uncompressed(tls: &TlsFacts, chain: &Chain) -> Option<Finding> {
+    if chain.compressed.is_some() || tls.version != "TLS 1.3" || chain.bytes <= 2500 {
+        return None;
+    }
+    let text = format!(
+        "the chain of {} bytes is not compressed, though this client takes it so (RFC 8879)",
+        chain.bytes
+    );
+    let finding = Finding::new("uncompressed-chain", text)
+        .costs(0, chain.saving() as u64)
+        .change("tls.certificate_compression = true", "ssl_certificate_compression on;");
+    Some(finding)
+}
+
+fn no_staple(chain: &Chain) -> Option<Finding> {
+    let first = chain.certificates.first()?;
+    if !first.names_responder || chain.staple_bytes > 0 {
+        return None;
+    }
+    let text =
+        "no OCSP response is stapled: clients that check ask the authority, over a connection of its own";
+    Some(Finding::new("no-staple", text).change("certificates.staple = true", "ssl_stapling on;"))
+}
+
+/// Seconds until the end of validity, if fewer than 14 days and less than a third of the validity are left.
 fn ends_in(begin: i64, end: i64, now: i64) -> Option<i64> {
     let few = (DAYS * 86_400).min(end.saturating_sub(begin) / 3);
     Some(end.saturating_sub(now)).filter(|left| (0..few).contains(left))

@@ -14,7 +14,14 @@ const RIGHT: f64 = 28.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 44.0;
 
-/// Intended numbers of ticks.
+/// Height of a row of [`estimates`], and space above the first.
+const ROW: f64 = 22.0;
+const ROWS_TOP: f64 = 12.0;
+/// Width of the names left of [`estimates`], and of the texts right of them.
+const NAMES: f64 = 230.0;
+const TEXT: f64 = 120.0;
+
+/// Numbers of ticks aimed at.
 const TICKS: (f64, f64) = (8.0, 5.0);
 
 /// The scale of an axis.
@@ -188,77 +195,53 @@ pub struct Estimate {
 
 /// An HTML section with values and intervals, one row each, and a line at `baseline`.
 pub fn estimates(title: &str, x: &Axis, baseline: Option<f64>, rows: &[Estimate]) -> String {
-    const ROW: f64 = 22.0;
-    const NAMES: f64 = 230.0;
-    const TEXT: f64 = 120.0;
-    const TOP: f64 = 12.0;
-    let height = rows.len() as f64 * ROW + TOP + BOTTOM;
+    let height = rows.len() as f64 * ROW + ROWS_TOP + BOTTOM;
     let bottom = height - BOTTOM;
-    let across = |value: f64| NAMES + x.place(value) * (WIDTH - NAMES - TEXT);
     let mut svg = opening(title, height);
     for (at, name) in &x.ticks {
-        let left = across(*at);
-        let _ = write!(svg, "<path class=\"g\" d=\"M{left:.1} {TOP}V{bottom:.1}\"/>");
-        let _ = write!(
-            svg,
-            "<text class=\"t m\" x=\"{left:.1}\" y=\"{:.1}\">{}</text>",
-            bottom + 16.0,
-            escape(name)
-        );
+        let left = along(x, *at);
+        let _ = write!(svg, "<path class=\"g\" d=\"M{left:.1} {ROWS_TOP}V{bottom:.1}\"/>");
+        text(&mut svg, "t m", left, bottom + 16.0, name);
     }
-    let middle = f64::midpoint(NAMES, WIDTH - TEXT);
-    let _ = write!(
-        svg,
-        "<text class=\"t m\" x=\"{middle:.1}\" y=\"{:.1}\">{}</text>",
-        height - 8.0,
-        escape(&x.label)
-    );
+    text(&mut svg, "t m", f64::midpoint(NAMES, WIDTH - TEXT), height - 8.0, &x.label);
     if let Some(baseline) = baseline {
-        let _ = write!(svg, "<path class=\"base\" d=\"M{:.1} {TOP}V{bottom:.1}\"/>", across(baseline));
+        let left = along(x, baseline);
+        let _ = write!(svg, "<path class=\"base\" d=\"M{left:.1} {ROWS_TOP}V{bottom:.1}\"/>");
     }
     for (index, row) in rows.iter().enumerate() {
-        let top = TOP + (index as f64 + 0.5) * ROW;
-        let class = row.series % 6 + 1;
-        if row.is_heading {
-            let _ = write!(
-                svg,
-                "<text class=\"t s\" x=\"0\" y=\"{:.1}\">{}</text>",
-                top + 4.0,
-                escape(&row.name)
-            );
-            continue;
-        }
-        let _ = write!(
-            svg,
-            "<text class=\"t e\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            NAMES - 10.0,
-            top + 4.0,
-            escape(&row.name)
-        );
-        let _ = write!(
-            svg,
-            "<text class=\"t\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            WIDTH - TEXT + 10.0,
-            top + 4.0,
-            escape(&row.text)
-        );
-        if let Some((value, low, high)) = row.range {
-            let (low, high) = (across(low), across(high));
-            let _ = write!(
-                svg,
-                "<path class=\"i c{class}\" d=\"M{low:.1} {top:.1}H{high:.1}M{low:.1} {:.1}v8M{high:.1} {:.1}v8\"/>",
-                top - 4.0,
-                top - 4.0
-            );
-            let _ = write!(
-                svg,
-                "<circle class=\"p c{class}\" cx=\"{:.1}\" cy=\"{top:.1}\" r=\"4.5\"/>",
-                across(value)
-            );
-        }
+        estimate(&mut svg, x, row, ROWS_TOP + (index as f64 + 0.5) * ROW);
     }
     svg.push_str("</svg>\n");
     figure(title, &svg, std::iter::empty())
+}
+
+/// Draws a row whose middle is at `top`.
+fn estimate(svg: &mut String, x: &Axis, row: &Estimate, top: f64) {
+    let class = row.series % 6 + 1;
+    if row.is_heading {
+        text(svg, "t s", 0.0, top + 4.0, &row.name);
+        return;
+    }
+    text(svg, "t e", NAMES - 10.0, top + 4.0, &row.name);
+    text(svg, "t", WIDTH - TEXT + 10.0, top + 4.0, &row.text);
+    let Some((value, low, high)) = row.range else { return };
+    let (value, low, high, end) = (along(x, value), along(x, low), along(x, high), top - 4.0);
+    let _ = write!(
+        svg,
+        "<path class=\"i c{class}\" d=\"M{low:.1} {top:.1}H{high:.1}M{low:.1} {end:.1}v8M{high:.1} {end:.1}v8\"/>"
+    );
+    let _ = write!(svg, "<circle class=\"p c{class}\" cx=\"{value:.1}\" cy=\"{top:.1}\" r=\"4.5\"/>");
+}
+
+/// Horizontal position of a value in [`estimates`].
+fn along(x: &Axis, value: f64) -> f64 {
+    NAMES + x.place(value) * (WIDTH - NAMES - TEXT)
+}
+
+/// Draws a text with its class, position and escaped content.
+fn text(svg: &mut String, class: &str, left: f64, top: f64, content: &str) {
+    // Writing to a string cannot fail.
+    let _ = write!(svg, "<text class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\">{}</text>", escape(content));
 }
 
 fn opening(title: &str, height: f64) -> String {
@@ -297,32 +280,15 @@ fn grid(svg: &mut String, x: &Axis, y: &Axis) {
     for (at, name) in &y.ticks {
         let top = up(y, *at);
         let _ = write!(svg, "<path class=\"g\" d=\"M{LEFT} {top:.1}H{right}\"/>");
-        let _ = write!(
-            svg,
-            "<text class=\"t e\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            LEFT - 8.0,
-            top + 4.0,
-            escape(name)
-        );
+        text(svg, "t e", LEFT - 8.0, top + 4.0, name);
     }
     for (at, name) in &x.ticks {
         let left = across(x, *at);
         let _ = write!(svg, "<path class=\"g\" d=\"M{left:.1} {bottom}v5\"/>");
-        let _ = write!(
-            svg,
-            "<text class=\"t m\" x=\"{left:.1}\" y=\"{:.1}\">{}</text>",
-            bottom + 18.0,
-            escape(name)
-        );
+        text(svg, "t m", left, bottom + 18.0, name);
     }
-    let middle = f64::midpoint(LEFT, right);
-    let _ = write!(
-        svg,
-        "<text class=\"t m\" x=\"{middle:.1}\" y=\"{:.1}\">{}</text>",
-        HEIGHT - 6.0,
-        escape(&x.label)
-    );
-    let _ = write!(svg, "<text class=\"t\" x=\"0\" y=\"{:.1}\">{}</text>", TOP - 16.0, escape(&y.label));
+    text(svg, "t m", f64::midpoint(LEFT, right), HEIGHT - 6.0, &x.label);
+    text(svg, "t", 0.0, TOP - 16.0, &y.label);
 }
 
 fn line(points: &[(f64, f64)]) -> String {
