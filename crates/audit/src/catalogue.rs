@@ -167,7 +167,7 @@ kinds! {
 mod tests {
     use super::*;
 
-    const DOCUMENT: &str = include_str!("../../../../docs/audit.md");
+    const DOCUMENT: &str = include_str!("../../../docs/audit.md");
 
     #[test]
     fn every_id_is_there_once_and_in_the_documentation() {

@@ -15,16 +15,16 @@ use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 use brisk_wire::server_flight::Part;
 use brisk_wire::suites::Suite;
 
-use super::contact::{Contact, End, Line};
-use super::error::AuditError;
-use super::protocols::Protocols;
-use super::weaknesses::SILENCE;
-use super::{http, random, tls12};
+use crate::contact::{Contact, End, Line};
+use crate::error::AuditError;
+use crate::protocols::Protocols;
+use crate::weaknesses::SILENCE;
+use crate::{http, random, tls12};
 
 const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
 
 /// Bytes of a block, and of an initialization vector.
-pub(super) const BLOCK: usize = 16;
+pub(crate) const BLOCK: usize = 16;
 
 /// The beginning of a request. With its MAC it is shorter than the 255 bytes of padding that a wrong length claims.
 const SHORT: &[u8] = b"GET / HTTP/1.1\r\n";
@@ -40,10 +40,10 @@ const PARTS: usize = 4;
 
 /// What a suite protects records with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Protection {
-    pub(super) mac: hmac::Algorithm,
+pub(crate) struct Protection {
+    pub(crate) mac: hmac::Algorithm,
     /// Bytes of a key of AES.
-    pub(super) key: usize,
+    pub(crate) key: usize,
 }
 
 /// That of a suite of AES in CBC that is spoken here; those with forward secrecy first.
@@ -63,14 +63,14 @@ const SUITES: &[(u16, hmac::Algorithm, usize)] = &[
 ];
 
 /// What this suite protects records with, if it is AES in CBC.
-pub(super) fn protection(suite: CipherSuite) -> Option<Protection> {
+pub(crate) fn protection(suite: CipherSuite) -> Option<Protection> {
     let found = SUITES.iter().find(|(code, ..)| *code == suite.0)?;
     Some(Protection { mac: found.1, key: found.2 })
 }
 
 /// What is wrong with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(crate) enum Flaw {
     None,
     /// The MAC, below a right padding.
     Mac,
@@ -82,7 +82,7 @@ pub(super) enum Flaw {
 }
 
 /// Encrypts the client's records (RFC 5246 section 6.2.3.2).
-pub(super) struct Sealer {
+pub(crate) struct Sealer {
     cipher: EncryptingKey,
     mac: hmac::Key,
     sequence: u64,
@@ -90,14 +90,14 @@ pub(super) struct Sealer {
 
 impl Sealer {
     /// With the client's keys of the key block.
-    pub(super) fn new(protection: Protection, mac: &[u8], key: &[u8]) -> Option<Self> {
+    pub(crate) fn new(protection: Protection, mac: &[u8], key: &[u8]) -> Option<Self> {
         let algorithm = if protection.key == 32 { &AES_256 } else { &AES_128 };
         let cipher = EncryptingKey::ecb(UnboundCipherKey::new(algorithm, key).ok()?).ok()?;
         Some(Self { cipher, mac: hmac::Key::new(protection.mac, mac), sequence: 0 })
     }
 
     /// A record with this flaw.
-    pub(super) fn seal(&mut self, kind: u8, plaintext: &[u8], flaw: Flaw) -> Option<Vec<u8>> {
+    pub(crate) fn seal(&mut self, kind: u8, plaintext: &[u8], flaw: Flaw) -> Option<Vec<u8>> {
         let header = [kind, 3, 3, (plaintext.len() >> 8) as u8, plaintext.len() as u8];
         let covered = [&self.sequence.to_be_bytes()[..], &header, plaintext].concat();
         let mut content = [plaintext, hmac::sign(&self.mac, &covered).as_ref()].concat();
@@ -169,21 +169,21 @@ impl Reaction {
 
 /// What was found; `None` where it cannot be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Oracles {
+pub(crate) struct Oracles {
     /// A wrong padding is accepted (POODLE against TLS).
-    pub(super) accepts: Option<bool>,
+    pub(crate) accepts: Option<bool>,
     /// A wrong padding and a wrong MAC are answered differently.
-    pub(super) differs: Option<bool>,
+    pub(crate) differs: Option<bool>,
 }
 
 /// Whether there is such an oracle, with one suite for each hash of the MAC, which servers have own code for.
-pub(super) fn find(contact: &Contact, protocols: &Protocols) -> Result<Oracles, AuditError> {
+pub(crate) fn find(contact: &Contact, protocols: &Protocols) -> Result<Oracles, AuditError> {
     contact.step("oracles of CBC padding");
     find_until(contact, protocols, contact.budget(BUDGET))
 }
 
 /// The same. What is not judged at `end` stays so.
-pub(super) fn find_until(
+pub(crate) fn find_until(
     contact: &Contact,
     protocols: &Protocols,
     end: Instant,

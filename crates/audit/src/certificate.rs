@@ -15,18 +15,18 @@ use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificat
 use x509_parser::public_key::PublicKey;
 use x509_parser::signature_algorithm::RsaSsaPssParams;
 
-use super::error::AuditError;
+use crate::error::AuditError;
 
 /// A chain as a server shows it, and what else came with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     /// DER, in the order in which they were sent.
-    pub(super) chain: Vec<Vec<u8>>,
-    pub(super) staple: Option<Vec<u8>>,
+    pub(crate) chain: Vec<Vec<u8>>,
+    pub(crate) staple: Option<Vec<u8>>,
     /// The list of SCTs of the TLS extension.
-    pub(super) scts: Option<Vec<u8>>,
+    pub(crate) scts: Option<Vec<u8>>,
     /// TLS 1.3 showed it, whose extension with SCTs is not seen here.
-    pub(super) is_tls13: bool,
+    pub(crate) is_tls13: bool,
 }
 
 /// What was found of one chain.
@@ -106,11 +106,11 @@ pub struct Trust {
 
 /// Whose authorities judge.
 #[derive(Debug)]
-pub(super) struct Judges(Vec<(&'static str, Judge)>);
+pub(crate) struct Judges(Vec<(&'static str, Judge)>);
 
 impl Judges {
     /// Mozilla's, the system's where there are any, and those of `files`.
-    pub(super) fn new(files: &[std::path::PathBuf]) -> Result<Self, AuditError> {
+    pub(crate) fn new(files: &[std::path::PathBuf]) -> Result<Self, AuditError> {
         let mut all = Vec::new();
         if !files.is_empty() {
             let own = Judge::new(&Authorities::Files(files.to_vec())).map_err(AuditError::Authorities)?;
@@ -125,7 +125,7 @@ impl Judges {
 }
 
 /// Judges a chain; `None` if the server's own certificate cannot be read.
-pub(super) fn judge(shown: &Shown, host: &str, judges: &Judges, now: SystemTime) -> Option<Certificate> {
+pub(crate) fn judge(shown: &Shown, host: &str, judges: &Judges, now: SystemTime) -> Option<Certificate> {
     let parsed: Vec<_> = shown.chain.iter().map(|der| X509Certificate::from_der(der).ok()).collect();
     let all: Vec<&X509Certificate<'_>> =
         parsed.iter().flatten().map(|(_, certificate)| certificate).collect();

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 pub use machine::Machine;
 
-use crate::audit::catalogue::Severity;
+use crate::catalogue::Severity;
 
 /// A configuration, as far as it is judged.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -11,10 +11,10 @@ use brisk_wire::registry::ProtocolVersion;
 use brisk_wire::server_flight::{self, Exchanged, Flight, FlightError, Part, ServerHello};
 use brisk_wire::suites::{self, Suite};
 
-use super::error::AuditError;
+use crate::error::AuditError;
 
 /// A handshake message at most. Chains of today have 10 KB; a server that announces more is not audited.
-pub(super) const LONGEST_MESSAGE: usize = 128 << 10;
+pub(crate) const LONGEST_MESSAGE: usize = 128 << 10;
 
 /// Bytes taken of one connection at most.
 const MOST_BYTES: usize = 512 << 10;
@@ -40,12 +40,12 @@ impl Default for Limits {
 
 /// A server and what may be asked of it still.
 #[derive(Debug)]
-pub(super) struct Contact {
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) address: SocketAddr,
+pub(crate) struct Contact {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) address: SocketAddr,
     /// Others of the name; none where the caller named the address.
-    pub(super) others: Vec<SocketAddr>,
+    pub(crate) others: Vec<SocketAddr>,
     limits: Limits,
     begun: Instant,
     used: Cell<u32>,
@@ -65,7 +65,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 impl Contact {
     /// For the first of at least one address.
-    pub(super) fn new(host: &str, addresses: &[SocketAddr], limits: Limits) -> Self {
+    pub(crate) fn new(host: &str, addresses: &[SocketAddr], limits: Limits) -> Self {
         let address = addresses[0];
         Self {
             host: host.to_owned(),
@@ -85,22 +85,22 @@ impl Contact {
     }
 
     /// Names what is done now, for messages.
-    pub(super) fn step(&self, step: &'static str) {
+    pub(crate) fn step(&self, step: &'static str) {
         self.step.set(step);
     }
 
     /// Connections so far.
-    pub(super) fn used(&self) -> u32 {
+    pub(crate) fn used(&self) -> u32 {
         self.used.get()
     }
 
     /// The name for SNI: none of an address.
-    pub(super) fn name(&self) -> Option<&str> {
+    pub(crate) fn name(&self) -> Option<&str> {
         (!is_address(&self.host)).then_some(self.host.as_str())
     }
 
     /// A place for one more connection, to `address` if the caller makes it: waits for the rate. Returns its deadline.
-    pub(super) fn place(&self) -> Result<Instant, AuditError> {
+    pub(crate) fn place(&self) -> Result<Instant, AuditError> {
         if self.used.get() >= self.limits.connections {
             return Err(AuditError::Connections { step: self.step.get(), limit: self.limits.connections });
         }
@@ -119,19 +119,19 @@ impl Contact {
     }
 
     /// The end of something that may take `most`, and no more than half of what is left: the rest has to fit too.
-    pub(super) fn budget(&self, most: Duration) -> Instant {
+    pub(crate) fn budget(&self, most: Duration) -> Instant {
         let now = Instant::now();
         let left = (self.begun + self.limits.whole).saturating_duration_since(now);
         now + most.min(left / 2)
     }
 
     /// Lets the audit last until `time` later: a watch is not held against its limit.
-    pub(super) fn extend(&mut self, time: Duration) {
+    pub(crate) fn extend(&mut self, time: Duration) {
         self.limits.whole += time;
     }
 
     /// A new connection.
-    pub(super) fn open(&self) -> Result<Line, AuditError> {
+    pub(crate) fn open(&self) -> Result<Line, AuditError> {
         self.open_at(self.address)
     }
 
@@ -158,12 +158,12 @@ impl Contact {
     }
 
     /// Sends a hello, and reads until the server waits for the client or ends.
-    pub(super) fn ask(&self, offer: &Offer) -> Result<Answer, AuditError> {
+    pub(crate) fn ask(&self, offer: &Offer) -> Result<Answer, AuditError> {
         self.ask_keeping(offer).map(|(answer, _)| answer)
     }
 
     /// The same, and keeps the connection. What gets no answer is asked once more.
-    pub(super) fn ask_keeping(&self, offer: &Offer) -> Result<(Answer, Line), AuditError> {
+    pub(crate) fn ask_keeping(&self, offer: &Offer) -> Result<(Answer, Line), AuditError> {
         let mut asked = self.ask_once(offer)?;
         if asked.0.is_cut() && self.vain_repeats.get() < VAIN_REPEATS {
             thread::sleep(PAUSE);
@@ -181,12 +181,12 @@ impl Contact {
     }
 
     /// Questions that got no answer so far.
-    pub(super) fn failures(&self) -> u32 {
+    pub(crate) fn failures(&self) -> u32 {
         self.failures.get()
     }
 
     /// Notes that what is done now got no answer.
-    pub(super) fn failed(&self) {
+    pub(crate) fn failed(&self) {
         self.failures.set(self.failures.get() + 1);
         let mut silent = self.silent.borrow_mut();
         if !silent.contains(&self.step.get()) {
@@ -195,7 +195,7 @@ impl Contact {
     }
 
     /// What got no answer.
-    pub(super) fn silent_steps(&self) -> Vec<&'static str> {
+    pub(crate) fn silent_steps(&self) -> Vec<&'static str> {
         self.silent.borrow().clone()
     }
 
@@ -219,7 +219,7 @@ impl Contact {
 
 /// How a connection ended before its answer was whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// The server closed it.
     Closed,
     /// It was reset, or another error of the network.
@@ -232,7 +232,7 @@ pub(super) enum End {
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     stream: TcpStream,
     deadline: Instant,
     flight: Flight,
@@ -240,7 +240,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
         self.stream.set_write_timeout(Some(self.left()?)).map_err(|_| End::Broken)?;
         self.stream.write_all(bytes).map_err(|error| end_of(&error))
     }
@@ -251,12 +251,12 @@ impl Line {
     }
 
     /// Waits at most this much longer from now on, and never longer than before.
-    pub(super) fn hurry(&mut self, time: Duration) {
+    pub(crate) fn hurry(&mut self, time: Duration) {
         self.deadline = self.deadline.min(Instant::now() + time);
     }
 
     /// The next part of the flight.
-    pub(super) fn part(&mut self) -> Result<Part, End> {
+    pub(crate) fn part(&mut self) -> Result<Part, End> {
         loop {
             match self.flight.next() {
                 Ok(Some(part)) => return Ok(part),
@@ -267,7 +267,7 @@ impl Line {
     }
 
     /// Raw bytes: what comes within the time, at most 4 KiB.
-    pub(super) fn raw(&mut self) -> Result<Vec<u8>, End> {
+    pub(crate) fn raw(&mut self) -> Result<Vec<u8>, End> {
         let mut buffer = [0; 4096];
         let len = self.read_into(&mut buffer)?;
         Ok(buffer[..len].to_vec())
@@ -306,15 +306,15 @@ fn end_of(error: &io::Error) -> End {
 
 /// What a server answered to a hello.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
-    pub(super) hello: Option<ServerHello>,
-    pub(super) certificates: Vec<Vec<u8>>,
-    pub(super) staple: Option<Vec<u8>>,
+pub(crate) struct Answer {
+    pub(crate) hello: Option<ServerHello>,
+    pub(crate) certificates: Vec<Vec<u8>>,
+    pub(crate) staple: Option<Vec<u8>>,
     exchange: Option<Vec<u8>>,
-    pub(super) alert: Option<u8>,
-    pub(super) end: Option<End>,
+    pub(crate) alert: Option<u8>,
+    pub(crate) end: Option<End>,
     /// Neither an answer nor a refusal: it says nothing.
-    pub(super) has_failed: bool,
+    pub(crate) has_failed: bool,
     is_done: bool,
 }
 
@@ -353,23 +353,23 @@ impl Answer {
     }
 
     /// The hello, if a handshake would go on from here with `version`.
-    pub(super) fn agreed(&self, version: ProtocolVersion) -> Option<&ServerHello> {
+    pub(crate) fn agreed(&self, version: ProtocolVersion) -> Option<&ServerHello> {
         self.hello.as_ref().filter(|hello| hello.version == version)
     }
 
     /// The suite of the hello.
-    pub(super) fn suite(&self) -> Option<&'static Suite> {
+    pub(crate) fn suite(&self) -> Option<&'static Suite> {
         suites::find(self.hello.as_ref()?.suite)
     }
 
     /// What the key exchange says.
-    pub(super) fn exchanged(&self) -> Option<Exchanged> {
+    pub(crate) fn exchanged(&self) -> Option<Exchanged> {
         let hello = self.hello.as_ref()?;
         server_flight::key_exchange(self.exchange.as_ref()?, self.suite()?, hello.version).ok()
     }
 }
 
 /// Whether the host is an address: of those there is neither SNI nor HSTS.
-pub(super) fn is_address(host: &str) -> bool {
+pub(crate) fn is_address(host: &str) -> bool {
     host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
 }

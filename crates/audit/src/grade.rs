@@ -10,8 +10,8 @@ use brisk_wire::registry::ProtocolVersion;
 use brisk_wire::suites::{Cipher, Exchange};
 use serde::{Serialize, Serializer};
 
-use super::Audit;
-use super::protocols::{Protocol, Protocols};
+use crate::Audit;
+use crate::protocols::{Protocol, Protocols};
 
 /// The guide.
 pub const GUIDE: &str = "SSL Labs Server Rating Guide 2009r";
@@ -97,8 +97,24 @@ pub struct Grade {
     pub reasons: Vec<String>,
 }
 
-/// Grades what was found.
-pub(super) fn grade(audit: &Audit) -> Grade {
+impl Grade {
+    /// Value before [`grade`] has run.
+    pub(crate) fn pending() -> Self {
+        Self {
+            letter: Letter::F,
+            if_trusted: Letter::F,
+            guide: GUIDE,
+            protocol: 0,
+            key_exchange: 0,
+            cipher: 0,
+            score: 0,
+            reasons: Vec::new(),
+        }
+    }
+}
+
+/// Grades the results of an audit.
+pub(crate) fn grade(audit: &Audit) -> Grade {
     let (protocol, key_exchange, cipher) =
         (protocol(&audit.protocols), key_exchange(audit), cipher(&audit.protocols));
     let score = (protocol * 30 + key_exchange * 30 + cipher * 40) / 100;
@@ -324,7 +340,7 @@ fn warnings(audit: &Audit, rules: &mut Rules) {
     }
     let age = audit.http.as_ref().and_then(|http| http.hsts.as_ref()).and_then(|hsts| hsts.max_age);
     match age {
-        _ if super::contact::is_address(&audit.host) => {
+        _ if crate::contact::is_address(&audit.host) => {
             rules.cap(Letter::A, "no HSTS, which addresses cannot have (RFC 6797)");
         }
         None if audit.http.is_none() => rules.cap(Letter::A, "HSTS not known: no answer over HTTP"),
@@ -337,7 +353,7 @@ fn warnings(audit: &Audit, rules: &mut Rules) {
 }
 
 /// Seconds of HSTS from which on it counts.
-pub(super) const HALF_A_YEAR: u64 = 180 * 24 * 3600;
+pub(crate) const HALF_A_YEAR: u64 = 180 * 24 * 3600;
 
 fn trust(audit: &Audit, rules: &mut Rules) {
     if audit.certificates.iter().any(|certificate| !certificate.name_matches) {
@@ -355,7 +371,7 @@ fn trust(audit: &Audit, rules: &mut Rules) {
         rules.letter = rules.letter.max(Letter::T);
         rules.reasons.insert(0, format!("T: {hash}"));
     }
-    let untrusted = audit.certificates.iter().any(|certificate| !super::judged::is_trusted(certificate));
+    let untrusted = audit.certificates.iter().any(|certificate| !crate::judged::is_trusted(certificate));
     if untrusted && rules.letter < Letter::T {
         rules.letter = Letter::T;
         rules.reasons.insert(0, "T: a certificate is not trusted".to_owned());

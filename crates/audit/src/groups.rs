@@ -6,13 +6,13 @@ use brisk_wire::server_flight::Exchanged;
 use brisk_wire::suites::{Exchange, Suite};
 use serde::Serialize;
 
-use super::contact::Contact;
-use super::error::AuditError;
-use super::protocols::{Protocols, SCHEMES, offer};
-use super::random;
+use crate::contact::Contact;
+use crate::error::AuditError;
+use crate::protocols::{Protocols, SCHEMES, offer};
+use crate::random;
 
 /// Every group that is asked for; those without a name in the registry are Brainpool and old curves of RFC 8422.
-pub(super) const EVERY: &[NamedGroup] = &[
+pub(crate) const EVERY: &[NamedGroup] = &[
     NamedGroup::X25519MLKEM768,
     NamedGroup::SECP256R1MLKEM768,
     NamedGroup::SECP384R1MLKEM1024,
@@ -66,7 +66,7 @@ pub struct Groups {
 }
 
 /// The name of a group, also of those that brisk does not negotiate.
-pub(super) fn name(group: NamedGroup) -> String {
+pub(crate) fn name(group: NamedGroup) -> String {
     let name = match group.0 {
         19 => "secp192r1",
         21 => "secp224r1",
@@ -83,7 +83,7 @@ pub(super) fn name(group: NamedGroup) -> String {
 }
 
 /// Finds groups and schemes of the versions that are spoken.
-pub(super) fn find(contact: &Contact, protocols: &Protocols) -> Result<Groups, AuditError> {
+pub(crate) fn find(contact: &Contact, protocols: &Protocols) -> Result<Groups, AuditError> {
     contact.step("groups");
     let mut found = Groups::default();
     let mut tls13 = Vec::new();

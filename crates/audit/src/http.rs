@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 
-use super::contact::Contact;
-use super::error::AuditError;
+use crate::contact::Contact;
+use crate::error::AuditError;
 
 /// Redirects that are followed.
 const HOPS: usize = 5;
@@ -93,7 +93,7 @@ impl Hsts {
 }
 
 /// The request whose answer is looked at.
-pub(super) fn request(contact: &Contact, path: &str) -> String {
+pub(crate) fn request(contact: &Contact, path: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: brisk-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n",
         authority(&contact.host, contact.port, 443)
@@ -101,12 +101,12 @@ pub(super) fn request(contact: &Contact, path: &str) -> String {
 }
 
 /// Reads a head; interim ones are skipped. `None` if there is none in time, or none of HTTP.
-pub(super) async fn head(stream: &mut (impl AsyncRead + Unpin), deadline: Instant) -> Option<Response> {
+pub(crate) async fn head(stream: &mut (impl AsyncRead + Unpin), deadline: Instant) -> Option<Response> {
     timeout_at(deadline.into(), final_head(stream)).await.ok()?.ok()
 }
 
 /// Asks over a connection that is there.
-pub(super) async fn ask(
+pub(crate) async fn ask(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     request: &str,
     deadline: Instant,
@@ -117,7 +117,7 @@ pub(super) async fn ask(
 }
 
 /// What a head says.
-pub(super) fn judge(head: &Response) -> Http {
+pub(crate) fn judge(head: &Response) -> Http {
     const LOOKED_FOR: [&str; 8] = [
         "alt-svc",
         "content-security-policy",
@@ -157,7 +157,7 @@ fn cookie(value: &str) -> Option<Cookie> {
 }
 
 /// Follows redirects from `http://host:port/` to HTTPS.
-pub(super) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditError> {
+pub(crate) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditError> {
     contact.step("port 80");
     let mut url = format!("http://{}/", authority(&contact.host, port, 80));
     let mut hops = Vec::new();

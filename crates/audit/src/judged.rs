@@ -4,13 +4,13 @@ use brisk_wire::registry::ProtocolVersion;
 use brisk_wire::suites::{Cipher, Suite};
 use serde::Serialize;
 
-use super::catalogue::{self, Kind, Severity};
-use super::certificate::Certificate;
-use super::contact::is_address;
-use super::grade::HALF_A_YEAR;
-use super::http::{Http, Plain};
-use super::protocols::{has_short_blocks, names};
-use super::{Audit, grade};
+use crate::catalogue::{self, Kind, Severity};
+use crate::certificate::Certificate;
+use crate::contact::is_address;
+use crate::grade::HALF_A_YEAR;
+use crate::http::{Http, Plain};
+use crate::protocols::{has_short_blocks, names};
+use crate::{Audit, grade};
 
 /// A finding: what, how bad, and how it was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,12 +26,12 @@ pub struct Finding {
 const SOON: i64 = 14;
 
 /// Whether the authorities that the caller named, or else any set, trust a certificate.
-pub(super) fn is_trusted(certificate: &Certificate) -> bool {
+pub(crate) fn is_trusted(certificate: &Certificate) -> bool {
     certificate.trust.iter().any(|trust| trust.distrust.is_none())
 }
 
 /// All findings, the worst first.
-pub(super) fn findings(audit: &Audit) -> Vec<Finding> {
+pub(crate) fn findings(audit: &Audit) -> Vec<Finding> {
     let mut found = Findings::default();
     protocols(audit, &mut found);
     suites(audit, &mut found);
@@ -309,7 +309,7 @@ fn http(http: &Http, is_address: bool, found: &mut Findings) {
 }
 
 /// Whether a kind of finding could not be judged, and why not: that it was not found says nothing.
-pub(super) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
+pub(crate) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
     const SILENT: &str = "hellos got no answer";
     let protocols = &audit.protocols;
     let silent = |version: ProtocolVersion| {

@@ -1,11 +1,13 @@
-//! `brisk probe --audit`: everything about a server's TLS that can be judged from outside, graded.
+//! Audits: `brisk probe --audit` grades a server's TLS from outside, `brisk probe --config` advises on a configuration.
 //!
-//! Versions, suites, groups and weaknesses are found by hellos of `wire`, without a TLS library; what takes a whole handshake,
-//! by `tls-client`. Probes go no further than what shows a weakness. What cannot be judged is left out, never guessed.
+//! [`run`] finds versions, suites, groups and weaknesses with hellos from `wire`, without a TLS library, and uses `tls-client`
+//! for complete handshakes. A probe stops as soon as it has shown a weakness. Properties that cannot be judged are reported as
+//! such, never guessed. [`configuration`] judges facts about a configuration and its machine.
 
 pub mod catalogue;
 mod cbc;
 mod certificate;
+pub mod configuration;
 mod contact;
 mod error;
 pub mod grade;
@@ -32,6 +34,7 @@ use brisk_wire::offer::extension;
 use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 use brisk_wire::suites::{Exchange, Suite};
 use serde::Serialize;
+use tokio::runtime::{Builder, Runtime};
 
 pub use certificate::{Certificate, Trust};
 pub use contact::Limits;
@@ -47,7 +50,7 @@ pub use weaknesses::Weaknesses;
 use certificate::{Judges, Shown};
 use contact::Contact;
 
-/// What is audited, and how.
+/// Target and limits of an audit.
 #[derive(Clone, Debug)]
 pub struct AuditSettings {
     /// Host name or address, without brackets.
@@ -56,30 +59,30 @@ pub struct AuditSettings {
     pub port: u16,
     /// Path of requests.
     pub path: String,
-    /// Connect here instead of resolving the host.
+    /// Address to connect to instead of resolving the host.
     pub address: Option<SocketAddr>,
-    /// Authorities that are trusted beside Mozilla's and the system's (PEM).
+    /// Files with trusted authorities in addition to Mozilla's and the system's (PEM).
     pub authorities: Vec<PathBuf>,
-    /// Port of plain HTTP; `None` does not ask there.
+    /// Port of plain HTTP; `None` skips this check.
     pub plain_port: Option<u16>,
-    /// How long the keys of tickets are watched.
+    /// Duration for which ticket keys are watched; `None` skips this check.
     pub watch: Option<Duration>,
-    /// What the audit may cost.
+    /// Limits of time and connections.
     pub limits: Limits,
 }
 
-/// What was found.
+/// Result of an audit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Audit {
     /// Version of this document; it changes when fields change their meaning.
     pub format: u32,
     /// The host.
     pub host: String,
-    /// The address that was asked.
+    /// Audited address.
     pub address: String,
-    /// When.
+    /// Time of the audit.
     pub time: String,
-    /// Connections that it took.
+    /// Number of connections made.
     pub connections: u32,
     /// The grade.
     pub grade: Grade,
@@ -89,82 +92,36 @@ pub struct Audit {
     pub protocols: Protocols,
     /// Groups and signature schemes.
     pub groups: Groups,
-    /// Certificates that are shown to different clients.
+    /// Certificates sent to different clients.
     pub certificates: Vec<Certificate>,
     /// Known weaknesses.
     pub weaknesses: Weaknesses,
     /// Sessions, tickets and early data.
     pub sessions: Sessions,
-    /// HTTP; `None` where no handshake with TLS 1.2 or 1.3 is possible, or no answer came.
+    /// HTTP; `None` without a handshake of TLS 1.2 or 1.3 or without a response.
     pub http: Option<Http>,
-    /// What was not judged, and why.
+    /// Properties that were not judged, with reasons.
     pub not_judged: Vec<String>,
 }
 
 impl Audit {
-    /// The port that was asked.
+    /// Audited port.
     fn port(&self) -> u16 {
         self.address.parse().map_or(0, |address: SocketAddr| address.port())
     }
 }
 
-/// Audits a server. Blocks until the end; `progress` gets what is done now.
+/// Audits a server. Blocks until the end; `progress` receives the name of each step as it begins.
 pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<Audit, AuditError> {
     let addresses = match settings.address {
         Some(address) => vec![address],
         None => resolve(&settings.host, settings.port, settings.limits.whole)?,
     };
-    let address = addresses[0];
     let judges = Judges::new(&settings.authorities)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| AuditError::System(format!("no runtime: {error}")))?;
     let mut contact = Contact::new(&settings.host, &addresses, settings.limits);
-    progress("versions and suites");
-    let protocols = protocols::find(&contact)?;
-    progress("groups and signature schemes");
-    let groups = groups::find(&contact, &protocols)?;
-    progress("certificates");
-    let shown = chains(&contact, &protocols, &runtime)?;
-    let now = SystemTime::now();
-    let judge = |shown: &Shown| certificate::judge(shown, &settings.host, &judges, now);
-    let certificates: Vec<_> = shown.iter().filter_map(judge).collect();
-    progress("known weaknesses");
-    let weaknesses = weaknesses::find(&contact, &protocols)?;
-    progress("sessions and HTTP");
-    let (mut http, mut sessions) =
-        runtime.block_on(modern::sessions(&contact, &protocols, &settings.path))?;
-    if let (Some(http), Some(port)) = (&mut http, settings.plain_port) {
-        http.plain = runtime.block_on(http::plain(&contact, port))?;
-    }
-    if let Some(time) = settings.watch.filter(|_| sessions.ticket_lifetime.is_some()) {
-        let changed = modern::watch(&runtime, &mut contact, time, progress)?;
-        sessions.watched = Some((time.as_secs(), changed));
-    }
-    let mut audit = Audit {
-        format: 1,
-        host: settings.host.clone(),
-        address: address.to_string(),
-        time: timestamp(now),
-        connections: contact.used(),
-        grade: Grade {
-            letter: Letter::F,
-            if_trusted: Letter::F,
-            guide: grade::GUIDE,
-            protocol: 0,
-            key_exchange: 0,
-            cipher: 0,
-            score: 0,
-            reasons: Vec::new(),
-        },
-        findings: Vec::new(),
-        protocols,
-        groups,
-        certificates,
-        weaknesses,
-        sessions,
-        http,
-        not_judged: Vec::new(),
-    };
+    let mut audit = gather(settings, &mut contact, &runtime, &judges, progress)?;
     audit.not_judged = not_judged(&audit);
     let silent = contact.silent_steps().into_iter();
     audit.not_judged.extend(silent.map(|step| format!("{step}: asked twice, and some got no answer")));
@@ -173,14 +130,60 @@ pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<A
     Ok(audit)
 }
 
-/// The addresses of a name, at least one. A resolver that does not return in time is left behind.
+/// Performs all steps. The result has no grade and no findings yet.
+fn gather(
+    settings: &AuditSettings,
+    contact: &mut Contact,
+    runtime: &Runtime,
+    judges: &Judges,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Audit, AuditError> {
+    progress("versions and suites");
+    let protocols = protocols::find(contact)?;
+    progress("groups and signature schemes");
+    let groups = groups::find(contact, &protocols)?;
+    progress("certificates");
+    let shown = chains(contact, &protocols, runtime)?;
+    let now = SystemTime::now();
+    let judge = |shown: &Shown| certificate::judge(shown, &settings.host, judges, now);
+    let certificates: Vec<_> = shown.iter().filter_map(judge).collect();
+    progress("known weaknesses");
+    let weaknesses = weaknesses::find(contact, &protocols)?;
+    progress("sessions and HTTP");
+    let (mut http, mut sessions) = runtime.block_on(modern::sessions(contact, &protocols, &settings.path))?;
+    if let (Some(http), Some(port)) = (&mut http, settings.plain_port) {
+        http.plain = runtime.block_on(http::plain(contact, port))?;
+    }
+    if let Some(time) = settings.watch.filter(|_| sessions.ticket_lifetime.is_some()) {
+        let changed = modern::watch(runtime, contact, time, progress)?;
+        sessions.watched = Some((time.as_secs(), changed));
+    }
+    Ok(Audit {
+        format: 1,
+        host: settings.host.clone(),
+        address: contact.address.to_string(),
+        time: timestamp(now),
+        connections: contact.used(),
+        grade: Grade::pending(),
+        findings: Vec::new(),
+        protocols,
+        groups,
+        certificates,
+        weaknesses,
+        sessions,
+        http,
+        not_judged: Vec::new(),
+    })
+}
+
+/// Addresses of a name, at least one. The thread of a resolver that does not return in time is abandoned.
 fn resolve(host: &str, port: u16, limit: Duration) -> Result<Vec<SocketAddr>, AuditError> {
     let failed = |error| AuditError::Resolve { host: host.to_owned(), error };
     let bare = host.trim_matches(['[', ']']).to_owned();
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let all = (bare.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-        // The audit is over where no one receives it.
+        // The receiver is gone if the audit has ended.
         let _ = sender.send(all);
     });
     let all = receiver
@@ -193,12 +196,8 @@ fn resolve(host: &str, port: u16, limit: Duration) -> Result<Vec<SocketAddr>, Au
     Ok(all)
 }
 
-/// The chains that clients get: those for ECDSA, those for RSA, and in TLS 1.3 where nothing older is spoken.
-fn chains(
-    contact: &Contact,
-    protocols: &Protocols,
-    runtime: &tokio::runtime::Runtime,
-) -> Result<Vec<Shown>, AuditError> {
+/// Chains sent to clients: for ECDSA, RSA and DSS, or in TLS 1.3 if the server supports no older version.
+fn chains(contact: &Contact, protocols: &Protocols, runtime: &Runtime) -> Result<Vec<Shown>, AuditError> {
     contact.step("certificates");
     let mut found: Vec<Shown> = Vec::new();
     if let Some(version) = protocols.newest_before_13() {
@@ -233,7 +232,7 @@ fn chains(
     Ok(found)
 }
 
-/// What this audit cannot say of this server.
+/// Properties that this audit cannot judge, with reasons.
 fn not_judged(audit: &Audit) -> Vec<String> {
     let mut all = vec![
         "trust of Android, Windows and macOS: their authorities are not bundled; Mozilla's and this system's are".to_owned(),

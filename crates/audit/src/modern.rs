@@ -14,12 +14,12 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 
-use super::certificate::Shown;
-use super::contact::Contact;
-use super::error::AuditError;
-use super::http::{self, Http};
-use super::protocols::Protocols;
-use super::weaknesses::SILENCE;
+use crate::certificate::Shown;
+use crate::contact::Contact;
+use crate::error::AuditError;
+use crate::http::{self, Http};
+use crate::protocols::Protocols;
+use crate::weaknesses::SILENCE;
 
 /// Other addresses of a name that are asked at most.
 const ADDRESSES: usize = 4;
@@ -103,7 +103,7 @@ async fn connect(
 }
 
 /// The chains that a server shows to clients of TLS 1.3: one for ECDSA, one for RSA, and that of another key where it has neither.
-pub(super) async fn chains(contact: &Contact) -> Result<Vec<Shown>, AuditError> {
+pub(crate) async fn chains(contact: &Contact) -> Result<Vec<Shown>, AuditError> {
     contact.step("certificates");
     let mut found: Vec<Shown> = Vec::new();
     for schemes in [ECDSA, RSA, &[]] {
@@ -131,7 +131,7 @@ pub(super) async fn chains(contact: &Contact) -> Result<Vec<Shown>, AuditError> 
 }
 
 /// HTTP and sessions, with the newest version.
-pub(super) async fn sessions(
+pub(crate) async fn sessions(
     contact: &Contact,
     protocols: &Protocols,
     path: &str,
@@ -259,7 +259,7 @@ async fn key_name(contact: &Contact, client: &Client) -> Result<Option<[u8; 16]>
 }
 
 /// Watches the names of ticket keys for `time`. Blocks.
-pub(super) fn watch(
+pub(crate) fn watch(
     runtime: &tokio::runtime::Runtime,
     contact: &mut Contact,
     time: Duration,

@@ -8,7 +8,7 @@ use brisk_report::{Table, json};
 pub use ci::{junit, sarif};
 pub use page::html;
 
-use super::{Audit, Plain};
+use crate::{Audit, Plain};
 
 /// JSON: the [`Audit`] as it is.
 pub fn json(audit: &Audit) -> String {
@@ -28,7 +28,7 @@ pub fn text(audit: &Audit, width: usize) -> String {
 }
 
 /// All tables: the grade, findings, and what was seen.
-pub(super) fn tables(audit: &Audit) -> Vec<Table> {
+pub(crate) fn tables(audit: &Audit) -> Vec<Table> {
     let mut all = vec![grade(audit), findings(audit), protocols(audit), keys(audit)];
     all.extend(audit.certificates.iter().map(certificate));
     all.push(behaviour(audit));
@@ -121,7 +121,7 @@ fn keys(audit: &Audit) -> Table {
     table
 }
 
-fn certificate(certificate: &super::Certificate) -> Table {
+fn certificate(certificate: &crate::Certificate) -> Table {
     let title = format!("Certificate with {} of {} bits", certificate.key, certificate.key_bits);
     let mut table = Table::new(title).text("").text("");
     table.row(["subject", &certificate.subject]);

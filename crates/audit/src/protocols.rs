@@ -7,15 +7,15 @@ use brisk_wire::server_flight::{alert_name, sslv2_accepts};
 use brisk_wire::suites::{self, Cipher, Exchange, Suite};
 use serde::Serialize;
 
-use super::contact::{Answer, Contact, End};
-use super::error::AuditError;
-use super::random;
+use crate::contact::{Answer, Contact, End};
+use crate::error::AuditError;
+use crate::random;
 
 /// Suites of one hello: servers are known that do not answer to more than 128.
 const CHUNK: usize = 110;
 
 /// Groups in hellos that do not ask for groups.
-pub(super) const GROUPS: &[NamedGroup] = &[
+pub(crate) const GROUPS: &[NamedGroup] = &[
     NamedGroup::X25519,
     NamedGroup::SECP256R1,
     NamedGroup::SECP384R1,
@@ -26,7 +26,7 @@ pub(super) const GROUPS: &[NamedGroup] = &[
 ];
 
 /// Schemes in hellos that do not ask for schemes.
-pub(super) const SCHEMES: &[SignatureScheme] = SignatureScheme::ALL;
+pub(crate) const SCHEMES: &[SignatureScheme] = SignatureScheme::ALL;
 
 /// A version, what it accepts and in whose order.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -117,7 +117,7 @@ impl Protocols {
 }
 
 /// A hello of `version` with everything that servers expect.
-pub(super) fn offer(
+pub(crate) fn offer(
     contact: &Contact,
     version: ProtocolVersion,
     suites: Vec<CipherSuite>,
@@ -133,7 +133,7 @@ pub(super) fn offer(
     offer = offer.with(extension::RENEGOTIATION, vec![0]);
     if version == ProtocolVersion::TLS1_3 {
         offer.session_id = random::bytes::<32>()?.to_vec();
-        return Ok(offer.versions(&[version]).groups(super::groups::EVERY).schemes(SCHEMES).key_shares(&[]));
+        return Ok(offer.versions(&[version]).groups(crate::groups::EVERY).schemes(SCHEMES).key_shares(&[]));
     }
     offer = offer.groups(GROUPS);
     if version == ProtocolVersion::TLS1_2 {
@@ -143,7 +143,7 @@ pub(super) fn offer(
 }
 
 /// Finds versions and suites.
-pub(super) fn find(contact: &Contact) -> Result<Protocols, AuditError> {
+pub(crate) fn find(contact: &Contact) -> Result<Protocols, AuditError> {
     contact.step("versions and suites");
     let mut found = Protocols::default();
     let mut refusal = String::new();
@@ -236,7 +236,7 @@ fn order(
     Ok((one.is_some() && other.is_some()).then_some(false))
 }
 
-pub(super) fn describe(answer: &Answer) -> String {
+pub(crate) fn describe(answer: &Answer) -> String {
     match (answer.alert, answer.end, &answer.hello) {
         (Some(alert), ..) => {
             let name = alert_name(alert).unwrap_or("an alert without a name here");
@@ -305,7 +305,7 @@ fn fallback(
 }
 
 /// Suites that share the cipher, as text.
-pub(super) fn names<'a>(suites: impl Iterator<Item = (ProtocolVersion, &'a Suite)>) -> String {
+pub(crate) fn names<'a>(suites: impl Iterator<Item = (ProtocolVersion, &'a Suite)>) -> String {
     let mut names: Vec<_> = suites.map(|(_, suite)| suite.name).collect();
     names.sort_unstable();
     names.dedup();
@@ -316,7 +316,7 @@ pub(super) fn names<'a>(suites: impl Iterator<Item = (ProtocolVersion, &'a Suite
 }
 
 /// Whether blocks have 64 bits, so that collisions come within gigabytes (SWEET32).
-pub(super) fn has_short_blocks(suite: &Suite) -> bool {
+pub(crate) fn has_short_blocks(suite: &Suite) -> bool {
     let ciphers = ["_DES_", "IDEA", "RC2", "DES40"];
     suite.cipher == Cipher::TripleDes || ciphers.iter().any(|part| suite.name.contains(part))
 }

@@ -2,10 +2,10 @@
 
 use aws_lc_rs::rand;
 
-use super::error::AuditError;
+use crate::error::AuditError;
 
 /// `N` random bytes.
-pub(super) fn bytes<const N: usize>() -> Result<[u8; N], AuditError> {
+pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], AuditError> {
     let mut bytes = [0; N];
     rand::fill(&mut bytes)
         .map_err(|_| AuditError::System("the system gives no random numbers".to_owned()))?;

@@ -12,11 +12,11 @@ use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion};
 use brisk_wire::server_flight::{self, Exchanged, Part, ServerHello, SessionTicket};
 use brisk_wire::suites::{self, Exchange};
 
-use super::contact::{Contact, End, Line};
-use super::error::AuditError;
-use super::protocols::{Protocols, offer};
-use super::rsa::Key;
-use super::{cbc, random};
+use crate::contact::{Contact, End, Line};
+use crate::error::AuditError;
+use crate::protocols::{Protocols, offer};
+use crate::rsa::Key;
+use crate::{cbc, random};
 
 const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
 
@@ -24,24 +24,24 @@ const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
 const SUITES: [u16; 4] = [0xc02f, 0xc02b, 0xc030, 0xc02c];
 
 /// A connection after its handshake.
-pub(super) struct Session {
-    pub(super) line: Line,
-    pub(super) hello: ServerHello,
-    pub(super) ticket: Option<SessionTicket>,
+pub(crate) struct Session {
+    pub(crate) line: Line,
+    pub(crate) hello: ServerHello,
+    pub(crate) ticket: Option<SessionTicket>,
     /// The client's `verify_data`, which a renegotiation names.
-    pub(super) verify_data: Vec<u8>,
+    pub(crate) verify_data: Vec<u8>,
     sealer: Sealer,
 }
 
 impl Session {
     /// Sends a handshake message, encrypted.
-    pub(super) fn send_handshake(&mut self, message: &[u8]) -> Result<(), End> {
+    pub(crate) fn send_handshake(&mut self, message: &[u8]) -> Result<(), End> {
         let bytes = self.sealer.seal(22, message).ok_or(End::Broken)?;
         self.line.send(&bytes)
     }
 
     /// Sends application data of a block cipher with this flaw.
-    pub(super) fn send_flawed(&mut self, plaintext: &[u8], flaw: cbc::Flaw) -> Result<(), End> {
+    pub(crate) fn send_flawed(&mut self, plaintext: &[u8], flaw: cbc::Flaw) -> Result<(), End> {
         let Sealer::Cbc(sealer) = &mut self.sealer else { return Err(End::Broken) };
         let bytes = sealer.seal(23, plaintext, flaw).ok_or(End::Broken)?;
         self.line.send(&bytes)
@@ -49,12 +49,12 @@ impl Session {
 }
 
 /// A full handshake; `None` if the server has no suite that is spoken here, or ends it.
-pub(super) fn connect(contact: &Contact, protocols: &Protocols) -> Result<Option<Session>, AuditError> {
+pub(crate) fn connect(contact: &Contact, protocols: &Protocols) -> Result<Option<Session>, AuditError> {
     connect_with(contact, protocols, &SUITES)
 }
 
 /// The same with what the server accepts of `suites`.
-pub(super) fn connect_with(
+pub(crate) fn connect_with(
     contact: &Contact,
     protocols: &Protocols,
     suites: &[u16],
@@ -205,7 +205,7 @@ fn agree(group: NamedGroup, point: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 
 /// What a suite hashes and encrypts with.
 #[derive(Clone, Copy)]
-pub(super) struct Hash {
+pub(crate) struct Hash {
     mac: hmac::Algorithm,
     digest: &'static digest::Algorithm,
     /// Bytes of a key.
@@ -213,7 +213,7 @@ pub(super) struct Hash {
 }
 
 impl Hash {
-    pub(super) fn of(suite: CipherSuite) -> Self {
+    pub(crate) fn of(suite: CipherSuite) -> Self {
         if [0xc030, 0xc02c, 0xc024, 0xc028].contains(&suite.0) {
             return Self { mac: hmac::HMAC_SHA384, digest: &digest::SHA384, key: 32 };
         }
@@ -225,7 +225,7 @@ impl Hash {
     }
 
     // RFC 5246 section 5.
-    pub(super) fn prf(&self, secret: &[u8], label: &[u8], seed: &[u8], length: usize) -> Vec<u8> {
+    pub(crate) fn prf(&self, secret: &[u8], label: &[u8], seed: &[u8], length: usize) -> Vec<u8> {
         let key = hmac::Key::new(self.mac, secret);
         let seed = [label, seed].concat();
         let mut a = seed.clone();
@@ -293,7 +293,7 @@ impl GcmSealer {
 }
 
 /// Asks for a second handshake within the connection: `None` if there is no first one, otherwise whether the server begins it.
-pub(super) fn renegotiates(contact: &Contact, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
+pub(crate) fn renegotiates(contact: &Contact, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
     contact.step("renegotiation");
     let Some(mut session) = connect(contact, protocols)? else { return Ok(None) };
     let mut asked = offer(contact, V12, vec![session.hello.suite])?.without(&[extension::RENEGOTIATION]);
@@ -304,7 +304,7 @@ pub(super) fn renegotiates(contact: &Contact, protocols: &Protocols) -> Result<O
     if session.send_handshake(&asked.message()).is_err() {
         return Ok(None);
     }
-    session.line.hurry(super::weaknesses::SILENCE);
+    session.line.hurry(crate::weaknesses::SILENCE);
     // Encrypted or not: a handshake record is the hello of the second handshake, everything else a refusal.
     Ok(Some(matches!(session.line.part(), Ok(Part::Data(_) | Part::Handshake(..)))))
 }
@@ -314,7 +314,7 @@ const ID: usize = 31;
 
 /// Whether the server repeats a short session ID with bytes of its memory (CVE-2016-9244): offers a ticket of it with an ID that
 /// lacks one byte. `None` if it does not answer.
-pub(super) fn bleeds_ids(
+pub(crate) fn bleeds_ids(
     contact: &Contact,
     ticket: &[u8],
     suite: CipherSuite,

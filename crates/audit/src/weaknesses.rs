@@ -9,14 +9,14 @@ use brisk_wire::server_flight::Part;
 use brisk_wire::suites::Exchange;
 use serde::Serialize;
 
-use super::contact::{Contact, End, Line};
-use super::error::AuditError;
-use super::protocols::{Protocols, offer};
-use super::rsa::Key;
-use super::{cbc, random, tls12};
+use crate::contact::{Contact, End, Line};
+use crate::error::AuditError;
+use crate::protocols::{Protocols, offer};
+use crate::rsa::Key;
+use crate::{cbc, random, tls12};
 
 /// How long an answer that need not come is waited for.
-pub(super) const SILENCE: Duration = Duration::from_millis(1500);
+pub(crate) const SILENCE: Duration = Duration::from_millis(1500);
 
 /// What was found; `None` where it cannot be judged, or the server lacks what it takes.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -40,7 +40,7 @@ pub struct Weaknesses {
 }
 
 /// Tries all.
-pub(super) fn find(contact: &Contact, protocols: &Protocols) -> Result<Weaknesses, AuditError> {
+pub(crate) fn find(contact: &Contact, protocols: &Protocols) -> Result<Weaknesses, AuditError> {
     let mut found = Weaknesses::default();
     let Some(version) = protocols.newest_before_13() else { return Ok(found) };
     let own = protocols.suites().filter(|(own, _)| *own == version);

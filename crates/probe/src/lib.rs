@@ -3,7 +3,6 @@
 //! [`Settings::run`] probes; [`terminal`] shows the report. The connection is made by `brisk_tls_client`, which reports
 //! bytes, times and secrets, so that also what TLS 1.3 encrypts of its handshake can be listed.
 
-pub mod audit;
 mod browser;
 mod compare;
 mod connection;
@@ -14,7 +13,6 @@ mod findings;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
-pub mod inside;
 pub mod page;
 mod prober;
 mod recorder;

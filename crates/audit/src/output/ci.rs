@@ -5,9 +5,9 @@ use std::fmt::Write;
 use brisk_report::{escape, json};
 use serde_json::{Value, json};
 
-use crate::audit::Audit;
-use crate::audit::catalogue::{self, Kind, Severity};
-use crate::audit::judged::not_judged;
+use crate::Audit;
+use crate::catalogue::{self, Kind, Severity};
+use crate::judged::not_judged;
 
 /// SARIF 2.1.0: every kind as a rule, every finding as a result.
 pub fn sarif(audit: &Audit, version: &str) -> String {
@@ -20,7 +20,7 @@ pub fn sarif(audit: &Audit, version: &str) -> String {
         })
     };
     let place = format!("{}/{}", audit.host.trim_matches(['[', ']']).replace(':', "-"), audit.port());
-    let result = |finding: &crate::audit::Finding| {
+    let result = |finding: &crate::Finding| {
         json!({
             "ruleId": finding.kind.id,
             "level": level(finding.kind.severity),

@@ -2,7 +2,7 @@
 
 use brisk_report::html;
 
-use crate::audit::Audit;
+use crate::Audit;
 
 /// The page.
 pub fn html(audit: &Audit) -> String {
@@ -17,6 +17,6 @@ pub fn html(audit: &Audit) -> String {
         ("key exchange".to_owned(), score(audit.grade.key_exchange)),
         ("cipher".to_owned(), score(audit.grade.cipher)),
     ]));
-    body.extend(super::tables(audit).iter().map(brisk_report::Table::to_html));
+    body.extend(crate::output::tables(audit).iter().map(brisk_report::Table::to_html));
     html::page(&title, &body)
 }

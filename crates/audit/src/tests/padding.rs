@@ -6,9 +6,9 @@ use brisk_wire::registry::CipherSuite;
 use brisk_wire::suites;
 
 use super::*;
-use crate::audit::cbc::{BLOCK, Oracles};
-use crate::audit::protocols::{AcceptedSuite, Protocol};
-use crate::audit::{cbc, tls12};
+use crate::cbc::{BLOCK, Oracles};
+use crate::protocols::{AcceptedSuite, Protocol};
+use crate::{cbc, tls12};
 
 const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
 

@@ -19,7 +19,7 @@ fn found(answer: &'static [u8]) -> Plain {
 
 fn plain(address: SocketAddr) -> Plain {
     let contact = Contact::new("a.test", &[address], Limits::default());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(http::plain(&contact, address.port())).expect("an answer")
 }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brisk_audit::Letter;
 use brisk_config::Period;
-use brisk_probe::audit::Letter;
 use clap::{Args, ValueEnum};
 
 /// Arguments of an audit.

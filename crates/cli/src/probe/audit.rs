@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use brisk_probe::audit::{self, Audit, AuditError, AuditSettings, Limits, output};
+use brisk_audit::{Audit, AuditError, AuditSettings, Limits, output};
 use brisk_probe::terminal::Paint;
 use brisk_report::terminal::StatusLine;
 use brisk_wire::server_flight::FlightError;
@@ -21,7 +21,7 @@ const USUAL: Duration = Duration::from_mins(2);
 pub(super) fn run(arguments: &Probe) -> anyhow::Result<ExitCode> {
     let settings = settings(arguments)?;
     let mut status = StatusLine::on_stderr();
-    let audited = audit::run(&settings, &mut |step| status.show(&format!("{}: {step}", settings.host)));
+    let audited = brisk_audit::run(&settings, &mut |step| status.show(&format!("{}: {step}", settings.host)));
     status.clear();
     let audit = match audited {
         Ok(audit) => audit,
@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &Probe) -> anyhow::Result<ExitCode> {
     let text = text(&audit, if arguments.json { Some(Format::Json) } else { arguments.audit.format });
     super::write_page(arguments, || output::html(&audit))?;
     super::print(&text)?;
-    let below = arguments.audit.fail_below.is_some_and(|least| audit::is_below(&audit, least));
+    let below = arguments.audit.fail_below.is_some_and(|least| brisk_audit::is_below(&audit, least));
     Ok(if below { ExitCode::from(BELOW) } else { ExitCode::SUCCESS })
 }
 

@@ -1,4 +1,4 @@
-//! `brisk probe --config`: gathers the facts of a configuration, which `brisk_probe::inside` judges.
+//! `brisk probe --config`: gathers the facts of a configuration, which `brisk_audit::configuration` judges.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use brisk_audit::configuration::{self, CertificateFacts, Facts, HostFacts, KeyFile, Machine};
 use brisk_certs::Certificate;
 use brisk_gateway::settings::GatewaySettings;
 use brisk_keys::KeyAlgorithm;
-use brisk_probe::inside::{self, CertificateFacts, Facts, HostFacts, KeyFile, Machine};
 use brisk_proxy::settings::{EarlyDataPolicy, EarlyPath, HostSettings};
 use brisk_report::terminal::WIDTH;
 use brisk_tls::FirstFlight;
@@ -31,8 +31,12 @@ pub(super) fn run(file: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
         eprintln!("warning: {warning}");
     }
     let facts = facts(file, &resolved.settings);
-    let advice = inside::judge(&facts, SystemTime::now());
-    let text = if as_json { inside::json(&facts, &advice) } else { inside::text(&facts, &advice, WIDTH) };
+    let advice = configuration::judge(&facts, SystemTime::now());
+    let text = if as_json {
+        configuration::json(&facts, &advice)
+    } else {
+        configuration::text(&facts, &advice, WIDTH)
+    };
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use brisk_handshake_view::message::{
     extensions,
 };
 use brisk_handshake_view::open::{Opener, Sealer, expand};
+use brisk_report::text::printable;
 use brisk_wire::offer::{extension, handshake};
 use brisk_wire::registry::CipherSuite;
 use brisk_wire::server_flight::{ServerHello, alert_text};
