@@ -21,7 +21,7 @@ const ROWS_TOP: f64 = 12.0;
 const NAMES: f64 = 230.0;
 const TEXT: f64 = 120.0;
 
-/// Numbers of ticks aimed at.
+/// Intended numbers of ticks.
 const TICKS: (f64, f64) = (8.0, 5.0);
 
 /// The scale of an axis.
