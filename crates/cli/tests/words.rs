@@ -29,13 +29,16 @@ const FORBIDDEN: &[(&str, &str)] = &[
 /// Documents that keep to them, beside all sources.
 const DOCUMENTS: &[&str] = &[
     "ARCHITECTURE.md",
+    "CHANGELOG.md",
     "README.md",
+    "SECURITY.md",
     "docs/access-log.md",
     "docs/audit.md",
     "docs/bench.md",
     "docs/certificates.md",
     "docs/configuration.md",
     "docs/dashboard.md",
+    "docs/fuzzing.md",
     "docs/keyless-protocol.md",
     "docs/keyless.md",
     "docs/keys.md",
@@ -47,7 +50,15 @@ const DOCUMENTS: &[&str] = &[
     "docs/sessions.md",
     "docs/speed.md",
     "docs/visitors.md",
+    "docs/wolfssl.md",
 ];
+
+/// The highest number of "what" and "whatever" per 1,000 words of a document. They stand for a name that the reader has to
+/// guess; rustls' documentation has 0.7.
+const MOST_WHAT: usize = 2;
+
+/// Documents above [`MOST_WHAT`].
+const ABOVE_MOST_WHAT: &[&str] = &["ARCHITECTURE.md", "README.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -101,6 +112,20 @@ fn sources_and_documents_keep_to_the_words_of_the_field() {
     });
     let all: Vec<_> = all.collect();
     assert!(all.is_empty(), "{} forbidden words: {all:#?}", all.len());
+}
+
+#[test]
+fn documents_name_their_subjects() {
+    for name in DOCUMENTS.iter().filter(|name| !ABOVE_MOST_WHAT.contains(name)) {
+        let text = fs::read_to_string(root().join(name)).expect("a document");
+        let words = words(&without_code(&text));
+        let found = words.split(' ').filter(|word| matches!(*word, "what" | "whatever")).count();
+        let all = words.split(' ').count();
+        assert!(
+            found * 1000 <= all * MOST_WHAT,
+            "{name}: {found} times \"what\" in {all} words: name the subject"
+        );
+    }
 }
 
 #[test]
