@@ -59,8 +59,8 @@ struct Twice {
 }
 
 impl Stream {
-    /// Creates one of `streams` streams. A launch has at most `wave` operations; by default so many that all streams
-    /// except the collecting one fill the GPU.
+    /// Creates one of `streams` streams. A launch has at most `wave` operations; by default as many as let all
+    /// streams except the collecting one fill the GPU.
     pub(crate) fn new(
         device: Arc<Device>,
         streams: NonZeroUsize,
