@@ -27,7 +27,7 @@ fn modules(folder: &Path, inside: &Module, found: &mut BTreeMap<Module, String>)
         let module = if stem == "lib" { inside.clone() } else { [&inside[..], &[stem.to_owned()]].concat() };
         if path.is_dir() {
             modules(&path, &module, found);
-        } else {
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.insert(module, fs::read_to_string(&path).expect("a source file"));
         }
     }
