@@ -1,6 +1,5 @@
 //! The journey of one connection, from its acceptance to its record. Read it from top to bottom.
 
-use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -12,12 +11,12 @@ use brisk_proxy::Connection;
 use brisk_proxy::client::{End, Http, HttpIo, serve};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Timeline};
-use brisk_tls::{Accepted, Demands, Refusal, Trace, Variant};
+use brisk_tls::{Accepted, Demands, Refusal, Trace};
 use brisk_visits::Arms;
 use tokio::net::TcpStream;
 
 use crate::client::{Permits, introduce, timed_out};
-use crate::draws::Drawn;
+use crate::draws::Assignment;
 use crate::worker::Worker;
 
 /// Serves one HTTPS connection to its end. Never fails: errors are recorded.
@@ -115,34 +114,18 @@ async fn secure(
     deadline.set_idle(live.handshake_timeout);
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let client = live.one_client(record.client.ip());
-    let (drawn, number) = (RefCell::default(), record.id);
-    // What a proxy of many clients opened is no visitor's connection.
-    let draw = |host| match live.draws.get().filter(|_| client.is_some()) {
-        Some(draws) => {
-            let found: Drawn = draws.draw(number, host);
-            let variant = found.variant;
-            drawn.replace(found);
-            variant
-        }
-        None => Variant::default(),
-    };
+    // A connection from a proxy of many clients is no visitor's.
+    let assignment = Assignment::new(live.draws.get().filter(|_| client.is_some()), record.id);
     let trace = Trace {
         timeline: &mut record.timeline,
         missed: &mut record.resumption_failure,
         received: &mut record.bytes_received,
         sent: &mut record.bytes_sent,
     };
-    let accepted = live.tls.acceptor.accept_from(client, tcp, received, &draw, trace);
+    let vary = |host| assignment.draw(host);
+    let accepted = live.tls.acceptor.accept_from(client, tcp, received, &vary, trace);
     let accepted = deadline.within(accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
-    let mut drawn = drawn.take();
-    if let Some((experiment, congestion)) = drawn.congestion.take()
-        && let Err(error) = congestion.control(accepted.stream.tcp())
-    {
-        drawn.leave(experiment);
-        if let Some(more) = worker.shared.experiment_warnings.pass() {
-            tracing::warn!(%congestion, %error, more, "a connection takes no part in an experiment");
-        }
-    }
+    let arms = assignment.apply(accepted.stream.tcp(), &worker.shared.experiment_warnings);
     if live.measures_rtt
         && let Ok(info) = TcpInfo::of(accepted.stream.tcp())
     {
@@ -151,7 +134,7 @@ async fn secure(
     }
     let Accepted { stream, facts, demands } = accepted;
     record.tls = Some(Box::new(facts));
-    Ok((HttpIo::new(stream), demands, drawn.arms))
+    Ok((HttpIo::new(stream), demands, arms))
 }
 
 /// Records a client that sent early data and never finished its handshake.

@@ -3,13 +3,16 @@
 //! What is drawn depends on the number of the connection and a secret of the configuration, and on nothing of its client: no visitor
 //! is known again by it.
 
+use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use brisk_net::Congestion;
 use brisk_proxy::settings::{ExperimentSettings, Experiments, Values};
+use brisk_telemetry::Throttle;
 use brisk_tls::Variant;
 use brisk_visits::{Arm, Arms, ExperimentId, Visits};
+use tokio::net::TcpStream;
 
 /// The experiments of one configuration.
 #[derive(Debug)]
@@ -20,14 +23,53 @@ pub(crate) struct Draws {
     secret: RandomState,
 }
 
-/// What a connection got.
+/// The part of one connection in experiments, from before its handshake until its settings are applied.
+#[derive(Debug)]
+pub(crate) struct Assignment<'d> {
+    /// `None` for a connection that takes part in no experiment.
+    draws: Option<&'d Draws>,
+    connection: u64,
+    drawn: RefCell<Drawn>,
+}
+
+impl<'d> Assignment<'d> {
+    /// For the connection with this number.
+    pub(crate) fn new(draws: Option<&'d Draws>, connection: u64) -> Self {
+        Self { draws, connection, drawn: RefCell::default() }
+    }
+
+    /// Draws the arms once the host is known by its index. Returns the settings of the handshake.
+    pub(crate) fn draw(&self, host: usize) -> Variant {
+        let Some(draws) = self.draws else { return Variant::default() };
+        let drawn = draws.draw(self.connection, host);
+        let variant = drawn.variant;
+        self.drawn.replace(drawn);
+        variant
+    }
+
+    /// Applies the settings of the socket, and returns the arms. A connection whose socket refuses them leaves the experiment.
+    pub(crate) fn apply(self, tcp: &TcpStream, warnings: &Throttle) -> Arms {
+        let mut drawn = self.drawn.into_inner();
+        if let Some((experiment, congestion)) = drawn.congestion.take()
+            && let Err(error) = congestion.control(tcp)
+        {
+            drawn.leave(experiment);
+            if let Some(more) = warnings.pass() {
+                tracing::warn!(%congestion, %error, more, "a connection takes no part in an experiment");
+            }
+        }
+        drawn.arms
+    }
+}
+
+/// Arms of one connection, and the settings in them that hold for the connection as a whole.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Drawn {
-    pub(crate) arms: Arms,
-    /// What TLS has of its own for it.
-    pub(crate) variant: Variant,
-    /// The congestion control that it is to have, and the experiment that says so.
-    pub(crate) congestion: Option<(ExperimentId, Congestion)>,
+struct Drawn {
+    arms: Arms,
+    /// Settings of TLS.
+    variant: Variant,
+    /// The congestion control, and the experiment that demands it.
+    congestion: Option<(ExperimentId, Congestion)>,
 }
 
 impl Draws {
@@ -40,7 +82,7 @@ impl Draws {
     }
 
     /// Draws the connection with this number, for the host at `place`.
-    pub(crate) fn draw(&self, connection: u64, place: usize) -> Drawn {
+    fn draw(&self, connection: u64, place: usize) -> Drawn {
         let mut drawn = Drawn::default();
         for (id, one) in self.hosts.get(place).into_iter().flatten() {
             if !self.visits.is_running(*id) {
@@ -77,11 +119,21 @@ impl Drawn {
     }
 
     /// Takes the connection out of an experiment: it could not have what it was to have.
-    pub(crate) fn leave(&mut self, experiment: ExperimentId) {
+    fn leave(&mut self, experiment: ExperimentId) {
         let others: Vec<_> =
             self.arms.iter().map(|arm| arm.experiment).filter(|id| *id != experiment).collect();
         self.arms = self.arms.within(&others);
     }
+}
+
+/// The numbers of tickets that experiments of the host with this index try.
+pub(crate) fn tickets(experiments: &Experiments, host: usize) -> Vec<usize> {
+    let of_host = experiments.all().iter().filter(|one| one.hosts.contains(&host));
+    let tickets = of_host.filter_map(|one| match &one.values {
+        Values::Tickets(values) => Some(values),
+        _ => None,
+    });
+    tickets.flatten().copied().collect()
 }
 
 /// The arm for a random number, if it is among the share that is drawn.

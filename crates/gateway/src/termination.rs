@@ -6,11 +6,12 @@ use std::sync::Arc;
 use brisk_certs::{Care, Certificate};
 use brisk_keys::{Engines, Keystore, PrivateKeyEngine};
 use brisk_net::rates::Rates;
-use brisk_proxy::settings::{self as proxy, Experiments, ServiceSettings, Values};
+use brisk_proxy::settings::{self as proxy, ServiceSettings};
 use brisk_telemetry::metrics::CertificateExpiry;
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
 use crate::GatewayError;
+use crate::draws;
 use crate::errands;
 use crate::settings::GatewaySettings;
 use crate::tickets::unix_seconds;
@@ -106,17 +107,8 @@ fn with_slots(service: &ServiceSettings, before: &[HostSettings]) -> Vec<HostSet
     let with_slot = |(place, host): (usize, &proxy::HostSettings)| {
         let host = &host.tls;
         let same = before.iter().find(|before| before.names == host.names).unwrap_or(host);
-        let other_tickets = tickets(&service.experiments, place);
+        let other_tickets = draws::tickets(&service.experiments, place);
         HostSettings { slot: Arc::clone(&same.slot), other_tickets, ..host.clone() }
     };
     service.hosts.iter().enumerate().map(with_slot).collect()
-}
-
-fn tickets(experiments: &Experiments, host: usize) -> Vec<usize> {
-    let of_host = experiments.all().iter().filter(|one| one.hosts.contains(&host));
-    let tickets = of_host.filter_map(|one| match &one.values {
-        Values::Tickets(values) => Some(values),
-        _ => None,
-    });
-    tickets.flatten().copied().collect()
 }
