@@ -32,6 +32,12 @@ const DEVICES: &[&str] = &["keys", "keys-cuda"];
 const LONGEST: usize = 400;
 const LONGEST_WITH_TESTS: usize = 600;
 
+/// Lines of product code in a crate at most.
+const LARGEST: usize = 8_000;
+
+/// Crates that are larger, and are being split.
+const LARGER: &[&str] = &["probe", "proxy"];
+
 fn crates() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
     let entries = fs::read_dir(folder).expect("the folder of all crates");
@@ -167,6 +173,49 @@ fn names_rustls(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     code.match_indices("rustls::")
         .any(|(start, _)| !code[..start].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
+}
+
+/// Lines that are not blank, without those of `#[cfg(test)]` modules.
+fn product_lines(text: &str) -> usize {
+    let (mut count, mut lines) = (0, text.lines().peekable());
+    while let Some(line) = lines.next() {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        if line.trim() == "#[cfg(test)]" {
+            while lines.next_if(|next| next.trim_start().starts_with("#[")).is_some() {}
+            let module = lines.next_if(|next| next.trim_start().contains("mod ")).unwrap_or_default();
+            if module.ends_with('{') {
+                lines.by_ref().find(|end| end.strip_prefix(indent) == Some("}"));
+            }
+        } else if !line.trim().is_empty() {
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn crates_are_small() {
+    let is_test = |file: &PathBuf| {
+        let names = file.components().filter_map(|part| part.as_os_str().to_str());
+        names.map(|name| name.trim_end_matches(".rs")).any(|name| name == "tests" || name == "fuzz")
+    };
+    let mut wrong = Vec::new();
+    for path in crates().iter().filter(|path| !LARGER.contains(&name(path))) {
+        let files = sources(&path.join("src")).into_iter().filter(|file| !is_test(file));
+        let lines = files.map(|file| product_lines(&fs::read_to_string(file).expect("a source file")));
+        let lines: usize = lines.sum();
+        if lines > LARGEST {
+            wrong.push(format!("{}: {lines} lines of product code", name(path)));
+        }
+    }
+    assert!(wrong.is_empty(), "larger than {LARGEST} lines, each is two crates: {wrong:#?}");
+}
+
+#[test]
+fn lines_of_tests_and_blank_lines_are_not_counted() {
+    let text = "//! A crate.\n\nfn f() {}\n\n#[cfg(test)]\npub(crate) mod testing;\n#[cfg(test)]\n#[expect(dead_code)]\nmod tests {\n    \
+                fn g() {\n    }\n}\n    #[cfg(test)]\n    fn h() {}\n";
+    assert_eq!(product_lines(text), 3);
 }
 
 #[test]
