@@ -1,6 +1,7 @@
 //! Wrong files and the exact words about them; right files and what becomes of them.
 
 mod acme;
+mod alone;
 mod certificates;
 mod clients;
 mod dashboard;
@@ -18,12 +19,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_certs::UnknownName;
 use brisk_gateway::settings::ProxyProtocol;
-use brisk_keyless::{RemoteEngine, RemoteSettings};
 use brisk_proxy::settings::{Action, RoutePath, Underscores, UpstreamPath};
 use brisk_proxy::upstream_settings::{Balance, HashKey, Retry};
 use brisk_telemetry::access_log::AccessLogTarget;
@@ -34,23 +33,7 @@ use brisk_wire::registry::ProtocolVersion;
 use tempfile::TempDir;
 
 use super::*;
-
-/// A process without connections to key servers, and without a key process.
-struct Alone;
-
-impl Process for Alone {
-    fn engine(&self, settings: RemoteSettings) -> Arc<RemoteEngine> {
-        Arc::new(RemoteEngine::new(settings))
-    }
-
-    fn key_process(&self) -> Option<&dyn KeyProcess> {
-        None
-    }
-
-    fn trouble_with_user(&self, _: &str) -> Option<String> {
-        None
-    }
-}
+use alone::Alone;
 
 /// A host that is right, for files that are about something else.
 const HOST: &str = "[[host]]\nnames = [\"localhost\"]\n";
