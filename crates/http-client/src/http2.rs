@@ -9,9 +9,10 @@ use brisk_handshake_view::Party;
 use brisk_report::text::{printable, printable_value};
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{
-    FrameHead, HEAD, HeadersPayload, PREFACE, Reason, WriteFrames, flag, kind, without_padding, word,
+    FrameHead, HEAD, PREFACE, Reason, WriteFrames, flag, kind, without_padding, word,
 };
 use brisk_wire::h2::hpack::{Decoder, Encoder, Fields, Name, constant};
+use brisk_wire::h2::reader::{FrameOrder, HeaderBlock};
 use brisk_wire::h2::settings::{DEFAULT_FRAME, DEFAULT_WINDOW, PeerSettings, id, payload};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -80,8 +81,7 @@ pub struct Http2 {
     out: Vec<u8>,
     /// Received bytes of an incomplete frame.
     buffer: Vec<u8>,
-    /// An incomplete header block: its stream, whether the stream ends, its first parts.
-    block: Option<(u32, bool, Vec<u8>)>,
+    order: FrameOrder,
     /// Number of the next stream.
     next: u32,
     /// Bytes that the server may still send on the connection.
@@ -104,13 +104,16 @@ impl Default for Http2 {
 impl Http2 {
     /// A connection whose preface is sent with the first request.
     pub fn new() -> Self {
+        // Servers that send other frames before their settings are shown, not refused.
+        let mut order = FrameOrder::default();
+        order.settings_received();
         let mut new = Self {
             encoder: Encoder::new(),
             decoder: Decoder::new(TABLE as usize),
             peer: PeerSettings::default(),
             out: PREFACE.to_vec(),
             buffer: Vec::new(),
-            block: None,
+            order,
             next: 1,
             connection_window: i64::from(DEFAULT_WINDOW) + i64::from(RAISE),
             stream_window: i64::from(WINDOW),
@@ -239,15 +242,12 @@ impl Http2 {
                 return Err(Reason::ENHANCE_YOUR_CALM);
             }
         }
-        if self.block.is_some() && head.kind != kind::CONTINUATION {
-            return Err(Reason::PROTOCOL_ERROR);
-        }
+        self.order.check(head)?;
         if head.kind == kind::HEADERS && head.stream == wanted.stream {
             wanted.response.first_byte_at.get_or_insert_with(Instant::now);
         }
         match head.kind {
-            kind::HEADERS => return self.headers(head, payload, wanted),
-            kind::CONTINUATION => return self.continuation(head, payload, wanted),
+            kind::HEADERS | kind::CONTINUATION => return self.headers(head, payload, wanted),
             kind::DATA => return self.data(head, payload, wanted),
             _ => self.log.frame(Party::Server, head, payload, None),
         }
@@ -271,46 +271,28 @@ impl Http2 {
     }
 
     fn headers(&mut self, head: FrameHead, payload: &[u8], wanted: &mut Wanted<'_>) -> Result<(), Reason> {
-        let block = HeadersPayload::read(head.flags, payload)?.block.to_vec();
         wanted.response.head_bytes += HEAD + payload.len();
-        let ends = head.has(flag::END_STREAM);
-        if !head.has(flag::END_HEADERS) {
+        let block = if head.kind == kind::HEADERS {
+            self.order.headers(head, payload)?
+        } else {
+            let block = self.order.continuation(head, payload, LIST as usize);
+            block.map_err(|_| Reason::PROTOCOL_ERROR)?
+        };
+        let Some(block) = block else {
             self.log.frame(Party::Server, head, &[], None);
-            self.block = Some((head.stream, ends, block));
             return Ok(());
-        }
-        self.decoded(head, ends, &block, wanted)
-    }
-
-    fn continuation(
-        &mut self,
-        head: FrameHead,
-        payload: &[u8],
-        wanted: &mut Wanted<'_>,
-    ) -> Result<(), Reason> {
-        let Some((stream, ends, mut block)) = self.block.take() else { return Err(Reason::PROTOCOL_ERROR) };
-        wanted.response.head_bytes += HEAD + payload.len();
-        block.extend_from_slice(payload);
-        if stream != head.stream || block.len() > LIST as usize {
-            return Err(Reason::PROTOCOL_ERROR);
-        }
-        if !head.has(flag::END_HEADERS) {
-            self.log.frame(Party::Server, head, &[], None);
-            self.block = Some((stream, ends, block));
-            return Ok(());
-        }
-        self.decoded(head, ends, &block, wanted)
+        };
+        self.decoded(head, &block, wanted)
     }
 
     fn decoded(
         &mut self,
         head: FrameHead,
-        ends: bool,
-        block: &[u8],
+        block: &HeaderBlock<'_>,
         wanted: &mut Wanted<'_>,
     ) -> Result<(), Reason> {
         let mut lines = Lines::default();
-        let decoded = self.decoder.decode(block, FIELDS, LIST as usize, &mut lines);
+        let decoded = self.decoder.decode(&block.bytes, FIELDS, LIST as usize, &mut lines);
         let whole = decoded.map_err(|_| Reason::COMPRESSION_ERROR)?.is_whole;
         self.log.headers(Party::Server, head, &lines.0, whole);
         if head.stream != wanted.stream {
@@ -330,7 +312,7 @@ impl Http2 {
             // Trailers.
             _ => {}
         }
-        if ends {
+        if block.is_last {
             wanted.response.done_at = Some(Instant::now());
         }
         Ok(())

@@ -4,4 +4,5 @@ pub mod block;
 pub mod frame;
 pub mod hpack;
 pub mod priority;
+pub mod reader;
 pub mod settings;

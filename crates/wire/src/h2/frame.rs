@@ -132,6 +132,11 @@ impl FrameHead {
         [l0, l1, l2, self.kind, self.flags, s0, s1, s2, s3]
     }
 
+    /// Fails unless the frame belongs to the connection, not to a stream.
+    pub fn require_connection(self) -> Result<(), Reason> {
+        if self.stream == 0 { Ok(()) } else { Err(Reason::PROTOCOL_ERROR) }
+    }
+
     /// Whether all of these flags are set.
     pub fn has(self, flags: u8) -> bool {
         self.flags & flags == flags

@@ -1,6 +1,7 @@
 //! `SETTINGS`: what the other side asked for (RFC 9113 section 6.5).
 
-use super::frame::{LARGEST_WINDOW, Reason};
+use super::frame::{LARGEST_WINDOW, Reason, WriteFrames, flag, kind};
+use super::hpack::Encoder;
 
 /// Identifiers of settings.
 pub mod id {
@@ -87,6 +88,22 @@ impl PeerSettings {
             }
         }
         Ok(least_table.min(self.header_table))
+    }
+
+    /// [`PeerSettings::apply`], then resizes the encoder's table and writes the acknowledgement. Returns the change of
+    /// `initial_window`, which applies to all open streams (RFC 9113 section 6.9.2).
+    pub fn apply_and_acknowledge(
+        &mut self,
+        payload: &[u8],
+        encoder: &mut Encoder,
+        out: &mut Vec<u8>,
+    ) -> Result<i64, Reason> {
+        let before = self.initial_window;
+        let least_table = self.apply(payload)?;
+        encoder.resize(least_table as usize);
+        encoder.resize(self.header_table as usize);
+        out.frame(kind::SETTINGS, flag::ACK, 0, &[]);
+        Ok(i64::from(self.initial_window) - i64::from(before))
     }
 }
 

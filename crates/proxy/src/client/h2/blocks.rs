@@ -5,11 +5,12 @@ use std::rc::Rc;
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::Decoded;
 use brisk_wire::h2::priority::Priority;
+use brisk_wire::h2::reader::{Fault, HeaderBlock};
 use http::header::EXPECT;
 use http::{HeaderName, Request};
 
 use super::head::Head;
-use super::state::{Ended, Fault, Goaway, H2, Stream, UNSTATED, Work};
+use super::state::{Ended, Goaway, H2, Stream, UNSTATED, Work};
 use crate::body::client::ClientBody;
 use crate::body::http2::Inbox;
 
@@ -17,16 +18,10 @@ const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
 impl H2<'_> {
     /// A whole header block: the head of a request, or trailers.
-    pub(super) fn block(
-        &mut self,
-        number: u32,
-        is_last: bool,
-        dependency: Option<u32>,
-        block: &[u8],
-    ) -> Result<(), Fault> {
+    pub(super) fn block(&mut self, block: &HeaderBlock<'_>) -> Result<(), Fault> {
         // Whatever becomes of it, it changes the table.
-        let (head, decoded) = self.decode(block)?;
-        let begun = self.decoded(number, is_last, dependency, head, decoded);
+        let (head, decoded) = self.decode(&block.bytes)?;
+        let begun = self.decoded(block, head, decoded);
         // Heads of requests are counted where all are answered.
         if !matches!(begun, Ok(true)) {
             self.http.connection.multiplex().head_received(decoded.size);
@@ -35,14 +30,8 @@ impl H2<'_> {
     }
 
     /// Whether the block has begun a request.
-    fn decoded(
-        &mut self,
-        number: u32,
-        is_last: bool,
-        dependency: Option<u32>,
-        head: Head,
-        decoded: Decoded,
-    ) -> Result<bool, Fault> {
+    fn decoded(&mut self, block: &HeaderBlock<'_>, head: Head, decoded: Decoded) -> Result<bool, Fault> {
+        let HeaderBlock { stream: number, is_last, dependency, .. } = *block;
         if let Some(place) = self.find(number) {
             return self.trailers(place, is_last, head, decoded).map(|()| false);
         }
@@ -82,7 +71,7 @@ impl H2<'_> {
         // Four pseudo-headers, and one line more than may be, which is refused where all requests are.
         let most = settings.headers.saturating_add(5);
         let decoded = self.recv.decoder.decode(block, most, settings.head_size, &mut head);
-        decoded.map(|decoded| (head, decoded)).map_err(|_| Fault::Connection(Reason::COMPRESSION_ERROR))
+        decoded.map(|decoded| (head, decoded)).map_err(|_| Reason::COMPRESSION_ERROR.into())
     }
 
     fn trailers(&mut self, place: u32, is_last: bool, head: Head, decoded: Decoded) -> Result<(), Fault> {

@@ -1,15 +1,13 @@
 //! From plaintext to frames, and what they ask for.
 
 use brisk_wire::h2::frame::{
-    FrameHead, HEAD, HeadersPayload, LARGEST_WINDOW, PREFACE, Reason, WriteFrames, flag, kind, word,
+    FrameHead, HEAD, LARGEST_WINDOW, PREFACE, Reason, WriteFrames, flag, kind, word,
 };
 use brisk_wire::h2::priority::Priority;
-use brisk_wire::h2::settings::{DEFAULT_FRAME, DEFAULT_WINDOW};
+use brisk_wire::h2::reader::{DataFrame, DataPart, Fault, exactly};
+use brisk_wire::h2::settings::DEFAULT_WINDOW;
 
-use super::state::{Block, Data, Ended, Expect, Fault, H2, LAST_PING, WINDOW};
-
-/// Frames that a header block may come in at most, beside those that its greatest length needs.
-const BLOCK_FRAMES: usize = 8;
+use super::state::{Ended, Expect, H2, LAST_PING, WINDOW};
 
 impl H2<'_> {
     /// Reads what came. Takes all of it, but after an error.
@@ -87,14 +85,8 @@ impl H2<'_> {
 
     /// Checks the head of a frame; false where its payload is not kept: that of DATA is read as it comes.
     fn begin_frame(&mut self, head: FrameHead) -> bool {
-        let fault = if head.length > DEFAULT_FRAME {
-            // RFC 9113 section 4.2
-            Some(Fault::Connection(Reason::FRAME_SIZE_ERROR))
-        } else {
-            self.out_of_place(head)
-        };
-        if let Some(fault) = fault {
-            self.fault(fault);
+        if let Err(reason) = self.recv.order.check(head) {
+            self.fail(reason);
             return false;
         }
         if head.kind != kind::DATA {
@@ -105,17 +97,6 @@ impl H2<'_> {
             self.fault(fault);
         }
         false
-    }
-
-    fn out_of_place(&self, head: FrameHead) -> Option<Fault> {
-        let continues = self.recv.block.as_ref().map(|block| block.stream);
-        let is_first = !self.recv.has_settings;
-        let is_wrong = match (continues, head.kind) {
-            (Some(stream), kind::CONTINUATION) => stream != head.stream,
-            (Some(_), _) | (None, kind::CONTINUATION) => true,
-            (None, kind) => is_first && (kind != kind::SETTINGS || head.has(flag::ACK)),
-        };
-        is_wrong.then_some(Fault::Connection(Reason::PROTOCOL_ERROR))
     }
 
     fn count(&self, head: FrameHead, code: u32) {
@@ -161,54 +142,25 @@ impl H2<'_> {
         if head.stream.is_multiple_of(2) {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
-        let HeadersPayload { dependency, block } =
-            HeadersPayload::read(head.flags, payload).map_err(Fault::Connection)?;
-        let is_last = head.has(flag::END_STREAM);
-        if head.has(flag::END_HEADERS) {
-            return self.block(head.stream, is_last, dependency, block);
-        }
-        let bytes = block.to_vec();
-        self.recv.block = Some(Block { stream: head.stream, is_last, dependency, bytes, frames: 1 });
-        Ok(())
+        let block = self.recv.order.headers(head, payload)?;
+        block.map_or(Ok(()), |block| self.block(&block))
     }
 
-    // CVE-2024-27316 and its relatives: neither the length nor the number of frames is without a limit.
     fn continuation(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        let limit = self.http.settings.head_size + DEFAULT_FRAME as usize;
-        let Some(mut block) = self.recv.block.take() else {
-            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
-        };
-        block.frames += 1;
-        let most = BLOCK_FRAMES + limit / DEFAULT_FRAME as usize;
-        if block.bytes.len() + payload.len() > limit || block.frames > most {
-            return Err(Fault::Connection(Reason::ENHANCE_YOUR_CALM));
-        }
-        block.bytes.extend_from_slice(payload);
-        if head.has(flag::END_HEADERS) {
-            return self.block(block.stream, block.is_last, block.dependency, &block.bytes);
-        }
-        self.recv.block = Some(block);
-        Ok(())
+        let block = self.recv.order.continuation(head, payload, self.http.settings.head_size)?;
+        block.map_or(Ok(()), |block| self.block(&block))
     }
 
     fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        if head.stream != 0 {
-            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
-        }
+        head.require_connection()?;
         if head.has(flag::ACK) {
-            if !payload.is_empty() {
-                return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
-            }
+            exactly::<0>(payload)?;
             self.acknowledged();
             return Ok(());
         }
-        self.recv.has_settings = true;
-        let before = self.send.peer;
-        let least_table = self.send.peer.apply(payload).map_err(Fault::Connection)?;
-        self.send.encoder.resize(least_table as usize);
-        self.send.encoder.resize(self.send.peer.header_table as usize);
-        self.send.out.frame(kind::SETTINGS, flag::ACK, 0, &[]);
-        let change = i64::from(self.send.peer.initial_window) - i64::from(before.initial_window);
+        self.recv.order.settings_received();
+        let change =
+            self.send.peer.apply_and_acknowledge(payload, &mut self.send.encoder, &mut self.send.out)?;
         if change != 0 { self.change_windows(change) } else { Ok(()) }
     }
 
@@ -224,12 +176,8 @@ impl H2<'_> {
     }
 
     fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        if head.stream != 0 {
-            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
-        }
-        if payload.len() != 8 {
-            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
-        }
+        head.require_connection()?;
+        exactly::<8>(payload)?;
         if !head.has(flag::ACK) {
             self.send.out.frame(kind::PING, flag::ACK, 0, payload);
         } else if payload == LAST_PING {
@@ -242,9 +190,7 @@ impl H2<'_> {
         if head.stream == 0 || head.stream > self.recv.last {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
-        if payload.len() != 4 {
-            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
-        }
+        exactly::<4>(payload)?;
         if let Some(place) = self.find(head.stream) {
             self.close(place, Ended::Over);
         }
@@ -288,18 +234,7 @@ impl H2<'_> {
         if number == 0 || number > self.recv.last {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
-        let is_padded = head.has(flag::PADDED);
-        if is_padded && head.length == 0 {
-            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
-        }
-        let mut data = Data {
-            stream: number,
-            left: head.length - u32::from(is_padded),
-            padding: 0,
-            is_padded,
-            is_last: head.has(flag::END_STREAM),
-            is_wanted: false,
-        };
+        let mut data = DataFrame::new(head)?;
         self.recv.window -= i64::from(head.length);
         if self.recv.window < 0 {
             return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
@@ -334,38 +269,32 @@ impl H2<'_> {
         Ok(true)
     }
 
-    fn data_bytes<'b>(&mut self, mut data: Data, bytes: &'b [u8]) -> &'b [u8] {
-        let mut rest = bytes;
-        if data.is_padded
-            && let Some((padding, after)) = rest.split_first()
-        {
-            data.is_padded = false;
-            data.padding = (*padding).into();
-            self.claim_padding(data.stream, data.padding + 1);
-            let Some(left) = data.left.checked_sub(data.padding) else {
-                self.fail(Reason::PROTOCOL_ERROR);
-                return &[];
-            };
-            data.left = left;
-            rest = after;
-        }
-        let (taken, after) = rest.split_at(rest.len().min(data.left as usize));
-        if !taken.is_empty() {
-            data.left -= taken.len() as u32;
-            self.data(data, taken);
-            rest = after;
-        }
-        let (skipped, after) =
-            rest.split_at(if data.left == 0 { rest.len().min(data.padding as usize) } else { 0 });
-        data.padding -= skipped.len() as u32;
+    /// Reads the next part of a `DATA` frame.
+    fn data_bytes<'b>(&mut self, mut data: DataFrame, bytes: &'b [u8]) -> &'b [u8] {
+        let part = data.next_part(bytes);
         self.recv.expect = Expect::Data(data);
-        if data.left == 0 && data.padding == 0 && !data.is_padded {
+        let length = match part {
+            Ok(DataPart::PaddingLength(padding)) => {
+                self.claim_padding(data.stream, padding + 1);
+                1
+            }
+            Ok(DataPart::Data(length)) => {
+                self.data(data, &bytes[..length]);
+                length
+            }
+            Ok(DataPart::Padding(length)) => length,
+            Err(reason) => {
+                self.fail(reason);
+                return &[];
+            }
+        };
+        if data.is_complete() {
             self.end_data(data);
         }
-        after
+        &bytes[length..]
     }
 
-    fn data(&mut self, data: Data, bytes: &[u8]) {
+    fn data(&mut self, data: DataFrame, bytes: &[u8]) {
         let place = self.find(data.stream).filter(|_| data.is_wanted);
         let Some(stream) = place.and_then(|place| self.stream(place)) else {
             self.claim(bytes.len() as u32);
@@ -386,7 +315,7 @@ impl H2<'_> {
         }
     }
 
-    fn end_data(&mut self, data: Data) {
+    fn end_data(&mut self, data: DataFrame) {
         self.recv.expect = Expect::Frame;
         if data.is_last && data.is_wanted {
             self.end_body(data.stream, None);

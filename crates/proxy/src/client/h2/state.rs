@@ -9,6 +9,7 @@ use std::rc::Rc;
 use brisk_wire::h2::frame::{LARGEST_WINDOW, Reason, WriteFrames, kind};
 use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
 use brisk_wire::h2::priority::{self, Priority};
+use brisk_wire::h2::reader::{DataFrame, FrameOrder};
 use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
 use http::response::Parts;
 use http::{HeaderMap, Response};
@@ -60,7 +61,7 @@ pub(super) struct Receiving {
     pub(super) expect: Expect,
     /// A frame that is not complete.
     pub(super) partial: Vec<u8>,
-    pub(super) block: Option<Block>,
+    pub(super) order: FrameOrder,
     pub(super) decoder: Decoder<Field>,
     /// Bytes that the client may send, and those that were read since its window was opened last, less those counted ahead.
     pub(super) window: i64,
@@ -69,7 +70,6 @@ pub(super) struct Receiving {
     pub(super) initial_window: u32,
     /// The last stream that the client opened.
     pub(super) last: u32,
-    pub(super) has_settings: bool,
     pub(super) is_acknowledged: bool,
 }
 
@@ -95,33 +95,8 @@ pub(super) enum Expect {
     /// The preface from this byte on.
     Preface(usize),
     Frame,
-    /// The payload of DATA.
-    Data(Data),
-}
-
-/// The rest of a DATA frame.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Data {
-    pub(super) stream: u32,
-    /// Bytes of data.
-    pub(super) left: u32,
-    /// Bytes of padding behind them.
-    pub(super) padding: u32,
-    /// The length of the padding comes next.
-    pub(super) is_padded: bool,
-    pub(super) is_last: bool,
-    /// Its stream takes it.
-    pub(super) is_wanted: bool,
-}
-
-/// A header block whose end has not come.
-#[derive(Debug)]
-pub(super) struct Block {
-    pub(super) stream: u32,
-    pub(super) is_last: bool,
-    pub(super) dependency: Option<u32>,
-    pub(super) bytes: Vec<u8>,
-    pub(super) frames: usize,
+    /// The payload of `DATA`.
+    Data(DataFrame),
 }
 
 /// How a stream ended.
@@ -179,13 +154,6 @@ pub(super) struct Answer {
     pub(super) trailers: Option<HeaderMap>,
 }
 
-/// An error in what the client sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    Connection(Reason),
-    Stream(u32, Reason),
-}
-
 impl<'a> H2<'a> {
     /// A connection that has sent its settings.
     pub(super) fn new(http: &'a Http) -> Self {
@@ -208,13 +176,12 @@ impl<'a> H2<'a> {
             recv: Receiving {
                 expect: Expect::Preface(0),
                 partial: Vec::new(),
-                block: None,
+                order: FrameOrder::default(),
                 decoder: Decoder::new(DEFAULT_TABLE),
                 window: WINDOW.into(),
                 unclaimed: 0,
                 initial_window: DEFAULT_WINDOW,
                 last: 0,
-                has_settings: false,
                 is_acknowledged: false,
             },
             send: Sending {

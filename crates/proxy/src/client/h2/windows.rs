@@ -1,24 +1,19 @@
 //! Flow control, both ways (RFC 9113 section 5.2).
 
 use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, WriteFrames, word};
+use brisk_wire::h2::reader::{Fault, change_window, exactly};
 
-use super::state::{Ended, Fault, H2, WINDOW, Work};
+use super::state::{Ended, H2, WINDOW, Work};
 
 impl H2<'_> {
     pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        if payload.len() != 4 {
-            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
-        }
-        let increment = i64::from(word(payload) & LARGEST_WINDOW);
+        let increment = i64::from(word(exactly::<4>(payload)?) & LARGEST_WINDOW);
         if head.stream == 0 {
-            self.send.window += increment;
-            return match increment {
-                0 => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
-                _ if self.send.window > LARGEST_WINDOW.into() => {
-                    Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR))
-                }
-                _ => Ok(()),
-            };
+            if increment == 0 {
+                return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+            }
+            change_window(&mut self.send.window, increment)?;
+            return Ok(());
         }
         if head.stream > self.recv.last {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
@@ -28,10 +23,8 @@ impl H2<'_> {
             return Err(Fault::Stream(head.stream, Reason::PROTOCOL_ERROR));
         }
         let Some(stream) = self.stream(place) else { return Ok(()) };
-        stream.send_window += increment;
-        if stream.send_window > LARGEST_WINDOW.into() {
-            return Err(Fault::Stream(head.stream, Reason::FLOW_CONTROL_ERROR));
-        }
+        change_window(&mut stream.send_window, increment)
+            .map_err(|reason| Fault::Stream(head.stream, reason))?;
         self.queue(place);
         Ok(())
     }
@@ -41,10 +34,7 @@ impl H2<'_> {
         for index in 0..self.numbers.len() {
             let (_, place) = self.numbers[index];
             let Some(stream) = self.stream(place) else { continue };
-            stream.send_window += change;
-            if stream.send_window > LARGEST_WINDOW.into() {
-                return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
-            }
+            change_window(&mut stream.send_window, change)?;
             self.queue(place);
         }
         Ok(())

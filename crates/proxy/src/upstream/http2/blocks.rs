@@ -2,10 +2,11 @@
 
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::{Fields, Name};
+use brisk_wire::h2::reader::{Fault, HeaderBlock};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 
-use super::state::{Fault, State};
+use super::state::State;
 use super::stream::End;
 use crate::error::Http2Error;
 use crate::http1::LINES;
@@ -22,12 +23,13 @@ struct Head {
 
 impl State {
     /// A whole header block.
-    pub(super) fn block(&mut self, number: u32, is_last: bool, block: &[u8]) -> Result<(), Fault> {
-        let mut head = Head::with_room(block.len());
+    pub(super) fn block(&mut self, block: &HeaderBlock<'_>) -> Result<(), Fault> {
+        let HeaderBlock { stream: number, is_last, ref bytes, .. } = *block;
+        let mut head = Head::with_room(bytes.len());
         let limit = self.recv.head_size as usize;
         // It changes the table, also when it is refused.
-        let decoded = self.recv.decoder.decode(block, LINES + 1, limit, &mut head);
-        let decoded = decoded.map_err(|_| Fault::Connection(Reason::COMPRESSION_ERROR))?;
+        let decoded = self.recv.decoder.decode(bytes, LINES + 1, limit, &mut head);
+        let decoded = decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
         let Some(place) = self.find(number) else {
             self.allowance.spend(1);
             return Ok(());

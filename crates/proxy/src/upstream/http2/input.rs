@@ -1,17 +1,12 @@
 //! From bytes to frames, and what they ask for.
 
-use brisk_wire::h2::frame::{
-    FrameHead, HEAD, HeadersPayload, LARGEST_WINDOW, Reason, WriteFrames, flag, kind, word,
-};
-use brisk_wire::h2::settings::DEFAULT_FRAME;
+use brisk_wire::h2::frame::{FrameHead, HEAD, LARGEST_WINDOW, Reason, WriteFrames, flag, kind, word};
+use brisk_wire::h2::reader::{DataFrame, DataPart, Fault, exactly};
 use bytes::{Buf as _, BytesMut};
 
-use super::state::{Block, Data, Expect, Fault, State};
+use super::state::{Expect, State};
 use super::stream::End;
 use crate::error::Http2Error;
-
-/// Frames that a header block may come in at most, beside those that its greatest length needs.
-const BLOCK_FRAMES: usize = 8;
 
 /// Pieces of data from this size on share the memory that was read into, of which they hold at most 64 KiB.
 const SHARED: usize = 8 << 10;
@@ -44,7 +39,7 @@ impl State {
     fn frame(&mut self, input: &mut BytesMut) -> bool {
         let Some(head) = input.first_chunk() else { return false };
         let head = FrameHead::read(head);
-        if let Some(reason) = self.out_of_place(head) {
+        if let Err(reason) = self.recv.order.check(head) {
             self.fault(head.stream, Fault::Connection(reason));
             return false;
         }
@@ -62,20 +57,6 @@ impl State {
         self.whole(head, &input[HEAD..end]);
         input.advance(end);
         true
-    }
-
-    fn out_of_place(&self, head: FrameHead) -> Option<Reason> {
-        if head.length > DEFAULT_FRAME {
-            // RFC 9113 section 4.2
-            return Some(Reason::FRAME_SIZE_ERROR);
-        }
-        let continues = self.recv.block.as_ref().map(|block| block.stream);
-        let is_wrong = match (continues, head.kind) {
-            (Some(stream), kind::CONTINUATION) => stream != head.stream,
-            (Some(_), _) | (None, kind::CONTINUATION) => true,
-            (None, kind) => !self.recv.has_settings && (kind != kind::SETTINGS || head.has(flag::ACK)),
-        };
-        is_wrong.then_some(Reason::PROTOCOL_ERROR)
     }
 
     fn whole(&mut self, head: FrameHead, payload: &[u8]) {
@@ -115,15 +96,8 @@ impl State {
 
     fn headers(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
         self.known(head.stream)?;
-        let HeadersPayload { block, .. } =
-            HeadersPayload::read(head.flags, payload).map_err(Fault::Connection)?;
-        let is_last = head.has(flag::END_STREAM);
-        if head.has(flag::END_HEADERS) {
-            return self.block(head.stream, is_last, block);
-        }
-        let bytes = block.to_vec();
-        self.recv.block = Some(Block { stream: head.stream, is_last, bytes, frames: 1 });
-        Ok(())
+        let block = self.recv.order.headers(head, payload)?;
+        block.map_or(Ok(()), |block| self.block(&block))
     }
 
     /// A stream that was opened here: others are none of the server's (RFC 9113 section 5.1).
@@ -132,61 +106,42 @@ impl State {
         if is_known { Ok(()) } else { Err(Fault::Connection(Reason::PROTOCOL_ERROR)) }
     }
 
-    // Neither the length nor the number of frames is without a limit.
     fn continuation(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        let limit = self.recv.head_size as usize + DEFAULT_FRAME as usize;
-        let Some(mut block) = self.recv.block.take() else {
-            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
-        };
-        block.frames += 1;
-        let most = BLOCK_FRAMES + limit / DEFAULT_FRAME as usize;
-        if block.bytes.len() + payload.len() > limit || block.frames > most {
-            self.fail_by(block.stream, Http2Error::HeadTooLarge, Some(Reason::ENHANCE_YOUR_CALM));
-            return Ok(());
+        match self.recv.order.continuation(head, payload, self.recv.head_size as usize) {
+            Ok(block) => block.map_or(Ok(()), |block| self.block(&block)),
+            Err(Reason::ENHANCE_YOUR_CALM) => {
+                self.fail_by(head.stream, Http2Error::HeadTooLarge, Some(Reason::ENHANCE_YOUR_CALM));
+                Ok(())
+            }
+            Err(reason) => Err(reason.into()),
         }
-        block.bytes.extend_from_slice(payload);
-        if head.has(flag::END_HEADERS) {
-            return self.block(block.stream, block.is_last, &block.bytes);
-        }
-        self.recv.block = Some(block);
-        Ok(())
     }
 
     fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        if head.stream != 0 {
-            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
-        }
+        head.require_connection()?;
         self.allowance.spend(SETTINGS_COST);
         if head.has(flag::ACK) {
-            let is_empty = payload.is_empty();
-            return if is_empty { Ok(()) } else { Err(Fault::Connection(Reason::FRAME_SIZE_ERROR)) };
+            exactly::<0>(payload)?;
+            return Ok(());
         }
         // RFC 9113 section 6.5.2: no server asks for pushes.
         if payload.as_chunks::<6>().0.contains(&[0, 2, 0, 0, 0, 1]) {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
-        let before = self.send.peer;
-        if !self.recv.has_settings {
+        if !self.recv.order.has_settings() {
             // As many streams as we like, unless it says how many.
             self.send.peer.max_streams = u32::MAX;
         }
-        self.recv.has_settings = true;
-        let least_table = self.send.peer.apply(payload).map_err(Fault::Connection)?;
-        self.send.encoder.resize(least_table as usize);
-        self.send.encoder.resize(self.send.peer.header_table as usize);
-        self.send.out.frame(kind::SETTINGS, flag::ACK, 0, &[]);
+        self.recv.order.settings_received();
+        let change =
+            self.send.peer.apply_and_acknowledge(payload, &mut self.send.encoder, &mut self.send.out)?;
         self.wake_waiting();
-        let change = i64::from(self.send.peer.initial_window) - i64::from(before.initial_window);
         if change == 0 { Ok(()) } else { self.change_windows(change) }
     }
 
     fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        if head.stream != 0 {
-            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
-        }
-        if payload.len() != 8 {
-            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
-        }
+        head.require_connection()?;
+        exactly::<8>(payload)?;
         self.allowance.spend(1);
         if !head.has(flag::ACK) {
             self.send.out.frame(kind::PING, flag::ACK, 0, payload);
@@ -196,15 +151,12 @@ impl State {
 
     fn rst_stream(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
         self.known(head.stream)?;
-        if payload.len() != 4 {
-            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
-        }
+        let reason = Reason(word(exactly::<4>(payload)?));
         let Some(place) = self.find(head.stream) else {
             self.allowance.spend(1);
             return Ok(());
         };
         let stream = self.stream(place);
-        let reason = Reason(word(payload));
         let is_refused = reason == Reason::REFUSED_STREAM && !stream.has_head;
         if !is_refused {
             stream.looked_at();
@@ -216,9 +168,7 @@ impl State {
     }
 
     fn goaway(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        if head.stream != 0 {
-            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
-        }
+        head.require_connection()?;
         let Some((_, code)) = payload.split_first_chunk::<4>().filter(|(_, code)| code.len() >= 4) else {
             return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
         };
@@ -230,19 +180,8 @@ impl State {
     fn begin_data(&mut self, head: FrameHead) -> Result<(), Fault> {
         let number = head.stream;
         self.known(number)?;
-        let is_padded = head.has(flag::PADDED);
-        if is_padded && head.length == 0 {
-            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
-        }
-        let mut data = Data {
-            stream: number,
-            left: head.length - u32::from(is_padded),
-            padding: 0,
-            is_padded,
-            is_last: head.has(flag::END_STREAM),
-            is_wanted: false,
-        };
-        if data.left == 0 && !data.is_last && !is_padded {
+        let mut data = DataFrame::new(head)?;
+        if data.is_complete() && !data.is_last {
             self.allowance.spend(1);
         }
         self.recv.window -= i64::from(head.length);
@@ -284,35 +223,27 @@ impl State {
     }
 
     /// Reads of a DATA frame what there is of it, at least a byte.
-    fn data(&mut self, mut data: Data, input: &mut BytesMut) {
-        if data.is_padded {
-            data.is_padded = false;
-            data.padding = input.get_u8().into();
-            self.claim_padding(data.stream, data.padding + 1);
-            let Some(left) = data.left.checked_sub(data.padding) else {
-                return self.fault(data.stream, Fault::Connection(Reason::PROTOCOL_ERROR));
-            };
-            data.left = left;
-            if left == 0 && !data.is_last {
-                self.allowance.spend(1);
+    fn data(&mut self, mut data: DataFrame, input: &mut BytesMut) {
+        match data.next_part(input) {
+            Ok(DataPart::PaddingLength(padding)) => {
+                input.advance(1);
+                self.claim_padding(data.stream, padding + 1);
+                if data.left == 0 && !data.is_last {
+                    self.allowance.spend(1);
+                }
             }
-        } else if data.left > 0 {
-            let length = input.len().min(data.left as usize);
-            data.left -= length as u32;
-            self.piece(data, length, input);
-        } else {
-            let skipped = input.len().min(data.padding as usize);
-            data.padding -= skipped as u32;
-            input.advance(skipped);
+            Ok(DataPart::Data(length)) => self.piece(data, length, input),
+            Ok(DataPart::Padding(length)) => input.advance(length),
+            Err(reason) => return self.fault(data.stream, reason.into()),
         }
         self.recv.expect = Expect::Data(data);
-        if data.left == 0 && data.padding == 0 {
+        if data.is_complete() {
             self.end_data(data);
         }
     }
 
     /// Takes `length` bytes of data from `input`.
-    fn piece(&mut self, data: Data, length: usize, input: &mut BytesMut) {
+    fn piece(&mut self, data: DataFrame, length: usize, input: &mut BytesMut) {
         let place = if data.is_wanted { self.find(data.stream) } else { None };
         let Some(place) = place else {
             input.advance(length);
@@ -338,7 +269,7 @@ impl State {
         }
     }
 
-    fn end_data(&mut self, data: Data) {
+    fn end_data(&mut self, data: DataFrame) {
         self.recv.expect = Expect::Frame;
         if data.is_last
             && data.is_wanted

@@ -160,7 +160,7 @@ impl Link {
     /// Streams that the server takes at a time, if its settings have come.
     pub(super) fn streams(&self) -> Option<u32> {
         let state = &self.wire.borrow().state;
-        state.recv.has_settings.then_some(state.send.peer.max_streams)
+        state.recv.order.has_settings().then_some(state.send.peer.max_streams)
     }
 
     /// Whether the server takes no streams at all for now.
@@ -307,7 +307,7 @@ impl Exchange {
     pub(super) fn poll_offers_protocols(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let mut wire = self.link.wire.borrow_mut();
         let state = &mut wire.state;
-        if state.recv.has_settings || !state.takes_requests() {
+        if state.recv.order.has_settings() || !state.takes_requests() {
             return Poll::Ready(state.send.peer.connect_protocol);
         }
         state.wait_for_room(context.waker());

@@ -6,6 +6,7 @@ use std::task::{Context, Waker};
 
 use brisk_wire::h2::frame::{LARGEST_WINDOW, PREFACE, Reason, WriteFrames, kind};
 use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
+use brisk_wire::h2::reader::{DataFrame, FrameOrder};
 use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
 
 use super::allowance::Allowance;
@@ -52,7 +53,7 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Receiving {
     pub(super) expect: Expect,
-    pub(super) block: Option<Block>,
+    pub(super) order: FrameOrder,
     pub(super) decoder: Decoder<Field>,
     /// Bytes of a head, as RFC 9113 section 6.5.2 counts them.
     pub(super) head_size: u32,
@@ -61,7 +62,6 @@ pub(super) struct Receiving {
     pub(super) unclaimed: u32,
     /// Bytes that may still be under way on streams that were reset.
     pub(super) stray: i64,
-    pub(super) has_settings: bool,
     /// Something came since the time was looked at last.
     pub(super) is_heard: bool,
 }
@@ -88,39 +88,8 @@ pub(super) struct Sending {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expect {
     Frame,
-    /// The payload of DATA.
-    Data(Data),
-}
-
-/// The rest of a DATA frame.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Data {
-    pub(super) stream: u32,
-    /// Bytes of data.
-    pub(super) left: u32,
-    /// Bytes of padding behind them.
-    pub(super) padding: u32,
-    /// The length of the padding comes next.
-    pub(super) is_padded: bool,
-    pub(super) is_last: bool,
-    /// Its stream takes it.
-    pub(super) is_wanted: bool,
-}
-
-/// A header block whose end has not come.
-#[derive(Debug)]
-pub(super) struct Block {
-    pub(super) stream: u32,
-    pub(super) is_last: bool,
-    pub(super) bytes: Vec<u8>,
-    pub(super) frames: usize,
-}
-
-/// An error in what the server sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    Connection(Reason),
-    Stream(u32, Reason),
+    /// The payload of `DATA`.
+    Data(DataFrame),
 }
 
 impl State {
@@ -139,13 +108,12 @@ impl State {
         Self {
             recv: Receiving {
                 expect: Expect::Frame,
-                block: None,
+                order: FrameOrder::default(),
                 decoder: Decoder::new(DEFAULT_TABLE),
                 head_size,
                 window: CONNECTION_WINDOW.into(),
                 unclaimed: 0,
                 stray: 0,
-                has_settings: false,
                 is_heard: false,
             },
             send: Sending {

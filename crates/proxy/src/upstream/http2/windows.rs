@@ -1,8 +1,9 @@
 //! Flow control, both ways (RFC 9113 section 5.2).
 
 use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, WriteFrames, word};
+use brisk_wire::h2::reader::{Fault, change_window, exactly};
 
-use super::state::{CONNECTION_WINDOW, Fault, STREAM_WINDOW, State};
+use super::state::{CONNECTION_WINDOW, STREAM_WINDOW, State};
 use super::stream::End;
 
 /// Windows may not grow beyond 2 GiB, which limits larger increments.
@@ -10,25 +11,17 @@ const SMALL_INCREMENT: i64 = 256;
 
 impl State {
     pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        if payload.len() != 4 {
-            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
-        }
-        let increment = i64::from(word(payload) & LARGEST_WINDOW);
+        let increment = i64::from(word(exactly::<4>(payload)?) & LARGEST_WINDOW);
         if increment < SMALL_INCREMENT {
             self.allowance.spend(1);
         }
         if head.stream == 0 {
-            self.send.window += increment;
-            return match increment {
-                0 => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
-                _ if self.send.window > LARGEST_WINDOW.into() => {
-                    Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR))
-                }
-                _ => {
-                    self.go_on_with_held();
-                    Ok(())
-                }
-            };
+            if increment == 0 {
+                return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+            }
+            change_window(&mut self.send.window, increment)?;
+            self.go_on_with_held();
+            return Ok(());
         }
         self.known(head.stream)?;
         let Some(place) = self.find(head.stream) else {
@@ -41,10 +34,8 @@ impl State {
             return Err(Fault::Stream(head.stream, Reason::PROTOCOL_ERROR));
         }
         let stream = self.stream(place);
-        stream.send_window += increment;
-        if stream.send_window > LARGEST_WINDOW.into() {
-            return Err(Fault::Stream(head.stream, Reason::FLOW_CONTROL_ERROR));
-        }
+        change_window(&mut stream.send_window, increment)
+            .map_err(|reason| Fault::Stream(head.stream, reason))?;
         self.queue(place);
         Ok(())
     }
@@ -54,10 +45,7 @@ impl State {
         for index in 0..self.numbers.len() {
             let (_, place) = self.numbers[index];
             let stream = self.stream(place);
-            stream.send_window += change;
-            if stream.send_window > LARGEST_WINDOW.into() {
-                return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
-            }
+            change_window(&mut stream.send_window, change)?;
             self.queue(place);
         }
         Ok(())
