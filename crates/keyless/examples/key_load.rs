@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_certs::{Chain, load};
-use brisk_keyless::{RemoteEngine, RemoteMetrics, RemoteSettings};
+use brisk_keyless::{RemoteEngine, RemoteSettings};
 use brisk_keys::{BatchEngine, BatchSettings, KeyAlgorithm, KeyId, KeyOperation, Keystore, PrivateKeyEngine};
 use brisk_tls::connector::{ConnectorSettings, Identity};
 use bytes::Bytes;
@@ -108,7 +108,7 @@ async fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             settings.deadline = Duration::from_secs(4);
             settings.hedge = settings.deadline;
             let engine = Arc::new(RemoteEngine::new(settings));
-            engine.start(&RemoteMetrics::default())?;
+            engine.start()?;
             sign(&*engine, &key, 0).await?;
             match mode.parse() {
                 Ok(together) => flood(&engine, &key, time, together).await?,

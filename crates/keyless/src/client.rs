@@ -5,6 +5,7 @@
 
 mod backoff;
 mod engine;
+mod engines;
 mod fallback;
 mod link;
 mod place;
@@ -13,6 +14,7 @@ mod settings;
 mod statistics;
 
 pub use engine::RemoteEngine;
+pub use engines::RemoteEngines;
 pub use fallback::Fallback;
 pub use place::{Passage, Place};
 pub use settings::RemoteSettings;

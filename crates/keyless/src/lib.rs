@@ -15,7 +15,7 @@ pub mod io;
 mod shape;
 
 pub use brisk_wire::registry::SignatureScheme as Scheme;
-pub use client::{Fallback, Passage, Place, RemoteEngine, RemoteMetrics, RemoteSettings};
+pub use client::{Fallback, Passage, Place, RemoteEngine, RemoteEngines, RemoteMetrics, RemoteSettings};
 pub use code::ErrorCode;
 pub use frame::{Answer, FrameError, Hello, Request};
 pub use shape::{Shape, is_asn1, shape};

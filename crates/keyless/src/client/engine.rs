@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use super::place::Place;
 use super::pool;
 use super::settings::{MOST_SERVERS, RemoteSettings};
-use super::statistics::{RemoteMetrics, Statistics};
+use super::statistics::Statistics;
 use crate::ALPN;
 use crate::frame::LONGEST_MESSAGE;
 
@@ -75,13 +75,13 @@ impl RemoteEngine {
         &self.settings
     }
 
-    /// Starts the thread and its connections, and adds them to `metrics`. Further calls have no effect. Blocks on
-    /// reading certificates.
+    /// Starts the thread and its connections. Further calls have no effect. No metrics show the engine before
+    /// [`RemoteMetrics::show`](super::RemoteMetrics::show). Blocks on reading certificates.
     ///
     /// # Errors
     ///
     /// [`TlsError`] if a certificate cannot be used or the thread cannot be started.
-    pub fn start(&self, metrics: &RemoteMetrics) -> Result<(), TlsError> {
+    pub fn start(&self) -> Result<(), TlsError> {
         if self.jobs.get().is_some() {
             return Ok(());
         }
@@ -99,10 +99,13 @@ impl RemoteEngine {
             .name("keyless".to_owned())
             .spawn(run)
             .map_err(|error| thread_refused(&error))?;
-        metrics.add(&self.statistics);
         // If a concurrent call was first, its thread stays, and this one ends because its sender is dropped.
         let _ = self.jobs.set(jobs);
         Ok(())
+    }
+
+    pub(super) fn statistics(&self) -> &Arc<Statistics> {
+        &self.statistics
     }
 
     /// TLS connector for servers on the network; `None` if there are none.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use brisk_telemetry::metrics::{Collector, Encoder};
 
+use super::engine::RemoteEngine;
 use super::place::Place;
 use super::settings::RemoteSettings;
 
@@ -105,11 +106,12 @@ impl ServerStatistics {
 pub struct RemoteMetrics(Arc<Mutex<Vec<Weak<Statistics>>>>);
 
 impl RemoteMetrics {
-    /// Adds a set, which stays as long as its engine exists.
-    pub(super) fn add(&self, statistics: &Arc<Statistics>) {
+    /// Shows the set of `engine`, instead of others of its name, as long as the engine exists.
+    pub fn show(&self, engine: &RemoteEngine) {
+        let new = Arc::downgrade(engine.statistics());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|other| other.strong_count() > 0);
-        all.push(Arc::downgrade(statistics));
+        all.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&new));
+        all.push(new);
     }
 
     /// The latest set of each name. A set that a reload replaced may still have operations in progress.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
-use brisk_keyless::{Passage, RemoteEngine, RemoteMetrics, RemoteSettings, Scheme};
+use brisk_keyless::{Passage, RemoteEngine, RemoteSettings, Scheme};
 use brisk_keys::{
     Engines, KeyAlgorithm, KeyError, KeyId, KeyOperation, LocalEngine, PendingOperation, PrivateKeyEngine,
 };
@@ -69,7 +69,7 @@ fn engine(threads: &Arc<Threads>, change: impl FnOnce(&mut RemoteSettings)) -> R
     settings.hedge = settings.deadline;
     change(&mut settings);
     let engine = RemoteEngine::new(settings);
-    engine.start(&RemoteMetrics::default()).expect("a thread");
+    engine.start().expect("a thread");
     engine
 }
 

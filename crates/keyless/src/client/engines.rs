@@ -1,0 +1,42 @@
+//! The engines that a process uses: one for each set of settings, whatever reloads come.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{RemoteEngine, RemoteMetrics, RemoteSettings};
+
+/// The engines in use by a process. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct RemoteEngines {
+    engines: Arc<Mutex<Vec<Arc<RemoteEngine>>>>,
+    metrics: RemoteMetrics,
+}
+
+impl RemoteEngines {
+    /// The engine with these settings: one that is in use, or a new one, which is not started.
+    pub fn engine(&self, settings: RemoteSettings) -> Arc<RemoteEngine> {
+        let same = self.engines().iter().find(|engine| *engine.settings() == settings).cloned();
+        same.unwrap_or_else(|| Arc::new(RemoteEngine::new(settings)))
+    }
+
+    /// Uses these engines from now on. The others are forgotten: they end when no certificate uses them any more.
+    pub fn keep(&self, used: Vec<Arc<RemoteEngine>>) {
+        let mut engines = self.engines();
+        let is_new = |engine: &&Arc<RemoteEngine>| !engines.iter().any(|kept| Arc::ptr_eq(kept, engine));
+        used.iter().filter(is_new).for_each(|engine| self.metrics.show(engine));
+        *engines = used;
+    }
+
+    /// Why no key server of a set answers, for each set that has such trouble.
+    pub fn troubles(&self) -> Vec<String> {
+        self.engines().iter().filter_map(|engine| engine.trouble()).collect()
+    }
+
+    /// The metrics of all engines.
+    pub fn metrics(&self) -> &RemoteMetrics {
+        &self.metrics
+    }
+
+    fn engines(&self) -> MutexGuard<'_, Vec<Arc<RemoteEngine>>> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
