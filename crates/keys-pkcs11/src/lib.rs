@@ -1,6 +1,6 @@
 //! Private keys in hardware security modules and other tokens, through PKCS #11.
 //!
-//! A URI of RFC 7512 ([`KeyUri`]) names a key. [`TokenKeys::attach`] finds the key and verifies that it belongs to a
+//! A URI of RFC 7512 ([`KeyUri`]) names a key. [`Tokens::attach`] finds the key and verifies that it belongs to a
 //! certificate. The returned [`TokenEngine`] performs operations on threads of its own, because modules block. The
 //! private key never leaves the token.
 //!
@@ -29,7 +29,7 @@ mod worker;
 pub use attach::Certified;
 pub use engine::TokenEngine;
 pub use error::{TokenError, UriError};
-pub use registry::{TokenKeys, TokenSettings, close, statuses};
+pub use registry::{TokenSettings, Tokens};
 pub use status::TokenStatus;
 pub use uri::{KeyUri, PinSource};
 

@@ -3,7 +3,9 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -13,7 +15,10 @@ use cryptoki::{
     error::{Error, RvError},
 };
 
-use crate::error::{TokenError, call};
+use crate::{
+    engine::Shared,
+    error::{TokenError, call},
+};
 
 /// A loaded module. Its initialization is state of the process, so there is one value per module.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub(crate) struct Module {
     context: Pkcs11,
     /// Read-locked during calls, write-locked for reinitialization.
     state: RwLock<State>,
+    /// The tokens that are reached through this module. Each lives as long as its threads.
+    users: Mutex<Vec<Weak<Shared>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +55,8 @@ impl Entered<'_> {
     }
 }
 
-/// Modules of this process. They are never unloaded, because few modules survive unloading.
+/// Modules of this process. They are never unloaded, because few modules survive unloading. A static, because a shared
+/// library and its initialization belong to the process, whoever loads it.
 static MODULES: Mutex<BTreeMap<PathBuf, Loading>> = Mutex::new(BTreeMap::new());
 
 /// Progress of loading a module.
@@ -103,7 +111,24 @@ impl Module {
         let initialized = initialize(&context)
             .map_err(|error| TokenError::NotStarted { path: path.to_owned(), reason: call(&error) });
         let state = RwLock::new(State { initialized: initialized.is_ok(), generation: 1 });
-        Ok((Arc::new(Self { path: path.to_owned(), context, state }), initialized))
+        Ok((Arc::new(Self { path: path.to_owned(), context, state, users: Mutex::default() }), initialized))
+    }
+
+    /// Notes a token that is reached through this module.
+    pub(crate) fn add_user(&self, user: &Arc<Shared>) {
+        self.users().push(Arc::downgrade(user));
+    }
+
+    /// Whether a token other than that of `shared` can be reached through this module now.
+    pub(crate) fn is_used_beside(&self, shared: &Shared) -> bool {
+        let users: Vec<_> = self.users().iter().filter_map(Weak::upgrade).collect();
+        users.iter().any(|user| !std::ptr::eq(&raw const **user, shared) && user.dispatcher.is_up())
+    }
+
+    fn users(&self) -> MutexGuard<'_, Vec<Weak<Shared>>> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.retain(|user| user.strong_count() > 0);
+        users
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -15,7 +15,8 @@ use crate::{error::TokenError, uri::PinSource};
 /// Maximum length of a PIN, in bytes.
 const LONGEST: usize = 1024;
 
-/// Digests of refused PINs. Tokens lock after a few wrong PINs, and each reload reads the files again.
+/// Digests of refused PINs. Tokens lock after a few wrong PINs, and each reload reads the files again. A static, because
+/// tokens count the attempts of the whole process.
 static REFUSED: Mutex<Option<HashSet<[u8; 32]>>> = Mutex::new(None);
 
 /// PIN of a token.

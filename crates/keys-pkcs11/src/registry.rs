@@ -1,11 +1,11 @@
-//! Registry of the tokens in use. Global, because initialization and login of PKCS #11 are state of the process.
+//! The tokens in use by a process: each is opened once, whatever reloads come.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     io,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -56,29 +56,24 @@ struct Place {
     pin: Option<PinSource>,
 }
 
-/// Tokens in use. An entry ends with its engine.
-static TOKENS: Mutex<Vec<(Place, Weak<TokenEngine>)>> = Mutex::new(Vec::new());
+/// The tokens in use by a process. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Tokens(Arc<Registry>);
 
-/// Engines whose threads have not ended yet.
-static STARTED: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-
-/// Held while a token is being opened, so that it is opened once.
-static OPENING: Mutex<()> = Mutex::new(());
-
-/// Attaches keys in tokens.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TokenKeys {
-    settings: TokenSettings,
+#[derive(Debug, Default)]
+struct Registry {
+    /// Each token lives as long as its engine is in use.
+    engines: Mutex<Vec<(Place, Weak<TokenEngine>)>>,
+    /// Engines whose threads have not ended yet.
+    started: Mutex<Vec<Weak<Shared>>>,
+    /// Held while a token is opened, so that it is opened once.
+    opening: Mutex<()>,
 }
 
-impl TokenKeys {
-    /// New tokens are opened with these settings. Tokens in use keep theirs.
-    pub const fn new(settings: TokenSettings) -> Self {
-        Self { settings }
-    }
-
+impl Tokens {
     /// Returns the engine for the key of `uri`, after a trial signature has shown that the key belongs to `certified`.
-    /// A key in use is not tried again, so its token may be unreachable at a reload.
+    /// A key in use is not tried again, so its token may be unreachable at a reload. A new token is opened with
+    /// `settings`; a token in use keeps its own.
     ///
     /// `module` and `pin` are those of the URI or its defaults. Blocks for some milliseconds, at most 20 seconds.
     ///
@@ -87,16 +82,17 @@ impl TokenKeys {
     /// [`TokenError`] with the correction.
     pub fn attach(
         &self,
+        settings: TokenSettings,
         uri: &KeyUri,
         module: &Path,
         pin: Option<&PinSource>,
         certified: &Certified,
     ) -> Result<Arc<TokenEngine>, TokenError> {
-        let _opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _opening = self.0.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let place = Place { module: module.to_owned(), name: uri.token.clone(), pin: pin.cloned() };
-        let engine = match in_use(&place) {
+        let engine = match self.0.in_use(&place) {
             Some(engine) => engine,
-            None => self.open(place, uri)?,
+            None => self.0.open(settings, place, uri)?,
         };
         let id = KeyId::of_spki(&certified.public_key);
         if engine.shared.key(id).is_none_or(|key| key.uri != *uri) {
@@ -105,7 +101,43 @@ impl TokenKeys {
         Ok(engine)
     }
 
-    fn open(&self, place: Place, uri: &KeyUri) -> Result<Arc<TokenEngine>, TokenError> {
+    /// How the tokens in use are doing, by their labels. Those of the same label, or that URIs name in several ways, are one.
+    pub fn statuses(&self) -> Vec<TokenStatus> {
+        let mut tokens: BTreeMap<String, TokenStatus> = BTreeMap::new();
+        let engines = self.0.engines();
+        let in_use = engines.iter().filter_map(|(_, engine)| engine.upgrade());
+        for status in in_use.map(|engine| engine.status()) {
+            match tokens.entry(status.token.clone()) {
+                Entry::Occupied(mut known) => known.get_mut().add(&status),
+                Entry::Vacant(free) => {
+                    free.insert(status);
+                }
+            }
+        }
+        tokens.into_values().collect()
+    }
+
+    /// Ends all threads that call modules, and waits for them, for two seconds at most. To be called before the process ends: at
+    /// its exit modules take themselves apart, which no call of them survives.
+    pub fn close(&self) {
+        let all: Vec<_> = self.0.started().iter().filter_map(Weak::upgrade).collect();
+        let limit = Instant::now() + CLOSING;
+        for shared in &all {
+            shared.dispatcher.stop();
+        }
+        for shared in &all {
+            shared.dispatcher.wait_for_end(limit);
+        }
+    }
+}
+
+impl Registry {
+    fn open(
+        &self,
+        settings: TokenSettings,
+        place: Place,
+        uri: &KeyUri,
+    ) -> Result<Arc<TokenEngine>, TokenError> {
         let path = place.module.clone();
         let silent = || TokenError::Silent { path: path.clone(), limit: LIMIT };
         let (sender, loaded) = mpsc::sync_channel(1);
@@ -116,16 +148,33 @@ impl TokenKeys {
         thread::Builder::new().name("token-load".to_owned()).spawn(load).map_err(TokenError::Threads)?;
         let module = loaded.recv_timeout(LIMIT).map_err(|_| silent())??;
         let access = Access { name: place.name.clone(), pin: place.pin.clone(), uri: uri.to_string() };
-        let sessions = self.settings.sessions.get();
-        let dispatcher = Dispatcher::new(sessions, self.settings.queue.get());
+        let sessions = settings.sessions.get();
+        let dispatcher = Dispatcher::new(sessions, settings.queue.get());
         let shared = Arc::new(Shared::new(module, access, dispatcher, sessions));
         let engine = Arc::new(TokenEngine { shared: Arc::clone(&shared) });
-        started().push(Arc::downgrade(&shared));
+        shared.module.add_user(&shared);
+        self.started().push(Arc::downgrade(&shared));
         worker::start(&shared).map_err(TokenError::Threads)?;
         // On an error the engine is dropped, which ends its threads.
         shared.dispatcher.first_connection(LIMIT).ok_or_else(silent)??;
-        tokens().push((place, Arc::downgrade(&engine)));
+        self.engines().push((place, Arc::downgrade(&engine)));
         Ok(engine)
+    }
+
+    fn in_use(&self, place: &Place) -> Option<Arc<TokenEngine>> {
+        self.engines().iter().find(|(known, _)| known == place).and_then(|(_, engine)| engine.upgrade())
+    }
+
+    fn engines(&self) -> MutexGuard<'_, Vec<(Place, Weak<TokenEngine>)>> {
+        let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
+        engines.retain(|(_, engine)| engine.strong_count() > 0);
+        engines
+    }
+
+    fn started(&self) -> MutexGuard<'_, Vec<Weak<Shared>>> {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.retain(|shared| shared.strong_count() > 0);
+        started
     }
 }
 
@@ -153,64 +202,4 @@ fn attach(shared: &Arc<Shared>, uri: &KeyUri, certified: &Certified) -> Result<(
             Err(TokenError::Call(format!("the token \"{}\" cannot be reached now: {gone}", shared.label())))
         }
     }
-}
-
-fn tokens() -> std::sync::MutexGuard<'static, Vec<(Place, Weak<TokenEngine>)>> {
-    let mut tokens = TOKENS.lock().unwrap_or_else(PoisonError::into_inner);
-    tokens.retain(|(_, engine)| engine.strong_count() > 0);
-    tokens
-}
-
-fn started() -> std::sync::MutexGuard<'static, Vec<Weak<Shared>>> {
-    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    started.retain(|shared| shared.strong_count() > 0);
-    started
-}
-
-/// Stops all threads that call modules, and waits up to two seconds for them. Must be called before the process exits:
-/// exit handlers of modules free their state, and a concurrent call would crash.
-pub fn close() {
-    let all: Vec<_> = started().iter().filter_map(Weak::upgrade).collect();
-    let limit = Instant::now() + CLOSING;
-    for shared in &all {
-        shared.dispatcher.stop();
-    }
-    for shared in &all {
-        shared.dispatcher.wait_for_end(limit);
-    }
-}
-
-fn in_use(place: &Place) -> Option<Arc<TokenEngine>> {
-    tokens().iter().find(|(known, _)| known == place).and_then(|(_, engine)| engine.upgrade())
-}
-
-/// Shared state of all engines in use.
-fn in_use_now() -> Vec<Arc<Shared>> {
-    tokens()
-        .iter()
-        .filter_map(|(_, engine)| engine.upgrade().map(|engine| Arc::clone(&engine.shared)))
-        .collect()
-}
-
-/// Returns whether another token of the same module is reachable.
-pub(crate) fn is_used_elsewhere(shared: &Shared) -> bool {
-    in_use_now().iter().any(|other| {
-        !std::ptr::eq(&raw const **other, shared)
-            && Arc::ptr_eq(&other.module, &shared.module)
-            && other.dispatcher.is_up()
-    })
-}
-
-/// State of the tokens in use, by label. Several engines with one label are combined.
-pub fn statuses() -> Vec<TokenStatus> {
-    let mut tokens: BTreeMap<String, TokenStatus> = BTreeMap::new();
-    for status in in_use_now().iter().map(|shared| shared.status()) {
-        match tokens.entry(status.token.clone()) {
-            Entry::Occupied(mut known) => known.get_mut().add(&status),
-            Entry::Vacant(free) => {
-                free.insert(status);
-            }
-        }
-    }
-    tokens.into_values().collect()
 }

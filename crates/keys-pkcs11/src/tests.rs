@@ -5,7 +5,7 @@ mod messages;
 mod removal;
 
 use std::{
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
@@ -14,7 +14,10 @@ use brisk_testkit::token::{TokenKind, Tokens, module};
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 
-use crate::{Certified, KeyUri, PinSource, TokenEngine, TokenError, TokenKeys, TokenSettings};
+use crate::{Certified, KeyUri, PinSource, TokenEngine, TokenError, TokenSettings};
+
+/// The tokens in use by the process of a test.
+static IN_USE: LazyLock<crate::Tokens> = LazyLock::new(crate::Tokens::default);
 
 const MESSAGE: &[u8] = b"what the server signs";
 
@@ -23,7 +26,7 @@ const MESSAGE: &[u8] = b"what the server signs";
 fn with_tokens(test: &str, body: impl FnOnce(&Tokens)) {
     Tokens::in_own_process(&format!("tests::{test}"), |tokens| {
         body(tokens);
-        crate::close();
+        IN_USE.close();
     });
 }
 
@@ -50,7 +53,7 @@ fn attach_with(
 ) -> Result<Arc<TokenEngine>, TokenError> {
     let uri: KeyUri = uri.parse().expect("a URI");
     let pin = PinSource::file(tokens.pin_file());
-    TokenKeys::new(settings).attach(&uri, &module(), Some(&pin), certified)
+    IN_USE.attach(settings, &uri, &module(), Some(&pin), certified)
 }
 
 fn attach(tokens: &Tokens, uri: &str, certified: &Certified) -> Result<Arc<TokenEngine>, TokenError> {

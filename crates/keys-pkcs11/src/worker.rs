@@ -13,7 +13,6 @@ use crate::{
     error::TokenError,
     key::{TokenKey, Trouble},
     module::Entered,
-    registry,
     task::{Change, Job, Task},
 };
 
@@ -232,7 +231,7 @@ fn reach(shared: &Shared, epoch: u64) -> Result<Connection, TokenError> {
             | TokenError::PinFile { .. }
             | TokenError::PinForm { .. }
     );
-    if hopeless || shared.dispatcher.connections() == 0 || registry::is_used_elsewhere(shared) {
+    if hopeless || shared.dispatcher.connections() == 0 || shared.module.is_used_beside(shared) {
         return Err(error);
     }
     shared.module.restart(generation)?;

@@ -112,7 +112,7 @@ fn a_wrong_pin_is_offered_once() {
         assert!(refused(tokens, uri, &wanted).ends_with("wanted a PIN in one line of text"));
         fs::remove_file(&file).unwrap();
         assert!(refused(tokens, uri, &wanted).starts_with("cannot read the PIN in "));
-        let none = TokenKeys::default().attach(&uri.parse().unwrap(), &module(), None, &wanted);
+        let none = IN_USE.attach(TokenSettings::default(), &uri.parse().unwrap(), &module(), None, &wanted);
         let message = none.expect_err("no PIN").to_string();
         assert!(
             message.starts_with("the token \"web\" wants a PIN: append ?pin-source=file:/PATH"),
@@ -128,8 +128,8 @@ fn a_module_that_is_none_is_named() {
     let attach = |module: &Path| {
         let wanted =
             Certified { public_key: Vec::new(), algorithm: KeyAlgorithm::EcdsaP256, subject: String::new() };
-        let attached =
-            TokenKeys::default().attach(&"pkcs11:object=a".parse().unwrap(), module, None, &wanted);
+        let (settings, uri) = (TokenSettings::default(), "pkcs11:object=a".parse().unwrap());
+        let attached = IN_USE.attach(settings, &uri, module, None, &wanted);
         attached.expect_err("no module").to_string()
     };
     let message = attach(Path::new("/no/such/module.so"));

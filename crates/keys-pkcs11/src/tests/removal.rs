@@ -11,7 +11,6 @@ use brisk_keys::KeyError;
 use brisk_testkit::process::{TIMEOUT, command, run, wait_until};
 
 use super::*;
-use crate::statuses;
 
 /// Longer than any operation while the token is reachable, and shorter than any deadline.
 const SOON: Duration = Duration::from_secs(20);
@@ -132,10 +131,10 @@ fn a_key_that_is_replaced_by_another_of_its_name_is_noticed() {
 fn an_engine_that_is_dropped_ends_and_its_token_can_be_opened_again() {
     with_tokens("removal::an_engine_that_is_dropped_ends_and_its_token_can_be_opened_again", |tokens| {
         let (engine, key) = site(tokens);
-        assert_eq!(statuses().len(), 1);
+        assert_eq!(IN_USE.statuses().len(), 1);
         let left = engine.submit(sign_p256(key));
         drop(engine);
-        assert_eq!(statuses().len(), 0);
+        assert_eq!(IN_USE.statuses().len(), 0);
         drop(left);
         let certified = certified(tokens, "site", TokenKind::P256);
         let engine = attach(tokens, "pkcs11:token=web;object=site", &certified).expect("a key");
@@ -173,7 +172,8 @@ fn a_module_that_does_not_return_holds_no_handshake_up() {
         let uri: KeyUri = "pkcs11:object=site".parse().unwrap();
         let pin = PinSource::file(tokens.pin_file());
         let hanging = hanging_module(tokens);
-        let engine = TokenKeys::default().attach(&uri, &hanging, Some(&pin), &certified).expect("a key");
+        let settings = TokenSettings::default();
+        let engine = IN_USE.attach(settings, &uri, &hanging, Some(&pin), &certified).expect("a key");
         let key = KeyId::of_spki(&certified.public_key);
         fs::write(&file, "").unwrap();
         let deadline = Instant::now() + Duration::from_millis(300);
