@@ -13,9 +13,10 @@ mod watch;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use brisk_keys::{Keystore, PrivateKeyEngine};
 use tokio::sync::oneshot;
@@ -83,31 +84,45 @@ pub enum Found {
     Missing,
 }
 
-/// Open catalogues by folder.
-static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Catalogue>>>> = LazyLock::new(Mutex::default);
+/// The open catalogues of a process, by folder. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogues(Arc<Mutex<HashMap<PathBuf, Weak<Catalogue>>>>);
 
-impl Catalogue {
+impl Catalogues {
     /// Returns the open catalogue of `folder`, or opens one, which reads all file names but no certificate.
-    pub fn open(folder: &Path) -> Result<Arc<Self>, CertError> {
+    pub fn open(&self, folder: &Path) -> Result<Arc<Catalogue>, CertError> {
         let unreadable = |source| CertError::Read { path: folder.to_owned(), source };
         let real = fs::canonicalize(folder).map_err(unreadable)?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(catalogue) = open.get(&real).and_then(Weak::upgrade) {
             return Ok(catalogue);
         }
-        let index = Index::read(&real).map_err(unreadable)?;
-        let catalogue = Arc::new(Self {
-            folder: real.clone(),
-            index,
+        let catalogue = Arc::new(Catalogue::new(&real).map_err(unreadable)?);
+        open.retain(|_, catalogue| catalogue.strong_count() > 0);
+        open.insert(real, Arc::downgrade(&catalogue));
+        Ok(catalogue)
+    }
+
+    /// The open catalogues, ordered by folder.
+    pub fn all(&self) -> Vec<Arc<Catalogue>> {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = open.values().filter_map(Weak::upgrade).collect();
+        all.sort_by(|one, other| one.folder.cmp(&other.folder));
+        all
+    }
+}
+
+impl Catalogue {
+    fn new(folder: &Path) -> io::Result<Self> {
+        Ok(Self {
+            folder: folder.to_owned(),
+            index: Index::read(folder)?,
             engines: OnceLock::new(),
             care: OnceLock::new(),
             loader: OnceLock::new(),
             evicting: Mutex::default(),
             statistics: Statistics::default(),
-        });
-        open.retain(|_, catalogue| catalogue.strong_count() > 0);
-        open.insert(real, Arc::downgrade(&catalogue));
-        Ok(catalogue)
+        })
     }
 
     /// Starts the threads that load certificates and follow changes. Keys are in engines made by `engines`; `care`
@@ -124,14 +139,6 @@ impl Catalogue {
         let follower = Follower::start(self).map_err(CertError::Watch)?;
         self.loader.set((loader, follower)).map_err(|_| ()).expect("it was not started");
         Ok(())
-    }
-
-    /// The open catalogues, ordered by folder.
-    pub fn all() -> Vec<Arc<Self>> {
-        let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = open.values().filter_map(Weak::upgrade).collect();
-        all.sort_by(|one, other| one.folder.cmp(&other.folder));
-        all
     }
 
     /// Looks up `name`, which must be in lower case. Takes no lock if its certificates are in memory.

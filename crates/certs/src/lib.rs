@@ -27,7 +27,7 @@ pub mod watch;
 mod x509;
 
 pub use care::{Care, CareSettings};
-pub use catalogue::{Catalogue, Found};
+pub use catalogue::{Catalogue, Catalogues, Found};
 pub use certificate::{Certificate, Fingerprint, Loaded, load};
 pub use chain::Chain;
 pub use challenge::Challenges;
@@ -35,7 +35,7 @@ pub use crl::Crl;
 pub use development::DevelopmentCa;
 pub use error::{CertError, Warning};
 pub use ocsp::{OcspError, Staple};
-pub use on_demand::{OnDemand, OnDemandSettings};
+pub use on_demand::{OnDemand, OnDemandHosts, OnDemandSettings};
 pub use private_ca::{Issued, PrivateCa, Purpose};
 pub use resolver::{ClientAbilities, HostMap, Match, Names, UnknownName, choose};
 pub use slot::{Publish, Served, Slot};

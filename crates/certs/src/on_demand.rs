@@ -88,22 +88,40 @@ pub struct OnDemandStatistics {
     pub obtained: u64,
 }
 
-/// Open instances by their settings.
-static OPEN: LazyLock<Mutex<HashMap<OnDemandSettings, Weak<OnDemand>>>> = LazyLock::new(Mutex::default);
+/// The open instances of a process, by their settings. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct OnDemandHosts(Arc<Mutex<HashMap<OnDemandSettings, Weak<OnDemand>>>>);
 
 /// Origin of the times in this module.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-impl OnDemand {
+impl OnDemandHosts {
     /// Returns the open instance with these settings, so that a reload keeps its certificates, or creates an empty one.
-    pub fn open(settings: OnDemandSettings) -> Arc<Self> {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn open(&self, settings: OnDemandSettings) -> Arc<OnDemand> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = open.get(&settings).and_then(Weak::upgrade) {
             return known;
         }
+        let new = Arc::new(OnDemand::new(settings.clone()));
+        open.retain(|_, known| known.strong_count() > 0);
+        open.insert(settings, Arc::downgrade(&new));
+        new
+    }
+
+    /// The open instances, ordered by host.
+    pub fn all(&self) -> Vec<Arc<OnDemand>> {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = open.values().filter_map(Weak::upgrade).collect();
+        all.sort_by(|one, other| one.settings.host.cmp(&other.settings.host));
+        all
+    }
+}
+
+impl OnDemand {
+    fn new(settings: OnDemandSettings) -> Self {
         let (ask, asked) = mpsc::channel(QUESTIONS);
-        let new = Arc::new(Self {
-            settings: settings.clone(),
+        Self {
+            settings,
             parts: (0..PARTS).map(|_| ArcSwap::default()).collect(),
             hasher: RandomState::new(),
             engines: OnceLock::new(),
@@ -112,18 +130,7 @@ impl OnDemand {
             shown: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             obtained: AtomicU64::new(0),
-        });
-        open.retain(|_, known| known.strong_count() > 0);
-        open.insert(settings, Arc::downgrade(&new));
-        new
-    }
-
-    /// The open instances, ordered by host.
-    pub fn all() -> Vec<Arc<Self>> {
-        let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = open.values().filter_map(Weak::upgrade).collect();
-        all.sort_by(|one, other| one.settings.host.cmp(&other.settings.host));
-        all
+        }
     }
 
     /// Sets the factory of the engines for keys that are stored here. Only the first call has an effect.
@@ -280,8 +287,12 @@ mod tests {
     use crate::load;
 
     fn open(host: &str, wait: Duration) -> Arc<OnDemand> {
+        open_in(&OnDemandHosts::default(), host, wait)
+    }
+
+    fn open_in(hosts: &OnDemandHosts, host: &str, wait: Duration) -> Arc<OnDemand> {
         let names = vec!["*".parse().unwrap()];
-        let own = OnDemand::open(OnDemandSettings { host: host.to_owned(), names, wait });
+        let own = hosts.open(OnDemandSettings { host: host.to_owned(), names, wait });
         own.start(Arc::new(|keys| Arc::new(LocalEngine::new(keys)) as Arc<dyn PrivateKeyEngine>));
         own
     }
@@ -328,11 +339,13 @@ mod tests {
 
     #[test]
     fn a_reload_with_the_same_settings_goes_on_with_what_is_in_memory() {
-        let own = open("reloaded.test", Duration::ZERO);
+        let hosts = OnDemandHosts::default();
+        let open = |wait| open_in(&hosts, "reloaded.test", wait);
+        let own = open(Duration::ZERO);
         put(&own, "a.test");
-        assert!(Arc::ptr_eq(&own, &open("reloaded.test", Duration::ZERO)));
-        assert!(!Arc::ptr_eq(&own, &open("reloaded.test", Duration::from_secs(1))));
+        assert!(Arc::ptr_eq(&own, &open(Duration::ZERO)));
+        assert!(!Arc::ptr_eq(&own, &open(Duration::from_secs(1))));
         drop(own);
-        assert!(open("reloaded.test", Duration::ZERO).shown("a.test").is_none());
+        assert!(open(Duration::ZERO).shown("a.test").is_none());
     }
 }

@@ -19,7 +19,11 @@ fn put(folder: &TempDir, name: &str, leaf: &Leaf) {
 }
 
 fn started(folder: &TempDir) -> Arc<Catalogue> {
-    let catalogue = Catalogue::open(folder.path()).unwrap();
+    started_in(&Catalogues::default(), folder)
+}
+
+fn started_in(catalogues: &Catalogues, folder: &TempDir) -> Arc<Catalogue> {
+    let catalogue = catalogues.open(folder.path()).unwrap();
     catalogue.start(Arc::new(|keystore| Arc::new(LocalEngine::new(keystore))), None).unwrap();
     catalogue
 }
@@ -42,9 +46,10 @@ fn what_is_asked_for_is_loaded_once_and_nothing_else() {
     for name in ["a.test", "b.test", "_.c.test"] {
         put(&folder, name, &ca.server(&[&name.replace('_', "*")]).issue());
     }
-    let catalogue = started(&folder);
+    let catalogues = Catalogues::default();
+    let catalogue = started_in(&catalogues, &folder);
     assert_eq!((catalogue.statistics().names, catalogue.statistics().loaded), (3, 0));
-    assert!(Arc::ptr_eq(&catalogue, &Catalogue::open(folder.path()).unwrap()));
+    assert!(Arc::ptr_eq(&catalogue, &catalogues.open(folder.path()).unwrap()));
     assert_eq!(names(&catalogue, "a.test"), ["a.test"]);
     assert!(matches!(catalogue.find("a.test"), Found::Ready(_)));
     assert_eq!(names(&catalogue, "x.c.test"), ["*.c.test"]);
@@ -129,7 +134,7 @@ fn one_name_that_takes_long_does_not_hold_up_another() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let (begin, begun) = std::sync::mpsc::channel();
     let held = Mutex::new(Some((begin, held)));
-    let catalogue = Catalogue::open(folder.path()).unwrap();
+    let catalogue = Catalogues::default().open(folder.path()).unwrap();
     let engines = move |keystore| {
         // The first load blocks.
         let first = held.lock().unwrap().take();
@@ -223,7 +228,7 @@ fn what_was_read_before_is_not_shown_over_what_was_read_since() {
 fn files_in_capitals_claim_no_name() {
     let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
     put(&folder, "WWW.a.test", &ca.server(&["www.a.test"]).issue());
-    assert!(!Catalogue::open(folder.path()).unwrap().has("www.a.test"));
+    assert!(!Catalogues::default().open(folder.path()).unwrap().has("www.a.test"));
     assert!(index::is_in_capitals("WWW.a.test.pem") && !index::is_in_capitals("www.a.test.pem"));
     assert!(!index::is_in_capitals("README") && !index::is_in_capitals("NOTES.txt"));
 }

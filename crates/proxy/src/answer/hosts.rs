@@ -217,7 +217,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::{Duration, SystemTime};
 
-    use brisk_certs::{Certificate, Fingerprint, OnDemandSettings, Services};
+    use brisk_certs::{Certificate, Fingerprint, OnDemandHosts, OnDemandSettings, Services};
     use brisk_keys::{KeyAlgorithm, KeyId};
     use brisk_tls::{ClientCertificates, Revocation, UnknownRevocation};
 
@@ -301,7 +301,7 @@ mod tests {
         let names = vec!["*".parse().expect("a pattern")];
         let settings = OnDemandSettings { host: "platform.example".to_owned(), names, wait: Duration::ZERO };
         let mut platform = host(&["platform.example", "*.platform.example"], &[]);
-        platform.tls.on_demand = Some(OnDemand::open(settings));
+        platform.tls.on_demand = Some(OnDemandHosts::default().open(settings));
         let hosts = hosts(vec![platform, host(&["b.example"], &[])], UnknownName::Default);
         assert_eq!(find(&hosts, Some("shop.example"), "Shop.example.:443"), Some(0));
         assert_eq!(find(&hosts, Some("shop.example"), "platform.example"), Some(0));

@@ -3,7 +3,7 @@ mod early;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use brisk_certs::{Served, load};
+use brisk_certs::{Catalogues, Served, load};
 use brisk_keys::{Keystore, LocalEngine, Performer};
 use brisk_session::Miss;
 use brisk_telemetry::{Resumption, ResumptionFailure};
@@ -87,7 +87,7 @@ async fn certificates_of_a_folder_are_not_compressed_by_a_worker() {
     assert_eq!(DECOMPRESSED.load(Ordering::Relaxed), 1);
     let folder = tempfile::tempdir().expect("a folder");
     stage.put(&folder.path().join(format!("{HOST}.pem")));
-    let catalogue = Catalogue::open(folder.path()).expect("a folder");
+    let catalogue = Catalogues::default().open(folder.path()).expect("a folder");
     catalogue.start(Arc::new(|keystore| Arc::new(LocalEngine::new(keystore))), None).expect("threads");
     stage.reload(TlsSettings::default(), |host| host.catalogue = Some(Arc::clone(&catalogue)));
     let facts = stage.connect(&client).await.1.facts;
