@@ -9,8 +9,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,7 +34,11 @@ const DELAY_LIMIT: u32 = 10;
 pub struct FileWatch {
     wake: SyncSender<()>,
     reports: mpsc::Receiver<()>,
+    changed: Changed,
 }
+
+/// The paths that have changed since the last report was received.
+type Changed = Arc<Mutex<BTreeSet<PathBuf>>>;
 
 impl FileWatch {
     /// Watches `paths`, which need not exist. For a folder, the names of its entries are watched but not their
@@ -48,16 +54,20 @@ impl FileWatch {
         // Done before the thread starts, so that no change after the return of `start` is missed.
         folders.follow(&paths);
         let mut files = Files::new(paths);
+        let changed = Changed::default();
+        let reported = Arc::clone(&changed);
         thread::Builder::new()
             .name("file-watch".to_owned())
-            .spawn(move || run(&woken, &report, &mut files, &mut folders, quiet))
+            .spawn(move || run(&woken, (&report, &reported), &mut files, &mut folders, quiet))
             .map_err(CertError::Watch)?;
-        Ok(Self { wake, reports })
+        Ok(Self { wake, reports, changed })
     }
 
-    /// Waits for the next change. `None` if the watch has failed and reports no further changes.
-    pub async fn changed(&mut self) -> Option<()> {
-        self.reports.recv().await
+    /// Waits for the next change, and returns the paths that have changed. `None` if the watch has failed and
+    /// reports no further changes.
+    pub async fn changed(&mut self) -> Option<BTreeSet<PathBuf>> {
+        self.reports.recv().await?;
+        Some(mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -73,15 +83,17 @@ impl Drop for FileWatch {
 /// The watching thread: waits for quiet after a notification and reports if the contents of a file changed.
 fn run(
     woken: &Receiver<()>,
-    report: &mpsc::Sender<()>,
+    (report, reported): (&mpsc::Sender<()>, &Changed),
     files: &mut Files,
     folders: &mut Folders,
     quiet: Duration,
 ) {
     while calm(woken, quiet) && !report.is_closed() {
-        if !files.changed() {
+        let changed = files.changed();
+        if changed.is_empty() {
             continue;
         }
+        reported.lock().unwrap_or_else(PoisonError::into_inner).extend(changed);
         folders.follow(files.paths());
         // A full channel contains a report that has not been received, which covers this change too.
         let _ = report.try_send(());
@@ -144,15 +156,15 @@ impl Files {
         self.seen.iter().map(|(path, _)| path)
     }
 
-    /// Reads all files. Returns whether any has changed since the last call.
-    fn changed(&mut self) -> bool {
-        let mut changed = false;
+    /// Reads all files. Returns those that have changed since the last call.
+    fn changed(&mut self) -> Vec<PathBuf> {
+        let mut changed = Vec::new();
         for (path, seen) in &mut self.seen {
             let now = digest(path);
             if now != *seen {
                 tracing::debug!(path = %path.display(), "file changed");
                 *seen = now;
-                changed = true;
+                changed.push(path.clone());
             }
         }
         changed
@@ -358,11 +370,11 @@ mod tests {
         let (folder, path) = folder_with("a.pem");
         let second = folder.path().join("b.pem");
         let mut files = Files::new([path.clone(), second.clone()]);
-        assert!(!files.changed());
+        assert!(files.changed().is_empty());
         fs::write(&path, "two").unwrap();
         fs::write(&second, "two").unwrap();
-        assert!(files.changed());
-        assert!(!files.changed());
+        assert_eq!(files.changed(), [path, second]);
+        assert!(files.changed().is_empty());
     }
 
     #[test]

@@ -115,6 +115,18 @@ mod tests {
     }
 
     #[test]
+    fn a_subset_has_the_keys_that_were_named_and_no_others() {
+        let mut store = Keystore::new();
+        store.add_all(&keystore());
+        let elsewhere = store.add_elsewhere(b"a public key", Arc::new(Stranger));
+        let (one, other) = (key(KeyAlgorithm::EcdsaP384), key(KeyAlgorithm::Ed25519));
+        let subset = store.subset([one, elsewhere]);
+        assert_eq!((subset.len(), subset.count_anywhere()), (1, 2));
+        assert!(subset.algorithm(one).is_some() && subset.algorithm(other).is_none());
+        assert!(store.subset([other]).elsewhere.is_empty());
+    }
+
+    #[test]
     fn what_is_known_of_a_key_elsewhere_goes_with_it_to_another_store() {
         let mut store = Keystore::new();
         let known = store.add_known_elsewhere(b"one", KeyAlgorithm::EcdsaP384, Arc::new(Stranger));

@@ -58,6 +58,18 @@ impl Keystore {
         self.algorithms.extend(&other.algorithms);
     }
 
+    /// The keys with these names, here and elsewhere, which both stores then share.
+    #[must_use]
+    pub fn subset(&self, ids: impl IntoIterator<Item = KeyId>) -> Self {
+        let mut subset = Self::new();
+        for id in ids {
+            subset.keys.extend(self.keys.get(&id).map(|key| (id, Arc::clone(key))));
+            subset.elsewhere.extend(self.elsewhere.get(&id).map(|engine| (id, Arc::clone(engine))));
+            subset.algorithms.extend(self.algorithms.get(&id).map(|algorithm| (id, *algorithm)));
+        }
+        subset
+    }
+
     /// The public half of a key as DER `SubjectPublicKeyInfo`, byte for byte what belongs in its certificate.
     pub fn public_key(&self, id: KeyId) -> Option<&[u8]> {
         self.keys.get(&id).map(|key| key.spki())

@@ -140,14 +140,10 @@ impl HostSettings {
     /// Publishes the certificates from its files for new handshakes. `engine` has their keys. Has no effect on a host
     /// whose certificates are [obtained](Self::obtained).
     pub fn publish(&self, engine: &Arc<dyn PrivateKeyEngine>) {
-        self.publish_as(|certificate| Served::new(Arc::clone(certificate), Arc::clone(engine)));
-    }
-
-    /// Like [`publish`](Self::publish), with the result of `served` for each certificate.
-    pub fn publish_as(&self, served: impl Fn(&Arc<Certificate>) -> Served) {
         if self.obtained {
             return;
         }
+        let served = |certificate| Served::new(Arc::clone(certificate), Arc::clone(engine));
         self.slot.publish(self.certificates.iter().map(served).collect());
     }
 
