@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["certs", "session", "report", "tls-base", "visits"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view"],
     &["proxy", "server", "experiment", "keyless", "fetch", "dashboard", "http-client"],
-    &["gateway", "keyserver", "audit", "bench", "probe", "speed", "acme", "har"],
+    &["gateway", "isolation", "keyserver", "audit", "bench", "probe", "speed", "acme", "har"],
     &["config"],
     &["cli"],
 ];

@@ -30,7 +30,7 @@ const ROOM: Duration = Duration::from_secs(10);
 
 /// From the gateway to the key process.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Read these files: they and those of the packets before with the same number are the keys of a configuration.
     Load { number: u64, files: Vec<String>, is_last: bool },
     /// The configuration is in force, and no other; or it will not be.
@@ -43,37 +43,42 @@ pub(super) enum Order {
 
 /// Where and how operations are performed, as in `[keys]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Threads for slow operations. `None`: as many as suit `machine`.
-    pub(crate) threads: Option<usize>,
-    /// Cores, and how many of them serve connections.
-    pub(crate) machine: (usize, usize),
-    pub(crate) cores: Vec<usize>,
-    pub(crate) queue: usize,
-    /// RSA, ECDSA, Ed25519.
-    pub(crate) offload: [bool; 3],
-    pub(crate) simd: bool,
-    pub(crate) cuda: bool,
-    pub(crate) cuda_wait_us: Option<u64>,
+    pub threads: Option<usize>,
+    /// Cores of the machine, and workers of the gateway.
+    pub machine: (usize, usize),
+    /// Cores that the threads keep to; empty is no choice.
+    pub cores: Vec<usize>,
+    /// Most operations that wait.
+    pub queue: usize,
+    /// Whether threads perform RSA, ECDSA and Ed25519.
+    pub offload: [bool; 3],
+    /// Whether operations are performed together in SIMD lanes.
+    pub simd: bool,
+    /// Whether a GPU performs RSA.
+    pub cuda: bool,
+    /// Longest wait of an operation for others on the GPU, in microseconds.
+    pub cuda_wait_us: Option<u64>,
     /// Threads that serve the connections of the gateway, and as many connections.
-    pub(crate) workers: usize,
+    pub workers: usize,
 }
 
 impl Settings {
     /// Connections between the gateway and its key process.
-    pub(crate) fn connections(&self) -> NonZeroUsize {
+    pub fn connections(&self) -> NonZeroUsize {
         NonZeroUsize::new(self.workers).unwrap_or(NonZeroUsize::MIN)
     }
 
-    /// Operations that the gateway has under way at a time.
-    pub(crate) fn operations(&self) -> NonZeroUsize {
+    /// Operations of the gateway in progress at a time.
+    pub fn operations(&self) -> NonZeroUsize {
         NonZeroUsize::new(self.queue).unwrap_or(NonZeroUsize::MIN)
     }
 }
 
 /// From the key process to the gateway.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(super) enum Report {
+pub(crate) enum Report {
     /// This process has no keys yet.
     Started { process: u32 },
     /// What was found in the next files of a configuration: the names of keys, or what is wrong.
@@ -86,19 +91,19 @@ pub(super) enum Report {
 
 /// What a key process has done since it started.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(super) struct Figures {
-    pub(super) keys: u64,
+pub(crate) struct Figures {
+    pub(crate) keys: u64,
     /// Operations of its threads, by how many were performed together.
-    pub(super) by_size: [u64; 4],
+    pub(crate) by_size: [u64; 4],
     /// Signatures that its workers gathered: in lanes, and one by one.
-    pub(super) gathered: [u64; 2],
+    pub(crate) gathered: [u64; 2],
     /// Results that failed their check.
-    pub(super) faults: u64,
+    pub(crate) faults: u64,
 }
 
 /// What was received.
 #[derive(Debug)]
-pub(super) enum Received<M> {
+pub(crate) enum Received<M> {
     Packet(M, Option<UnixStream>),
     /// Nothing came in time.
     Nothing,
@@ -108,31 +113,31 @@ pub(super) enum Received<M> {
 
 /// One end of the pair of sockets.
 #[derive(Debug)]
-pub(super) struct Control(OwnedFd);
+pub(crate) struct Control(OwnedFd);
 
 impl Control {
     /// This end, and the other for a process that is started.
-    pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (own, other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self::new(own)?, other))
     }
 
     /// The end that was passed to this process.
-    pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         set_socket_timeout(&socket, Timeout::Send, Some(ROOM))?;
         Ok(Self(socket))
     }
 
     /// Sends a packet. Blocks for ten seconds at most, while the other side has not read those before.
-    pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn send(&self, message: &impl Serialize) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         let mut nothing = SendAncillaryBuffer::default();
         self.send_bytes(&bytes, &mut nothing, SendFlags::NOSIGNAL)
     }
 
     /// Sends a packet with a socket. Does not block.
-    pub(super) fn send_with(&self, message: &impl Serialize, socket: &UnixStream) -> io::Result<()> {
+    pub(crate) fn send_with(&self, message: &impl Serialize, socket: &UnixStream) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         let sockets = [socket.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -155,12 +160,12 @@ impl Control {
     }
 
     /// Has [`receive`](Self::receive) return after this time at the latest.
-    pub(super) fn wake_every(&self, time: Duration) -> io::Result<()> {
+    pub(crate) fn wake_every(&self, time: Duration) -> io::Result<()> {
         Ok(set_socket_timeout(&self.0, Timeout::Recv, Some(time))?)
     }
 
     /// The next packet, and a socket that came with it. Blocks.
-    pub(super) fn receive<M: DeserializeOwned>(&self) -> io::Result<Received<M>> {
+    pub(crate) fn receive<M: DeserializeOwned>(&self) -> io::Result<Received<M>> {
         let mut bytes = vec![0; PACKET];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
@@ -186,7 +191,7 @@ impl Control {
     }
 
     /// Whether the other side is gone.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         let mut polled = [PollFd::new(&self.0, PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut polled, Some(&now)).is_ok()
@@ -194,19 +199,19 @@ impl Control {
     }
 
     /// Ends the conversation: the other side receives what was sent, and then the end.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         // Refused only where it has ended already.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 
     /// The same end once more, for a process that is started.
-    pub(super) fn try_clone(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn try_clone(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }
 }
 
 /// The orders to load these files.
-pub(super) fn loads(number: u64, files: &[String]) -> Vec<Order> {
+pub(crate) fn loads(number: u64, files: &[String]) -> Vec<Order> {
     let mut packets: Vec<Vec<String>> = vec![Vec::new()];
     let mut length = 0;
     for file in files {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
-use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::exit;
@@ -12,11 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_certs::FileWatch;
-use brisk_config::{GpuSettings, KeySettings};
-use brisk_keys::{BatchSettings, BatchStatistics, Keystore, Offload, Threads};
-use brisk_keys_pkcs11::TokenSettings;
-use brisk_keyserver::{Environment, KeyProcess};
-use brisk_telemetry::Metrics;
+use brisk_keys::Keystore;
 use brisk_tls::gather;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
@@ -24,10 +19,10 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::control::{Control, Figures, Order, Received, Report, Settings};
-use super::rights::{self, REFUSED};
-use crate::args;
-use crate::{engines, limits, log};
+use crate::control::{Control, Figures, Order, Received, Report, Settings};
+use crate::error::IsolationError;
+use crate::rights::{self, REFUSED};
+use crate::role::{Operations, Program, Role};
 
 /// Time without further changes after which changed files are reported, as in the gateway.
 const QUIET: Duration = Duration::from_millis(500);
@@ -48,19 +43,19 @@ const LONGEST: usize = 1024;
 const MOST_BYTES: u64 = 1024 * 1024;
 
 /// Holds keys until the gateway is gone.
-pub(super) fn run(arguments: &args::KeyProcess, control: Control) -> anyhow::Result<()> {
+pub(crate) fn run(role: &Role, control: Control, program: &impl Program) -> Result<(), IsolationError> {
     // Before anything else: no process of this user may begin to trace this one from here on.
-    limits::keep_memory_private();
+    rights::keep_memory_private();
     let locked = rights::lock_memory();
-    if let Err(error) = rights::refuse_tracer().and_then(|()| rights::drop_to(arguments.user.as_deref())) {
+    if let Err(error) = rights::refuse_tracer().and_then(|()| rights::drop_to(role.user.as_deref())) {
         rights::say(format_args!("{error}"));
         exit(REFUSED);
     }
-    rights::end_with(arguments.parent)?;
+    rights::end_with(role.parent)?;
     // Once more: another user may have changed it.
-    limits::keep_memory_private();
+    rights::keep_memory_private();
     let runtime = rights::outlive_signals()?;
-    let _log = log::start(&arguments.log)?;
+    let _log = program.open_log(&role.log).map_err(IsolationError::Program)?;
     if let Err(reason) = locked {
         tracing::warn!(
             reason,
@@ -69,7 +64,7 @@ pub(super) fn run(arguments: &args::KeyProcess, control: Control) -> anyhow::Res
     }
     control.wake_every(BEAT)?;
     control.send(&Report::Started { process: std::process::id() })?;
-    let mut holder = Holder::new(control, runtime);
+    let mut holder = Holder::new(control, runtime, program);
     loop {
         match holder.control.receive()? {
             Received::Packet(order, socket) => holder.follow(order, socket)?,
@@ -88,7 +83,8 @@ struct Set {
     files: Vec<PathBuf>,
 }
 
-struct Holder {
+struct Holder<'p, P> {
+    program: &'p P,
     control: Control,
     runtime: Runtime,
     in_force: Set,
@@ -97,7 +93,7 @@ struct Holder {
     is_loaded: bool,
     settings: Option<Settings>,
     /// What performs operations, once there are settings and keys.
-    process: Option<(KeyProcess, Arc<BatchStatistics>)>,
+    operations: Option<Box<dyn Operations>>,
     /// Connections that wait for it.
     waiting: Vec<UnixStream>,
     held: usize,
@@ -107,16 +103,17 @@ struct Holder {
     reported: Figures,
 }
 
-impl Holder {
-    fn new(control: Control, runtime: Runtime) -> Self {
+impl<'p, P: Program> Holder<'p, P> {
+    fn new(control: Control, runtime: Runtime, program: &'p P) -> Self {
         Self {
+            program,
             control,
             runtime,
             in_force: Set::default(),
             next: None,
             is_loaded: false,
             settings: None,
-            process: None,
+            operations: None,
             waiting: Vec::new(),
             held: 0,
             given_up: None,
@@ -125,7 +122,7 @@ impl Holder {
         }
     }
 
-    fn follow(&mut self, order: Order, socket: Option<UnixStream>) -> anyhow::Result<()> {
+    fn follow(&mut self, order: Order, socket: Option<UnixStream>) -> io::Result<()> {
         match order {
             Order::Load { number, files, is_last } => self.load(number, files, is_last)?,
             Order::Settle { number, is_in_force } => self.settle(number, is_in_force),
@@ -135,8 +132,8 @@ impl Holder {
             }
             Order::Connect => {
                 let Some(socket) = socket else { return Ok(()) };
-                match &mut self.process {
-                    Some((process, _)) => process.serve(socket),
+                match &mut self.operations {
+                    Some(operations) => operations.serve(socket),
                     None => self.waiting.push(socket),
                 }
             }
@@ -196,8 +193,8 @@ impl Holder {
     fn hold(&mut self) {
         let keys = self.both();
         self.held = keys.len();
-        if let Some((process, _)) = &self.process {
-            process.hold(&keys);
+        if let Some(operations) = &self.operations {
+            operations.hold(&keys);
         }
     }
 
@@ -210,17 +207,13 @@ impl Holder {
 
     /// Begins to perform operations, if there are settings and keys.
     fn start(&mut self) -> io::Result<()> {
-        let (None, Some(settings), true) = (&self.process, &self.settings, self.is_loaded) else {
+        let (None, Some(settings), true) = (&self.operations, &self.settings, self.is_loaded) else {
             return Ok(());
         };
         let keys = self.both();
-        let metrics = Metrics::new();
-        let (engines, batches) = engines::start_counting(&key_settings(settings), &keys, &metrics)?;
-        let workers = NonZeroUsize::new(settings.workers).unwrap_or(NonZeroUsize::MIN);
-        let environment = Environment { engines, gathers: settings.simd, metrics };
-        let mut process = KeyProcess::start(workers, &keys, environment)?;
-        self.waiting.drain(..).for_each(|socket| process.serve(socket));
-        self.process = Some((process, batches));
+        let mut operations = self.program.start(settings, &keys)?;
+        self.waiting.drain(..).for_each(|socket| operations.serve(socket));
+        self.operations = Some(operations);
         tracing::info!(
             keys = keys.len(),
             user = geteuid().as_raw(),
@@ -236,7 +229,7 @@ impl Holder {
         }
         if let Some(watch) = &mut self.watch {
             let changed = self.runtime.block_on(async { timeout(Duration::ZERO, watch.changed()).await });
-            if matches!(changed, Ok(Some(()))) {
+            if matches!(changed, Ok(Some(_))) {
                 self.control.send(&Report::Changed)?;
             }
         }
@@ -250,13 +243,11 @@ impl Holder {
 
     fn figures(&self) -> Figures {
         let gathered = gather::figures();
-        let (by_size, faults) = self
-            .process
-            .as_ref()
-            .map_or_else(Default::default, |(_, batches)| (batches.performed(), batches.faults()));
+        let operations = self.operations.as_deref();
+        let faults = operations.map_or(0, Operations::faults);
         Figures {
-            keys: if self.process.is_some() { self.held as u64 } else { 0 },
-            by_size,
+            keys: operations.map_or(0, |_| self.held as u64),
+            by_size: operations.map_or([0; 4], Operations::by_size),
             gathered: [gathered.signatures.in_lanes, gathered.signatures.alone],
             faults: faults + gathered.faults,
         }
@@ -302,24 +293,4 @@ fn who(error: &io::Error) -> String {
         return String::new();
     }
     format!(" (the key process is the user {})", geteuid().as_raw())
-}
-
-fn key_settings(settings: &Settings) -> KeySettings {
-    let number = |number: usize| NonZeroUsize::new(number).unwrap_or(NonZeroUsize::MIN);
-    let (cores, workers) = settings.machine;
-    let [rsa, ecdsa, ed25519] = settings.offload;
-    let beside = Threads::Beside { cores: number(cores), workers: number(workers) };
-    let wait = settings.cuda_wait_us.map(Duration::from_micros);
-    KeySettings {
-        processor: BatchSettings {
-            threads: settings.threads.map_or(beside, |threads| Threads::Exactly(number(threads))),
-            cores: settings.cores.clone(),
-            queue: number(settings.queue),
-            offload: Offload { rsa, ecdsa, ed25519 },
-            simd: settings.simd,
-        },
-        gpu: settings.cuda.then_some(GpuSettings { wait }),
-        tokens: TokenSettings::default(),
-        isolation: None,
-    }
 }

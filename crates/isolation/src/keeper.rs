@@ -7,13 +7,13 @@ use std::process::{Command, Stdio, exit};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::control::Control;
-use super::rights;
-use crate::args::KeyProcess;
-use crate::limits;
+use crate::control::Control;
+use crate::error::IsolationError;
+use crate::rights;
+use crate::role::Role;
 
 /// The program that this process runs, even where its file was replaced.
-pub(super) const PROGRAM: &str = "/proc/self/exe";
+pub(crate) const PROGRAM: &str = "/proc/self/exe";
 
 /// Pauses before a key process is started again: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
@@ -22,14 +22,14 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)
 const GOOD: Duration = Duration::from_secs(10);
 
 /// Keeps a key process until the gateway is gone.
-pub(super) fn run(arguments: &KeyProcess, control: &Control) -> anyhow::Result<()> {
-    limits::keep_memory_private();
-    rights::end_with(arguments.parent)?;
+pub(crate) fn run(role: &Role, control: &Control) -> Result<(), IsolationError> {
+    rights::keep_memory_private();
+    rights::end_with(role.parent)?;
     let _signals = rights::outlive_signals()?;
     let mut pause = PAUSES[0];
     loop {
         let started = Instant::now();
-        match start(arguments, control).and_then(|mut child| child.wait()) {
+        match start(role, control).and_then(|mut child| child.wait()) {
             // What was wrong with its beginning it has said itself, and will not be otherwise.
             Ok(status) if status.code() == Some(rights::REFUSED) => exit(rights::REFUSED),
             Ok(status) if !control.is_closed() => {
@@ -49,12 +49,9 @@ pub(super) fn run(arguments: &KeyProcess, control: &Control) -> anyhow::Result<(
     }
 }
 
-fn start(arguments: &KeyProcess, control: &Control) -> io::Result<std::process::Child> {
+fn start(role: &Role, control: &Control) -> io::Result<std::process::Child> {
+    let holder = Role { holds_keys: true, parent: std::process::id(), ..role.clone() };
     let mut command = Command::new(PROGRAM);
-    command.arg0("brisk").args(["key-process", "--holds-keys", "--log", &arguments.log, "--parent"]);
-    command.arg(std::process::id().to_string());
-    if let Some(user) = &arguments.user {
-        command.args(["--user", user]);
-    }
+    command.arg0("brisk").args(holder.words());
     command.stdin(Stdio::from(control.try_clone()?)).stdout(Stdio::null()).spawn()
 }

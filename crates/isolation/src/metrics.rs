@@ -1,23 +1,23 @@
-//! What the metrics say of the key process.
+//! The metrics of the key process.
 
 use std::fmt;
+use std::sync::Arc;
 
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-use super::control::Figures;
-use super::{GATEWAY, trouble};
+use crate::control::Figures;
+use crate::isolation::Isolation;
 
-/// The key process when the metrics are asked for, if there is one.
+/// The metrics of the key process.
 #[derive(Debug)]
-pub(crate) struct IsolationMetrics;
+pub struct IsolationMetrics(pub Arc<Isolation>);
 
 impl Collector for IsolationMetrics {
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
-        let Some(gateway) = GATEWAY.get() else { return Ok(()) };
-        let state = gateway.state();
+        let state = self.0.state();
         let (figures, starts) = (state.figures.clone(), state.starts);
         drop(state);
-        collect(page, &figures, starts, trouble().is_none())
+        collect(page, &figures, starts, self.0.trouble().is_none())
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
         ] {
             assert!(page.lines().any(|shown| shown == line), "{line} is not in {page}");
         }
-        let documentation = include_str!("../../../../docs/metrics.md");
+        let documentation = include_str!("../../../docs/metrics.md");
         for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
             let of_process = name.starts_with("brisk_key_process");
             assert!(!of_process || documentation.contains(&format!("`{name}")), "{name} is not documented");

@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 use std::{fmt, fs};
 
-use anyhow::{anyhow, bail};
 use nix::unistd::{Gid, Uid, User, setgid, setgroups, setuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities, set_no_new_privs,
@@ -16,8 +16,10 @@ use rustix::thread::{
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::error::IsolationError;
+
 /// The exit status of a key process that cannot become what it should be: another attempt would end the same way.
-pub(super) const REFUSED: i32 = 3;
+pub(crate) const REFUSED: i32 = 3;
 
 /// Who a key process of root becomes where the configuration names no user: the one that Linux shows in the place of users that it
 /// cannot show. It owns no file.
@@ -31,7 +33,7 @@ const TO_LISTEN: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 
 /// Whether the gateway still may read the files of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(crate) enum Left {
     /// It is root, which may read everything.
     Root,
     /// It had rights beyond those of its user, and gave them up.
@@ -42,7 +44,7 @@ pub(super) enum Left {
 
 /// Has the gateway give up what lets it read files of others, and no program give it back. To be called while it has one thread, and
 /// after the keeper was started.
-pub(super) fn give_up() -> io::Result<Left> {
+pub(crate) fn give_up() -> io::Result<Left> {
     if rustix::process::geteuid().is_root() {
         return Ok(Left::Root);
     }
@@ -65,7 +67,7 @@ pub(super) fn give_up() -> io::Result<Left> {
 }
 
 /// Writes a line to standard error if there is room for it: its reader may be gone, or not read.
-pub(super) fn say(line: fmt::Arguments<'_>) {
+pub(crate) fn say(line: fmt::Arguments<'_>) {
     let mut stderr = io::stderr();
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut line = format!("{line}\n").into_bytes();
@@ -81,26 +83,38 @@ pub(super) fn say(line: fmt::Arguments<'_>) {
 }
 
 /// Refuses to be looked into: a process that is traced already would show its tracer every key.
-pub(super) fn refuse_tracer() -> anyhow::Result<()> {
+pub(crate) fn refuse_tracer() -> Result<(), IsolationError> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     match status.lines().find_map(|line| line.strip_prefix("TracerPid:")).map(str::trim) {
         None | Some("0") => Ok(()),
-        Some(tracer) => bail!("the key process is traced by the process {tracer}, which would see the keys"),
+        Some(tracer) => Err(IsolationError::Traced { tracer: tracer.to_owned() }),
+    }
+}
+
+/// Keeps the private keys of a process that has nothing else out of core dumps, and its memory from other processes of its user.
+/// Where the system refuses, that is a warning.
+pub fn keep_memory_private() {
+    let no_cores = Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(error) = setrlimit(Resource::Core, no_cores) {
+        tracing::warn!(%error, "core dumps stay allowed: they would hold private keys");
+    }
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "other processes of this user may read the memory, with private keys in it");
     }
 }
 
 /// Ends this process as soon as its parent, which has this number, ends.
-pub(super) fn end_with(parent: u32) -> anyhow::Result<()> {
+pub(crate) fn end_with(parent: u32) -> Result<(), IsolationError> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid().map(Pid::as_raw_pid) != i32::try_from(parent).ok() {
-        bail!("the process that started this one is gone");
+        return Err(IsolationError::Orphan);
     }
     Ok(())
 }
 
 /// Outlives the signals that stop a gateway, which may come to all its processes: it needs its keys until the drain has ended. The
 /// process ends when the gateway closes its end of the sockets.
-pub(super) fn outlive_signals() -> io::Result<Runtime> {
+pub(crate) fn outlive_signals() -> io::Result<Runtime> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         for kind in [
@@ -120,7 +134,7 @@ pub(super) fn outlive_signals() -> io::Result<Runtime> {
 
 /// Locks all memory of this process, so that no key comes to a swap device. Only without a limit: memory that is wanted later
 /// counts as well, and a limit would end the process then.
-pub(super) fn lock_memory() -> Result<(), String> {
+pub(crate) fn lock_memory() -> Result<(), String> {
     let unlimited = Rlimit { current: None, maximum: None };
     // Root may; for others the limit stays what it is.
     let _ = setrlimit(Resource::Memlock, unlimited);
@@ -136,7 +150,7 @@ pub(super) fn lock_memory() -> Result<(), String> {
 
 /// Becomes `user`, or one that owns nothing if this is root and no user is named, and keeps the right to read files at most. To be
 /// called while the process has one thread.
-pub(super) fn drop_to(user: Option<&str>) -> anyhow::Result<()> {
+pub(crate) fn drop_to(user: Option<&str>) -> Result<(), IsolationError> {
     let is_root = Uid::effective().is_root();
     let kept = capabilities(None)?.permitted.intersection(TO_READ);
     let wanted = match user {
@@ -145,8 +159,7 @@ pub(super) fn drop_to(user: Option<&str>) -> anyhow::Result<()> {
     };
     if let Some((user, group)) = wanted {
         set_keep_capabilities(true)?;
-        become_user(user, group)
-            .map_err(|error| anyhow!("the key process cannot become the user {user}: {error}"))?;
+        become_user(user, group).map_err(|source| IsolationError::User { user: user.as_raw(), source })?;
     }
     set_capabilities(
         None,
@@ -156,10 +169,11 @@ pub(super) fn drop_to(user: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn look_up(name: &str) -> anyhow::Result<(Uid, Gid)> {
+/// The number of the user with this name, and of its group.
+pub(crate) fn look_up(name: &str) -> Result<(Uid, Gid), IsolationError> {
     let found =
-        User::from_name(name).map_err(|error| anyhow!("cannot look up the user \"{name}\": {error}"))?;
-    let user = found.ok_or_else(|| anyhow!("there is no user \"{name}\""))?;
+        User::from_name(name).map_err(|source| IsolationError::LookUp { name: name.to_owned(), source })?;
+    let user = found.ok_or_else(|| IsolationError::NoUser { name: name.to_owned() })?;
     Ok((user.uid, user.gid))
 }
 

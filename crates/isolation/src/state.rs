@@ -1,56 +1,58 @@
 //! What the gateway knows of its key process: the keys that have to be there, and those that are.
 
-use super::control::{Figures, Settings};
+use crate::control::{Figures, Settings};
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The number of the last configuration.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The files of the keys in force.
-    pub(super) in_force: Keys,
-    pub(super) next: Option<Keys>,
-    pub(super) settings: Option<Settings>,
+    pub(crate) in_force: Keys,
+    pub(crate) next: Option<Keys>,
+    pub(crate) settings: Option<Settings>,
     /// Key processes that have begun.
-    pub(super) starts: u64,
+    pub(crate) starts: u64,
     /// The one that runs.
-    pub(super) process: Option<u32>,
+    pub(crate) process: Option<u32>,
     /// What it has said, in all.
-    pub(super) reports: u64,
-    pub(super) figures: Figures,
+    pub(crate) reports: u64,
+    pub(crate) figures: Figures,
     /// The file of a key has changed.
-    pub(super) has_changed: bool,
+    pub(crate) has_changed: bool,
     /// It will not be started again: by the will of the gateway, or since it cannot be.
-    pub(super) is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 /// What was found in the file of a key: its name, or what is wrong.
-pub(super) type Found = Result<String, String>;
+pub(crate) type Found = Result<String, String>;
 
 /// The keys of one configuration.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
+    /// Identifies the keys in the gateway, however many processes load them.
+    pub(crate) id: u64,
     /// By which orders and reports name it.
-    pub(super) number: u64,
-    pub(super) files: Vec<String>,
+    pub(crate) number: u64,
+    pub(crate) files: Vec<String>,
     /// What the process that runs has found in them, as far as it has said.
-    pub(super) found: Vec<Found>,
+    pub(crate) found: Vec<Found>,
     /// What was found when the configuration was read.
-    pub(super) expected: Vec<Found>,
+    pub(crate) expected: Vec<Found>,
 }
 
 impl Keys {
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.found.len() >= self.files.len()
     }
 
     /// What the configuration is judged by.
-    pub(super) fn expect(&mut self) -> Vec<Found> {
+    pub(crate) fn expect(&mut self) -> Vec<Found> {
         self.expected = self.found[..self.files.len()].to_vec();
         self.expected.clone()
     }
 
     /// Files whose key is not the one of the configuration, and why: they may have changed before the process was started again.
-    pub(super) fn missing(&self) -> Vec<String> {
+    pub(crate) fn missing(&self) -> Vec<String> {
         if !self.is_complete() {
             return Vec::new();
         }
@@ -72,7 +74,7 @@ impl Keys {
 
 impl State {
     /// Notes what was found. Whether that says it of all keys in force, for the first time in this process.
-    pub(super) fn found(&mut self, number: u64, found: Vec<Found>) -> bool {
+    pub(crate) fn found(&mut self, number: u64, found: Vec<Found>) -> bool {
         if let Some(next) = self.next.as_mut().filter(|next| next.number == number) {
             next.found.extend(found);
             return false;
@@ -85,14 +87,14 @@ impl State {
     }
 
     /// Why handshakes fail although there is a process.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         let missing = self.in_force.missing();
         let first = missing.first()?;
         Some(format!("the key process lacks {} of the keys in force, as {first}", missing.len()))
     }
 
     /// Another number, which no order had before.
-    pub(super) fn another_number(&mut self) -> u64 {
+    pub(crate) fn another_number(&mut self) -> u64 {
         self.number += 1;
         self.number
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Gateway;
-use super::state::{Keys, State};
+use crate::isolation::Isolation;
+use crate::state::{Keys, State};
 
 /// How long a key process may take to begin.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -15,9 +15,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// How long one that reads files may say nothing. It reports every few of them.
 const SILENCE: Duration = Duration::from_secs(10);
 
-impl Gateway {
+impl Isolation {
     /// Waits until there is a process that has read the files of the next configuration, as long as there is any progress.
-    pub(super) fn wait_for_keys<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    pub(crate) fn wait_for_keys<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         loop {
             let is_read = state.next.as_ref().is_none_or(Keys::is_complete);
             if state.is_over || (is_read && state.process.is_some()) {
@@ -36,7 +36,7 @@ impl Gateway {
     }
 
     /// Ends a process that does not answer: the keeper starts another. Without effect where this process has no right to.
-    pub(super) fn kill(&self, state: &State) {
+    pub(crate) fn kill(&self, state: &State) {
         let Some(process) = state.process else { return };
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).id();
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

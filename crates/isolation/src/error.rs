@@ -1,0 +1,55 @@
+//! Why keys cannot be isolated.
+
+use std::io;
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// Why keys cannot be isolated.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum IsolationError {
+    /// The system refuses a process, a socket, a thread or a right.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// A debugger is attached to the key process.
+    #[error("the key process is traced by the process {tracer}, which would see the keys")]
+    Traced {
+        /// Its process ID.
+        tracer: String,
+    },
+    /// The parent of the process ended before the process began.
+    #[error("the process that started this one is gone")]
+    Orphan,
+    /// The table of users cannot be read.
+    #[error("cannot look up the user \"{name}\": {source}")]
+    LookUp {
+        /// The name of the user.
+        name: String,
+        /// Why.
+        source: nix::Error,
+    },
+    /// The configuration names a user that does not exist.
+    #[error("there is no user \"{name}\"")]
+    NoUser {
+        /// The name of the user.
+        name: String,
+    },
+    /// The system refuses to change the user.
+    #[error("the key process cannot become the user {user}: {source}")]
+    User {
+        /// The number of the user.
+        user: u32,
+        /// Why.
+        source: nix::Error,
+    },
+    /// The program cannot run as a key process.
+    #[error("{0}")]
+    Program(String),
+}
+
+impl From<Errno> for IsolationError {
+    fn from(error: Errno) -> Self {
+        Self::System(error.into())
+    }
+}

@@ -1,0 +1,87 @@
+//! The processes that an isolated gateway starts, and their command lines.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use brisk_keys::Keystore;
+
+use crate::control::{Control, Settings};
+use crate::error::IsolationError;
+use crate::{holder, keeper};
+
+/// The subcommand of the processes.
+pub const SUBCOMMAND: &str = "key-process";
+
+/// The duty of one process, as on its command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// Whether the process holds keys; otherwise it starts the one that does.
+    pub holds_keys: bool,
+    /// The process that starts this one, with which it ends.
+    pub parent: u32,
+    /// The user that holds keys, if the configuration names one.
+    pub user: Option<String>,
+    /// The filter of the log.
+    pub log: String,
+}
+
+impl Role {
+    /// The words of the command line after the name of the program, the [`SUBCOMMAND`] first.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![SUBCOMMAND.to_owned()];
+        words.extend(self.holds_keys.then(|| "--holds-keys".to_owned()));
+        for (option, value) in [("--log", &self.log), ("--parent", &self.parent.to_string())] {
+            words.extend([option.to_owned(), value.clone()]);
+        }
+        words.extend(self.user.iter().flat_map(|user| ["--user".to_owned(), user.clone()]));
+        words
+    }
+}
+
+/// The program of a key process: the engines that perform its operations, and its log.
+pub trait Program {
+    /// The log while it is open.
+    type Log;
+
+    /// Opens the log with this filter.
+    fn open_log(&self, filter: &str) -> Result<Self::Log, String>;
+
+    /// Starts engines for the keys in `keys`.
+    fn start(&self, settings: &Settings, keys: &Arc<Keystore>) -> io::Result<Box<dyn Operations>>;
+}
+
+/// The engines of a key process, and the threads that serve its gateway.
+pub trait Operations {
+    /// Replaces the keys. Operations in progress end with those of before.
+    fn hold(&self, keys: &Arc<Keystore>);
+
+    /// Serves the gateway over this socket.
+    fn serve(&mut self, socket: UnixStream);
+
+    /// Operations of the engine's threads, by the number performed together.
+    fn by_size(&self) -> [u64; 4];
+
+    /// Results of the engine's threads that failed their check.
+    fn faults(&self) -> u64;
+}
+
+/// Runs a process of an isolated gateway, which has the gateway's socket as its standard input.
+pub fn run(role: &Role, program: &impl Program) -> Result<(), IsolationError> {
+    let control = Control::new(io::stdin().as_fd().try_clone_to_owned()?)?;
+    if role.holds_keys { holder::run(role, control, program) } else { keeper::run(role, &control) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_has_the_user_only_where_one_is_named() {
+        let keeper = Role { holds_keys: false, parent: 7, user: None, log: "info".to_owned() };
+        assert_eq!(keeper.words().join(" "), "key-process --log info --parent 7");
+        let holder = Role { holds_keys: true, user: Some("keys".to_owned()), ..keeper };
+        assert_eq!(holder.words().join(" "), "key-process --holds-keys --log info --parent 7 --user keys");
+    }
+}
