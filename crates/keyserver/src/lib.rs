@@ -17,5 +17,5 @@ pub mod settings;
 
 pub use beside::KeyProcess;
 pub use error::KeyServerError;
-pub use server::{Environment, KeyServer};
+pub use server::{Environment, KeyServer, KeyServerPart, PreparedKeyServer};
 pub use settings::KeyServerSettings;

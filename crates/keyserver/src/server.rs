@@ -1,22 +1,24 @@
 //! A complete key server: bind, serve, reload, drain.
 
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use brisk_server::{Control, Listen, Pages, Process, Server};
+use brisk_net::ListenerSettings;
+use brisk_server::{Control, Listen, Pages, Part, PartError, Parts, Process, Server, ServerSettings};
 use brisk_telemetry::metrics::{CONTENT_TYPE, Reload};
 
 use crate::KeyServerError;
 use crate::metrics::KeyServerMetrics;
 pub use crate::service::Environment;
-use crate::service::Shared;
+use crate::service::{Live, Shared};
 use crate::settings::KeyServerSettings;
 
 /// A key server that is bound but does not serve yet.
 #[derive(Debug)]
 pub struct KeyServer {
-    settings: KeyServerSettings,
+    listen: Vec<ListenerSettings>,
     shared: Arc<Shared>,
     server: Server<()>,
 }
@@ -28,21 +30,18 @@ impl KeyServer {
     ///
     /// [`KeyServerError`], before anything is served.
     pub fn bind(
-        settings: KeyServerSettings,
+        settings: &KeyServerSettings,
         process: Process,
         environment: Environment,
     ) -> Result<Self, KeyServerError> {
-        let shared = Shared::new(&settings, environment)?;
-        let listen = |settings: &brisk_net::ListenerSettings| Listen {
-            kind: (),
-            name: "keyserver",
-            settings: settings.clone(),
-        };
+        let shared = Shared::new(settings, environment)?;
+        let listen =
+            |settings: &ListenerSettings| Listen { kind: (), name: "keyserver", settings: settings.clone() };
         let listeners: Vec<_> = settings.listen.iter().map(listen).collect();
         let server = Server::bind(settings.server.clone(), &listeners, process)?;
         shared.metrics.register(server.metrics());
         shared.metrics.register(KeyServerMetrics(Arc::clone(&shared.figures)));
-        Ok(Self { settings, shared, server })
+        Ok(Self { listen: settings.listen.clone(), shared, server })
     }
 
     /// The bound addresses, with the ports that the system chose for port 0.
@@ -55,13 +54,20 @@ impl KeyServer {
         self.server.admin_address()
     }
 
+    /// The key server as a part of the process.
+    pub fn part(&self) -> KeyServerPart {
+        KeyServerPart { shared: Arc::clone(&self.shared), listen: RefCell::new(self.listen.clone()) }
+    }
+
     /// Serves until `SIGTERM` or `SIGINT` and the end of the drain. `read` is called on `SIGHUP` and after a change of a
-    /// watched file; if it fails, the previous settings stay in effect.
-    pub fn run<E: Display>(
-        self,
-        read: impl FnMut() -> Result<KeyServerSettings, E>,
-    ) -> Result<(), KeyServerError> {
-        let Self { settings, shared, server } = self;
+    /// watched file, and `parts`, of which [`part`](Self::part) is one, adopt the configuration. If either fails, the
+    /// previous one stays in effect.
+    pub fn run<S, E>(self, parts: &Parts<S>, read: impl FnMut() -> Result<S, E>) -> Result<(), KeyServerError>
+    where
+        S: AsRef<ServerSettings>,
+        E: Display,
+    {
+        let Self { shared, server, .. } = self;
         let metrics = Arc::clone(&shared.metrics);
         let engines = Arc::clone(shared.engines());
         let pages = Pages::default().ready_unless(move || engines.trouble()).show_under_any_name(
@@ -69,38 +75,65 @@ impl KeyServer {
             CONTENT_TYPE,
             move || metrics.render(),
         );
-        let reloads = Reloads { shared: Arc::clone(&shared), settings, read };
+        let reloads = Reloads { shared: Arc::clone(&shared), parts, read };
         Ok(server.run(&shared, reloads, pages)?)
     }
 }
 
-/// Reloads, on the main thread.
-struct Reloads<R> {
+/// A key server as a part of the process.
+#[derive(Debug)]
+pub struct KeyServerPart {
     shared: Arc<Shared>,
-    settings: KeyServerSettings,
+    /// The listeners of the configuration in force.
+    listen: RefCell<Vec<ListenerSettings>>,
+}
+
+/// A key server, prepared for another configuration.
+pub struct PreparedKeyServer {
+    live: Live,
+    listen: Vec<ListenerSettings>,
+}
+
+impl Part for KeyServerPart {
+    type Settings = KeyServerSettings;
+    type Prepared = PreparedKeyServer;
+
+    fn prepare(&self, settings: &KeyServerSettings) -> Result<PreparedKeyServer, PartError> {
+        Ok(PreparedKeyServer { live: self.shared.prepare(settings)?, listen: settings.listen.clone() })
+    }
+
+    /// Puts the settings in force, for connections that are open too.
+    fn commit(&self, PreparedKeyServer { live, listen }: PreparedKeyServer) {
+        self.shared.live.store(Arc::new(live));
+        if self.listen.replace(listen) != *self.listen.borrow() {
+            tracing::warn!(key = "server.listen", "changed, but takes full effect only after a restart");
+        }
+    }
+}
+
+/// The reloads of the main thread.
+struct Reloads<'p, S, R> {
+    shared: Arc<Shared>,
+    parts: &'p Parts<S>,
     read: R,
 }
 
-impl<R, E> Control for Reloads<R>
+impl<S, R, E> Control for Reloads<'_, S, R>
 where
-    R: FnMut() -> Result<KeyServerSettings, E>,
+    S: AsRef<ServerSettings>,
+    R: FnMut() -> Result<S, E>,
     E: Display,
 {
-    type Settings = KeyServerSettings;
+    type Settings = S;
 
     fn start(&mut self) {}
 
-    fn read(&mut self) -> Result<KeyServerSettings, String> {
+    fn read(&mut self) -> Result<S, String> {
         (self.read)().map_err(|error| error.to_string())
     }
 
-    fn apply(&mut self, settings: KeyServerSettings) -> Result<(), String> {
-        self.shared.apply(&settings).map_err(|error| error.to_string())?;
-        if self.settings.listen != settings.listen {
-            tracing::warn!(key = "server.listen", "changed, but takes full effect only after a restart");
-        }
-        self.settings = settings;
-        Ok(())
+    fn parts(&self) -> &Parts<S> {
+        self.parts
     }
 
     fn reloaded(&self, outcome: Reload) {
@@ -110,4 +143,6 @@ where
     fn reopen_logs(&mut self) {}
 
     fn each_minute(&mut self) {}
+
+    fn end(&mut self) {}
 }

@@ -137,15 +137,14 @@ impl Shared {
         &self.engines
     }
 
-    /// Applies new settings, for open connections too. On an error nothing changes.
-    pub(crate) fn apply(&self, settings: &KeyServerSettings) -> Result<(), KeyServerError> {
+    /// Builds the state for new settings, without effect.
+    pub(crate) fn prepare(&self, settings: &KeyServerSettings) -> Result<Live, KeyServerError> {
         let acceptor = Some(MutualAcceptor::new(&settings.tls)?);
         let before = self.live.load();
         let mut policy = Policy::clone(&settings.policy);
         policy.go_on_from(&before.policy);
         let keys = Keys::new(&settings.keystore, &*self.engines, Some(&before.keys));
-        self.live.store(Arc::new(Live::new(acceptor, keys, Arc::new(policy), settings.operations)));
-        Ok(())
+        Ok(Live::new(acceptor, keys, Arc::new(policy), settings.operations))
     }
 }
 

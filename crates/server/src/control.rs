@@ -1,5 +1,7 @@
 //! The main thread's part: signals, reloads, the watchdog, the drain.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use brisk_net::drain::DrainTrigger;
@@ -9,6 +11,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::ServerError;
 use crate::files::WatchedFiles;
+use crate::part::Parts;
 use crate::settings::ServerSettings;
 use crate::signals::{SignalAction, Signals};
 use crate::watchdog::{BEAT, Watchdog};
@@ -19,12 +22,15 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Interval at which the program's own log is checked for dropped lines.
 const LOG_CHECK: Duration = Duration::from_secs(10);
 
+/// The reason for a reload.
+const CHANGED: &str = "changed files";
+
 /// How long the main thread waits for workers to take new settings over. One that does not is the watchdog's to judge.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(1);
 
 /// What the main thread does for a service. All of it is called inside the runtime of that thread.
 pub trait Control {
-    /// The settings of the service and of its server.
+    /// A configuration: the settings of all parts and of the server.
     type Settings: AsRef<ServerSettings>;
 
     /// Called once, when the workers run.
@@ -33,14 +39,20 @@ pub trait Control {
     /// Reads the settings anew. The error says what is wrong with them.
     fn read(&mut self) -> Result<Self::Settings, String>;
 
-    /// Puts new settings in force. On an error nothing changes. Their files are watched already, so that it may read
-    /// those too.
-    fn apply(&mut self, settings: Self::Settings) -> Result<(), String>;
+    /// The parts of the process, which a reload prepares and then commits.
+    fn parts(&self) -> &Parts<Self::Settings>;
 
     /// Resolves when every worker goes by the settings that were applied last. This is so at once where workers hold
     /// nothing of them.
     fn taken_over(&self) -> impl Future<Output = ()> {
         std::future::ready(())
+    }
+
+    /// Shows the certificates that the `changed` files contain now, without another configuration. On an error nothing changes.
+    /// `None` where that takes a reload: other files than those of certificates have changed.
+    fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<(), String>> {
+        let _ = changed;
+        None
     }
 
     /// Counts a reload.
@@ -51,6 +63,9 @@ pub trait Control {
 
     /// Called at the start and then once a minute, for what ages without connections too.
     fn each_minute(&mut self);
+
+    /// Ends whatever runs beside the workers: the drain begins.
+    fn end(&mut self);
 }
 
 /// The main thread, from the start of the workers to the end of the drain.
@@ -62,6 +77,16 @@ pub(crate) struct MainThread<C> {
     pub(crate) watchdog: Watchdog,
     pub(crate) failures: UnboundedReceiver<ServerError>,
     pub(crate) dropped_log_lines: fn() -> u64,
+    pub(crate) refused: Refused,
+}
+
+/// Changes that were refused since the configuration in force.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    /// Another configuration.
+    configuration: bool,
+    /// Files of certificates.
+    files: BTreeSet<PathBuf>,
 }
 
 impl<C: Control> MainThread<C> {
@@ -85,15 +110,39 @@ impl<C: Control> MainThread<C> {
                     SignalAction::Reload => self.reload("SIGHUP").await,
                     SignalAction::ReopenLogs => self.control.reopen_logs(),
                 },
-                () = self.files.changed() => self.reload("changed files").await,
+                changed = self.files.changed() => self.follow(changed).await,
             }
         }
-        let Self { control, settings, mut signals, mut watchdog, .. } = self;
-        // Whatever it runs beside the workers ends before the drain.
-        drop(control);
+        let Self { mut control, settings, mut signals, mut watchdog, .. } = self;
+        control.end();
         watchdog.end();
         drain(trigger, settings.drain_timeout, &mut signals).await;
         Ok(())
+    }
+
+    /// Follows a change of these files; of none, of a file that another process watches.
+    async fn follow(&mut self, changed: BTreeSet<PathBuf>) {
+        // Of what was refused before, all has to be right now.
+        self.refused.files.extend(changed);
+        let renewed = if self.refused.configuration || self.refused.files.is_empty() {
+            None
+        } else {
+            self.control.renew(&self.refused.files)
+        };
+        match renewed {
+            None => self.reload(CHANGED).await,
+            Some(Ok(())) => {
+                self.refused = Refused::default();
+                self.control.reloaded(Reload::Applied);
+                tracing::info!(why = CHANGED, "reloaded: new handshakes are shown the changed certificates");
+            }
+            Some(Err(error)) => self.refuse(CHANGED, &error),
+        }
+    }
+
+    fn refuse(&self, why: &'static str, error: &str) {
+        self.control.reloaded(Reload::Refused);
+        tracing::error!(why, "not reloaded, the old configuration stays in force: {error}");
     }
 
     async fn reload(&mut self, why: &'static str) {
@@ -101,9 +150,10 @@ impl<C: Control> MainThread<C> {
         let watch = WatchedFiles::start(&self.settings.files);
         let result = self.control.read().and_then(|settings| {
             let server = settings.as_ref().clone();
-            // Watched from before the settings are applied, so that no change is missed.
+            // Watched from before the parts are prepared, which may read files too, so that no change is missed.
             let files = WatchedFiles::start(&server.files);
-            self.control.apply(settings)?;
+            let prepared = self.control.parts().prepare(&settings).map_err(|error| error.to_string())?;
+            prepared.commit();
             Ok((server, files))
         });
         match result {
@@ -111,6 +161,7 @@ impl<C: Control> MainThread<C> {
                 self.settings.warn_unchangeable(&settings);
                 self.settings = settings;
                 self.files.go_on_with(files);
+                self.refused = Refused::default();
                 self.control.reloaded(Reload::Applied);
                 // The line below is true of every worker then.
                 if tokio::time::timeout(TAKE_OVER_LIMIT, self.control.taken_over()).await.is_err() {
@@ -120,8 +171,8 @@ impl<C: Control> MainThread<C> {
             }
             Err(error) => {
                 self.files.replace_with(watch);
-                self.control.reloaded(Reload::Refused);
-                tracing::error!(why, "not reloaded, the old configuration stays in force: {error}");
+                self.refused.configuration = true;
+                self.refuse(why, &error);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The files that settings were read from: a change of one starts a reload.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,19 +49,20 @@ impl WatchedFiles {
         self.watch = other.watch;
     }
 
-    /// Completes when a file has changed; without a watch, or when it has ended, only by the report of another process.
-    pub(crate) async fn changed(&mut self) {
+    /// Waits for a change and returns the files that have changed: none of these, by the report of another process. Without a
+    /// watch, or when it has ended, only another process reports changes.
+    pub(crate) async fn changed(&mut self) -> BTreeSet<PathBuf> {
         let own = async {
             if let Some(files) = &mut self.watch
-                && files.changed().await.is_some()
+                && let Some(changed) = files.changed().await
             {
-                return;
+                return changed;
             }
-            std::future::pending::<()>().await;
+            std::future::pending().await
         };
         tokio::select! {
-            () = own => {}
-            () = self.elsewhere.notified() => {}
+            changed = own => changed,
+            () = self.elsewhere.notified() => BTreeSet::new(),
         }
     }
 }

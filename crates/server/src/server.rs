@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use crate::ServerError;
 use crate::admin::{self, Admin, Pages};
 use crate::context::Shared;
-use crate::control::{Control, MainThread};
+use crate::control::{Control, MainThread, Refused};
 use crate::files::WatchedFiles;
 use crate::metrics::ServerMetrics;
 use crate::service::Service;
@@ -109,7 +109,9 @@ impl<L: Copy + Send + 'static> Server<L> {
         }
         drop(start);
         let dropped_log_lines = program.dropped_log_lines;
-        let main = MainThread { control, settings, files, signals, watchdog, failures, dropped_log_lines };
+        let refused = Refused::default();
+        let main =
+            MainThread { control, settings, files, signals, watchdog, failures, dropped_log_lines, refused };
         let served = runtime.block_on(async {
             let admin_listener = Admin::new(pages, drain, pulse);
             for socket in admin.into_iter().flat_map(|bound| bound.sockets).flatten() {
@@ -150,10 +152,11 @@ mod tests {
     use brisk_telemetry::metrics::Reload;
 
     use super::*;
+    use crate::part::Parts;
     use crate::testing::{ANY, Closing, PROGRAM, settings};
 
     /// Does nothing.
-    struct Idle;
+    struct Idle(Parts<Unchanged>);
 
     struct Unchanged(ServerSettings);
 
@@ -172,8 +175,8 @@ mod tests {
             Err("there is nothing to read".to_owned())
         }
 
-        fn apply(&mut self, _settings: Unchanged) -> Result<(), String> {
-            Ok(())
+        fn parts(&self) -> &Parts<Unchanged> {
+            &self.0
         }
 
         fn reloaded(&self, _outcome: Reload) {}
@@ -181,6 +184,8 @@ mod tests {
         fn reopen_logs(&mut self) {}
 
         fn each_minute(&mut self) {}
+
+        fn end(&mut self) {}
     }
 
     #[test]
@@ -189,7 +194,7 @@ mod tests {
         let files = WatchedFiles::start(&[]);
         let process = Process { program: PROGRAM, sockets: Sockets::default(), files };
         let server = Server::bind(settings(3, 10), &[listen], process).expect("a server");
-        let ended = server.run(&Arc::new(Closing { broken: Some(1) }), Idle, Pages::default());
+        let ended = server.run(&Arc::new(Closing { broken: Some(1) }), Idle(Parts::new()), Pages::default());
         assert!(matches!(ended, Err(ServerError::Worker { number: 1, .. })), "{ended:?}");
     }
 }
