@@ -5,14 +5,13 @@ use std::sync::{Arc, Weak};
 
 use brisk_certs::{Care, CareSettings, Certificate, Challenges, Publish, Slot};
 use brisk_keys::{Engines, Keystore};
-use brisk_telemetry::Metrics;
 use brisk_tls::HostSettings;
 
 use crate::GatewayError;
 use crate::errands::{self, CertificateMetrics};
 use crate::obtained::{ObtainedHost, Obtainer};
 use crate::settings::{CertificateSettings, GatewaySettings};
-use crate::shared::Shared;
+use crate::shared::{Environment, Shared};
 use crate::termination::Termination;
 
 /// The source of certificates and of operations with their keys. Outlives reloads.
@@ -29,15 +28,14 @@ pub(crate) struct Certificates {
 impl Certificates {
     pub(crate) fn new(
         settings: &CertificateSettings,
-        engines: Arc<dyn Engines>,
-        challenges: Arc<Challenges>,
-        obtainer: Arc<dyn Obtainer>,
-        metrics: &Metrics,
+        environment: &Environment,
     ) -> Result<Self, GatewayError> {
+        let Environment { engines, challenges, obtainer, catalogues, on_demand, .. } = environment.clone();
         let care = Arc::new(errands::start(settings)?);
         let replaces = Arc::clone(&obtainer);
         care.on_revoked(move |certificate| replaces.revoked(certificate));
-        metrics.register(CertificateMetrics(Arc::clone(&care)));
+        let metrics = CertificateMetrics { care: Arc::clone(&care), catalogues, on_demand };
+        environment.metrics.register(metrics);
         Ok(Self { engines, challenges, obtainer, care })
     }
 
@@ -55,40 +53,92 @@ impl Certificates {
         Ok(())
     }
 
-    /// Shows the certificates of `tls` to new handshakes. Waits for their first staples, as long as `settings` allow.
-    pub(crate) fn publish(&self, tls: &Termination, settings: CareSettings) {
-        let certificates: Vec<_> = tls.configured().cloned().collect();
+    /// Shows the certificates of `tls`, whose keys are in `keys`, to new handshakes. Waits for their first staples, as long as
+    /// `settings` allow.
+    pub(crate) fn publish(&self, tls: &Termination, keys: &Keystore, settings: CareSettings) {
+        let certificates: Vec<_> = tls.configured().flat_map(|host| &host.certificates).cloned().collect();
         self.care.prepare(&certificates, settings);
-        tls.publish(&self.care);
+        for host in tls.configured() {
+            let keys = keys.subset(host.certificates.iter().map(|certificate| certificate.key));
+            self.show(&host.slot, host.names.first(), &host.certificates, keys);
+        }
+        self.care.follow(tls.slots());
+        tls.acceptor.refresh();
         errands::warn_of_long_flights(&self.care, certificates.iter());
+    }
+
+    /// Shows these certificates of a host, as `care` has them. Logs those of the files of `host` that are new in its slot.
+    fn show(&self, slot: &Slot, host: Option<&String>, certificates: &[Arc<Certificate>], keys: Keystore) {
+        let shown = slot.load();
+        let is_same = |old: &Certificate, new: &Certificate| {
+            old.fingerprint == new.fingerprint && (old.chain == new.chain || !new.is_complete)
+        };
+        let is_shown = |new: &Certificate| shown.iter().any(|old| is_same(&old.certificate, new));
+        let new = certificates.iter().filter(|new| !shown.is_empty() && !is_shown(new));
+        for new in new.filter(|_| host.is_some()) {
+            let file = new.source.display();
+            tracing::info!(host, %file, "new handshakes are shown a new certificate");
+        }
+        let engine = self.engines.for_keys(Arc::new(keys));
+        let served = certificates.iter().map(|certificate| self.care.served(certificate, &engine));
+        slot.publish(served.collect());
     }
 
     /// Reports the hosts of `tls` whose certificates are obtained to the obtainer.
     pub(crate) fn show_obtainer(&self, tls: &Termination, shared: &Weak<Shared>) {
         let host = |host: &HostSettings| ObtainedHost {
             names: host.names.clone(),
-            publish: Arc::new(Publisher { slot: Arc::clone(&host.slot), shared: Weak::clone(shared) }),
+            publish: Arc::new(Publisher::new(host, shared)),
         };
         self.obtainer.follow(tls.obtained().map(host).collect());
     }
 }
 
+/// The certificates in the files of one host.
+#[derive(Debug)]
+pub struct HostCertificates {
+    /// The names of the host, as in its settings.
+    pub names: Vec<String>,
+    /// The certificates.
+    pub certificates: Vec<Arc<Certificate>>,
+    /// Their private keys, or the engines that have them.
+    pub keys: Keystore,
+}
+
 /// Publishes into the slot of one host.
-struct Publisher {
+pub(crate) struct Publisher {
     slot: Arc<Slot>,
+    /// The first name of a host whose certificates are in files, for the log.
+    in_files: Option<String>,
     shared: Weak<Shared>,
+}
+
+impl Publisher {
+    pub(crate) fn new(host: &HostSettings, shared: &Weak<Shared>) -> Self {
+        let in_files = host.names.first().filter(|_| !host.obtained).cloned();
+        Self { slot: Arc::clone(&host.slot), in_files, shared: Weak::clone(shared) }
+    }
+
+    /// Publishes without waiting for staples.
+    pub(crate) fn show(&self, certificates: &[Arc<Certificate>], keys: Keystore) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let care = &shared.certificates.care;
+        shared.certificates.show(&self.slot, self.in_files.as_ref(), certificates, keys);
+        care.look(&self.slot);
+        let live = shared.live.load();
+        live.tls.acceptor.refresh_slot(&self.slot);
+        if self.in_files.is_some() {
+            errands::warn_of_long_flights(care, certificates.iter());
+            shared.metrics.set_certificates(live.tls.expiries());
+        }
+    }
 }
 
 impl Publish for Publisher {
     fn publish(&self, certificates: Vec<Arc<Certificate>>, keys: Keystore) {
         let Some(shared) = self.shared.upgrade() else { return };
-        let Certificates { engines, care, .. } = &shared.certificates;
-        let engine = engines.for_keys(Arc::new(keys));
-        care.prepare_more(&certificates);
-        let served = certificates.iter().map(|certificate| care.served(certificate, &engine));
-        self.slot.publish(served.collect());
-        care.look(&self.slot);
-        shared.live.load().tls.acceptor.refresh_slot(&self.slot);
+        shared.certificates.care.prepare_more(&certificates);
+        self.show(&certificates, keys);
     }
 }
 

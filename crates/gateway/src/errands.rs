@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::care::{Fetch, Fetched, Fetching, Report};
-use brisk_certs::{Care, Catalogue, CertError, Certificate, OnDemand, Slot, Store};
+use brisk_certs::{Care, Catalogues, CertError, Certificate, OnDemandHosts, Store};
 use brisk_fetch::{Client, ClientSettings, Limits};
 use brisk_telemetry::metrics::{Collector, Encoder};
 use http::header::CACHE_CONTROL;
@@ -99,17 +99,21 @@ fn described(report: &Report) -> Value {
     })
 }
 
-/// What is known of certificates, as metrics.
+/// The metrics of certificates.
 #[derive(Debug)]
-pub(crate) struct CertificateMetrics(pub(crate) Arc<Care>);
+pub(crate) struct CertificateMetrics {
+    pub(crate) care: Arc<Care>,
+    pub(crate) catalogues: Catalogues,
+    pub(crate) on_demand: OnDemandHosts,
+}
 
 impl Collector for CertificateMetrics {
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
         let now = SystemTime::now();
-        let mut reports = self.0.report();
+        let mut reports = self.care.report();
         totals(page, &reports)?;
-        catalogues(page)?;
-        on_demand(page)?;
+        catalogues(page, &self.catalogues)?;
+        on_demand(page, &self.on_demand)?;
         // Those of hosts first: which names of folders are in memory is up to clients. Stable: of the others those that end
         // first stay first.
         reports.sort_by_key(|report| {
@@ -164,8 +168,9 @@ fn totals(page: &mut Encoder<'_, '_>, reports: &[Report]) -> fmt::Result {
 }
 
 /// How folders with certificates by name are used.
-fn catalogues(page: &mut Encoder<'_, '_>) -> fmt::Result {
-    let all: Vec<_> = Catalogue::all()
+fn catalogues(page: &mut Encoder<'_, '_>, catalogues: &Catalogues) -> fmt::Result {
+    let all: Vec<_> = catalogues
+        .all()
         .iter()
         .map(|catalogue| (catalogue.folder().display().to_string(), catalogue.statistics()))
         .collect();
@@ -197,8 +202,9 @@ fn catalogues(page: &mut Encoder<'_, '_>) -> fmt::Result {
 }
 
 /// How names on demand are used.
-fn on_demand(page: &mut Encoder<'_, '_>) -> fmt::Result {
-    let all: Vec<_> = OnDemand::all()
+fn on_demand(page: &mut Encoder<'_, '_>, on_demand: &OnDemandHosts) -> fmt::Result {
+    let all: Vec<_> = on_demand
+        .all()
         .iter()
         .map(|on_demand| (on_demand.settings().host.clone(), on_demand.statistics()))
         .collect();
@@ -271,11 +277,6 @@ pub(crate) fn warn_of_long_flights<'a>(
             );
         }
     }
-}
-
-/// The slots of `hosts`.
-pub(crate) fn slots<'a>(hosts: impl Iterator<Item = &'a brisk_tls::HostSettings>) -> Vec<Arc<Slot>> {
-    hosts.map(|host| Arc::clone(&host.slot)).collect()
 }
 
 #[cfg(test)]

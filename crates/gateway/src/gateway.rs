@@ -1,22 +1,24 @@
 //! A gateway as a whole: binds, serves, reloads, drains.
 
-use std::fmt::Display;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use brisk_server::{Control, Listen, Pages, Part, PartError, Process, Server, ServerSettings};
+use brisk_server::{Control, Listen, Pages, Parts, Process, Server, ServerSettings};
 use brisk_telemetry::metrics::{CONTENT_TYPE as METRICS_TYPE, Listening, Reload};
 
 use crate::GatewayError;
 use crate::connections;
 use crate::dashboard::Served;
 use crate::errands;
-use crate::fixed::Fixed;
+use crate::part::GatewayPart;
 use crate::settings::GatewaySettings;
 use crate::shared::{Environment, Shared};
+use crate::source::Source;
 use crate::tickets;
-use crate::upstreams::HealthChecks;
 
 /// Where a gateway listens, with the ports that the system chose for port 0.
 #[derive(Clone, Debug, Default)]
@@ -34,11 +36,10 @@ pub struct Addresses {
 /// A gateway that has everything it needs and serves nothing yet.
 #[derive(Debug)]
 pub struct Gateway {
-    settings: GatewaySettings,
     shared: Arc<Shared>,
     server: Server<Listening>,
     addresses: Addresses,
-    dashboard: Served,
+    part: Rc<GatewayPart>,
 }
 
 impl Gateway {
@@ -47,13 +48,13 @@ impl Gateway {
     /// Signals are caught from here on. One that arrives right after the program has reported its start is not lost,
     /// and does not end the process.
     pub fn bind(
-        settings: GatewaySettings,
+        settings: &GatewaySettings,
         process: Process,
-        environment: Environment,
+        environment: &Environment,
     ) -> Result<Self, GatewayError> {
         let visits = environment.visits.clone();
-        let shared = Shared::new(&settings, environment)?;
-        let server = Server::bind(settings.server.clone(), &listeners(&settings), process)?;
+        let shared = Shared::new(settings, environment)?;
+        let server = Server::bind(settings.server.clone(), &listeners(settings), process)?;
         shared.metrics.register(server.metrics());
         let dashboard = Served::start(settings.dashboard.as_ref(), &shared, server.loads(), visits)?;
         let addresses = Addresses { dashboard: dashboard.url(), ..addresses(&server) };
@@ -64,7 +65,8 @@ impl Gateway {
                  rotate ticket keys"
             );
         }
-        Ok(Self { settings, shared, server, addresses, dashboard })
+        let part = Rc::new(GatewayPart::new(&shared, settings, dashboard));
+        Ok(Self { shared, server, addresses, part })
     }
 
     /// The addresses that it listens on.
@@ -72,27 +74,19 @@ impl Gateway {
         &self.addresses
     }
 
-    /// Serves until SIGTERM or SIGINT and the end of the drain. `read` is called for new settings on SIGHUP and when
-    /// one of their files has changed; if it fails, the old ones stay in force. `settled` is called after each that was read,
-    /// with whether it is in force now.
-    pub fn run<E: Display>(
-        self,
-        read: impl FnMut() -> Result<GatewaySettings, E>,
-        settled: impl FnMut(bool),
-    ) -> Result<(), GatewayError> {
-        let Self { settings, shared, server, dashboard, .. } = self;
+    /// The gateway as a part of the process.
+    pub fn part(&self) -> Rc<GatewayPart> {
+        Rc::clone(&self.part)
+    }
+
+    /// Serves until SIGTERM or SIGINT and the end of the drain. On SIGHUP and when a file has changed, `source` is read and
+    /// `parts`, of which [`part`](Self::part) is one, take the configuration over; if either fails, the old one stays in
+    /// force. Where only files of certificates have changed, these certificates alone are loaded and published.
+    pub fn run<S: Source>(self, parts: &Parts<S::Configuration>, source: S) -> Result<(), GatewayError> {
+        let Self { shared, server, part, .. } = self;
         shared.begin_experiments();
         let pages = pages(&shared);
-        let checks = HealthChecks::default();
-        let reloads = Reloads {
-            shared: Arc::clone(&shared),
-            fixed: Fixed::of(&settings),
-            read,
-            settled,
-            checks,
-            dashboard,
-        };
-        Ok(server.run(&shared, reloads, pages)?)
+        Ok(server.run(&shared, Reloads { part, parts, source }, pages)?)
     }
 }
 
@@ -133,70 +127,53 @@ fn pages(shared: &Shared) -> Pages {
         })
 }
 
-/// The main thread's part: new settings, health checks, and what ages.
-struct Reloads<R, S> {
-    shared: Arc<Shared>,
-    fixed: Fixed,
-    read: R,
-    settled: S,
-    checks: HealthChecks,
-    dashboard: Served,
+/// The main thread's work for a gateway: reloads, and the rotation of keys.
+struct Reloads<'p, S: Source> {
+    part: Rc<GatewayPart>,
+    parts: &'p Parts<S::Configuration>,
+    source: S,
 }
 
-impl<R, S, E> Control for Reloads<R, S>
-where
-    R: FnMut() -> Result<GatewaySettings, E>,
-    S: FnMut(bool),
-    E: Display,
-{
-    type Settings = GatewaySettings;
+impl<S: Source> Control for Reloads<'_, S> {
+    type Settings = S::Configuration;
 
     fn start(&mut self) {
-        self.checks.follow(self.shared.live.load().groups());
+        self.part.check_health();
     }
 
-    fn read(&mut self) -> Result<GatewaySettings, String> {
-        (self.read)().map_err(|error| error.to_string())
+    fn read(&mut self) -> Result<S::Configuration, String> {
+        self.source.read().map_err(|error| error.to_string())
     }
 
-    fn apply(&mut self, settings: GatewaySettings) -> Result<(), String> {
-        let applied = self.apply_whole(&settings).map_err(|error| error.to_string());
-        (self.settled)(applied.is_ok());
-        applied?;
-        self.checks.follow(self.shared.live.load().groups());
-        let fixed = Fixed::of(&settings);
-        self.fixed.warn_of_changes(&fixed);
-        self.fixed = fixed;
-        Ok(())
+    fn parts(&self) -> &Parts<S::Configuration> {
+        self.parts
+    }
+
+    fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<(), String>> {
+        let loaded = self.source.renew(changed)?;
+        Some(loaded.map(|hosts| self.part.shared.renew(hosts)).map_err(|error| error.to_string()))
     }
 
     fn taken_over(&self) -> impl Future<Output = ()> {
-        self.shared.live.taken_over()
+        self.part.shared.live.taken_over()
     }
 
     fn reloaded(&self, outcome: Reload) {
-        self.shared.metrics.reloaded(outcome);
+        self.part.shared.metrics.reloaded(outcome);
     }
 
     fn reopen_logs(&mut self) {
-        if let Some(log) = self.shared.sink.access_log().as_ref() {
+        if let Some(log) = self.part.shared.sink.access_log().as_ref() {
             log.reopen();
         }
     }
 
     fn each_minute(&mut self) {
-        self.shared.resumption.age();
+        self.part.shared.resumption.age();
     }
-}
 
-impl<R, S> Reloads<R, S> {
-    /// Puts new settings in force. On an error nothing changes.
-    fn apply_whole(&mut self, settings: &GatewaySettings) -> Result<(), PartError> {
-        let dashboard = self.dashboard.prepare(settings.dashboard.as_ref())?;
-        let prepared = self.shared.prepare(settings)?;
-        self.dashboard.take_over(dashboard);
-        self.shared.commit(prepared);
-        Ok(())
+    fn end(&mut self) {
+        self.part.end();
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use brisk_beacon::Beacons;
-use brisk_keys::Engines;
 use brisk_net::DeadlineWheel;
 use brisk_net::rates::Rates;
 use brisk_proxy::client::HttpSettings;
@@ -52,13 +51,12 @@ impl Live {
     /// the same stay.
     pub(crate) fn new(
         settings: &GatewaySettings,
-        engines: &dyn Engines,
         resources: Resources,
         beacons: Option<Arc<Beacons>>,
         metrics: &Arc<Metrics>,
         before: Option<&Self>,
     ) -> Result<Self, GatewayError> {
-        let tls = Termination::new(settings, &resources, engines, before.map(|before| &before.tls))?;
+        let tls = Termination::new(settings, &resources, before.map(|before| &before.tls))?;
         let groups_before = before.map_or(&[][..], |before| &before.groups);
         let groups = group_states(&settings.upstreams, groups_before, metrics)?;
         let mut service = settings.service.clone();

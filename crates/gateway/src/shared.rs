@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use brisk_certs::{CareSettings, Challenges};
-use brisk_keys::Engines;
+use brisk_certs::{CareSettings, Catalogues, Challenges, OnDemandHosts};
+use brisk_keys::{Engines, Keystore};
 use brisk_proxy::{CompressionMetrics, RewritingMetrics, Telemetry};
-use brisk_server::{Part, PartError};
 use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
 use brisk_visits::Visits;
 
 use crate::GatewayError;
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, HostCertificates, Publisher};
 use crate::limits::ClientLimits;
 use crate::live::{Current, Live};
 use crate::measured::{Measured, PreparedBeacons};
@@ -41,6 +40,10 @@ pub struct Environment {
     pub obtainer: Arc<dyn Obtainer>,
     /// Where the visits of pages go.
     pub visits: Visits,
+    /// The folders of certificates by name in use.
+    pub catalogues: Catalogues,
+    /// The hosts with names on demand in use.
+    pub on_demand: OnDemandHosts,
 }
 
 /// The state that all workers share.
@@ -70,6 +73,7 @@ pub(crate) struct Prepared {
     access_log: Option<Arc<AccessLog>>,
     keys: PreparedKeys,
     beacons: PreparedBeacons,
+    keystore: Arc<Keystore>,
     care: CareSettings,
 }
 
@@ -77,40 +81,39 @@ impl Shared {
     /// Prepares everything that `settings` ask for, without serving anything yet.
     pub(crate) fn new(
         settings: &GatewaySettings,
-        environment: Environment,
+        environment: &Environment,
     ) -> Result<Arc<Self>, GatewayError> {
-        let Environment { engines, gathers, metrics, challenges, obtainer, visits } = environment;
-        let resumption = Resumption::new(&settings.sessions, &metrics)?;
+        let Environment { engines, metrics, challenges, gathers, .. } = environment;
+        let resumption = Resumption::new(&settings.sessions, metrics)?;
         let access_log = open_access_log(settings)?;
-        let limits = ClientLimits::new(settings, &*engines, &metrics);
-        let resources = resumption.resources(limits.key_gate(settings, None), Arc::clone(&challenges));
-        let measured = Measured::new(visits, &metrics);
+        let limits = ClientLimits::new(settings, &**engines, metrics);
+        let resources = resumption.resources(limits.key_gate(settings, None), Arc::clone(challenges));
+        let measured = Measured::new(environment.visits.clone(), metrics);
         let beacons = measured.prepare(&settings.service);
-        let live = Live::new(settings, &*engines, resources, beacons.get(), &metrics, None)?;
+        let live = Live::new(settings, resources, beacons.get(), metrics, None)?;
         metrics.register(CompressionMetrics);
         metrics.register(RewritingMetrics);
-        let certificates =
-            Certificates::new(&settings.certificates, engines, challenges, obtainer, &metrics)?;
+        let certificates = Certificates::new(&settings.certificates, environment)?;
         certificates.start_catalogues(settings)?;
         let shared = Arc::new_cyclic(|own| Self {
-            sink: Sink::new(Arc::clone(&metrics)),
+            sink: Sink::new(Arc::clone(metrics)),
             live: Current::new(live),
             limits,
             certificates,
             resumption,
             measured,
-            gathers,
+            gathers: *gathers,
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
             experiment_warnings: Throttle::new(WARNING_INTERVAL),
             own: Weak::clone(own),
             ids: AtomicU64::new(1),
-            metrics,
+            metrics: Arc::clone(metrics),
         });
         shared.measured.commit(beacons);
         shared.replace_access_log(access_log);
         let live = shared.live.load();
+        shared.certificates.publish(&live.tls, &settings.keystore, settings.certificates.care);
         shared.metrics.set_certificates(live.tls.expiries());
-        shared.certificates.publish(&live.tls, settings.certificates.care);
         shared.certificates.show_obtainer(&live.tls, &shared.own);
         drop(live);
         Ok(shared)
@@ -123,21 +126,46 @@ impl Shared {
     }
 
     /// The state for `settings`, which has no effect yet.
-    fn prepare_all(&self, settings: &GatewaySettings) -> Result<Prepared, GatewayError> {
+    pub(crate) fn prepare(&self, settings: &GatewaySettings) -> Result<Prepared, GatewayError> {
         let before = self.live.load();
-        let Certificates { engines, challenges, .. } = &self.certificates;
         let gate = self.limits.key_gate(settings, before.rates.as_ref());
-        let resources = self.resumption.resources(gate, Arc::clone(challenges));
+        let resources = self.resumption.resources(gate, Arc::clone(&self.certificates.challenges));
         let beacons = self.measured.prepare(&settings.service);
-        let live = Live::new(settings, &**engines, resources, beacons.get(), &self.metrics, Some(&before))?;
+        let live = Live::new(settings, resources, beacons.get(), &self.metrics, Some(&before))?;
         self.certificates.start_catalogues(settings)?;
         Ok(Prepared {
             live,
             access_log: open_access_log(settings)?,
             keys: self.resumption.prepare(&settings.sessions)?,
             beacons,
+            keystore: Arc::clone(&settings.keystore),
             care: settings.certificates.care,
         })
+    }
+
+    /// Puts the state in force for new connections and new requests. Waits for the first staples of new certificates.
+    pub(crate) fn commit(&self, prepared: Prepared) {
+        let Prepared { live, access_log, keys, beacons, keystore, care } = prepared;
+        self.resumption.commit(keys);
+        self.replace_access_log(access_log);
+        self.measured.commit(beacons);
+        live.begin_experiments(self.measured.visits());
+        self.certificates.publish(&live.tls, &keystore, care);
+        self.metrics.set_certificates(live.tls.expiries());
+        self.live.replace(live);
+        self.certificates.show_obtainer(&self.live.load().tls, &self.own);
+    }
+
+    /// Publishes other certificates of the files of these hosts, after one wait for the first staples of all.
+    pub(crate) fn renew(&self, hosts: Vec<HostCertificates>) {
+        let certificates: Vec<_> = hosts.iter().flat_map(|host| &host.certificates).cloned().collect();
+        self.certificates.care.prepare_more(&certificates);
+        let live = self.live.load();
+        for HostCertificates { names, certificates, keys } in hosts {
+            if let Some(host) = live.tls.configured().find(|host| host.names == names) {
+                Publisher::new(host, &self.own).show(&certificates, keys);
+            }
+        }
     }
 
     fn replace_access_log(&self, log: Option<Arc<AccessLog>>) {
@@ -154,28 +182,6 @@ impl Shared {
 
     pub(crate) fn next_connection_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-impl Part for Shared {
-    type Settings = GatewaySettings;
-    type Prepared = Prepared;
-
-    fn prepare(&self, settings: &GatewaySettings) -> Result<Prepared, PartError> {
-        Ok(self.prepare_all(settings)?)
-    }
-
-    /// Puts the state in force for new connections and new requests. Waits for the first staples of new certificates, for
-    /// two seconds unless the settings allow more.
-    fn commit(&self, Prepared { live, access_log, keys, beacons, care }: Prepared) {
-        self.resumption.commit(keys);
-        self.replace_access_log(access_log);
-        self.measured.commit(beacons);
-        self.metrics.set_certificates(live.tls.expiries());
-        live.begin_experiments(self.measured.visits());
-        self.certificates.publish(&live.tls, care);
-        self.live.replace(live);
-        self.certificates.show_obtainer(&self.live.load().tls, &self.own);
     }
 }
 

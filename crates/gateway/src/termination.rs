@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use brisk_certs::{Care, Certificate};
-use brisk_keys::{Engines, Keystore, PrivateKeyEngine};
+use brisk_certs::Slot;
 use brisk_net::rates::Rates;
 use brisk_proxy::settings::{self as proxy, ServiceSettings};
 use brisk_telemetry::metrics::CertificateExpiry;
@@ -12,7 +11,6 @@ use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
 use crate::GatewayError;
 use crate::draws;
-use crate::errands;
 use crate::settings::GatewaySettings;
 use crate::tickets::unix_seconds;
 
@@ -22,17 +20,14 @@ pub(crate) struct Termination {
     settings: TlsSettings,
     hosts: Vec<HostSettings>,
     rates: Option<Arc<Rates>>,
-    engine: Arc<dyn PrivateKeyEngine>,
-    keystore: Arc<Keystore>,
 }
 
 impl Termination {
-    /// Takes over from `before` what would be the same: the acceptor unless something but certificates has changed, the
-    /// engine unless keys have. Nothing is shown before it is [published](Self::publish).
+    /// Takes over the acceptor of `before` unless something but certificates has changed. Nothing is shown before it is
+    /// [published](crate::certificates::Certificates::publish).
     pub(crate) fn new(
         settings: &GatewaySettings,
         resources: &Resources,
-        engines: &dyn Engines,
         before: Option<&Self>,
     ) -> Result<Self, GatewayError> {
         let hosts = with_slots(&settings.service, before.map_or(&[], |before| &before.hosts));
@@ -41,51 +36,31 @@ impl Termination {
             Some(before) => Arc::clone(&before.acceptor),
             None => Arc::new(Acceptor::new(settings.tls.clone(), &hosts, resources)?),
         };
-        let (keystore, engine) = match before.filter(|before| before.keystore.is_same(&settings.keystore)) {
-            Some(before) => (Arc::clone(&before.keystore), Arc::clone(&before.engine)),
-            None => (Arc::clone(&settings.keystore), engines.for_keys(Arc::clone(&settings.keystore))),
-        };
-        Ok(Self { acceptor, settings: settings.tls.clone(), hosts, rates, engine, keystore })
+        Ok(Self { acceptor, settings: settings.tls.clone(), hosts, rates })
     }
 
-    /// Shows each host's certificates, as `care` has them, to handshakes that begin from now on.
-    pub(crate) fn publish(&self, care: &Care) {
-        for host in &self.hosts {
-            let (shown, name) = (host.slot.load(), host.names.first());
-            let is_same = |old: &Certificate, new: &Certificate| {
-                old.fingerprint == new.fingerprint && (old.chain == new.chain || !new.is_complete)
-            };
-            let is_shown = |new: &Certificate| shown.iter().any(|old| is_same(&old.certificate, new));
-            if host.obtained {
-                continue;
-            }
-            for new in host.certificates.iter().filter(|new| !shown.is_empty() && !is_shown(new)) {
-                let file = new.source.display();
-                tracing::info!(host = name, %file, "new handshakes are shown a new certificate");
-            }
-            host.publish_as(|certificate| care.served(certificate, &self.engine));
-        }
-        care.follow(errands::slots(self.hosts.iter()));
-        self.acceptor.refresh();
+    /// The hosts whose certificates are in files.
+    pub(crate) fn configured(&self) -> impl Iterator<Item = &HostSettings> {
+        self.hosts.iter().filter(|host| !host.obtained)
     }
 
-    /// The certificates of the configuration.
-    pub(crate) fn configured(&self) -> impl Iterator<Item = &Arc<Certificate>> {
-        self.hosts.iter().flat_map(|host| &host.certificates)
+    /// All slots.
+    pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
+        self.hosts.iter().map(|host| Arc::clone(&host.slot)).collect()
     }
 
-    /// The end of the validity of each certificate of the configuration.
+    /// The end of the validity of each certificate from a file that is shown.
     pub(crate) fn expiries(&self) -> Vec<CertificateExpiry> {
         let of_host = |host: &HostSettings| {
             let name = host.names.first().cloned().unwrap_or_default();
-            let certificates = host.certificates.clone().into_iter();
-            certificates.map(move |certificate| CertificateExpiry {
+            let shown = Vec::clone(&host.slot.load()).into_iter().map(|served| served.certificate);
+            shown.map(move |certificate| CertificateExpiry {
                 host: name.clone(),
                 algorithm: certificate.algorithm.label().to_owned(),
                 not_after: i64::try_from(unix_seconds(certificate.not_after)).unwrap_or(i64::MAX),
             })
         };
-        self.hosts.iter().flat_map(of_host).collect()
+        self.configured().flat_map(of_host).collect()
     }
 
     /// The hosts whose certificates are obtained, by names and slot.

@@ -1,0 +1,79 @@
+//! The gateway as a part of the process: its reloads, on the main thread.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use brisk_server::{Part, PartError};
+
+use crate::dashboard::{Next, Served};
+use crate::fixed::Fixed;
+use crate::settings::GatewaySettings;
+use crate::shared::{self, Shared};
+use crate::upstreams::HealthChecks;
+
+/// The gateway as a part of the process: hosts, TLS, sessions, upstreams, access log and dashboard.
+pub struct GatewayPart {
+    pub(crate) shared: Arc<Shared>,
+    dashboard: RefCell<Served>,
+    checks: RefCell<HealthChecks>,
+    fixed: RefCell<Fixed>,
+}
+
+/// The gateway, prepared for another configuration.
+pub struct PreparedGateway {
+    shared: shared::Prepared,
+    dashboard: Next,
+    fixed: Fixed,
+}
+
+impl GatewayPart {
+    pub(crate) fn new(shared: &Arc<Shared>, settings: &GatewaySettings, dashboard: Served) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            dashboard: RefCell::new(dashboard),
+            checks: RefCell::default(),
+            fixed: RefCell::new(Fixed::of(settings)),
+        }
+    }
+
+    /// Checks the health of the upstreams in force. Has to be called inside the runtime of the main thread.
+    pub(crate) fn check_health(&self) {
+        self.checks.borrow_mut().follow(self.shared.live.load().groups());
+    }
+
+    /// Ends dashboard and health checks.
+    pub(crate) fn end(&self) {
+        self.dashboard.borrow_mut().take_over(Next::None);
+        self.checks.take();
+    }
+}
+
+impl Part for GatewayPart {
+    type Settings = GatewaySettings;
+    type Prepared = PreparedGateway;
+
+    fn prepare(&self, settings: &GatewaySettings) -> Result<PreparedGateway, PartError> {
+        Ok(PreparedGateway {
+            dashboard: self.dashboard.borrow().prepare(settings.dashboard.as_ref())?,
+            shared: self.shared.prepare(settings)?,
+            fixed: Fixed::of(settings),
+        })
+    }
+
+    /// Puts the settings in force for new connections and new requests. Waits for the first staples of new certificates, for
+    /// two seconds unless the settings allow more.
+    fn commit(&self, PreparedGateway { shared, dashboard, fixed }: PreparedGateway) {
+        self.dashboard.borrow_mut().take_over(dashboard);
+        self.shared.commit(shared);
+        self.check_health();
+        self.fixed.borrow().warn_of_changes(&fixed);
+        self.fixed.replace(fixed);
+    }
+}
+
+impl fmt::Debug for GatewayPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GatewayPart").finish_non_exhaustive()
+    }
+}
