@@ -7,6 +7,7 @@ mod key_settings;
 mod process;
 mod raw;
 mod reader;
+mod renewal;
 mod resolve;
 mod units;
 mod values;
@@ -24,8 +25,9 @@ use document::Document;
 pub use error::ConfigError;
 use error::Located;
 pub use key_settings::{GpuSettings, IsolationSettings, KeySettings};
-pub use process::{KeyProcess, Process};
+pub use process::Running;
 pub use raw::AccessLogFormat;
+pub use renewal::{CertificateFiles, Renewed};
 pub use resolve::Resolved;
 pub use resolve::acme::{CertificatePlace, ResolvedAcme};
 use resolve::context::Development;
@@ -67,19 +69,19 @@ impl CommandLine {
     }
 
     /// Settings for `brisk serve`, as they are now.
-    pub fn settings(&self, process: &dyn Process) -> Result<Resolved, ConfigError> {
-        self.settings_of(self.text()?.as_deref(), process)
+    pub fn settings(&self, running: &Running) -> Result<Resolved, ConfigError> {
+        self.settings_of(self.text()?.as_deref(), running)
     }
 
     /// Settings for `brisk serve` with this [`text`](Self::text) of the file; without one, those of a first run.
-    pub fn settings_of(&self, text: Option<&str>, process: &dyn Process) -> Result<Resolved, ConfigError> {
+    pub fn settings_of(&self, text: Option<&str>, running: &Running) -> Result<Resolved, ConfigError> {
         let resolved = if let (Some(file), Some(text)) = (&self.file, text) {
-            read(file, text, self, Development::Create, process)
+            read(file, text, self, Development::Create, running)
         } else {
             let mut raw = first_run(self.upstream.clone());
             self.apply(&mut raw);
             let file = Path::new("brisk serve");
-            finish(&raw, &Document::empty(), Vec::new(), file, Development::Create, process)
+            finish(&raw, &Document::empty(), Vec::new(), file, Development::Create, running)
                 .map_err(ConfigError::without_keys)
         };
         let mut resolved = resolved?;
@@ -122,17 +124,17 @@ pub fn isolation(text: &str) -> Option<Isolation> {
 }
 
 /// Checks `file` and writes nothing.
-pub fn check(file: &Path, process: &dyn Process) -> Result<Resolved, ConfigError> {
-    read(file, &read_text(file)?, &CommandLine::default(), Development::Leave, process)
+pub fn check(file: &Path, running: &Running) -> Result<Resolved, ConfigError> {
+    read(file, &read_text(file)?, &CommandLine::default(), Development::Leave, running)
 }
 
 /// Settings of a key server, from its file. Writes nothing.
-pub fn keyserver(file: &Path, process: &dyn Process) -> Result<ResolvedKeyServer, ConfigError> {
+pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, ConfigError> {
     let text = read_text(file)?;
     let document = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
     let (raw, unread) = document.read::<raw::ServerConfig>();
     let base = file.parent().unwrap_or(Path::new(""));
-    let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base, process)
+    let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base, running)
         .map_err(|problems| ConfigError::new(file, problems))?;
     resolved.settings.server.files.push(file.to_owned());
     Ok(resolved)
@@ -147,13 +149,14 @@ fn read(
     text: &str,
     line: &CommandLine,
     development: Development,
-    process: &dyn Process,
+    running: &Running,
 ) -> Result<Resolved, ConfigError> {
     let document = Document::parse(text).map_err(|problems| ConfigError::new(file, problems))?;
     let (mut raw, unread) = document.read::<raw::Config>();
     line.apply(&mut raw);
     shortcuts(&mut raw);
-    let mut resolved = finish(&raw, &document, unread, file, development, process)?;
+    let mut resolved = finish(&raw, &document, unread, file, development, running)?;
+    resolved.certificate_files.text = Some(text.to_owned());
     resolved.settings.server.files.push(file.to_owned());
     Ok(resolved)
 }
@@ -164,10 +167,10 @@ fn finish(
     unread: Vec<Located>,
     file: &Path,
     development: Development,
-    process: &dyn Process,
+    running: &Running,
 ) -> Result<Resolved, ConfigError> {
     let base = file.parent().unwrap_or(Path::new(""));
-    resolve::resolve(raw, document, unread, base, (development, process))
+    resolve::resolve(raw, document, unread, base, (development, running))
         .map_err(|problems| ConfigError::new(file, problems))
 }
 

@@ -1,31 +1,40 @@
-//! The process for which a configuration is read: its connections to key servers stay across reloads, and a process beside it may
-//! hold the keys.
+//! The parts of a running process that its configurations refer to and that reloads keep.
 
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use brisk_keyless::{RemoteEngine, RemoteSettings};
+use brisk_certs::{Catalogues, OnDemandHosts};
+use brisk_isolation::Isolation;
+use brisk_keyless::RemoteEngines;
+use brisk_keys_pkcs11::Tokens;
 
-/// The running process.
-pub trait Process {
-    /// The engine with these settings: one that is in use, or a new one, which is not connected.
-    fn engine(&self, settings: RemoteSettings) -> Arc<RemoteEngine>;
-
+/// The parts of a running process that its configurations refer to: a configuration that is read finds those in use here, and
+/// creates others. By default nothing is in use, as in a program that only checks a file.
+#[derive(Debug, Default)]
+pub struct Running {
+    /// Connections to key servers.
+    pub key_servers: RemoteEngines,
+    /// Keys in tokens. Closed when this is dropped.
+    pub tokens: Tokens,
+    /// Folders of certificates by name.
+    pub catalogues: Catalogues,
+    /// Hosts with names on demand.
+    pub on_demand: OnDemandHosts,
     /// The key process of `[keys] isolate`, if one was started.
-    fn key_process(&self) -> Option<&dyn KeyProcess>;
-
-    /// The reason why a key process could not run as this user, if there is one.
-    fn trouble_with_user(&self, name: &str) -> Option<String>;
+    pub isolation: Option<Arc<Isolation>>,
 }
 
-/// A process beside the gateway which reads the files of keys and performs all operations with them.
-pub trait KeyProcess {
-    /// The engine whose keys are in the process. The first call determines the number of its connections, and of operations at a
-    /// time.
-    fn engine(&self, connections: NonZeroUsize, operations: NonZeroUsize) -> Arc<RemoteEngine>;
+impl Running {
+    /// A process that was started with this key process, or without one, and has read no configuration.
+    pub fn new(isolation: Option<Arc<Isolation>>) -> Self {
+        let mut running = Self::default();
+        running.isolation = isolation;
+        running
+    }
+}
 
-    /// Has the process read these files beside those in use: for each file the name of its key, or the reason why it has none. The
-    /// error is that the process does not answer.
-    fn load(&self, files: &[PathBuf]) -> Result<Vec<Result<String, String>>, String>;
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Modules take themselves apart when the process exits, which no call of them survives.
+        self.tokens.close();
+    }
 }

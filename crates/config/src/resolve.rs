@@ -33,19 +33,24 @@ pub(crate) mod visit_store;
 mod visits;
 
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-use brisk_certs::DevelopmentCa;
+use brisk_certs::{Certificate, DevelopmentCa};
+use brisk_gateway::HostCertificates;
 use brisk_gateway::settings::GatewaySettings;
+use brisk_isolation::LoadedKeys;
 use brisk_keyless::RemoteEngine;
+use brisk_server::ServerSettings;
 
 use super::document::Document;
 use super::error::Located;
 use super::findings::Findings;
 use super::key_settings::KeySettings;
-use super::process::Process;
+use super::process::Running;
 use super::raw::Config;
+use super::renewal::{CertificateFiles, Renewed};
 use acme::{CertificatePlace, ResolvedAcme};
 use context::{Context, Development, Isolated};
 use visit_store::VisitSettings;
@@ -57,6 +62,10 @@ pub struct Resolved {
     pub settings: GatewaySettings,
     /// Where and how key operations are performed.
     pub keys: KeySettings,
+    /// The keys in the key process, which gives them up when this is dropped before it is in force.
+    pub isolated: Option<LoadedKeys>,
+    /// The files of the certificates.
+    pub certificate_files: CertificateFiles,
     /// Warnings: the configuration is served as written all the same.
     pub warnings: Vec<String>,
     /// The key servers that hosts have keys on; they are not connected yet.
@@ -69,17 +78,23 @@ pub struct Resolved {
     pub development: Option<DevelopmentCa>,
 }
 
+impl AsRef<ServerSettings> for Resolved {
+    fn as_ref(&self) -> &ServerSettings {
+        &self.settings.server
+    }
+}
+
 /// Makes settings of `raw`, which was read from `document` without the values in `unread`.
 pub(super) fn resolve(
     raw: &Config,
     document: &Document<'_>,
     unread: Vec<Located>,
     base: &Path,
-    (development, process): (Development, &dyn Process),
+    (development, running): (Development, &Running),
 ) -> Result<Resolved, Vec<Located>> {
     let findings = Findings::new(document, unread);
     let mut context =
-        Context { isolated: Isolated::new(development, process), ..Context::new(findings, base, process) };
+        Context { isolated: Isolated::new(development, running), ..Context::new(findings, base, running) };
     let server = server::server(raw, &mut context);
     context.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
@@ -90,17 +105,41 @@ pub(super) fn resolve(
     let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &hosts.all, &mut context);
     let experiments = experiments::experiments(raw, &hosts.all, &server.tls, visits.is_some(), &mut context);
     let remote = remote::used(raw, remote, &mut context);
-    isolation::read(&raw.keys, development, &mut context);
+    let isolated = isolation::read(&raw.keys, development, &mut context);
     isolation::warn_of_exceptions(raw, &mut context);
     early_data::size(raw, &mut context);
     unused(raw, &mut context);
-    let Context { findings, keystore, files, .. } = context;
+    let Context { findings, keystore, files, certificate_files, other_files, .. } = context;
     let warnings = findings.conclude()?;
+    let certificate_files = CertificateFiles { text: None, hosts: certificate_files, others: other_files };
     let keys = server.keys.clone();
     let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
     settings.service.experiments = experiments;
     settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);
-    Ok(Resolved { settings, keys, warnings, remote, acme, visits, development: hosts.development })
+    let development = hosts.development;
+    Ok(Resolved { settings, keys, isolated, certificate_files, warnings, remote, acme, visits, development })
+}
+
+/// Loads the certificates of the hosts with these numbers, of a file that was resolved before.
+pub(super) fn certificates(
+    raw: &Config,
+    document: &Document<'_>,
+    base: &Path,
+    hosts: &[usize],
+    running: &Running,
+) -> Result<Renewed, Vec<Located>> {
+    let context = || Context::new(Findings::new(document, Vec::new()), base, running);
+    // Its warnings were logged when the file was resolved.
+    let keys = keys::keys(&raw.keys, NonZeroUsize::MIN, NonZeroUsize::MIN, &mut context());
+    let mut context = Context { tokens: keys::tokens(&raw.keys, keys.tokens, base), ..context() };
+    let hosts = hosts::certificates_of(raw, hosts, &mut context);
+    let Context { findings, keystore, .. } = context;
+    let warnings = findings.conclude()?;
+    let of_host = |(names, certificates): (_, Vec<Arc<Certificate>>)| {
+        let keys = keystore.subset(certificates.iter().map(|certificate| certificate.key));
+        HostCertificates { names, certificates, keys }
+    };
+    Ok(Renewed { hosts: hosts.into_iter().map(of_host).collect(), warnings })
 }
 
 /// Warns of upstreams that no route uses.

@@ -1,7 +1,6 @@
 //! Wrong files and the exact words about them; right files and what becomes of them.
 
 mod acme;
-mod alone;
 mod certificates;
 mod clients;
 mod dashboard;
@@ -33,7 +32,6 @@ use brisk_wire::registry::ProtocolVersion;
 use tempfile::TempDir;
 
 use super::*;
-use alone::Alone;
 
 /// A host that is right, for files that are about something else.
 const HOST: &str = "[[host]]\nnames = [\"localhost\"]\n";
@@ -47,7 +45,8 @@ fn folder() -> TempDir {
 fn checked(folder: &Path, text: &str) -> Result<Resolved, String> {
     let file = folder.join("brisk.toml");
     fs::write(&file, text).expect("written");
-    check(&file, &Alone).map_err(|error| error.to_string().replace(&format!("{}/", folder.display()), ""))
+    check(&file, &Running::default())
+        .map_err(|error| error.to_string().replace(&format!("{}/", folder.display()), ""))
 }
 
 #[track_caller]
@@ -553,7 +552,7 @@ fn a_first_run_needs_no_file() {
     let state = folder();
     let line =
         CommandLine { state_dir: Some(state.path().to_owned()), key_log: true, ..CommandLine::default() };
-    let Resolved { settings, development, .. } = line.settings(&Alone).expect("right");
+    let Resolved { settings, development, .. } = line.settings(&Running::default()).expect("right");
     assert!(development.is_some_and(|ca| ca.created()));
     assert_eq!(settings.service.hosts[0].tls.names, ["localhost", "127.0.0.1", "::1"]);
     assert_eq!(settings.service.hosts[0].tls.certificates.len(), 2);
@@ -575,7 +574,7 @@ fn the_command_line_comes_before_the_file() {
         access_log: Some(AccessLogFormat::Off),
         ..CommandLine::default()
     };
-    let Resolved { settings, .. } = line.settings(&Alone).expect("right");
+    let Resolved { settings, .. } = line.settings(&Running::default()).expect("right");
     assert_eq!(settings.https.iter().map(|listener| listener.address.port()).collect::<Vec<_>>(), [2]);
     assert_eq!(settings.server.workers.get(), 2);
     assert!(settings.access_log.is_none() && folder.path().join("state/ca.pem").exists());
@@ -587,7 +586,7 @@ fn an_upstream_of_the_command_line_answers_everything() {
     let state = folder();
     let upstream = Some("http://127.0.0.1:8080".parse().expect("a URL"));
     let line = CommandLine { upstream, state_dir: Some(state.path().to_owned()), ..CommandLine::default() };
-    let Resolved { settings, .. } = line.settings(&Alone).expect("right");
+    let Resolved { settings, .. } = line.settings(&Running::default()).expect("right");
     let route = &settings.service.hosts[0].routes[0];
     assert_eq!(route.path, RoutePath::Prefix("/".to_owned()));
     assert!(matches!(&route.action, Action::Upstream(to) if to.group == settings.upstreams[0].name));

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{CareSettings, CertError, Certificate};
+use brisk_certs::{CareSettings, Catalogue, CertError, Certificate};
 
 use super::context::Context;
 use crate::error::KeyPath;
@@ -68,4 +68,34 @@ pub(super) fn stapled(
         CertError::MustStaple { path: certificate.source.clone(), title: certificate.title(), reason };
     context.findings.wrong(&path.key("chain"), error.to_string());
     None
+}
+
+/// The names of `certificate_folder`.
+pub(super) fn catalogue(
+    host: &raw::Host,
+    raw: &raw::Config,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<Catalogue>> {
+    let path = path.key("certificate_folder");
+    let folder = context.base.join(host.certificate_folder.as_ref()?);
+    if raw.keys.isolate == Some(true) {
+        let message =
+            "its keys are read by this process, and not by that of keys.isolate: leave one of the two out";
+        context.findings.wrong(&path, message);
+        return None;
+    }
+    let opened = context
+        .running
+        .catalogues
+        .open(&folder)
+        .map_err(|error| context.findings.wrong(&path, error.to_string()));
+    let catalogue = opened.ok()?;
+    if catalogue.statistics().names == 0 {
+        let folder = folder.display();
+        context
+            .findings
+            .warn(format!("{path}: {folder} has no NAME.pem yet; those that come are served at once"));
+    }
+    Some(catalogue)
 }

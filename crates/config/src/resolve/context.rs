@@ -3,20 +3,22 @@
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use brisk_isolation::Isolation;
 use brisk_keys::Keystore;
 use brisk_keys_pkcs11::TokenSettings;
 
 use crate::error::KeyPath;
 use crate::findings::Findings;
-use crate::process::{KeyProcess, Process};
+use crate::process::Running;
 
 /// State that the parts of a file have in common while they are resolved.
 pub(super) struct Context<'d> {
     pub(super) findings: Findings<'d>,
     /// Where relative paths start.
     pub(super) base: &'d Path,
-    pub(super) process: &'d dyn Process,
+    pub(super) running: &'d Running,
     pub(super) keystore: Keystore,
     pub(super) tokens: TokenDefaults,
     pub(super) isolated: Isolated<'d>,
@@ -24,19 +26,28 @@ pub(super) struct Context<'d> {
     pub(super) key_process: (NonZeroUsize, NonZeroUsize),
     /// Files that the settings were made from.
     pub(super) files: HashSet<PathBuf>,
+    /// Those of the certificates of each host that can be loaded without the rest of the configuration.
+    pub(super) certificate_files: Vec<HashSet<PathBuf>>,
+    /// All others.
+    pub(super) other_files: HashSet<PathBuf>,
+    /// Whether files belong to the certificates of the last host.
+    pub(super) loads_certificates: bool,
 }
 
 impl<'d> Context<'d> {
-    pub(super) fn new(findings: Findings<'d>, base: &'d Path, process: &'d dyn Process) -> Self {
+    pub(super) fn new(findings: Findings<'d>, base: &'d Path, running: &'d Running) -> Self {
         Self {
             findings,
             base,
-            process,
+            running,
             keystore: Keystore::default(),
             tokens: TokenDefaults::default(),
             isolated: Isolated::default(),
             key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),
             files: HashSet::new(),
+            certificate_files: Vec::new(),
+            other_files: HashSet::new(),
+            loads_certificates: false,
         }
     }
 }
@@ -46,6 +57,10 @@ impl Context<'_> {
     pub(super) fn file(&mut self, path: &Path) -> PathBuf {
         let path = self.base.join(path);
         self.files.insert(path.clone());
+        match self.certificate_files.last_mut() {
+            Some(own) if self.loads_certificates => own.insert(path.clone()),
+            _ => self.other_files.insert(path.clone()),
+        };
         path
     }
 }
@@ -69,7 +84,7 @@ pub(super) struct TokenDefaults {
 
 /// The key process, with the keys that are to be in it; `None` where they are in this one.
 #[derive(Default)]
-pub(super) struct Isolated<'p>(pub(super) Option<(&'p dyn KeyProcess, Vec<Wanted>)>);
+pub(super) struct Isolated<'p>(pub(super) Option<(&'p Arc<Isolation>, Vec<Wanted>)>);
 
 /// A key that a certificate has.
 #[derive(Debug)]
@@ -84,13 +99,13 @@ pub(super) struct Wanted {
 
 impl<'p> Isolated<'p> {
     /// Keys are in the key process if one was started. `brisk check` reads them itself.
-    pub(super) fn new(development: Development, process: &'p dyn Process) -> Self {
-        let process = process.key_process().filter(|_| development == Development::Create);
+    pub(super) fn new(development: Development, running: &'p Running) -> Self {
+        let process = running.isolation.as_ref().filter(|_| development == Development::Create);
         Self(process.map(|process| (process, Vec::new())))
     }
 
     /// The process with the keys, if it is another one.
-    pub(super) fn process(&self) -> Option<&'p dyn KeyProcess> {
+    pub(super) fn process(&self) -> Option<&'p Arc<Isolation>> {
         self.0.as_ref().map(|(process, _)| *process)
     }
 }

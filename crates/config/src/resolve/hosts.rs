@@ -1,11 +1,11 @@
 //! `[[host]]`: names, certificates, HSTS and what clients must show.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{Catalogue, Certificate, DevelopmentCa, Loaded, Slot, load};
+use brisk_certs::{Certificate, DevelopmentCa, Loaded, Slot, load};
 use brisk_proxy::settings::{HostSettings, HstsSettings};
 use brisk_tls::Demands;
 
@@ -44,19 +44,37 @@ pub(super) fn hosts(
         context.findings.wrong(&all, "no host: write at least one [[host]] with its `names`");
     }
     defaults(&raw.host, &all, context);
-    let mut builder = Builder {
-        raw,
-        state_dir,
-        mode: development,
-        remote,
-        ca: None,
-        named: HashMap::new(),
-        loaded: HashMap::new(),
-    };
+    let mut builder = Builder::new(raw, state_dir, development, remote);
     unknown(raw, context);
     let hosts = raw.host.iter().enumerate();
     let all = hosts.map(|(index, host)| builder.host(index, host, &all.index(index), context)).collect();
     Hosts { all, development: builder.ca }
+}
+
+/// The names and certificates of the hosts with these numbers, which [renew](renews).
+pub(super) fn certificates_of(
+    raw: &raw::Config,
+    hosts: &[usize],
+    context: &mut Context<'_>,
+) -> Vec<(Vec<String>, Vec<Arc<Certificate>>)> {
+    let all = KeyPath::of("host");
+    // For keys that are not on key servers.
+    let no_engines = remote::Engines::new();
+    let mut builder = Builder::new(raw, None, Development::Leave, &no_engines);
+    let of_host = |index: &usize| {
+        let (host, path) = (&raw.host[*index], all.index(*index));
+        let names = builder.names(host, &path, context);
+        let certificates = builder.covering(host, &names, &path, context);
+        (names, certificates)
+    };
+    hosts.iter().map(of_host).collect()
+}
+
+/// Whether certificates of the host can be loaded without the rest of the configuration. A key process loads all keys of a
+/// configuration at once, and the connections to key servers are part of the configuration.
+fn renews(host: &raw::Host, context: &Context<'_>) -> bool {
+    let is_on_server = |files: &raw::Certificate| matches!(files.key, KeyPlace::KeyServer(_));
+    context.isolated.process().is_none() && !host.certificates.iter().any(is_on_server)
 }
 
 /// At most one host is the default.
@@ -96,7 +114,16 @@ struct Builder<'c> {
     loaded: HashMap<(PathBuf, KeyPlace), Arc<Certificate>>,
 }
 
-impl Builder<'_> {
+impl<'c> Builder<'c> {
+    fn new(
+        raw: &'c raw::Config,
+        state_dir: Option<&'c Path>,
+        mode: Development,
+        remote: &'c remote::Engines,
+    ) -> Self {
+        Self { raw, state_dir, mode, remote, ca: None, named: HashMap::new(), loaded: HashMap::new() }
+    }
+
     fn host(
         &mut self,
         index: usize,
@@ -105,8 +132,10 @@ impl Builder<'_> {
         context: &mut Context<'_>,
     ) -> HostSettings {
         let names = self.names(host, path, context);
-        let certificates = self.certificates(host, &names, path, context);
-        uncovered(&names, &certificates, context);
+        context.certificate_files.push(HashSet::new());
+        context.loads_certificates = renews(host, context);
+        let certificates = self.covering(host, &names, path, context);
+        context.loads_certificates = false;
         let marked = self.raw.host.iter().any(|host| host.default);
         let clients = host.client_certificates.as_ref();
         let clients_path = path.key("client_certificates");
@@ -129,7 +158,7 @@ impl Builder<'_> {
                 certificates,
                 obtained: host.acme.is_on(),
                 slot: Slot::new(),
-                catalogue: catalogue(host, self.raw, path, context),
+                catalogue: certificates::catalogue(host, self.raw, path, context),
                 on_demand: on_demand::names(host, path, context),
                 demands: clients.map_or_else(Demands::default, |clients| {
                     Demands::new(authenticated(clients, &clients_path, context))
@@ -138,6 +167,19 @@ impl Builder<'_> {
                 other_tickets: Vec::new(),
             },
         }
+    }
+
+    /// The certificates of the host, after a warning for each name that a certificate does not cover.
+    fn covering(
+        &mut self,
+        host: &raw::Host,
+        names: &[String],
+        path: &KeyPath,
+        context: &mut Context<'_>,
+    ) -> Vec<Arc<Certificate>> {
+        let certificates = self.certificates(host, names, path, context);
+        uncovered(names, &certificates, context);
+        certificates
     }
 
     fn names(&mut self, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Vec<String> {
@@ -303,32 +345,6 @@ impl Builder<'_> {
         };
         servers.into_iter().map(load).collect()
     }
-}
-
-/// The names of `certificate_folder`.
-fn catalogue(
-    host: &raw::Host,
-    raw: &raw::Config,
-    path: &KeyPath,
-    context: &mut Context<'_>,
-) -> Option<Arc<Catalogue>> {
-    let path = path.key("certificate_folder");
-    let folder = context.base.join(host.certificate_folder.as_ref()?);
-    if raw.keys.isolate == Some(true) {
-        let message =
-            "its keys are read by this process, and not by that of keys.isolate: leave one of the two out";
-        context.findings.wrong(&path, message);
-        return None;
-    }
-    let opened = Catalogue::open(&folder).map_err(|error| context.findings.wrong(&path, error.to_string()));
-    let catalogue = opened.ok()?;
-    if catalogue.statistics().names == 0 {
-        let folder = folder.display();
-        context
-            .findings
-            .warn(format!("{path}: {folder} has no NAME.pem yet; those that come are served at once"));
-    }
-    Some(catalogue)
 }
 
 /// A certificate whose key is in a file.

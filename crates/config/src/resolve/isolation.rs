@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use brisk_certs::{CertError, Chain, Loaded};
+use brisk_isolation::{Isolation, LoadedKeys, trouble_with_user};
 use brisk_keys::BatchSettings;
 
 use super::context::{Context, Development, Wanted};
 use super::files::warn_of_access;
 use crate::error::KeyPath;
 use crate::key_settings::{IsolationSettings, KeySettings};
-use crate::process::KeyProcess;
 use crate::raw;
 
 /// Workers of the gateway for which one thread of the key process suffices: it signs, and they do everything else.
@@ -19,7 +19,7 @@ const WORKERS: usize = 8;
 
 /// The certificate in `chain`, whose key `process` will find in `key`. The error names the one at fault.
 pub(super) fn load(
-    process: &dyn KeyProcess,
+    process: &Isolation,
     (chain, key): (&Path, &Path),
     path: &KeyPath,
     context: &mut Context<'_>,
@@ -55,16 +55,16 @@ pub(super) fn warn_of_exceptions(raw: &raw::Config, context: &mut Context<'_>) {
     }
 }
 
-/// Has the key process read the keys, and reports what it did not find.
-pub(super) fn read(raw: &raw::Keys, development: Development, context: &mut Context<'_>) {
-    if let Some(trouble) =
-        raw.isolate_user.as_deref().and_then(|user| context.process.trouble_with_user(user))
-    {
+/// Has the key process load the keys, and reports those that it did not find. `None` where there is no key process.
+pub(super) fn read(
+    raw: &raw::Keys,
+    development: Development,
+    context: &mut Context<'_>,
+) -> Option<LoadedKeys> {
+    if let Some(trouble) = raw.isolate_user.as_deref().and_then(trouble_with_user) {
         context.findings.wrong(&KeyPath::of("keys").key("isolate_user"), trouble);
     }
-    if raw.isolate == Some(true)
-        && context.process.key_process().is_none()
-        && development == Development::Create
+    if raw.isolate == Some(true) && context.running.isolation.is_none() && development == Development::Create
     {
         let message = "was not there when brisk was started, so keys would be in the gateway: start it again";
         context.findings.wrong(&KeyPath::of("keys").key("isolate"), message);
@@ -73,17 +73,15 @@ pub(super) fn read(raw: &raw::Keys, development: Development, context: &mut Cont
         let path = KeyPath::of("keys").key("isolate_user");
         context.findings.wrong(&path, "has no effect: it is for isolate = true");
     }
-    let Some((process, wanted)) = context.isolated.0.take() else { return };
+    let (process, wanted) = context.isolated.0.take()?;
     let mut files: Vec<_> = wanted.iter().map(|wanted| wanted.key.clone()).collect();
     files.sort();
     files.dedup();
-    let found = match process.load(&files) {
-        Ok(found) => found,
-        Err(message) => return context.findings.wrong(&KeyPath::of("keys").key("isolate"), message),
-    };
+    let wrong = |message| context.findings.wrong(&KeyPath::of("keys").key("isolate"), message);
+    let loaded = process.load(&files).map_err(wrong).ok()?;
     for Wanted { chain, key, subject, id, path } in wanted {
         let place = files.binary_search(&key);
-        match place.ok().and_then(|place| found.get(place)) {
+        match place.ok().and_then(|place| loaded.found().get(place)) {
             Some(Ok(found)) if *found == id => {}
             Some(Ok(_)) => {
                 let error = CertError::KeyMismatch { chain, key, subject };
@@ -93,6 +91,7 @@ pub(super) fn read(raw: &raw::Keys, development: Development, context: &mut Cont
             None => context.findings.wrong(&path, "the key process did not read it"),
         }
     }
+    Some(loaded)
 }
 
 /// The settings of the key process, and those that remain for the gateway, which has no keys.

@@ -29,7 +29,7 @@ use crate::document::Document;
 use crate::error::{KeyPath, Located};
 use crate::findings::Findings;
 use crate::key_settings::KeySettings;
-use crate::process::Process;
+use crate::process::Running;
 use crate::raw::{self, Operation};
 use crate::units::Period;
 use crate::values::KeyPlace;
@@ -45,6 +45,12 @@ pub struct ResolvedKeyServer {
     pub warnings: Vec<String>,
 }
 
+impl AsRef<ServerSettings> for ResolvedKeyServer {
+    fn as_ref(&self) -> &ServerSettings {
+        &self.settings.server
+    }
+}
+
 /// The keys of the folder by their file names.
 type Named = BTreeMap<String, KeyId>;
 
@@ -54,10 +60,10 @@ pub(crate) fn resolve(
     document: &Document<'_>,
     unread: Vec<Located>,
     base: &Path,
-    process: &dyn Process,
+    running: &Running,
 ) -> Result<ResolvedKeyServer, Vec<Located>> {
     let findings = Findings::new(document, unread);
-    let mut context = Context::new(findings, base, process);
+    let mut context = Context::new(findings, base, running);
     let path = KeyPath::of("server");
     let listen = listen(raw, &path, &mut context);
     let tls = tls(&raw.server, &path, &mut context);

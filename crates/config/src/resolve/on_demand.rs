@@ -30,7 +30,7 @@ pub(super) fn names(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>)
         context.findings.within(&path.key("wait"), own.wait, WAIT.0, &(Period(Duration::ZERO)..=WAIT.1));
     let names = patterns(own, &path.key("names"), context);
     let host = host.names.first().cloned().unwrap_or_default();
-    Some(OnDemand::open(OnDemandSettings { host, names, wait: wait.0 }))
+    Some(context.running.on_demand.open(OnDemandSettings { host, names, wait: wait.0 }))
 }
 
 fn patterns(own: &raw::OnDemand, path: &KeyPath, context: &mut Context<'_>) -> Vec<NamePattern> {

@@ -37,7 +37,7 @@ pub(super) fn engines(raw: &raw::Config, context: &mut Context<'_>) -> Engines {
     let all = KeyPath::of("keyserver");
     let engine = |(name, raw): (&String, &raw::KeyServers)| {
         let settings = settings(name, raw, &all.key(name), context);
-        (name.clone(), context.process.engine(settings))
+        (name.clone(), context.running.key_servers.engine(settings))
     };
     raw.keyserver.iter().map(engine).collect()
 }

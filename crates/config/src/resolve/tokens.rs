@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use brisk_certs::{Chain, Loaded};
 use brisk_keys::KeyId;
-use brisk_keys_pkcs11::{Certified, KeyUri, PinSource, TokenKeys};
+use brisk_keys_pkcs11::{Certified, KeyUri, PinSource};
 
 use super::context::Context;
 use super::files::warn_of_access;
@@ -41,9 +41,9 @@ pub(super) fn attach(
         algorithm: chain.algorithm(),
         subject: chain.subject().to_owned(),
     };
-    let keys = TokenKeys::new(context.tokens.settings);
-    let engine =
-        keys.attach(uri, &module, pin.as_ref(), &certified).map_err(|error| wrong(error.to_string()))?;
+    let attached =
+        context.running.tokens.attach(context.tokens.settings, uri, &module, pin.as_ref(), &certified);
+    let engine = attached.map_err(|error| wrong(error.to_string()))?;
     let Certified { public_key, algorithm, .. } = certified;
     Ok((context.keystore.add_known_elsewhere(&public_key, algorithm, engine), chain))
 }

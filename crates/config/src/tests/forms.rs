@@ -156,6 +156,6 @@ fn toml_that_is_none_has_line_and_column() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let error = check(Path::new("no-such.toml"), &Alone).expect_err("there is no such file");
+    let error = check(Path::new("no-such.toml"), &Running::default()).expect_err("there is no such file");
     assert_eq!(error.to_string(), "no-such.toml: cannot be read: No such file or directory (os error 2)");
 }

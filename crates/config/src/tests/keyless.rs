@@ -101,7 +101,7 @@ fn server(text: &str) -> Result<ResolvedKeyServer, String> {
     fs::write(folder.path().join("keys/README"), "no key").expect("written");
     let file = folder.path().join("keyserver.toml");
     fs::write(&file, text).expect("written");
-    keyserver(&file, &Alone)
+    keyserver(&file, &Running::default())
         .map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
 }
 
