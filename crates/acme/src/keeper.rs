@@ -45,6 +45,10 @@ pub struct Keeper {
     demands: Arc<OnceLock<Demands>>,
 }
 
+/// The thread for names on demand, if a configuration is the first to need it.
+#[derive(Debug)]
+pub struct PreparedDemands(Option<Demands>);
+
 /// A new configuration.
 struct Following {
     settings: AcmeSettings,
@@ -83,24 +87,32 @@ impl Keeper {
     }
 
     /// Replaces the configuration: `hosts` and `demanded` are the only hosts from now on. Orders in progress for
-    /// unchanged hosts continue. `settings` must have at least one authority and one challenge.
+    /// unchanged hosts continue. `settings` must have at least one authority and one challenge, and `prepared` be the
+    /// result of [`prepare`](Self::prepare) for `demanded`.
     pub fn look_after(
         &self,
         settings: AcmeSettings,
         hosts: Vec<WantedHost>,
         demanded: Vec<DemandedHost>,
-    ) -> io::Result<()> {
+        PreparedDemands(prepared): PreparedDemands,
+    ) {
         assert!(!settings.authorities.is_empty() && !settings.challenges.is_empty(), "settings are checked");
         // An error means that the thread has panicked; the panic is in the log.
         let _ = self.orders.send(Following { settings, hosts });
-        if self.demands.get().is_none() && !demanded.is_empty() {
-            // No race between `get` and `set`: only the control thread calls this function.
-            let _ = self.demands.set(Demands::start(self.records.clone(), self.jobs.clone())?);
+        if let Some(prepared) = prepared {
+            self.demands.get_or_init(|| prepared);
         }
         if let Some(demands) = self.demands.get() {
             demands.follow(demanded);
         }
-        Ok(())
+    }
+
+    /// Starts the thread for names on demand, if `demanded` is the first configuration to need it. The thread is idle before
+    /// [`look_after`](Self::look_after), and ends if the value is dropped.
+    pub fn prepare(&self, demanded: &[DemandedHost]) -> io::Result<PreparedDemands> {
+        let is_needed = self.demands.get().is_none() && !demanded.is_empty();
+        let start = || Demands::start(self.records.clone(), self.jobs.clone());
+        is_needed.then(start).transpose().map(PreparedDemands)
     }
 
     /// Status of all configured hosts.

@@ -35,7 +35,7 @@ pub use demand::{DemandSettings, DemandedHost, Pace};
 pub use dns::DnsSettings;
 pub use error::AcmeError;
 pub use fleet::FleetStore;
-pub use keeper::{Keeper, WantedHost};
+pub use keeper::{Keeper, PreparedDemands, WantedHost};
 pub use operator::Operator;
 pub use persist::Standing;
 pub use records::{Advice, Issued, Records, Status};

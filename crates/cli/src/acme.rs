@@ -3,10 +3,11 @@
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use brisk_acme::{Keeper, Revoked, WantedHost};
+use brisk_acme::{Keeper, PreparedDemands, Revoked, WantedHost};
 use brisk_certs::{Certificate, Challenges};
 use brisk_config::ResolvedAcme;
 use brisk_gateway::{ObtainedHost, Obtainer};
+use brisk_server::{Part, PartError};
 
 /// The certificates of the hosts of this process.
 #[derive(Debug, Default)]
@@ -20,30 +21,54 @@ pub(crate) struct Obtained {
     keeper: OnceLock<Keeper>,
 }
 
+/// The certificates that another configuration wants.
+pub(crate) struct PreparedAcme {
+    wanted: ResolvedAcme,
+    /// `None` if nothing was ever wanted.
+    threads: Option<(Keeper, PreparedDemands)>,
+}
+
 impl Obtained {
     /// What authorities are answered.
     pub(crate) fn challenges(&self) -> &Arc<Challenges> {
         &self.challenges
     }
 
-    /// Looks after the certificates that `acme` wants, for the hosts that the gateway serves now.
-    pub(crate) fn look_after(&self, acme: &ResolvedAcme) -> io::Result<()> {
-        if self.keeper.get().is_none() {
-            let Some(place) = acme.place.as_ref().filter(|_| acme.is_used()) else { return Ok(()) };
-            let started = Keeper::start(place.store(), &self.challenges, &self.revoked)?;
-            // Only this thread sets it.
-            let _ = self.keeper.set(started);
-        }
+    /// Obtains the certificates that the first configuration wants.
+    pub(crate) fn start(&self, first: &ResolvedAcme) -> io::Result<()> {
+        self.commit(self.prepare_threads(first)?);
+        Ok(())
+    }
+
+    fn prepare_threads(&self, wanted: &ResolvedAcme) -> io::Result<PreparedAcme> {
+        let keeper = match (self.keeper.get(), wanted.place.as_ref().filter(|_| wanted.is_used())) {
+            (Some(keeper), _) => Some(keeper.clone()),
+            (None, Some(place)) => Some(Keeper::start(place.store(), &self.challenges, &self.revoked)?),
+            (None, None) => None,
+        };
+        let demands = keeper.as_ref().map(|keeper| keeper.prepare(&wanted.demanded)).transpose()?;
+        Ok(PreparedAcme { wanted: wanted.clone(), threads: keeper.zip(demands) })
+    }
+}
+
+impl Part for Obtained {
+    type Settings = ResolvedAcme;
+    type Prepared = PreparedAcme;
+
+    fn prepare(&self, wanted: &ResolvedAcme) -> Result<PreparedAcme, PartError> {
+        Ok(self.prepare_threads(wanted)?)
+    }
+
+    /// Obtains the certificates for the hosts that the gateway serves now.
+    fn commit(&self, PreparedAcme { wanted, threads }: PreparedAcme) {
+        let Some((keeper, demands)) = threads else { return };
         let served = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let host = |wanted: &brisk_acme::Wanted| {
             let served = served.iter().find(|served| served.names == wanted.names)?;
             Some(WantedHost { wanted: wanted.clone(), publish: Arc::clone(&served.publish) })
         };
-        let hosts = acme.wanted.iter().filter_map(host).collect();
-        if let Some(keeper) = self.keeper.get() {
-            keeper.look_after(acme.settings.clone(), hosts, acme.demanded.clone())?;
-        }
-        Ok(())
+        let hosts = wanted.wanted.iter().filter_map(host).collect();
+        self.keeper.get_or_init(|| keeper).look_after(wanted.settings, hosts, wanted.demanded, demands);
     }
 }
 

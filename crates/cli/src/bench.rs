@@ -20,7 +20,7 @@ pub(crate) const PROGRAM: &str = concat!("brisk ", env!("CARGO_PKG_VERSION"));
 /// Exit code: 0 if something was measured and nothing failed, 2 for wrong arguments, files or plans, otherwise 1.
 pub(crate) fn run(arguments: Bench) -> ExitCode {
     // If this fails, a lack of open files is an error of the run, and reported.
-    let _ = limits::raise_open_files();
+    limits::raise_open_files();
     let done = match &arguments.command {
         Some(BenchCommand::Compare(compare)) => bench_compare::run(compare),
         None => measure(arguments),

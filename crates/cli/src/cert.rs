@@ -9,12 +9,11 @@ use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
 use brisk_acme::{DemandedHost, HostStatus, KeyKind, KeyStatus, Operator, Wanted};
-use brisk_config::ResolvedAcme;
+use brisk_config::{ResolvedAcme, Running};
 use brisk_report::Table;
 
 use crate::args::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
 use crate::log;
-use crate::process::ThisProcess;
 
 /// Columns of the terminal that tables are made for.
 const WIDTH: usize = 140;
@@ -42,7 +41,7 @@ struct Site {
 
 impl Site {
     fn open(config: &Path) -> anyhow::Result<Self> {
-        let acme = brisk_config::check(config, &ThisProcess)?.acme;
+        let acme = brisk_config::check(config, &Running::default())?.acme;
         let Some(place) = acme.place.as_ref().filter(|_| acme.is_used()) else {
             bail!("{}: no host has `acme` or `on_demand`", config.display());
         };

@@ -1,7 +1,8 @@
 //! `brisk check`: reads a configuration as `brisk serve` would, and starts nothing.
 
+use brisk_config::Running;
+
 use crate::args::Check;
-use crate::process::ThisProcess;
 use crate::summary;
 
 /// Prints the warnings, and that the file is valid. Its errors are returned.
@@ -13,7 +14,7 @@ pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
         return Ok(());
     }
     let Some(file) = &arguments.file else { anyhow::bail!("name a configuration file") };
-    let resolved = brisk_config::check(file, &ThisProcess)?;
+    let resolved = brisk_config::check(file, &Running::default())?;
     for warning in &resolved.warnings {
         eprintln!("warning: {warning}");
     }

@@ -2,7 +2,7 @@
 //! Keys in tokens come with their engines, noted in the keystore.
 //!
 //! Whatever serves with private keys gets [`Engines`] and names none of them: the gateway, and a key server too. Keys that are
-//! elsewhere come with their engines in the keystore; those of key servers are in [`remote`].
+//! elsewhere come with their engines in the keystore.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,19 +10,20 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brisk_config::KeySettings;
+use brisk_config::{KeySettings, Running};
+use brisk_isolation::{Isolation, IsolationMetrics};
+use brisk_keyless::RemoteEngines;
 use brisk_keys::turn::TurnFigures;
 use brisk_keys::{
     BatchChoice, BatchEngine, BatchStatistics, EngineFigures, Engines, Gathered, Keystore, LanesUse, Metered,
     OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
 };
+use brisk_keys_pkcs11::Tokens;
 use brisk_telemetry::Metrics;
 use brisk_telemetry::metrics::{Collector, Encoder, KeyOperationFacts, KeyOutcome};
 use brisk_tls::gather::{self, GatherFigures};
 
 use crate::gpu::{self, Gpu};
-use crate::isolated::IsolationMetrics;
-use crate::remote;
 use crate::tokens::{self, TokenMetrics};
 
 /// Starts what the settings ask for, measures with the keys of `keystore`, and counts in `metrics`. Without a usable
@@ -31,15 +32,17 @@ use crate::tokens::{self, TokenMetrics};
 pub(crate) fn start(
     settings: &KeySettings,
     keystore: &Arc<Keystore>,
+    running: &Running,
     metrics: &Arc<Metrics>,
 ) -> io::Result<Arc<dyn Engines>> {
-    start_counting(settings, keystore, metrics).map(|(engines, _)| engines)
+    start_counting(settings, keystore, running, metrics).map(|(engines, _)| engines)
 }
 
 /// Like [`start`], with the counts of what the threads do.
 pub(crate) fn start_counting(
     settings: &KeySettings,
     keystore: &Arc<Keystore>,
+    running: &Running,
     metrics: &Arc<Metrics>,
 ) -> io::Result<(Arc<dyn Engines>, Arc<BatchStatistics>)> {
     let queue = settings.processor.queue;
@@ -50,17 +53,41 @@ pub(crate) fn start_counting(
     tracing::info!("X25519 and ECDSA with P-256: {}", lanes(settings.processor.simd));
     let gpu = Gpu::start(&processor, settings.gpu.as_ref());
     let gpu_metrics = gpu.as_ref().map(Gpu::metrics);
-    tokens::log();
-    metrics.register(TokenMetrics(brisk_keys_pkcs11::statuses));
+    let elsewhere = Elsewhere {
+        key_servers: running.key_servers.clone(),
+        isolation: running.isolation.clone(),
+        tokens: running.tokens.clone(),
+    };
+    tokens::log(&elsewhere.tokens);
+    metrics.register(TokenMetrics(elsewhere.tokens.clone()));
     metrics.register(KeyMetrics { processor: Arc::clone(processor.statistics()), gpu: gpu_metrics });
-    metrics.register(remote::metrics());
-    metrics.register(IsolationMetrics);
+    metrics.register(elsewhere.key_servers.metrics().clone());
+    if let Some(isolation) = &elsewhere.isolation {
+        metrics.register(IsolationMetrics(Arc::clone(isolation)));
+    }
     let statistics = Arc::clone(processor.statistics());
-    let described = Mutex::new(BTreeSet::from([processor.to_string()]));
+    let described = Mutex::new(described(&processor).collect());
     // The keys of the start are not kept beside those that are in use.
     let processor = processor.with_keystore(Arc::default());
     let operations = Arc::new(KeyOperations(Arc::clone(metrics)));
-    Ok((Arc::new(ThisMachine { processor, gpu, queue, described, operations }), statistics))
+    Ok((Arc::new(ThisMachine { processor, gpu, queue, described, elsewhere, operations }), statistics))
+}
+
+/// The engines whose keys are not in this process.
+#[derive(Debug)]
+struct Elsewhere {
+    key_servers: RemoteEngines,
+    isolation: Option<Arc<Isolation>>,
+    tokens: Tokens,
+}
+
+impl Elsewhere {
+    fn troubles(&self) -> Vec<String> {
+        let mut troubles = self.key_servers.troubles();
+        troubles.extend(self.isolation.as_ref().and_then(|isolation| isolation.trouble()));
+        troubles.extend(tokens::trouble(&self.tokens));
+        troubles
+    }
 }
 
 /// The engines of this machine.
@@ -69,8 +96,9 @@ struct ThisMachine {
     processor: BatchEngine,
     gpu: Option<Gpu>,
     queue: NonZeroUsize,
-    /// The processor's ways of performing keys, as they were logged.
+    /// The processor's ways of performing keys of each size, as they were logged.
     described: Mutex<BTreeSet<String>>,
+    elsewhere: Elsewhere,
     operations: Arc<KeyOperations>,
 }
 
@@ -78,10 +106,11 @@ impl Engines for ThisMachine {
     fn for_keys(&self, keystore: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine> {
         let processor = self.processor.with_keystore(Arc::clone(&keystore));
         // Keys of another size may have come, and with them another way.
-        let now = processor.to_string();
         let mut described = self.described.lock().unwrap_or_else(PoisonError::into_inner);
-        if described.insert(now.clone()) {
-            tracing::info!("{now}");
+        let before = described.len();
+        described.extend(self::described(&processor));
+        if described.len() > before {
+            tracing::info!("{processor}");
         }
         drop(described);
         let here = match &self.gpu {
@@ -96,7 +125,7 @@ impl Engines for ThisMachine {
     }
 
     fn trouble(&self) -> Option<String> {
-        let troubles: Vec<_> = remote::trouble().into_iter().chain(tokens::trouble()).collect();
+        let troubles = self.elsewhere.troubles();
         (!troubles.is_empty()).then(|| troubles.join("; "))
     }
 
@@ -114,6 +143,11 @@ impl Engines for ThisMachine {
             gathered: gathered.to_vec(),
         }
     }
+}
+
+/// The ways of performing keys of each size.
+fn described(processor: &BatchEngine) -> impl Iterator<Item = String> + use<> {
+    processor.choices().into_iter().map(|choice| choice.to_string())
 }
 
 /// Counts key operations, whichever engine performs them.

@@ -3,20 +3,19 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
-use std::mem;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
 use brisk_certs::{CertError, PrivateCa, Purpose};
-use brisk_config::ResolvedKeyServer;
+use brisk_config::{ConfigError, ResolvedKeyServer, Running};
 use brisk_keyserver::{Environment, KeyServer};
-use brisk_server::{Process, ServerError, Sockets, WatchedFiles};
+use brisk_server::{Parts, Process, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
 
 use crate::args::{self, Enrol, Init, KeyServerCommand, ServeKeys};
-use crate::process::ThisProcess;
+use crate::fixed_keys::FixedKeys;
 use crate::serve::{PROGRAM, log_warnings};
 use crate::{engines, limits, log, memory};
 
@@ -41,30 +40,30 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     memory::small_pages();
     let _log = log::start(&arguments.log)?;
     let sockets = Sockets::inherited();
-    let ResolvedKeyServer { settings, keys, warnings } = brisk_config::keyserver(file, &ThisProcess)?;
+    let running = Running::default();
+    let ResolvedKeyServer { settings, keys, warnings } = brisk_config::keyserver(file, &running)?;
     let files = WatchedFiles::start(&settings.server.files);
     log_warnings(&warnings);
-    if let Err(error) = limits::raise_open_files() {
-        tracing::warn!(%error, "the limit of open files stays as it is");
-    }
-    limits::keep_memory_private();
+    limits::raise_open_files();
+    brisk_isolation::keep_memory_private();
     let metrics = Metrics::new();
-    let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
+    let engines =
+        engines::start(&keys, &settings.keystore, &running, &metrics).map_err(ServerError::Threads)?;
     let process = Process { program: PROGRAM, sockets, files };
     let count = settings.keystore.count_anywhere();
     let environment = Environment { engines, gathers: keys.processor.simd, metrics };
-    let server = KeyServer::bind(settings, process, environment)?;
+    let server = KeyServer::bind(&settings, process, environment)?;
+    drop(settings);
     print_start(&server, count).map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
-    let mut last_keys = keys.clone();
-    let served = server.run(|| {
-        let resolved = brisk_config::keyserver(file, &ThisProcess)?;
+    let mut parts = Parts::new();
+    parts.add(FixedKeys::new(&keys), |new: &ResolvedKeyServer| &new.keys);
+    parts.add(server.part(), |new| &new.settings);
+    let read = || {
+        let resolved = brisk_config::keyserver(file, &running)?;
         log_warnings(&resolved.warnings);
-        if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
-            tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
-        }
-        Ok::<_, brisk_config::ConfigError>(resolved.settings)
-    });
-    Ok(served?)
+        Ok::<_, ConfigError>(resolved)
+    };
+    Ok(server.run(&parts, read)?)
 }
 
 /// Prints the addresses in one write, so that a reader of a pipe gets all of them or nothing.
@@ -159,7 +158,7 @@ fn stem(folder: &Path, name: &str) -> PathBuf {
 
 /// Prints the warnings, and that the file is valid. Its errors are returned.
 fn check(file: &Path) -> anyhow::Result<()> {
-    let resolved = brisk_config::keyserver(file, &ThisProcess)?;
+    let resolved = brisk_config::keyserver(file, &Running::default())?;
     for warning in &resolved.warnings {
         eprintln!("warning: {warning}");
     }

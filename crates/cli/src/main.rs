@@ -8,20 +8,21 @@ mod cert;
 mod check;
 mod compress;
 mod engines;
+mod fixed_keys;
 #[cfg(feature = "cuda")]
 mod gpu;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_gpu.rs"]
 mod gpu;
 mod isolated;
+mod key_servers;
 mod keyserver;
 mod limits;
 mod log;
 mod memory;
 mod probe;
-mod process;
-mod remote;
 mod serve;
+mod source;
 mod speed;
 mod summary;
 mod tokens;
@@ -47,13 +48,12 @@ fn main() -> ExitCode {
         Command::Keyserver(arguments) => keyserver::run(arguments),
         Command::KeyProcess(arguments) => {
             memory::small_pages();
-            isolated::run(&arguments)
+            isolated::run(arguments)
         }
         Command::Bench(arguments) => return bench::run(*arguments),
         Command::Probe(arguments) => return probe::run(&arguments),
         Command::Speed(arguments) => return speed::run(arguments),
     };
-    brisk_keys_pkcs11::close();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

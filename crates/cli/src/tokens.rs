@@ -2,58 +2,61 @@
 
 use std::fmt;
 
-use brisk_keys_pkcs11::TokenStatus;
+use brisk_keys_pkcs11::{TokenStatus, Tokens};
 use brisk_telemetry::metrics::{Collector, Encoder};
 
 /// Logs which tokens there are, at the start.
-pub(crate) fn log() {
-    for TokenStatus { token, sessions, .. } in brisk_keys_pkcs11::statuses() {
+pub(crate) fn log(tokens: &Tokens) {
+    for TokenStatus { token, sessions, .. } in tokens.statuses() {
         tracing::info!(token, sessions, "keys in a token are used");
     }
 }
 
 /// Which tokens cannot be reached, if any.
-pub(crate) fn trouble() -> Option<String> {
-    let lost: Vec<_> = brisk_keys_pkcs11::statuses().into_iter().filter(|token| !token.is_up).collect();
+pub(crate) fn trouble(tokens: &Tokens) -> Option<String> {
+    let lost: Vec<_> = tokens.statuses().into_iter().filter(|token| !token.is_up).collect();
     let names: Vec<_> = lost.iter().map(|token| format!("{:?}", token.token)).collect();
     (!names.is_empty()).then(|| format!("handshakes with keys of the token {} fail", names.join(", ")))
 }
 
 /// The tokens that are in use when the metrics are asked for.
 #[derive(Debug)]
-pub(crate) struct TokenMetrics(pub(crate) fn() -> Vec<TokenStatus>);
+pub(crate) struct TokenMetrics(pub(crate) Tokens);
 
 impl Collector for TokenMetrics {
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
-        let tokens = (self.0)();
-        if tokens.is_empty() {
-            return Ok(());
-        }
-        let mut family = page.gauge("key_token_up", "Whether the token can be reached.")?;
-        for token in &tokens {
-            family.gauge(&[("token", &token.token)], u64::from(token.is_up))?;
-        }
-        let mut family =
-            page.gauge("key_token_queue_length", "Key operations that wait for a session with the token.")?;
-        for token in &tokens {
-            family.gauge(&[("token", &token.token)], token.waiting as u64)?;
-        }
-        let mut family = page.counter(
-            "key_token_reconnections",
-            "Times that the token was reached again after it could not be.",
-        )?;
-        for token in &tokens {
-            family.counter(&[("token", &token.token)], token.reconnections)?;
-        }
-        let mut family = page.counter(
-            "key_token_faults",
-            "Signatures of the token that failed verification and were discarded.",
-        )?;
-        for token in &tokens {
-            family.counter(&[("token", &token.token)], token.faults)?;
-        }
-        Ok(())
+        collect(page, &self.0.statuses())
     }
+}
+
+fn collect(page: &mut Encoder<'_, '_>, tokens: &[TokenStatus]) -> fmt::Result {
+    if tokens.is_empty() {
+        return Ok(());
+    }
+    let mut family = page.gauge("key_token_up", "Whether the token can be reached.")?;
+    for token in tokens {
+        family.gauge(&[("token", &token.token)], u64::from(token.is_up))?;
+    }
+    let mut family =
+        page.gauge("key_token_queue_length", "Key operations that wait for a session with the token.")?;
+    for token in tokens {
+        family.gauge(&[("token", &token.token)], token.waiting as u64)?;
+    }
+    let mut family = page.counter(
+        "key_token_reconnections",
+        "Times that the token was reached again after it could not be.",
+    )?;
+    for token in tokens {
+        family.counter(&[("token", &token.token)], token.reconnections)?;
+    }
+    let mut family = page.counter(
+        "key_token_faults",
+        "Signatures of the token that failed verification and were discarded.",
+    )?;
+    for token in tokens {
+        family.counter(&[("token", &token.token)], token.faults)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -62,9 +65,18 @@ mod tests {
 
     use super::*;
 
+    #[derive(Debug)]
+    struct Shown(fn() -> Vec<TokenStatus>);
+
+    impl Collector for Shown {
+        fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+            collect(page, &(self.0)())
+        }
+    }
+
     fn page(tokens: fn() -> Vec<TokenStatus>) -> String {
         let metrics = Metrics::new();
-        metrics.register(TokenMetrics(tokens));
+        metrics.register(Shown(tokens));
         metrics.render()
     }
 

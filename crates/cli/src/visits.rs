@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_config::VisitSettings;
+use brisk_server::{Part, PartError};
 use brisk_telemetry::Metrics;
 use brisk_visits::Visits;
 
@@ -38,22 +39,30 @@ impl KeptVisits {
     pub(crate) fn visits(&self) -> Visits {
         self.visits.clone()
     }
+}
 
-    /// Brings a new configuration into force.
-    pub(crate) fn configure(&self, settings: Option<&VisitSettings>) {
-        if settings.map(|settings| &settings.folder) != self.folder.as_ref() {
+impl Part for KeptVisits {
+    type Settings = Option<VisitSettings>;
+    type Prepared = Option<VisitSettings>;
+
+    fn prepare(&self, settings: &Option<VisitSettings>) -> Result<Option<VisitSettings>, PartError> {
+        Ok(settings.clone())
+    }
+
+    fn commit(&self, settings: Option<VisitSettings>) {
+        if settings.as_ref().map(|settings| &settings.folder) != self.folder.as_ref() {
             let key =
                 if settings.is_some() && self.folder.is_some() { "visits.folder" } else { "visits.enabled" };
             tracing::warn!(key, "changed, but takes effect only after a restart");
         }
         if let Some(settings) = settings {
-            self.visits.update(settings.settings.clone());
+            self.visits.update(settings.settings);
         }
     }
 
     /// Writes what is left.
-    pub(crate) fn end(&self) {
-        if !self.visits.close(LAST_VISITS) {
+    fn stop(&self, deadline: Instant) {
+        if !self.visits.close(LAST_VISITS.min(deadline.saturating_duration_since(Instant::now()))) {
             tracing::warn!("the last visits could not be stored");
         }
     }

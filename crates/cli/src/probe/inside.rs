@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use brisk_audit::configuration::{self, CertificateFacts, Facts, HostFacts, KeyFile, Machine};
 use brisk_certs::Certificate;
+use brisk_config::Running;
 use brisk_gateway::settings::GatewaySettings;
 use brisk_keys::KeyAlgorithm;
 use brisk_proxy::settings::{EarlyDataPolicy, EarlyPath, HostSettings};
@@ -16,11 +17,9 @@ use brisk_report::terminal::WIDTH;
 use brisk_tls::FirstFlight;
 use brisk_tls::flight::TCP_FLIGHT;
 
-use crate::process::ThisProcess;
-
 /// Prints advice. A file that is wrong is an error, as of `brisk check`.
 pub(super) fn run(file: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
-    let resolved = match brisk_config::check(file, &ThisProcess) {
+    let resolved = match brisk_config::check(file, &Running::default()) {
         Ok(resolved) => resolved,
         Err(error) => {
             eprintln!("{error}");

@@ -1,0 +1,62 @@
+//! The configuration of the gateway, read at the start and by reloads.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use brisk_config::{CertificateFiles, CommandLine, ConfigError, Resolved, Running};
+use brisk_gateway::{HostCertificates, Source};
+use brisk_server::{Part, PartError};
+
+use crate::serve::log_warnings;
+
+/// The configuration of `brisk serve`.
+#[derive(Clone)]
+pub(crate) struct Configuration {
+    line: CommandLine,
+    running: Rc<Running>,
+    /// The files of the certificates in force.
+    files: Rc<RefCell<CertificateFiles>>,
+}
+
+impl Configuration {
+    /// A configuration that has not been read.
+    pub(crate) fn new(line: CommandLine, running: &Rc<Running>) -> Self {
+        Self { line, running: Rc::clone(running), files: Rc::default() }
+    }
+
+    /// Reads the first configuration from this text of the file.
+    pub(crate) fn first(&self, text: Option<&str>) -> Result<Resolved, ConfigError> {
+        let first = self.line.settings_of(text, &self.running)?;
+        self.files.replace(first.certificate_files.clone());
+        Ok(first)
+    }
+}
+
+impl Source for Configuration {
+    type Configuration = Resolved;
+    type Error = ConfigError;
+
+    fn read(&mut self) -> Result<Resolved, ConfigError> {
+        self.line.settings(&self.running).inspect(|new| log_warnings(&new.warnings))
+    }
+
+    fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<Vec<HostCertificates>, ConfigError>> {
+        let renewed = self.line.renew(&self.files.borrow(), changed, &self.running)?;
+        Some(renewed.inspect(|renewed| log_warnings(&renewed.warnings)).map(|renewed| renewed.hosts))
+    }
+}
+
+impl Part for Configuration {
+    type Settings = CertificateFiles;
+    type Prepared = CertificateFiles;
+
+    fn prepare(&self, files: &CertificateFiles) -> Result<CertificateFiles, PartError> {
+        Ok(files.clone())
+    }
+
+    fn commit(&self, files: CertificateFiles) {
+        self.files.replace(files);
+    }
+}
