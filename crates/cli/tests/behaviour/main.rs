@@ -78,6 +78,7 @@ mod proxy_protocol;
 mod proxying;
 mod rates;
 mod records;
+mod refused_reloads;
 mod refused_uploads;
 mod reload;
 mod replay;
