@@ -1,7 +1,8 @@
-//! Whether a client like Chrome gets what it should: a hello of the bytes that Chrome sends, and what the server chooses.
+//! Checks whether a client like Chrome gets the best that the server supports, with a `ClientHello` of Chrome's bytes.
 //!
-//! The hello is our own, since a TLS library writes none with reserved values (RFC 8701) in these places. So is the rest of the
-//! handshake of TLS 1.3, and the request goes over it. Trust and sessions come from the report of the probe's own connection.
+//! TLS libraries write no hello with reserved values (RFC 8701) in these places, so the hello, the rest of the TLS 1.3
+//! handshake and the request over it are implemented here. Trust and sessions come from the report of the probe's
+//! regular connection.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -25,30 +26,30 @@ use crate::prober::Prober;
 use crate::report::Report;
 use crate::{ProbeError, Settings, block_on};
 
-/// Bytes of the server that are looked at.
+/// Most bytes read from the server before its hello is complete.
 const ANSWER: usize = 64 * 1024;
 
-/// Something that a browser should get.
+/// A property of the connection that matters to browsers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// What it is about.
+    /// Name of the property.
     pub name: &'static str,
-    /// What the browser gets.
+    /// Observed value.
     pub gets: String,
-    /// Whether that is what it should.
+    /// The observed value is the right one.
     pub is_right: bool,
-    /// What it should, and why.
+    /// Expected value, with the reason.
     pub should: &'static str,
 }
 
-/// What a client like Chrome gets.
+/// Results for a client like Chrome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Browser {
-    /// Bytes of the hello.
+    /// Size of the hello in bytes.
     pub hello_bytes: usize,
-    /// The checks.
+    /// Checked properties.
     pub checks: Vec<Check>,
-    /// What of Chrome the probe does not do.
+    /// Differences between the probe and Chrome.
     pub differences: &'static [&'static str],
 }
 
@@ -59,17 +60,17 @@ const DIFFERENCES: &[&str] = &[
     "QUIC is not tried",
 ];
 
-/// What the server did with the hello.
+/// The server's reaction to the hello.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Hello { version: ProtocolVersion, group: Option<NamedGroup>, is_retry: bool },
     Failed(String),
 }
 
-/// The rest of the connection, or why it ended.
+/// Result of the rest of the connection, or the reason for its end.
 type Rest = Result<Got, String>;
 
-/// Sends such a hello to the server of a report, goes on with it, and judges both.
+/// Sends the hello to the server of a report, completes the connection and checks both.
 pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeError> {
     let hello = hello::chrome(&settings.url)?;
     let prober = Prober::new(settings)?;
@@ -94,13 +95,13 @@ pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeErr
 }
 
 impl Outcome {
-    /// The rest of the handshake is spoken here.
+    /// Whether the handshake can be completed here: TLS 1.3 without a retry.
     fn goes_on(&self) -> bool {
         matches!(self, Self::Hello { version: ProtocolVersion::TLS1_3, is_retry: false, .. })
     }
 }
 
-/// Sends the hello, and reads what the server does with it.
+/// Sends the hello and reads the server's reaction.
 async fn ask(tcp: &mut TcpStream, hello: &[u8], answer: &mut Vec<u8>) -> Outcome {
     let written = tcp.write_all(hello).await;
     loop {
@@ -119,7 +120,7 @@ async fn ask(tcp: &mut TcpStream, hello: &[u8], answer: &mut Vec<u8>) -> Outcome
     }
 }
 
-/// The handshake from the server's hello on, which `answer` begins with, and a request.
+/// Completes the handshake and sends a request. `answer` begins with the server's hello.
 async fn rest(settings: &Settings, hello: &Hello, mut tcp: TcpStream, answer: &[u8]) -> Rest {
     let (read, mut write) = tcp.split();
     let mut read = answer.chain(read);
@@ -127,7 +128,7 @@ async fn rest(settings: &Settings, hello: &Hello, mut tcp: TcpStream, answer: &[
     request::ask(settings, secured, &mut read, &mut write).await
 }
 
-/// What the bytes of a server mean; `None` while it takes more of them.
+/// Interprets the bytes of a server; `None` if more bytes are needed.
 fn judge(answer: &[u8]) -> Option<Outcome> {
     if let Some(hello) = server_hellos(answer).into_iter().next() {
         return Some(Outcome::Hello { version: hello.version, group: hello.group, is_retry: hello.is_retry });
@@ -200,8 +201,8 @@ fn checks(outcome: &Outcome, rest: Option<&Rest>, report: &Report) -> Vec<Check>
     checks
 }
 
-/// How the chain came, and whether that is right: over this connection, or where that did not come so far over the probe's own,
-/// which offers more algorithms than Chrome.
+/// Compression of the chain, and whether it is the right one. If this connection did not get to the chain, the probe's
+/// regular connection decides, which offers more algorithms than Chrome.
 fn compression(rest: Option<&Rest>, chain: &Chain) -> (String, bool) {
     let compressed = match rest {
         Some(Ok(got)) => got.compression,

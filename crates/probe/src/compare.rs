@@ -1,4 +1,4 @@
-//! Two servers, or two settings, in turns: the steps side by side, with the difference of each.
+//! Comparison of two servers or settings in alternation: steps side by side with their differences.
 
 use brisk_handshake_view::Party;
 use serde::Serialize;
@@ -10,33 +10,33 @@ use crate::resolve::HttpsAnswer;
 use crate::timing::Median;
 use crate::{Settings, block_on};
 
-/// One of the two sides.
+/// One of the two compared sides.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
-    /// What is probed.
+    /// Target and options.
     pub settings: Settings,
-    /// How its connections begin.
+    /// Kind of its connections.
     pub mode: Mode,
 }
 
-/// A step, or a phase, of both sides.
+/// A step or phase of both sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparedStep {
-    /// Its name; a message has an arrow before it, and a number behind it from the second of its name on.
+    /// Name; messages have an arrow before it and, from the second of the same name on, a number after it.
     pub name: String,
-    /// It is a phase, whose duration is compared. Of a message it is the time since the connection began.
+    /// Whether this is a phase, with a duration. Messages have the time since the begin of the connection.
     pub is_phase: bool,
-    /// Milliseconds of each side; `None` where it does not have the step.
+    /// Milliseconds of each side; `None` for a side without the step.
     pub times: [Option<Median>; 2],
-    /// Bytes of the message, of the last round.
+    /// Size of the message in bytes in the last round.
     pub bytes: [Option<u64>; 2],
-    /// The second less the first in each round, in milliseconds.
+    /// Differences of the rounds, second side minus first, in milliseconds.
     pub difference: Option<Median>,
 }
 
-/// Both sides.
+/// Result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
     /// Names of the sides.
@@ -45,19 +45,19 @@ pub struct Compared {
     pub rounds: usize,
     /// Phases, then messages.
     pub steps: Vec<ComparedStep>,
-    /// How many connections of each side became what they were meant to be: all, resumed, or with early data.
+    /// Number of connections of each side that were of the intended kind: all, resumed, or with early data.
     pub as_meant: [usize; 2],
-    /// Why others did not, of the last one.
+    /// Reason of the last connection of another kind.
     pub missed: [Option<String>; 2],
-    /// Why the certificate of each side is not trusted.
+    /// Reason why the certificate of each side is not trusted.
     pub distrust: [Option<String>; 2],
 }
 
-/// What one connection had: name, whether it is a phase, time, bytes.
+/// Steps of one connection: name, whether it is a phase, time, bytes.
 type Row = (String, bool, f64, Option<u64>);
 
-/// Measures `rounds` connections of each side, in turns, of which every second round begins with the second side. `progress`
-/// is called before each round.
+/// Measures `rounds` connections of each side in alternation; every second round begins with the second side. Calls
+/// `progress` before each round.
 pub fn compare(
     sides: &[Side; 2],
     rounds: usize,
@@ -104,7 +104,7 @@ fn named(side: &Side, error: ProbeError) -> ProbeError {
     }
 }
 
-/// What one connection showed.
+/// Steps of one connection.
 struct Found {
     rows: Vec<Row>,
     missed: Option<String>,
@@ -132,7 +132,8 @@ async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<Found, ProbeError> {
     Ok(Found { rows, missed: trip.missed(mode), distrust })
 }
 
-/// Names in the order of the first round that has them; what only the second side has comes behind what precedes it there.
+/// Names in the order of the first round that contains them; steps of only the second side follow their predecessors
+/// there.
 fn names(all: &[[Vec<Row>; 2]]) -> Vec<(String, bool)> {
     let mut names: Vec<(String, bool)> = Vec::new();
     for rows in all.iter().flatten() {

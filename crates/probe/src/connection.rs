@@ -1,4 +1,4 @@
-//! One connection, from the first segment to the last byte of the answer.
+//! One connection, from the first segment to the last byte of the response.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::recorder::Recorder;
 use crate::trace::{Refused, Trace};
 use crate::url::Url;
 
-/// How long the server is given to take the end of the connection.
+/// Timeout for sending the end of the connection.
 const FAREWELL: Duration = Duration::from_millis(50);
 
-/// Addresses that a message names.
+/// Most addresses in a message.
 const NAMED: usize = 8;
 
-/// What all connections of a probe have in common.
+/// Parameters common to all connections of a probe.
 #[derive(Clone, Debug)]
 pub(crate) struct Course {
     pub(crate) url: Url,
@@ -33,15 +33,15 @@ pub(crate) struct Course {
     pub(crate) timeout: Duration,
 }
 
-/// How one connection begins.
+/// Begin of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Start {
     pub(crate) session: Option<SavedSession>,
-    /// The request goes with the first flight, in this protocol, if the session allows it.
+    /// Protocol of a request in the first flight, which is sent if the session allows early data.
     pub(crate) early: Option<Protocol>,
 }
 
-/// A protocol of HTTP.
+/// Version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -49,13 +49,13 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// That of a name of ALPN; HTTP/1.1 without one.
+    /// Version for an ALPN name; HTTP/1.1 without ALPN.
     pub(crate) fn of(name: Option<&str>) -> Self {
         if name == Some("h2") { Self::Http2 } else { Self::Http1 }
     }
 }
 
-/// A connection that may carry a further request.
+/// A connection that can carry a further request.
 #[derive(Debug)]
 pub(crate) struct Kept {
     stream: ClientStream,
@@ -63,8 +63,8 @@ pub(crate) struct Kept {
 }
 
 impl Course {
-    /// Connects, asks, and reads the answer. The trace has what happened, whatever the result. The connection comes back if it
-    /// can be asked again.
+    /// Connects, sends the request and reads the response. Fills the trace even on failure. Returns the connection if
+    /// it can be reused.
     pub(crate) async fn run(&self, start: Start, trace: &mut Trace) -> Result<Option<Kept>, ProbeError> {
         let deadline = Deadline::now() + self.timeout;
         let tcp = self.dial(deadline, trace).await?;
@@ -80,7 +80,7 @@ impl Course {
         Ok(Some(kept))
     }
 
-    /// One more request on a connection. The trace begins with it.
+    /// Sends a further request on a connection. The trace begins with the request.
     pub(crate) async fn again(&self, kept: &mut Kept, trace: &mut Trace) -> Result<(), ProbeError> {
         let request = self.request(kept.http2.as_mut());
         let done = timeout(self.timeout, self.ask(kept, Some(&request), trace)).await;
@@ -103,7 +103,7 @@ impl Course {
         ProbeError::Timeout { limit: self.timeout, step: trace.milestones.step, detail }
     }
 
-    /// The handshake. Comes back with what is to be sent now.
+    /// Performs the handshake. Also returns the bytes to send next.
     async fn secure(
         &self,
         tcp: TcpStream,
@@ -135,7 +135,7 @@ impl Course {
         Ok((kept, rest))
     }
 
-    /// A TCP connection alone.
+    /// Opens a TCP connection without TLS.
     pub(crate) async fn connect(&self) -> Result<TcpStream, ProbeError> {
         self.dial(Deadline::now() + self.timeout, &mut Trace::default()).await
     }
@@ -151,7 +151,7 @@ impl Course {
         Ok(tcp)
     }
 
-    /// Sends the request, unless it went early, and reads the answer.
+    /// Sends the request, unless it was sent early, and reads the response.
     async fn ask(
         &self,
         kept: &mut Kept,
@@ -190,7 +190,7 @@ impl Kept {
         trace.sessions = self.stream.take_sessions();
     }
 
-    /// Waits shortly for sessions, which TLS 1.3 servers may send after their answer.
+    /// Waits a short time for sessions, which TLS 1.3 servers may send after the response.
     pub(crate) async fn sessions(&mut self, wait: Duration) -> Vec<SavedSession> {
         if let Ok(Ok(Some(session))) = timeout(wait, self.stream.next_session()).await {
             return vec![session];
@@ -198,7 +198,7 @@ impl Kept {
         Vec::new()
     }
 
-    /// Ends the connection as TLS wants it.
+    /// Closes the connection with `close_notify`.
     pub(crate) async fn close(mut self) {
         // A server that does not take it is none of the probe's concern.
         let _ = timeout(FAREWELL, self.stream.shutdown()).await;
@@ -214,7 +214,7 @@ pub(crate) fn request(url: &Url, agent: &str, http2: Option<&mut Http2>) -> Vec<
     }
 }
 
-/// Addresses with the reasons why they did not connect.
+/// Addresses with the reasons for their failures.
 fn each(refused: &[Refused]) -> String {
     let named = refused.iter().take(NAMED).map(|one| format!("{}: {}", one.address, one.why));
     let others = refused.len().checked_sub(NAMED + 1).map(|others| format!("and {} more", others + 1));

@@ -1,23 +1,23 @@
-//! Why a probe failed, and the exit code that says so.
+//! Failures of a probe and their exit codes.
 
 use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// The steps of a probe, in their order.
+/// Steps of a probe in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Step {
-    /// The name becomes addresses.
+    /// Name resolution.
     Resolve,
-    /// TCP connects.
+    /// TCP handshake.
     Connect,
-    /// The TLS handshake.
+    /// TLS handshake.
     Handshake,
-    /// The request is sent, and the head of the answer awaited.
+    /// Sending the request and waiting for the head of the response.
     Request,
-    /// The body of the answer comes.
+    /// Receiving the body.
     Body,
 }
 
@@ -33,47 +33,48 @@ impl fmt::Display for Step {
     }
 }
 
-/// Why a probe failed.
+/// Failure of a probe.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// The URL or another setting is wrong.
+    /// The URL or another setting is invalid.
     #[error("{0}")]
     Settings(String),
-    /// This machine is out of something.
+    /// This machine lacks a resource.
     #[error("{0}")]
     System(String),
     /// The name has no address.
     #[error("{host} cannot be resolved: {reason}")]
     Unresolved {
-        /// The name.
+        /// Name of the host.
         host: String,
-        /// The error of the resolver.
+        /// Error of the resolver.
         reason: String,
     },
-    /// TCP does not connect.
+    /// TCP did not connect.
     #[error("{0}")]
     Unconnected(String),
     /// The handshake failed.
     #[error("{0}")]
     Handshake(String),
-    /// The server did not answer the request, or not by the protocol.
+    /// The server did not respond to the request, or violated the protocol.
     #[error("{0}")]
     Answer(String),
-    /// The time was over.
+    /// Timeout.
     #[error("timed out after {limit:?} in {step}{detail}")]
     Timeout {
-        /// All that the probe was given.
+        /// Timeout of the connection.
         limit: Duration,
-        /// Where it was.
+        /// Step in which the time was over.
         step: Step,
-        /// What had come until then; empty, or it begins with a comma.
+        /// Progress until then; empty, or begins with a comma or a space.
         detail: String,
     },
 }
 
 impl ProbeError {
-    /// The exit code: 2 wrong arguments, 3 no address, 4 no connection, 5 no handshake, 6 no answer, 7 out of time, else 1.
+    /// Exit code: 2 for wrong arguments, 3 no address, 4 no connection, 5 no handshake, 6 no response, 7 timeout,
+    /// otherwise 1.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::System(_) => 1,

@@ -1,5 +1,5 @@
-//! One connection to one of several addresses, as clients make it (Happy Eyeballs, RFC 8305): IPv6 and IPv4 in turns, the next
-//! address as soon as one fails, or when none has connected for [`NEXT`].
+//! Connection to one of several addresses with Happy Eyeballs (RFC 8305): alternates IPv6 and IPv4, and tries the next
+//! address when an attempt fails or has taken [`NEXT`].
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -14,19 +14,19 @@ use tokio::time::{Instant as Deadline, sleep_until};
 
 use crate::trace::{Refused, Trace};
 
-/// How long an address has for itself (RFC 8305 section 5).
+/// Head start of each attempt (RFC 8305 section 5).
 const NEXT: Duration = Duration::from_millis(250);
 
-/// The reason where this machine cannot reach an address.
+/// Reason for an address that this machine has no route to.
 pub(crate) const NO_ROUTE: &str = "no route";
 
-/// The reason where nothing came.
+/// Reason for an address without a response.
 const NO_ANSWER: &str = "no answer";
 
-/// The reason where another address connected, which was tried later, and this one had [`NEXT`] at least.
+/// Reason for an address that was overtaken by a later attempt after at least [`NEXT`].
 pub(crate) const OVERTAKEN: &str = "no connection within 250 ms";
 
-/// An attempt that ended.
+/// A finished attempt.
 struct Attempt {
     address: SocketAddr,
     began: Instant,
@@ -41,16 +41,16 @@ impl Attempt {
     }
 }
 
-/// Why there is no connection. The trace says it of each address that was tried.
+/// Reason for having no connection. The trace contains the reason of each address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missed {
-    /// Every address failed.
+    /// All addresses failed.
     All,
     /// The time was over.
     Late,
 }
 
-/// The first connection. The trace says which one it is, and which others were tried before.
+/// The first connection that succeeds. The trace contains its address and the addresses that failed before.
 pub(crate) async fn dial(
     addresses: &[SocketAddr],
     deadline: Deadline,
@@ -111,15 +111,16 @@ async fn dial_until(
     }
 }
 
-/// Leaves those that are to blame for what came before the attempt that connected, which began at `began` and connected at `ended`;
-/// `open` are those that had not ended then. No one waited for what began later, or had no time.
+/// Keeps only the addresses that delayed the successful attempt, which lasted from `began` to `connected`; `open` are
+/// unfinished attempts. Attempts that began later, or had no time, delayed nothing.
 fn blame(refused: &mut Vec<Refused>, open: &[(SocketAddr, Instant)], began: Instant, ended: Instant) {
     refused.retain(|one| one.began < began);
     let slow = open.iter().filter(|(_, time)| *time < began && ended - *time >= NEXT);
     refused.extend(slow.map(|(address, time)| Refused::of(*address, *time, OVERTAKEN)));
 }
 
-/// The family of the first address, then the other one, and so on; within a family the order stays (RFC 8305 section 4).
+/// Alternates between the families, beginning with that of the first address; within a family the order is kept (RFC
+/// 8305 section 4).
 fn in_turns(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
     let is_first = |address: &&SocketAddr| addresses[0].is_ipv6() == address.is_ipv6();
     let mut own = addresses.iter().filter(is_first);
@@ -149,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// A time that does not come.
+    /// A deadline that is never reached.
     fn late() -> Deadline {
         Deadline::now() + Duration::from_mins(1)
     }
@@ -167,7 +168,7 @@ mod tests {
         assert!(in_turns(&[]).is_empty());
     }
 
-    /// A listener whose queue is full: further connections get no answer.
+    /// A listener with a full queue: further connections get no response.
     fn silent() -> (TcpListener, Vec<std::net::TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         rustix::net::listen(&listener, 0).expect("a short queue");

@@ -1,4 +1,4 @@
-//! Whether a server takes data in the SYN (TCP Fast Open, RFC 7413): whether it gives a cookie for it.
+//! TCP Fast Open (RFC 7413): test whether a server issues a cookie and so accepts data in the SYN.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,13 +9,13 @@ use tokio::time::timeout;
 
 use crate::report::FastOpen;
 
-/// The switch of the kernel; its lowest bit is for clients.
+/// Kernel setting for Fast Open; its lowest bit enables clients.
 const SWITCH: &str = "/proc/sys/net/ipv4/tcp_fastopen";
 
-/// How long each attempt may take.
+/// Timeout of each attempt.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Asks the server, on a connection that carries no data. None is made where the kernel has a cookie already.
+/// Requests a cookie with a connection that carries no data. Skipped if the kernel already has a cookie.
 pub(crate) async fn fast_open(address: SocketAddr) -> FastOpen {
     let bits = fs::read_to_string(SWITCH).ok().and_then(|text| text.trim().parse::<u32>().ok());
     if bits.is_none_or(|bits| bits & 1 == 0) {
@@ -31,8 +31,8 @@ pub(crate) async fn fast_open(address: SocketAddr) -> FastOpen {
     FastOpen::NoCookie
 }
 
-/// Begins a connection that asks for a cookie. With one the kernel waits for data before it sends anything, so nothing ever
-/// is; without one it connects at once.
+/// Begins a connection that requests a cookie. With a cookie the kernel sends nothing before the first data, so nothing
+/// is sent at all; without a cookie it connects at once.
 async fn has_cookie(address: SocketAddr) -> Option<bool> {
     let options = ConnectOptions { fast_open: FastOpenConnect::On, ..ConnectOptions::default() };
     let tcp = timeout(WAIT, connect_from(address, options)).await.ok()?.ok()?;

@@ -1,4 +1,5 @@
-//! What costs round trips, bytes or trust, and what to change: at most five, the dearest first.
+//! Findings: costs in round trips, bytes or trust, and the changes that avoid them. At most five, the most expensive
+//! first.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,30 +10,31 @@ use crate::Settings;
 use crate::eyeballs::{NO_ROUTE, OVERTAKEN};
 use crate::report::{INITIAL_WINDOW, Report, TlsFacts};
 
-/// Findings of a report at most.
+/// Most findings of a report.
 const MOST: usize = 5;
 
-/// A certificate that ends within this many days is a finding.
+/// Days before the end of a certificate from which on it is a finding.
 const DAYS: i64 = 14;
 
-/// Something that could be better.
+/// A possible improvement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// A name that stays, e.g. `hello-retry`.
+    /// Stable name, e.g. `hello-retry`.
     pub id: &'static str,
-    /// One sentence.
+    /// Description in one sentence.
     pub text: String,
-    /// Round trips that it costs each connection.
+    /// Round trips added to each connection.
     pub round_trips: u32,
-    /// Bytes.
+    /// Bytes added to each connection.
     pub bytes: u64,
-    /// Round trips in milliseconds, at the round-trip time of this connection; of an address that does not connect, what was measured.
+    /// Cost in milliseconds: round trips times the round-trip time, or for an address that does not connect the
+    /// measured time.
     pub ms: f64,
-    /// What to change in brisk's configuration; empty where nothing there changes it.
+    /// Change of brisk's configuration; empty if there is none.
     pub brisk: String,
-    /// The same for nginx.
+    /// Change of nginx's configuration; empty if there is none.
     pub nginx: String,
-    /// What else to change.
+    /// Any other change.
     pub advice: String,
     /// Clients refuse the connection.
     #[serde(skip)]
@@ -67,7 +69,7 @@ impl Finding {
     }
 }
 
-/// The findings of a report. What the settings did not offer is no fault of the server.
+/// Findings of a report. Features that the settings did not offer are not held against the server.
 pub(crate) fn findings(report: &Report, settings: &Settings) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Some(tls) = &report.tls {

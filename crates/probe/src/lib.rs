@@ -1,7 +1,7 @@
-//! One HTTPS connection, looked at step by step: what took time, which side waited, and what to change.
+//! Probe of one HTTPS connection, step by step: times, waiting sides and possible improvements.
 //!
-//! [`Settings::run`] probes; [`terminal`] shows the report. The connection is made by `brisk_tls_client`, which reports
-//! bytes, times and secrets, so that also what TLS 1.3 encrypts of its handshake can be listed.
+//! [`Settings::run`] probes; [`terminal`] formats the report. `brisk_tls_client` makes the connection and reports
+//! bytes, times and secrets. With the secrets, `brisk_handshake_view` also lists the messages that TLS 1.3 encrypts.
 
 mod browser;
 mod compare;
@@ -48,29 +48,29 @@ pub use url::Url;
 use prober::Prober;
 use report::Resolved;
 
-/// What is probed, and how.
+/// Target and options of a probe.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The URL.
     pub url: Url,
-    /// Connect to this address, whatever the name resolves to. Default: none.
+    /// Address to connect to instead of resolving the host. Default: none.
     pub connect: Option<IpAddr>,
-    /// The name server that is asked for the HTTPS record. Default: the first of the system.
+    /// Name server for the HTTPS record. Default: the first of the system.
     pub name_server: Option<SocketAddr>,
-    /// PEM files with trusted authorities. Default: none, which stands for those of the system.
+    /// PEM files with trusted authorities. Default: none, i.e. the system's authorities.
     pub authorities: Vec<PathBuf>,
-    /// The one version that is offered. Default: TLS 1.2 and TLS 1.3.
+    /// The only offered version. Default: TLS 1.2 and TLS 1.3.
     pub version: Option<ProtocolVersion>,
-    /// Only HTTP/1.1 is offered. Default: HTTP/2 as well.
+    /// Offer only HTTP/1.1. Default: also HTTP/2.
     pub http1: bool,
-    /// All that a connection may take. Default: 10 s.
+    /// Timeout of a connection. Default: 10 s.
     pub timeout: Duration,
-    /// The `User-Agent` of requests.
+    /// Value of `User-Agent`.
     pub agent: String,
 }
 
 impl Settings {
-    /// The default settings for `url`.
+    /// Default settings for `url`.
     pub fn new(url: Url) -> Self {
         Self {
             url,
@@ -84,9 +84,9 @@ impl Settings {
         }
     }
 
-    /// Probes one connection that begins in this way. The report says what happened also if the connection failed; an error
-    /// means that nothing could be tried. Blocks for as long as it takes: the timeout, and as long again for the resolver, and
-    /// twice that where a session is needed.
+    /// Probes one connection of this kind. A failed connection is part of the report; an error means that no connection
+    /// could be attempted. Blocks for at most twice the timeout (once for the resolver), or four times if a session is
+    /// needed.
     pub fn run(&self, mode: Mode) -> Result<Report, ProbeError> {
         let prober = Prober::new(self)?;
         block_on(self.probe(prober, mode))?
@@ -116,7 +116,7 @@ impl Settings {
         Ok(report)
     }
 
-    /// The TLS client. Reads the authorities' files.
+    /// Creates the TLS client. Reads the files of authorities.
     fn client(&self) -> Result<Client, ProbeError> {
         let mut settings = ClientSettings::new(self.url.host.clone());
         settings.verification = Verification::Reported(self.authorities.clone());
@@ -128,7 +128,7 @@ impl Settings {
     }
 }
 
-/// Runs `work` on this thread. A resolver that does not return is left behind.
+/// Runs `work` on this thread. The thread of a resolver that does not return is abandoned.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, ProbeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| ProbeError::System(format!("cannot start: {error}")))?;

@@ -11,17 +11,18 @@ use crate::report::Report;
 use crate::terminal::{self, tables};
 use crate::timing::Timing;
 
-/// Width of the charts, and of the names beside them.
+/// Width of the charts.
 const WIDTH: f64 = 900.0;
+/// Width of the names beside the charts.
 const NAMES: f64 = 220.0;
 
-/// Height of a line.
+/// Height of a chart line.
 const LINE: f64 = 20.0;
 
-/// Lines of the chart at most; the table has all.
+/// Most lines of the chart; the table contains all steps.
 const LINES: usize = 120;
 
-/// The page of a connection.
+/// Page for one connection.
 pub fn report(report: &Report, program: &str) -> String {
     let lead = format!("One HTTPS connection, step by step, as {program} saw it.");
     let mut body = html::head(&report.url, &lead);
@@ -44,14 +45,14 @@ pub fn report(report: &Report, program: &str) -> String {
     html::page(&format!("Probe of {}", report.url), &body)
 }
 
-/// The page of a timing.
+/// Page for a timing.
 pub fn timing(timing: &Timing, program: &str) -> String {
     let lead = format!("The times of curl -w for four kinds of connections, as {program} measured them.");
     let body = html::head(&timing.url, &lead) + &tables::timing(timing).to_html();
     html::page(&format!("Timing of {}", timing.url), &body)
 }
 
-/// The page of a comparison.
+/// Page for a comparison.
 pub fn compared(compared: &Compared, program: &str) -> String {
     let title = compared.names.join(" and ");
     let lead = format!("Connections in turns, step by step, as {program} measured them.");
@@ -71,7 +72,7 @@ fn findings(report: &Report) -> Table {
     table
 }
 
-/// Phases as bars, and below them each step where it happened.
+/// Chart of phases as bars, with the steps below at their times.
 fn waterfall(report: &Report) -> String {
     // Steps begin where TCP began to connect.
     let before = [report.phases.resolve_ms, report.phases.refused_ms];
@@ -118,7 +119,7 @@ fn line(svg: &mut String, top: f64, name: &str, right: f64, text: &str) {
         write!(svg, "<text class=\"t\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>", right + 8.0, escape(text));
 }
 
-/// A line through the time before the step, and a dot where it happened.
+/// A line over the time before the step, and a dot at its end.
 fn step(svg: &mut String, top: f64, step: &StepRow, from: f64, to: f64) {
     let (arrow, class) = if step.from == Party::Client { ("→", 5) } else { ("←", 2) };
     line(svg, top, &format!("{arrow} {}", step.name), to, &format!("{} B", step.bytes));

@@ -1,4 +1,4 @@
-//! Connections one after the other: full, resumed, with early data.
+//! Sequences of connections: full, resumed, with early data.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use crate::error::{ProbeError, Step};
 use crate::resolve;
 use crate::trace::Trace;
 
-/// How long a session is waited for after an answer: servers send theirs before it, or at once.
+/// Wait for a session after a response; servers send sessions before the response or directly after it.
 const SESSION_WAIT: Duration = Duration::from_millis(300);
 
-/// How a connection begins.
+/// Kind of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// With a full handshake.
+    /// Full handshake.
     #[default]
     Full,
-    /// With a session of a connection before, which is not part of the report.
+    /// Resumption of a session from an earlier connection, which is not part of the report.
     Resume,
-    /// The same, and the request goes with the first flight (0-RTT).
+    /// Resumption with the request in the first flight (0-RTT).
     Early,
 }
 
 impl Mode {
-    /// A name in tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -38,7 +38,7 @@ impl Mode {
     }
 }
 
-/// A session, and the protocol of the connection that it comes from.
+/// A session and the protocol of the connection that issued it.
 #[derive(Debug)]
 pub(crate) struct Ready {
     session: SavedSession,
@@ -46,16 +46,16 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// The session allows early data.
+    /// Whether the session allows early data.
     pub(crate) fn takes_early_data(&self) -> bool {
         self.session.early_data_limit() > 0
     }
 }
 
-/// A connection that was made, or not.
+/// An attempted connection.
 #[derive(Debug)]
 pub(crate) struct Trip {
-    /// When the name began to be resolved.
+    /// Begin of name resolution.
     pub(crate) began: Instant,
     pub(crate) resolved: Duration,
     pub(crate) addresses: Vec<SocketAddr>,
@@ -64,7 +64,7 @@ pub(crate) struct Trip {
 }
 
 impl Trip {
-    /// Closes the connection, or returns why it failed.
+    /// Closes the connection, or returns the reason for its failure.
     pub(crate) async fn close(&mut self) -> Option<ProbeError> {
         match std::mem::replace(&mut self.ended, Ok(None)) {
             Ok(kept) => {
@@ -77,7 +77,7 @@ impl Trip {
         }
     }
 
-    /// Why the connection did not become one of this kind, if it did not.
+    /// Reason why the connection is not of the intended kind; `None` if it is.
     pub(crate) fn missed(&self, mode: Mode) -> Option<String> {
         let facts = self.trace.facts.as_ref()?;
         match mode {
@@ -91,7 +91,7 @@ impl Trip {
         }
     }
 
-    /// The newest session of the connection, which is waited for if there is none yet.
+    /// Newest session of the connection. Waits for one if there is none yet.
     pub(crate) async fn session(&mut self) -> Option<Ready> {
         let facts = self.trace.facts.as_ref()?;
         let protocol = Protocol::of(facts.protocol.as_deref());
@@ -104,7 +104,7 @@ impl Trip {
     }
 }
 
-/// Makes connections with one client, whose sessions fit one another.
+/// Makes connections with one TLS client, so that sessions can be resumed.
 #[derive(Debug)]
 pub(crate) struct Prober<'a> {
     pub(crate) settings: &'a Settings,
@@ -112,14 +112,14 @@ pub(crate) struct Prober<'a> {
 }
 
 impl<'a> Prober<'a> {
-    /// Reads the files of the settings, and makes everything ready that would cost the first connection time.
+    /// Reads the files of the settings and performs the one-time work that would slow down the first connection.
     pub(crate) fn new(settings: &'a Settings) -> Result<Self, ProbeError> {
         let client = settings.client()?;
         client.rehearse();
         Ok(Self { settings, client })
     }
 
-    /// A connection, from the name to the answer.
+    /// Makes a connection, from name resolution to the response.
     pub(crate) async fn trip(&self, ready: Option<Ready>, early: bool) -> Trip {
         let (began, mut trace) = (Instant::now(), Trace::default());
         let addresses = self.addresses().await;
@@ -139,7 +139,7 @@ impl<'a> Prober<'a> {
         }
     }
 
-    /// A connection of this kind; where it takes a session, that of an own connection before.
+    /// Makes a connection of this kind; a kind with a session makes another connection first to obtain one.
     pub(crate) async fn trip_as(&self, mode: Mode) -> Result<Trip, ProbeError> {
         if mode == Mode::Full {
             return Ok(self.trip(None, false).await);
@@ -161,7 +161,7 @@ impl<'a> Prober<'a> {
         Ok(trip)
     }
 
-    /// One more request on the connection of a trip.
+    /// Sends a further request on the connection of a trip; `None` if it was closed.
     pub(crate) async fn again(&self, trip: &mut Trip) -> Option<Result<Trace, ProbeError>> {
         let Ok(Some(kept)) = &mut trip.ended else { return None };
         let mut trace = Trace::default();
@@ -169,7 +169,7 @@ impl<'a> Prober<'a> {
         Some(result.map(|()| trace))
     }
 
-    /// A TCP connection alone, to this address, or as any other.
+    /// Opens a TCP connection without TLS, to this address or to one of the host's.
     pub(crate) async fn dial(
         &self,
         address: Option<SocketAddr>,

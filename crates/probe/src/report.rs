@@ -1,4 +1,4 @@
-//! What a probe found out, as data: for the terminal, for a page, for JSON.
+//! Report of a probe as data, for the terminal, pages and JSON.
 
 mod tls;
 
@@ -19,7 +19,7 @@ use crate::trace::Trace;
 /// Segments of an initial window (RFC 6928).
 pub const INITIAL_WINDOW: u32 = 10;
 
-/// What a probe found out.
+/// Report of a probe.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The URL.
@@ -28,51 +28,51 @@ pub struct Report {
     pub addresses: Vec<String>,
     /// The HTTPS record of the host.
     pub https_record: HttpsAnswer,
-    /// The address that was probed.
+    /// Probed address.
     pub address: Option<String>,
-    /// Addresses tried before it, and why they did not connect.
+    /// Addresses tried before, with the reasons why they did not connect.
     pub refused: Vec<(String, String)>,
-    /// How long each phase took.
+    /// Durations of the phases.
     pub phases: Phases,
-    /// What TCP says.
+    /// Facts about the TCP connection.
     pub tcp: Option<TcpFacts>,
-    /// What was negotiated.
+    /// Negotiated TLS parameters.
     pub tls: Option<TlsFacts>,
-    /// Everything on the wire.
+    /// Messages and records in order.
     pub steps: Vec<StepRow>,
-    /// The answer.
+    /// Response.
     pub answer: Option<AnswerFacts>,
-    /// The frames of HTTP/2.
+    /// HTTP/2 frames.
     pub frames: Vec<FrameRow>,
-    /// What costs time or bytes, the dearest first; five at most.
+    /// Findings, the most expensive first; at most five.
     pub findings: Vec<Finding>,
-    /// Why the probe ended early.
+    /// Reason for an early end.
     pub failure: Option<Failure>,
     #[serde(skip)]
     pub(crate) key_log: String,
 }
 
-/// How long the phases of a connection took, in milliseconds, as far as it got.
+/// Durations of the phases of a connection in milliseconds; `None` for phases not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Phases {
-    /// The name into addresses.
+    /// Name resolution.
     pub resolve_ms: Option<f64>,
-    /// Addresses that did not connect, before the one that did.
+    /// Failed attempts before the successful one.
     pub refused_ms: Option<f64>,
-    /// TCP, of the address that connected.
+    /// TCP handshake with the successful address.
     pub connect_ms: Option<f64>,
-    /// TLS, to the last byte that the client sends for it.
+    /// TLS handshake, up to the last byte from the client.
     pub tls_ms: Option<f64>,
-    /// From the request to the first byte of the answer.
+    /// From the request to the first byte of the response.
     pub wait_ms: Option<f64>,
-    /// From there to the last byte.
+    /// From the first to the last byte of the response.
     pub body_ms: Option<f64>,
-    /// All of it.
+    /// Total.
     pub total_ms: Option<f64>,
 }
 
 impl Phases {
-    /// Names and times of the phases that were reached.
+    /// Names and durations of the phases that were reached.
     pub fn named(&self) -> Vec<(&'static str, f64)> {
         let all = [
             ("resolve", self.resolve_ms),
@@ -86,38 +86,38 @@ impl Phases {
     }
 }
 
-/// What TCP says of the connection.
+/// Facts about the TCP connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct TcpFacts {
-    /// The least round-trip time that the kernel saw, in milliseconds.
+    /// Minimum round-trip time seen by the kernel, in milliseconds.
     pub rtt_ms: f64,
-    /// Bytes of data in a full segment to the server.
+    /// Size in bytes of the data in a full segment to the server.
     pub segment: u32,
-    /// Segments that this side sent again.
+    /// Segments retransmitted by this side.
     pub retransmissions: u32,
-    /// What was seen of the server's initial window.
+    /// Estimate of the server's initial window.
     pub window: Option<Window>,
     /// TCP Fast Open.
     pub fast_open: FastOpen,
 }
 
-/// TCP Fast Open (RFC 7413).
+/// Result for TCP Fast Open (RFC 7413).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FastOpen {
-    /// It was not looked at.
+    /// Not tested.
     #[default]
     NotAsked,
-    /// This machine does not use it as a client (`net.ipv4.tcp_fastopen`).
+    /// This machine has disabled it for clients (`net.ipv4.tcp_fastopen`).
     OffHere,
-    /// The server gave a cookie: it takes data in the SYN.
+    /// The server issued a cookie: it accepts data in the SYN.
     Cookie,
-    /// It gave none.
+    /// The server issued no cookie.
     NoCookie,
 }
 
 impl FastOpen {
-    /// In words.
+    /// Result as text.
     pub const fn text(self) -> &'static str {
         match self {
             Self::NotAsked => "not looked at",
@@ -128,7 +128,7 @@ impl FastOpen {
     }
 }
 
-/// What TLS negotiated.
+/// Negotiated TLS parameters.
 #[derive(Clone, Debug, Serialize)]
 pub struct TlsFacts {
     /// Version.
@@ -141,80 +141,80 @@ pub struct TlsFacts {
     pub scheme: Option<String>,
     /// Protocol chosen by ALPN.
     pub protocol: Option<String>,
-    /// The handshake was completed. Otherwise what follows is what came before its end.
+    /// The handshake was completed. Otherwise the other fields describe the part before its end.
     pub is_complete: bool,
-    /// `full`, or how the session was resumed; `unfinished` for a handshake that was not completed.
+    /// `full`, or the kind of resumption; `unfinished` for an incomplete handshake.
     pub resumption: &'static str,
-    /// The outcome of early data, where some was given.
+    /// Outcome of early data, if any was sent.
     pub early_data: &'static str,
-    /// The group that a `HelloRetryRequest` asked for.
+    /// Group requested by a `HelloRetryRequest`.
     pub hello_retry: Option<String>,
-    /// Bytes of the first hello on the wire.
+    /// Size of the first hello in bytes, with its record header.
     pub hello_bytes: u64,
-    /// Bytes of the server's flight from its hello to the end of its part of the handshake; `None` where that did not come, and
-    /// for a resumed session before TLS 1.3.
+    /// Size in bytes of the server's flight, from its hello to the end of its part of the handshake; `None` if it is
+    /// incomplete, and for a session resumed before TLS 1.3.
     pub flight_bytes: Option<u64>,
-    /// A part of the flight waited for an acknowledgement; `None` over links that are too short to see it.
+    /// Part of the flight waited for an acknowledgement; `None` if the link is too short to see that.
     pub flight_waited: Option<bool>,
-    /// Bytes of an initial window of ten segments.
+    /// Size of an initial window of ten segments in bytes.
     pub window_bytes: u64,
-    /// Bytes that a server may send over QUIC before the client's address is proven: three times the hello.
+    /// Bytes that a server may send over QUIC before it has validated the client's address: three times the hello.
     pub quic_bytes: u64,
-    /// The chain; `None` where a session was resumed.
+    /// Certificate chain; `None` for a resumed session.
     pub chain: Option<Chain>,
-    /// Whether the certificate is trusted, of a resumed session that of the connection it comes from; `None` where it was not
-    /// verified.
+    /// The certificate is trusted; for a resumed session, that of the connection which issued the session. `None` if it
+    /// was not verified.
     pub is_trusted: Option<bool>,
-    /// Why it is not.
+    /// Reason why the certificate is not trusted.
     pub distrust: Option<String>,
-    /// Tickets that the server gave.
+    /// Tickets issued by the server.
     pub tickets: Vec<Ticket>,
-    /// The server gave a session that can be resumed, as a ticket or, before TLS 1.3, under an ID.
+    /// The server issued a session that can be resumed, as a ticket or, before TLS 1.3, under an ID.
     pub gives_session: bool,
-    /// TLS 1.2: the client may send its request before the server's last flight (False Start, RFC 7918), which takes ECDHE, an
-    /// AEAD and ALPN. `None` for a resumed session, which needs none.
+    /// TLS 1.2: the client may send its request before the server's last flight (False Start, RFC 7918), which requires
+    /// ECDHE, an AEAD and ALPN. `None` for a resumed session, which has no such flight.
     pub false_start: Option<bool>,
 }
 
-/// The answer.
+/// Response to the request.
 #[derive(Clone, Debug, Serialize)]
 pub struct AnswerFacts {
-    /// The protocol, as ALPN names it.
+    /// ALPN name of the protocol.
     pub protocol: String,
-    /// The status.
+    /// Status.
     pub status: u16,
-    /// Bytes of the head on the wire.
+    /// Size of the head in bytes as transmitted.
     pub head_bytes: usize,
-    /// Bytes of the body as sent, compressed or not.
+    /// Size of the body in bytes as transmitted, compressed or not.
     pub body_bytes: u64,
-    /// Interim answers before it (1xx).
+    /// Number of 1xx responses before this one.
     pub interim: u32,
-    /// The fields of the head.
+    /// Header fields.
     pub headers: Vec<(String, String)>,
 }
 
 /// A frame with its time.
 #[derive(Clone, Debug, Serialize)]
 pub struct FrameRow {
-    /// Since the connection began, in milliseconds.
+    /// Time since the begin of the connection in milliseconds.
     pub at_ms: f64,
     /// The frame.
     #[serde(flatten)]
     pub frame: Frame,
 }
 
-/// Why a probe ended early.
+/// Reason for the early end of a probe.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// The step.
+    /// Step that failed.
     pub step: Step,
-    /// One sentence.
+    /// Description in one sentence.
     pub message: String,
-    /// The exit code.
+    /// Exit code.
     pub exit_code: u8,
 }
 
-/// What was found out before the connection.
+/// Results of name resolution.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) addresses: Vec<String>,
@@ -223,7 +223,7 @@ pub(crate) struct Resolved {
 }
 
 impl Report {
-    /// The report of a connection that ended well, or with `error`.
+    /// Report of a connection that succeeded, or failed with `error`.
     pub(crate) fn of(
         settings: &Settings,
         resolved: Resolved,
@@ -266,24 +266,24 @@ impl Report {
         report
     }
 
-    /// The least round-trip time, in milliseconds; 0 where TCP did not connect.
+    /// Minimum round-trip time in milliseconds; 0 if TCP did not connect.
     pub fn rtt_ms(&self) -> f64 {
         self.tcp.as_ref().map_or(0.0, |tcp| tcp.rtt_ms)
     }
 
-    /// The time to the first byte, from the beginning, in milliseconds; `None` without an answer.
+    /// Time to the first byte since the begin, in milliseconds; `None` without a response.
     pub fn first_byte_ms(&self) -> Option<f64> {
         Some(self.phases.total_ms? - self.phases.body_ms?)
     }
 
-    /// The secrets of the connection in the format of NSS key logs.
+    /// Secrets of the connection in the format of NSS key logs.
     pub fn key_log(&self) -> &str {
         &self.key_log
     }
 }
 
 impl TlsFacts {
-    /// In words, whether the certificate is trusted.
+    /// Trust in the certificate as text.
     pub(crate) fn trust(&self) -> String {
         match (&self.distrust, self.is_trusted) {
             (Some(reason), _) => format!("NOT TRUSTED: {reason}"),
@@ -305,7 +305,7 @@ impl AnswerFacts {
         }
     }
 
-    /// The value of a header, by its name in lower case.
+    /// Value of the first header field with this name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
@@ -315,7 +315,7 @@ fn since(began: Instant, at: Instant) -> f64 {
     millis(at.saturating_duration_since(began))
 }
 
-/// The least round trip that was seen.
+/// Minimum round-trip time observed.
 pub(crate) fn rtt(trace: &Trace) -> Duration {
     let infos = [trace.tcp_end, trace.tcp];
     let least = infos.iter().flatten().map(|info| info.least_rtt).find(|rtt| !rtt.is_zero());

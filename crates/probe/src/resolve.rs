@@ -1,8 +1,9 @@
-//! Names into addresses, and the HTTPS record beside them.
+//! Name resolution: addresses and the HTTPS record.
 //!
-//! Addresses come from the system's resolver (`getaddrinfo`), as other programs get them. It does not know of HTTPS records
-//! (RFC 9460), so the query for that one goes from here, over UDP, and over TCP where the answer is cut, to the first server of
-//! `/etc/resolv.conf`; hickory encodes and reads it. It runs beside everything else and holds nothing up.
+//! Addresses come from the system's resolver (`getaddrinfo`), as for other programs. The system's resolver has no HTTPS
+//! records (RFC 9460), so the probe queries the first server of `/etc/resolv.conf` itself, over UDP and, if the
+//! response is truncated, over TCP. hickory encodes and decodes the messages. The query runs concurrently and delays
+//! nothing.
 
 use std::fs;
 use std::io;
@@ -21,47 +22,47 @@ use tokio::time::timeout;
 use crate::error::ProbeError;
 use crate::url::Url;
 
-/// How long the answer to the query is waited for.
+/// Timeout of the query.
 const WAIT: Duration = Duration::from_millis(800);
 
-/// A largest answer over UDP.
+/// Largest response over UDP.
 const ANSWER: usize = 4096;
 
-/// Addresses looked at.
+/// Most addresses used.
 const ADDRESSES: usize = 64;
 
 /// An HTTPS record (RFC 9460 section 9).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HttpsRecord {
-    /// 0 for an alias.
+    /// Priority; 0 for an alias.
     pub priority: u16,
-    /// The name that serves; `.` for the one that was asked for.
+    /// Name of the service; `.` for the queried name.
     pub target: String,
-    /// Protocols.
+    /// ALPN protocols.
     pub alpn: Vec<String>,
-    /// The record has keys for encrypted hellos (ECH).
+    /// The record contains keys for encrypted hellos (ECH).
     pub has_ech: bool,
-    /// Addresses that it hints at.
+    /// Address hints.
     pub hints: Vec<IpAddr>,
-    /// Another port.
+    /// Alternative port.
     pub port: Option<u16>,
 }
 
-/// What is known of the HTTPS record.
+/// Result of the query for the HTTPS record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "value")]
 pub enum HttpsAnswer {
-    /// Not asked for: the host is an address or this machine.
+    /// No query: the host is an address or this machine.
     NotAsked,
-    /// The server says that there is none.
+    /// The server has no such record.
     None,
-    /// The records, by priority.
+    /// Records by priority.
     Found(Vec<HttpsRecord>),
-    /// There is no answer, for this reason.
+    /// No response, for this reason.
     Failed(String),
 }
 
-/// The addresses of the host, at least one, in the resolver's order.
+/// Addresses of the host, at least one, in the resolver's order.
 pub(crate) async fn addresses(url: &Url) -> Result<Vec<SocketAddr>, ProbeError> {
     if let Some(ip) = url.address() {
         return Ok(vec![SocketAddr::new(ip, url.port)]);
@@ -81,7 +82,7 @@ pub(crate) async fn addresses(url: &Url) -> Result<Vec<SocketAddr>, ProbeError> 
     Ok(addresses)
 }
 
-/// The HTTPS record of the host, from `server` or the first server of the system.
+/// HTTPS record of the host, from `server` or the first server of the system.
 pub(crate) async fn https(url: &Url, server: Option<SocketAddr>) -> HttpsAnswer {
     let is_local = url.host == "localhost" || url.host.ends_with(".localhost");
     if server.is_none() && (url.address().is_some() || is_local) {
@@ -132,12 +133,12 @@ async fn ask(url: &Url, server: SocketAddr) -> Result<HttpsAnswer, String> {
     }
 }
 
-/// Whether the answer did not fit into a datagram (RFC 1035 section 4.1.1, TC).
+/// Whether the response was truncated (RFC 1035 section 4.1.1, TC).
 fn is_truncated(answer: &[u8]) -> bool {
     answer.get(2).is_some_and(|flags| flags & 2 != 0)
 }
 
-/// The same question over TCP, where messages have their length before them (RFC 7766 section 8).
+/// Repeats the query over TCP, where each message follows its length (RFC 7766 section 8).
 async fn over_tcp(query: &[u8], server: SocketAddr) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     let length = (query.len() as u16).to_be_bytes();
@@ -150,7 +151,7 @@ async fn over_tcp(query: &[u8], server: SocketAddr) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Reads an answer.
+/// Parses a response.
 pub(crate) fn read(bytes: &[u8]) -> Result<HttpsAnswer, String> {
     let message = Message::from_vec(bytes).map_err(|error| format!("the answer cannot be read: {error}"))?;
     match message.metadata.response_code {
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(records[0].hints, ["192.0.2.1".parse::<IpAddr>().expect("an address")]);
     }
 
-    /// A name server of which the answer over UDP is cut, and that over TCP is whole.
+    /// Name server with a truncated response over UDP and a complete one over TCP.
     async fn cutting() -> SocketAddr {
         let (tcp, udp) = loop {
             let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -1,4 +1,4 @@
-//! Reports for a terminal.
+//! Reports as text for terminals.
 
 mod paint;
 pub(crate) mod tables;
@@ -20,10 +20,10 @@ use crate::timing::Timing;
 pub use paint::{Paint, Style};
 use waterfall::waterfall;
 
-/// Columns from which on offsets are shown.
+/// Minimum width for the column of offsets.
 const WIDE: usize = 92;
 
-/// The whole report, but for the reason of a failure.
+/// The whole report without the reason of a failure.
 pub fn text(report: &Report, paint: &Paint) -> String {
     let mut text = format!("{}\n\n", paint.style(Style::Title, &report.url));
     text.push_str(&facts(report, paint));
@@ -42,22 +42,22 @@ pub fn text(report: &Report, paint: &Paint) -> String {
     text
 }
 
-/// The report, and every frame of HTTP/2.
+/// The report and all HTTP/2 frames.
 pub fn with_frames(report: &Report, paint: &Paint) -> String {
     format!("{}\n{}", text(report, paint), tables::frames(report))
 }
 
-/// The times of `curl -w`.
+/// Times of `curl -w`.
 pub fn timing(timing: &Timing, paint: &Paint) -> String {
     titled(&tables::timing(timing), paint)
 }
 
-/// Both sides of a comparison.
+/// Comparison of both sides.
 pub fn compared(compared: &Compared, paint: &Paint) -> String {
     titled(&tables::compared(compared), paint)
 }
 
-/// What a client like Chrome gets.
+/// Checks for a client like Chrome.
 pub fn browser(browser: &Browser, paint: &Paint) -> String {
     let mut text = format!("{}\n", paint.style(Style::Title, "A client like Chrome"));
     for check in &browser.checks {
@@ -89,7 +89,7 @@ pub(crate) fn ms(value: f64) -> String {
     }
 }
 
-/// Names and values, one to a line.
+/// Facts as names and values, one line each.
 pub(crate) fn pairs(report: &Report) -> Vec<(&'static str, String)> {
     let mut all = vec![("resolve", resolved(report))];
     match &report.https_record {
@@ -236,7 +236,7 @@ fn facts(report: &Report, paint: &Paint) -> String {
     text
 }
 
-/// The table of steps. Without offsets it fits into 80 columns.
+/// Table of steps. Without offsets it fits into 80 columns.
 pub(crate) fn table(report: &Report, offsets: bool) -> Table {
     let mut table =
         Table::new("Steps").figure("at ms").figure("+ms").figure("trip").text("what").figure("bytes");
@@ -291,7 +291,7 @@ fn steps(report: &Report, paint: &Paint) -> String {
     painted
 }
 
-/// The findings, numbered.
+/// Numbered findings.
 pub(crate) fn findings(report: &Report, paint: &Paint) -> String {
     if report.findings.is_empty() {
         return format!("{}\n", paint.style(Style::Good, "Nothing to improve was found."));
@@ -316,7 +316,7 @@ pub(crate) fn findings(report: &Report, paint: &Paint) -> String {
     text
 }
 
-/// What a finding costs, in words.
+/// Cost of a finding as text.
 pub(crate) fn cost(finding: &Finding) -> String {
     let mut parts = Vec::new();
     match finding.round_trips {

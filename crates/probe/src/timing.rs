@@ -1,4 +1,4 @@
-//! The times of `curl -w`, for four kinds of connections, over several rounds.
+//! Times of `curl -w` for four kinds of connections over several rounds.
 
 use std::time::{Duration, Instant};
 
@@ -12,74 +12,74 @@ use crate::prober::{Mode, Prober, Trip};
 use crate::trace::Milestones;
 use crate::{Settings, block_on};
 
-/// Times of `curl -w`, each since the beginning, in its order.
+/// Names of the times, in the order of `curl -w`. Each is the time since the begin.
 pub const NAMES: [&str; 6] = ["namelookup", "connect", "appconnect", "pretransfer", "starttransfer", "total"];
 
-/// Kinds of connections, in the order of the columns.
+/// Kinds of connections in the order of the columns.
 pub const KINDS: [&str; 4] = ["first", "resumed", "0-RTT", "kept"];
 
-/// The place of `starttransfer` among [`NAMES`].
+/// Index of `starttransfer` in [`NAMES`].
 const STARTTRANSFER: usize = 4;
 
-/// The times of one connection, in milliseconds, in the order of [`NAMES`].
+/// Times of one connection in milliseconds, in the order of [`NAMES`].
 type Sample = [f64; 6];
 
-/// The median of some times, with its interval of 95 %.
+/// Median with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Median {
-    /// The median, in milliseconds.
+    /// Median in milliseconds.
     pub median: f64,
-    /// Ends of its interval. With fewer than six values it has less than 95 %.
+    /// Lower end of the interval. Fewer than six values give less than 95 % confidence.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Median {
-    /// Of values; `None` without any.
+    /// Median of `values`; `None` without values.
     pub(crate) fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let found = estimate(values)?;
         Some(Self { median: found.median, low: found.low, high: found.high })
     }
 }
 
-/// A kind of connection.
+/// Results for one kind of connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
     /// One of [`KINDS`].
     pub kind: &'static str,
-    /// How often it was measured.
+    /// Number of measured connections.
     pub count: usize,
-    /// Why it was not, in the last round where it was not.
+    /// Reason of the last round without a measurement.
     pub missing: Option<String>,
-    /// Median times, in the order of [`NAMES`]; empty where there are none.
+    /// Medians in the order of [`NAMES`]; empty without measurements.
     pub times: Vec<Median>,
 }
 
-/// All four kinds.
+/// Results for all kinds of connections.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timing {
-    /// The URL.
+    /// URL.
     pub url: String,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
     /// Names of the times.
     pub names: [&'static str; 6],
-    /// The kinds, in the order of [`KINDS`].
+    /// Results in the order of [`KINDS`].
     pub columns: Vec<Column>,
-    /// Why the server's certificate is not trusted.
+    /// Reason why the server's certificate is not trusted.
     pub distrust: Option<String>,
 }
 
 impl Timing {
-    /// The median time to the first byte on a first connection, in milliseconds.
+    /// Median time to the first byte of first connections, in milliseconds.
     pub fn first_byte_ms(&self) -> Option<f64> {
         self.columns.first()?.times.get(STARTTRANSFER).map(|time| time.median)
     }
 }
 
-/// Measures `rounds` rounds: a first connection, a further request on it, a resumed one, and one with early data. `progress`
-/// is called before each.
+/// Measures `rounds` rounds: a first connection, a further request on it, a resumed connection, and one with early
+/// data. Calls `progress` before each round.
 pub fn timing(
     settings: &Settings,
     rounds: usize,
@@ -132,7 +132,7 @@ impl Rows {
         self.early(prober, session).await
     }
 
-    /// A resumed connection may bring no session: then a full one does.
+    /// Measures early data. If the resumed connection issued no session, an additional full one provides it.
     async fn early(
         &mut self,
         prober: &Prober<'_>,
@@ -157,7 +157,7 @@ impl Rows {
         early.close().await.map_or(Ok(()), Err)
     }
 
-    /// Takes a connection in, if it became what it was meant to be.
+    /// Records a connection of the intended kind, or the reason why it is not.
     fn note(&mut self, kind: usize, trip: &Trip) {
         if self.distrust.is_none() {
             self.distrust = trip.trace.verdict().distrust().map(str::to_owned);
@@ -193,7 +193,7 @@ fn sample(trip: &Trip) -> Option<Sample> {
     ])
 }
 
-/// Of a request on a connection that was there: as curl, name, connection and handshake took no time.
+/// Sample of a request on an existing connection: as in curl, name, connection and handshake took no time.
 fn kept(times: &Milestones, began: Instant) -> Sample {
     let since =
         |at: Option<Instant>| millis(at.map_or(Duration::ZERO, |at| at.saturating_duration_since(began)));

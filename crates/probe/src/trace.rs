@@ -1,4 +1,4 @@
-//! What is known of one connection, filled in while it goes on, so that a failure leaves what came before it.
+//! Trace of one connection. It is filled in step by step, so that a failure leaves the earlier steps.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use brisk_tls_client::{ClientFacts, SavedSession};
 use crate::error::Step;
 use crate::recorder::{Recorder, Verdict};
 
-/// When a connection reached what.
+/// Times at which a connection reached its milestones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Milestones {
-    /// The step that it is in.
+    /// Current step.
     pub(crate) step: Step,
-    /// The first connection attempt began.
+    /// Begin of the first connection attempt.
     pub(crate) began: Option<Instant>,
-    /// The one that connected began; where none did, the last one.
+    /// Begin of the successful connection attempt, or of the last one.
     pub(crate) dialled: Option<Instant>,
     pub(crate) connected: Option<Instant>,
-    /// The client has sent the last byte of its handshake.
+    /// Time at which the client had sent the last byte of its handshake.
     pub(crate) secured: Option<Instant>,
-    /// The request was sent.
+    /// Time at which the request was sent.
     pub(crate) asked: Option<Instant>,
-    /// The first byte of the answer.
+    /// Arrival of the first byte of the response.
     pub(crate) first_byte: Option<Instant>,
     pub(crate) done: Option<Instant>,
 }
@@ -46,35 +46,36 @@ impl Default for Milestones {
 }
 
 impl Milestones {
-    /// The next step begins.
+    /// Enters the next step.
     pub(crate) fn reach(&mut self, step: Step) {
         self.step = step;
     }
 }
 
-/// A connection, as far as it got.
+/// Facts about a connection, as far as it went.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) address: Option<SocketAddr>,
-    /// Addresses that did not connect, in the order in which they were tried: those before the one that did.
+    /// Addresses that failed to connect before the successful one, in the order of the attempts.
     pub(crate) refused: Vec<Refused>,
     pub(crate) milestones: Milestones,
     pub(crate) recorder: Arc<Recorder>,
-    /// After TCP's handshake, and at the end.
+    /// State of the TCP connection after its handshake.
     pub(crate) tcp: Option<TcpInfo>,
+    /// State of the TCP connection at its end.
     pub(crate) tcp_end: Option<TcpInfo>,
     pub(crate) facts: Option<ClientFacts>,
     /// The response as far as it was received; its status is 0 before its head.
     pub(crate) response: Option<Response>,
     pub(crate) frames: Vec<Frame>,
-    /// Sessions that the server gave.
+    /// Sessions issued by the server.
     pub(crate) sessions: Vec<SavedSession>,
-    /// What was said of the certificate of the connection that the session comes from.
+    /// Verdict on the certificate of the connection that issued the session.
     pub(crate) before: Verdict,
 }
 
 impl Trace {
-    /// What is known of the server's certificate: a resumed handshake verifies none.
+    /// Verdict on the server's certificate. A resumed handshake verifies none, so the earlier verdict applies.
     pub(crate) fn verdict(&self) -> Verdict {
         match self.recorder.copy().verdict {
             Verdict::Unknown => self.before.clone(),
@@ -83,11 +84,11 @@ impl Trace {
     }
 }
 
-/// An address that did not connect.
+/// An address that failed to connect.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     pub(crate) address: SocketAddr,
-    /// When it began to be tried.
+    /// Begin of the attempt.
     pub(crate) began: Instant,
     pub(crate) why: String,
 }

@@ -1,4 +1,4 @@
-//! What is probed: the parts of an `https` URL.
+//! Parts of the probed `https` URL.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,24 +6,24 @@ use std::str::FromStr;
 
 use http::Uri;
 
-/// An `https` URL in its parts.
+/// An `https` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// The host as TLS and DNS want it: a name in lower case, or an address without brackets.
+    /// Host in the form for TLS and DNS: a name in lower case, or an address without brackets.
     pub host: String,
-    /// The port.
+    /// Port.
     pub port: u16,
     /// Path and query.
     pub path: String,
 }
 
 impl Url {
-    /// The address, where the host is one.
+    /// The address, if the host is an IP address.
     pub fn address(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
-    /// The host as in `Host` and `:authority`.
+    /// Host in the form for `Host` and `:authority`.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == 443 { host } else { format!("{host}:{}", self.port) }
@@ -33,7 +33,7 @@ impl Url {
 impl FromStr for Url {
     type Err = String;
 
-    /// Reads `https://host:port/path`; the scheme, the port and the path may be missing.
+    /// Parses `https://host:port/path`; scheme, port and path are optional.
     fn from_str(text: &str) -> Result<Self, String> {
         let shown = without_user(text);
         let wrong = |why: &str| format!("{shown:?}: {why}; write a URL, e.g. https://example.com/");
@@ -67,7 +67,7 @@ impl FromStr for Url {
     }
 }
 
-/// The text for a message: without what may be a user's name and password.
+/// URL for messages: without user name and password.
 fn without_user(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
     match rest.rsplit_once('@') {

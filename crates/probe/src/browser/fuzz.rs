@@ -1,4 +1,4 @@
-//! What must hold for any bytes that a server sends to a hello like Chrome's.
+//! Properties that hold for any bytes from a server after a hello like Chrome's.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use super::handshake::{Messages, Said, complete, flight};
 use super::hello::{Hello, chrome};
 
-/// The first byte says what the others are: the bytes of a server, who has no certificate and so never gets through; or what its
-/// encrypted records carry, in pieces of that length, out of which the messages come in their order and none twice.
+/// If the first byte is 0, the rest are the bytes of a server: without a key, no handshake completes. Otherwise the
+/// rest are contents of encrypted records, in pieces of that length: messages are complete, in order and not repeated.
 pub(crate) fn server(bytes: &[u8]) {
     static HELLO: OnceLock<Hello> = OnceLock::new();
     let Some((&first, rest)) = bytes.split_first() else { return };

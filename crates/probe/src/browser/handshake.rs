@@ -1,6 +1,6 @@
-//! The rest of the handshake of TLS 1.3 that a hello of our own bytes began (RFC 8446), and a request over it.
+//! TLS 1.3 handshake (RFC 8446) after a `ClientHello` of own bytes.
 //!
-//! It verifies the server's `Finished`, and neither certificate nor signature: those are judged by the probe's own connection.
+//! The server's `Finished` is verified. Certificate and signature are not: the probe's regular connection judges them.
 
 use aws_lc_rs::{digest, hmac};
 use brisk_handshake_view::message::{
@@ -16,32 +16,33 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::hello::Secrets;
 
-/// Bytes of messages that are taken of a server, and of a record (RFC 8446 section 5.2).
+/// Most bytes of handshake messages from a server.
 const MOST: usize = 256 << 10;
+/// Most bytes of an encrypted record (RFC 8446 section 5.2).
 const RECORD: usize = (1 << 14) + 256;
 
 const ENCRYPTED_EXTENSIONS: u8 = 8;
 const CERTIFICATE_REQUEST: u8 = 13;
-/// Application-layer protocol settings, as Chrome has them.
+/// Application-layer protocol settings (ALPS), with Chrome's number.
 const ALPS: u16 = 0x44cd;
 
-/// What a server said behind its hello.
+/// Facts from the server's flight after its hello.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
-    /// The protocol of ALPN.
+    /// ALPN protocol.
     pub(super) protocol: Option<String>,
-    /// Bytes and algorithm of a compressed certificate's message (RFC 8879).
+    /// Size and algorithm of a `CompressedCertificate` (RFC 8879).
     pub(super) compression: Option<(usize, &'static str)>,
-    /// It takes protocol settings, so the client has to send its own.
+    /// The server accepts ALPS, so the client sends its own settings.
     takes_settings: bool,
-    /// It asks for a certificate: the context of the question.
+    /// Context of a `CertificateRequest`.
     asks: Option<Vec<u8>>,
     has_certificate: bool,
     is_signed: bool,
 }
 
 impl Said {
-    /// Takes a message before `Finished`.
+    /// Reads a message before `Finished`.
     fn take(&mut self, kind: u8, body: &[u8]) -> Result<(), String> {
         match kind {
             ENCRYPTED_EXTENSIONS => {
@@ -72,7 +73,7 @@ impl Said {
         Ok(())
     }
 
-    /// What the client sends before its `Finished`.
+    /// Messages of the client before its `Finished`.
     fn answers(&self) -> Vec<u8> {
         let mut all = Vec::new();
         if self.takes_settings {
@@ -91,7 +92,7 @@ fn protocol(content: &[u8]) -> Option<String> {
     Some(printable(&String::from_utf8_lossy(name)))
 }
 
-/// Handshake messages out of the contents of records.
+/// Reassembles handshake messages from the contents of records.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     bytes: Vec<u8>,
@@ -108,7 +109,7 @@ impl Messages {
         Ok(())
     }
 
-    /// The next message that is whole: its type, and all of its bytes.
+    /// Type and all bytes of the next complete message.
     fn next(&mut self) -> Option<(u8, Vec<u8>)> {
         let &[kind, a, b, c] = self.bytes.first_chunk()?;
         let length = 4 + u32::from_be_bytes([0, a, b, c]) as usize;
@@ -120,8 +121,8 @@ impl Messages {
     }
 }
 
-/// The server's flight up to its `Finished`, message by message; for fuzzing too. Behind that the keys change, so nothing may follow
-/// it in its record (RFC 8446 section 5.1).
+/// Messages of the server's flight up to `Finished`. The keys change after `Finished`, so it must end its record (RFC
+/// 8446 section 5.1). Also called by the fuzz target.
 pub(super) fn flight(
     said: &mut Said,
     messages: &mut Messages,
@@ -141,7 +142,7 @@ pub(super) fn flight(
     Ok(all)
 }
 
-/// The secrets of a connection (RFC 8446 section 7.1).
+/// Key schedule (RFC 8446 section 7.1).
 struct Schedule {
     hash: hmac::Algorithm,
     digest: &'static digest::Algorithm,
@@ -166,14 +167,14 @@ impl Schedule {
         hmac::sign(&hmac::Key::new(self.hash, salt), input).as_ref().to_vec()
     }
 
-    /// The next secret.
+    /// Derives the next secret.
     fn advance(&mut self, input: &[u8]) {
         let empty = digest::digest(self.digest, &[]);
         let salt = expand(self.hash, &self.secret, b"derived", empty.as_ref(), self.digest.output_len());
         self.secret = self.extract(&salt, input);
     }
 
-    /// A traffic secret over what was said until now.
+    /// Traffic secret for the current transcript.
     fn traffic(&self, label: &[u8]) -> Vec<u8> {
         expand(self.hash, &self.secret, label, self.said().as_ref(), self.digest.output_len())
     }
@@ -182,7 +183,7 @@ impl Schedule {
         digest::digest(self.digest, &self.transcript)
     }
 
-    /// The key of a `Finished` whose traffic secret this is.
+    /// Key of the `Finished` for this traffic secret.
     fn finished(&self, secret: &[u8]) -> hmac::Key {
         hmac::Key::new(self.hash, &expand(self.hash, secret, b"finished", &[], self.digest.output_len()))
     }
@@ -195,8 +196,8 @@ pub(super) struct Secured {
     pub(super) sealer: Sealer,
 }
 
-/// Goes on from the hello (its message, without a record's head) to the client's `Finished`. `read` begins with the server's
-/// first byte.
+/// Completes the handshake after a `ClientHello` (without record header) up to the client's `Finished`. `read` begins
+/// with the server's first byte.
 pub(super) async fn complete(
     read: &mut (impl AsyncRead + Unpin),
     write: &mut (impl AsyncWrite + Unpin),
@@ -245,7 +246,7 @@ pub(super) async fn complete(
     Ok(Secured { said, opener, sealer: Sealer::new(answer.suite, &next_client).ok_or(failed)? })
 }
 
-/// A record: its head, and what it carries.
+/// Header and payload of the next record.
 pub(super) async fn record(read: &mut (impl AsyncRead + Unpin)) -> Result<([u8; 5], Vec<u8>), String> {
     let broken = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => "the server closes the connection".to_owned(),
@@ -284,7 +285,7 @@ async fn server_hello(read: &mut (impl AsyncRead + Unpin)) -> Result<(ServerHell
     }
 }
 
-/// What the next encrypted record of the handshake carries.
+/// Content of the next encrypted handshake record.
 async fn handshake_content(
     read: &mut (impl AsyncRead + Unpin),
     opener: &mut Opener,

@@ -1,4 +1,4 @@
-//! A `ClientHello` as Chrome writes it (version 131 and later), in the bytes of its record.
+//! `ClientHello` with the bytes of Chrome (version 131 and later), in its record.
 
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::kem::{AlgorithmId, Ciphertext, DecapsulationKey, ML_KEM_768};
@@ -9,18 +9,18 @@ use brisk_wire::registry::NamedGroup;
 use crate::error::ProbeError;
 use crate::url::Url;
 
-/// A value that every server has to ignore (RFC 8701 section 2): `0x0a0a`, `0x1a1a` and so on.
+/// A reserved value that servers must ignore (RFC 8701 section 2): `0x0a0a`, `0x1a1a` and so on.
 fn reserved(random: u8) -> [u8; 2] {
     [(random & 0xf0) | 0x0a; 2]
 }
 
-/// Two of them that differ, since no extension may come twice (RFC 8446 section 4.2).
+/// Two different reserved values, since no extension may be repeated (RFC 8446 section 4.2).
 fn two_reserved(first: u8, second: u8) -> [[u8; 2]; 2] {
     let (first, second) = (reserved(first), reserved(second));
     [first, if first == second { second.map(|byte| byte ^ 0x10) } else { second }]
 }
 
-/// The suites of Chrome behind its reserved one.
+/// Suites of Chrome after its reserved value.
 const SUITES: &[u16] = &[
     0x1301, 0x1302, 0x1303, 0xc02b, 0xc02f, 0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc013, 0xc014, 0x009c, 0x009d,
     0x002f, 0x0035,
@@ -28,15 +28,15 @@ const SUITES: &[u16] = &[
 const GROUPS: &[u16] = &[0x11ec, 0x001d, 0x0017, 0x0018];
 const SCHEMES: &[u16] = &[0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0501, 0x0806, 0x0601];
 
-/// Bytes of what stands in place of an encrypted hello (ECH GREASE).
+/// Size of the random bytes in place of an encrypted hello (ECH GREASE).
 const ECH: usize = 208;
 
-/// Bytes of a ciphertext of ML-KEM-768.
+/// Size of an ML-KEM-768 ciphertext.
 const CIPHERTEXT: usize = 1088;
 
-/// A hello.
+/// A `ClientHello` and its keys.
 pub(super) struct Hello {
-    /// The bytes of its record.
+    /// Bytes of the record.
     pub(super) bytes: Vec<u8>,
     pub(super) secrets: Secrets,
 }
@@ -48,14 +48,14 @@ impl Hello {
     }
 }
 
-/// The keys of its shares.
+/// Private keys of the key shares.
 pub(super) struct Secrets {
     quantum: DecapsulationKey<AlgorithmId>,
     classical: PrivateKey,
 }
 
 impl Secrets {
-    /// The secret that both have with the server's key share, the content of its extension; `None` if it is none.
+    /// Secret shared with the server, from the content of its `key_share` extension; `None` if the share is invalid.
     pub(super) fn agree(&self, share: &[u8]) -> Option<Vec<u8>> {
         let mut share = FieldReader(share);
         let group = NamedGroup(share.two()?);
@@ -157,7 +157,7 @@ fn extensions(url: &Url, grease: &[u8], shares: &[u8], random: &[u8]) -> Vec<u8>
     all
 }
 
-/// What looks like an encrypted hello: HKDF-SHA256 and AES-128-GCM, a random key and random bytes.
+/// Extension that resembles an encrypted hello: HKDF-SHA256 and AES-128-GCM, a random key and random bytes.
 fn ech(random: &[u8]) -> Vec<u8> {
     let (id, rest) = random.split_at(1);
     let (key, payload) = rest.split_at(32);
@@ -177,7 +177,7 @@ fn list(content: &[u8]) -> Vec<u8> {
     list
 }
 
-/// Appends `content` behind its length in two bytes.
+/// Appends a vector with a length of two bytes.
 fn put(out: &mut Vec<u8>, content: &[u8]) {
     out.extend_from_slice(&(content.len() as u16).to_be_bytes());
     out.extend_from_slice(content);

@@ -1,4 +1,4 @@
-//! A request over a connection that was secured here.
+//! HTTP request over a connection secured by [`handshake`](super::handshake).
 
 use std::cell::RefCell;
 use std::future::pending;
@@ -10,24 +10,25 @@ use super::handshake::{Secured, named, record};
 use crate::Settings;
 use crate::connection::{Protocol, request};
 
-/// Bytes that wait between both halves, and of a record that is sent.
+/// Buffer between HTTP and TLS.
 const ROOM: usize = 64 << 10;
+/// Most bytes of a sent record.
 const SENT: usize = 8 << 10;
 
-/// The alert at the usual end of a connection.
+/// Alert at the regular end of a connection.
 const CLOSE_NOTIFY: u8 = 0;
 
-/// What a client like Chrome got.
+/// Result of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Got {
     pub(super) status: u16,
-    /// As ALPN names it; `http/1.1` without.
+    /// ALPN name; `http/1.1` without ALPN.
     pub(super) protocol: String,
-    /// Bytes and algorithm of the certificate, if it came compressed.
+    /// Size and algorithm of the certificate message, if it was compressed.
     pub(super) compression: Option<(usize, &'static str)>,
 }
 
-/// Asks for the URL, and reads the answer to its end.
+/// Requests the URL and reads the response to its end.
 pub(super) async fn ask(
     settings: &Settings,
     secured: Secured,
@@ -80,7 +81,7 @@ pub(super) async fn ask(
     Ok(Got { status: answer.status, protocol, compression: said.compression })
 }
 
-/// Why a server ends a connection with this alert; `None` if that is no more than its end.
+/// Text of an alert that ends the connection; `None` for `close_notify`.
 fn refused(alert: &[u8]) -> Option<String> {
     (alert.get(1) != Some(&CLOSE_NOTIFY)).then(|| named(alert))
 }
@@ -109,7 +110,7 @@ mod tests {
     use brisk_handshake_view::open::{Opener, Sealer};
     use brisk_wire::registry::CipherSuite;
 
-    /// What comes of a server that sends these records behind its handshake.
+    /// Result with a server that sends these records after its handshake.
     async fn asked(records: &[(u8, &[u8])]) -> Result<Got, String> {
         let (suite, secret) = (CipherSuite::TLS_AES_128_GCM_SHA256, [7; 32]);
         let mut server = Sealer::new(suite, &secret).expect("keys");

@@ -1,31 +1,31 @@
-//! Colours and the width of a terminal.
+//! Colours and width of the terminal.
 
 use std::env;
 use std::io::{self, IsTerminal};
 
-/// Columns without a terminal, and at most.
+/// Width without a terminal, and maximum width.
 const WIDTH: usize = 100;
 const WIDEST: usize = 140;
 
-/// A terminal narrower than this gets lines that wrap.
+/// Minimum width; lines wrap in narrower terminals.
 const NARROWEST: usize = 60;
 
-/// How something is shown.
+/// Style of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Headings.
     Title,
-    /// What is of less interest.
+    /// Secondary information.
     Soft,
-    /// What the client sent.
+    /// Messages from the client.
     Client,
-    /// What the server sent.
+    /// Messages from the server.
     Server,
-    /// Right.
+    /// Good result.
     Good,
-    /// Could be better.
+    /// Possible improvement.
     Warn,
-    /// Wrong.
+    /// Failure.
     Bad,
 }
 
@@ -42,7 +42,7 @@ impl Style {
     }
 }
 
-/// What the output can show.
+/// Capabilities of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
     is_coloured: bool,
@@ -50,7 +50,7 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// For standard output: colours and the window's width where it is a terminal, unless the variable `NO_COLOR` is set
+    /// Capabilities of standard output: on a terminal, its width, and colours unless `NO_COLOR` is set
     /// (<https://no-color.org>).
     pub fn of_stdout() -> Self {
         let stdout = io::stdout();
@@ -64,17 +64,17 @@ impl Paint {
         Self { is_coloured: !is_refused && !is_dumb, width }
     }
 
-    /// Without colours, 100 columns wide.
+    /// Output without colours, 100 columns wide.
     pub const fn plain() -> Self {
         Self { is_coloured: false, width: WIDTH }
     }
 
-    /// Columns.
+    /// Width in columns.
     pub const fn width(&self) -> usize {
         self.width
     }
 
-    /// The text in this style.
+    /// `text` in this style.
     pub fn style(&self, style: Style, text: &str) -> String {
         if self.is_coloured && !text.is_empty() {
             format!("\x1b[{}m{text}\x1b[0m", style.code())

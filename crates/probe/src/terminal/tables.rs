@@ -11,10 +11,10 @@ use crate::compare::Compared;
 use crate::report::{FrameRow, Report};
 use crate::timing::{Median, Timing};
 
-/// Fields of a head that are shown.
+/// Most fields of a head in the table.
 const FIELDS: usize = 100;
 
-/// The times of `curl -w`, one column for each kind of connection.
+/// Times of `curl -w`, one column per kind of connection.
 pub(crate) fn timing(timing: &Timing) -> Table {
     let mut table =
         Table::new(format!("Times since the beginning, in milliseconds: medians of {}", timing.url));
@@ -50,7 +50,7 @@ impl Median {
     }
 }
 
-/// Phases and messages of both sides, with the difference of each.
+/// Phases and messages of both sides with their differences.
 pub(crate) fn compared(compared: &Compared) -> Table {
     let [first, second] = &compared.names;
     let title = format!("A: {first}, B: {second}. Medians of {} rounds, in milliseconds", compared.rounds);
@@ -83,7 +83,7 @@ pub(crate) fn compared(compared: &Compared) -> Table {
     table
 }
 
-/// The frames of HTTP/2.
+/// HTTP/2 frames.
 pub(crate) fn frames(report: &Report) -> String {
     if report.frames.is_empty() {
         return "Frames\n  none: HTTP/2 was not spoken\n".to_owned();

@@ -1,14 +1,14 @@
-//! The phases of a connection as bars.
+//! Phases of a connection as bars.
 
 use std::fmt::Write;
 
 use super::{Paint, Style, ms};
 use crate::report::Report;
 
-/// An eighth of a column each.
+/// Bars of one to eight eighths of a column.
 const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// One line for each phase, drawn where it lies within the whole.
+/// One line per phase, positioned on a common time scale.
 pub(super) fn waterfall(report: &Report, paint: &Paint) -> String {
     let phases = report.phases.named();
     let total: f64 = phases.iter().map(|(_, time)| time).sum();
@@ -26,7 +26,7 @@ pub(super) fn waterfall(report: &Report, paint: &Paint) -> String {
     text
 }
 
-/// A bar of `length` columns behind `begin` columns, which it does not exceed by more than one.
+/// A bar of `length` columns after `begin` columns; at most one column longer.
 fn bar(begin: f64, length: f64) -> String {
     let begin = begin.max(0.0).floor() as usize;
     let eighths = (length.max(0.0) * 8.0).round() as usize;
