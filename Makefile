@@ -61,11 +61,14 @@ PLAN ?= peers
 COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
+# Durations of the tests of the last run.
+TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
+
 # Running time of each fuzz target in seconds, and the name of a single target.
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup
+.PHONY: run build test fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -73,9 +76,13 @@ build:
 	@CACHE=$(CACHE) tools/setup build
 	cargo build --locked --release --package brisk-cli
 
+# Every test program runs under tools/timed, and the twenty slowest tests are listed at the end.
 test:
 	@CACHE=$(CACHE) tools/setup build test
-	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- $(TEST)
+	@mkdir -p $(CARGO_TARGET_DIR) && : > $(TEST_TIMES)
+	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib TEST_TIMES=$(TEST_TIMES) \
+	  cargo test --locked --workspace --lib --bins --tests --no-fail-fast --config 'target."cfg(all())".runner="tools/timed"' -- $(TEST)
+	@echo "the slowest tests, in seconds:" && sort -rn $(TEST_TIMES) | head -20
 ifeq ($(TEST),)
 	@$(MAKE) --no-print-directory check-kernels
 endif
@@ -208,5 +215,9 @@ visits:
 check-timing:
 	cargo test --locked --release --package brisk-keys --package brisk-lanes --lib -- --ignored timing_reveals --nocapture --test-threads 1
 
-setup:
+setup: hook
 	@CACHE=$(CACHE) tools/setup build test
+
+# Checks the form of commit messages. Nothing outside of a checkout by git.
+hook:
+	@! hooks=$$(git rev-parse --git-path hooks 2> /dev/null) || { mkdir -p $$hooks && cp tools/commit-msg $$hooks/commit-msg; }

@@ -5,34 +5,39 @@ use std::io::{Read, Write};
 
 use crate::site::NAME;
 
-pub(crate) const DATA: u8 = 0;
-pub(crate) const HEADERS: u8 = 1;
-pub(crate) const SETTINGS: u8 = 4;
-pub(crate) const END_STREAM: u8 = 1;
-pub(crate) const END_HEADERS: u8 = 4;
+/// The type of frame with a part of a body.
+pub const DATA: u8 = 0;
+/// The type of frame with a head.
+pub const HEADERS: u8 = 1;
+/// The type of frame with settings.
+pub const SETTINGS: u8 = 4;
+/// The flag of the last frame of a stream.
+pub const END_STREAM: u8 = 1;
+/// The flag of the last frame of a head.
+pub const END_HEADERS: u8 = 4;
 
 /// What a client says first.
-pub(crate) fn preface() -> Vec<u8> {
+pub fn preface() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(SETTINGS, 0, 0, &[])[..]].concat()
 }
 
 /// GET of a path.
-pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
+pub fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &head(0x82, path))
 }
 
 /// POST of four bytes to a path.
-pub(crate) fn post(stream: u32, path: &str) -> Vec<u8> {
+pub fn post(stream: u32, path: &str) -> Vec<u8> {
     [post_head(stream, path), frame(DATA, END_STREAM, stream, b"body")].concat()
 }
 
 /// The head of a POST whose body is still to come.
-pub(crate) fn post_head(stream: u32, path: &str) -> Vec<u8> {
+pub fn post_head(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &head(0x83, path))
 }
 
 /// POST of `body` with further headers.
-pub(crate) fn post_with(stream: u32, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
+pub fn post_with(stream: u32, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let line = |(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
     let head = [head(0x83, path), headers.iter().flat_map(line).collect()].concat();
@@ -46,14 +51,14 @@ fn head(method: u8, path: &str) -> Vec<u8> {
 }
 
 /// Any frame.
-pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u32).to_be_bytes();
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// What a server has said.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
+pub struct Frames {
     data: Vec<(u32, Vec<u8>)>,
     ended: HashSet<u32>,
 }
@@ -61,7 +66,7 @@ pub(crate) struct Frames {
 impl Frames {
     /// Sends `request` and reads to the end of `stream`.
     #[track_caller]
-    pub(crate) fn exchange(connection: &mut (impl Read + Write), request: &[u8], stream: u32) -> Self {
+    pub fn exchange(connection: &mut (impl Read + Write), request: &[u8], stream: u32) -> Self {
         connection.write_all(request).expect("a server that reads");
         let mut frames = Self::default();
         frames.read_until_end(connection, stream);
@@ -70,7 +75,7 @@ impl Frames {
 
     /// Reads until the answer on `stream` has ended.
     #[track_caller]
-    pub(crate) fn read_until_end(&mut self, from: &mut impl Read, stream: u32) {
+    pub fn read_until_end(&mut self, from: &mut impl Read, stream: u32) {
         while !self.has_ended(stream) {
             let mut header = [0; 9];
             from.read_exact(&mut header).expect("a frame");
@@ -88,12 +93,12 @@ impl Frames {
     }
 
     /// Whether the answer on `stream` has ended.
-    pub(crate) fn has_ended(&self, stream: u32) -> bool {
+    pub fn has_ended(&self, stream: u32) -> bool {
         self.ended.contains(&stream)
     }
 
     /// The body on `stream` so far.
-    pub(crate) fn body(&self, stream: u32) -> String {
+    pub fn body(&self, stream: u32) -> String {
         let pieces = self.data.iter().filter(|(number, _)| *number == stream);
         let bytes: Vec<u8> = pieces.flat_map(|(_, payload)| payload).copied().collect();
         String::from_utf8(bytes).expect("text")

@@ -19,21 +19,19 @@ const ACK: u8 = 1;
 const PREFACE: usize = 24;
 
 /// One connection of a client to an origin.
-pub(crate) struct H2Peer {
+pub struct H2Peer {
     stream: TcpStream,
     whole: HashSet<u32>,
     resets: usize,
 }
 
 /// An origin that gives each connection, numbered from 0, to `talk`.
-pub(crate) fn h2_origin(
-    talk: impl Fn(&mut H2Peer, usize) -> io::Result<()> + Send + Sync + 'static,
-) -> Origin {
+pub fn h2_origin(talk: impl Fn(&mut H2Peer, usize) -> io::Result<()> + Send + Sync + 'static) -> Origin {
     h2_origin_with(&[], talk)
 }
 
 /// The same with these settings, in pairs of a number and a value, in its first frame.
-pub(crate) fn h2_origin_with(
+pub fn h2_origin_with(
     settings: &'static [u8],
     talk: impl Fn(&mut H2Peer, usize) -> io::Result<()> + Send + Sync + 'static,
 ) -> Origin {
@@ -45,7 +43,7 @@ pub(crate) fn h2_origin_with(
 }
 
 /// Its address as the URL of an upstream.
-pub(crate) fn h2c(origin: &Origin) -> String {
+pub fn h2c(origin: &Origin) -> String {
     format!("h2c://{}", origin.address())
 }
 
@@ -57,7 +55,7 @@ impl H2Peer {
     }
 
     /// Waits for the head of the next request, and returns its stream. `None` when the client has gone.
-    pub(crate) fn request(&mut self) -> io::Result<Option<u32>> {
+    pub fn request(&mut self) -> io::Result<Option<u32>> {
         loop {
             match self.read_frame() {
                 Ok((HEADERS, stream)) => return Ok(Some(stream)),
@@ -69,7 +67,7 @@ impl H2Peer {
     }
 
     /// Waits for the rest of the request on `stream`.
-    pub(crate) fn wait_for_body(&mut self, stream: u32) -> io::Result<()> {
+    pub fn wait_for_body(&mut self, stream: u32) -> io::Result<()> {
         while !self.is_whole(stream) {
             self.read_frame()?;
         }
@@ -77,7 +75,7 @@ impl H2Peer {
     }
 
     /// Waits for the end of the request on `stream`: whether it is whole, or else the client reset it.
-    pub(crate) fn ends_whole(&mut self, stream: u32) -> io::Result<bool> {
+    pub fn ends_whole(&mut self, stream: u32) -> io::Result<bool> {
         while !self.is_whole(stream) {
             if self.read_frame()? == (RST_STREAM, stream) {
                 return Ok(false);
@@ -87,28 +85,28 @@ impl H2Peer {
     }
 
     /// Waits until the client resets `stream`.
-    pub(crate) fn wait_for_reset(&mut self, stream: u32) -> io::Result<()> {
+    pub fn wait_for_reset(&mut self, stream: u32) -> io::Result<()> {
         while self.read_frame()? != (RST_STREAM, stream) {}
         Ok(())
     }
 
     /// Reads and answers nothing more, until the client has gone.
-    pub(crate) fn fall_silent(&mut self) -> io::Result<()> {
+    pub fn fall_silent(&mut self) -> io::Result<()> {
         io::copy(&mut self.stream, &mut io::sink()).map(drop)
     }
 
     /// Streams that the client has reset, as far as its frames were read.
-    pub(crate) fn resets(&self) -> usize {
+    pub fn resets(&self) -> usize {
         self.resets
     }
 
     /// Whether the request on `stream` is here with its whole body.
-    pub(crate) fn is_whole(&self, stream: u32) -> bool {
+    pub fn is_whole(&self, stream: u32) -> bool {
         self.whole.contains(&stream)
     }
 
     /// Status 200 and `body`, of which this is the end only if it `ends`.
-    pub(crate) fn answer(&mut self, stream: u32, body: &[u8], ends: bool) -> io::Result<()> {
+    pub fn answer(&mut self, stream: u32, body: &[u8], ends: bool) -> io::Result<()> {
         let flags = if ends { END_STREAM } else { 0 };
         // RFC 7541, appendix A: index 8 is `:status: 200`.
         let head = frame(HEADERS, END_HEADERS, stream, &[0x88]);
@@ -116,7 +114,7 @@ impl H2Peer {
     }
 
     /// Status 200, the length of `body` in the head, and all of it, but not the end of the stream.
-    pub(crate) fn answer_of_length(&mut self, stream: u32, body: &[u8]) -> io::Result<()> {
+    pub fn answer_of_length(&mut self, stream: u32, body: &[u8]) -> io::Result<()> {
         let length = body.len().to_string();
         // A field that is not indexed, whose name is that of index 28: `content-length`.
         let field = [&[0x88, 0x0f, 0x0d, length.len() as u8], length.as_bytes()].concat();
@@ -125,17 +123,17 @@ impl H2Peer {
     }
 
     /// Resets `stream` with this error code.
-    pub(crate) fn reset(&mut self, stream: u32, code: u32) -> io::Result<()> {
+    pub fn reset(&mut self, stream: u32, code: u32) -> io::Result<()> {
         self.stream.write_all(&frame(RST_STREAM, 0, stream, &code.to_be_bytes()))
     }
 
     /// Writes any bytes.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
     /// Announces the end of the connection behind the stream `last`, without an error.
-    pub(crate) fn goaway(&mut self, last: u32) -> io::Result<()> {
+    pub fn goaway(&mut self, last: u32) -> io::Result<()> {
         self.send(&frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()))
     }
 

@@ -1,20 +1,20 @@
 //! Two network namespaces with a link between them, for tests in which round trips take time.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::Command;
 
 use brisk_link::{Direction, Link};
 use brisk_testkit::programs::program;
 
+use crate::program::built;
+
 /// A link, or `None` with a word about it where this machine allows none.
-pub(crate) fn link(half: &str) -> Option<Link> {
+pub fn link(half: &str) -> Option<Link> {
     for name in ["ip", "unshare", "nsenter"] {
         program(name);
     }
     let half: Direction = half.parse().expect("a direction");
-    let helper = Path::new(env!("CARGO_BIN_EXE_brisk")).with_file_name("brisk-link");
-    assert!(helper.exists(), "{} is missing: cargo build --workspace --bins", helper.display());
+    let helper = built("brisk-link");
     match Link::start(&helper, half, half) {
         Ok(link) => Some(link),
         Err(error) if brisk_link::is_forbidden(&error) => {
@@ -26,7 +26,7 @@ pub(crate) fn link(half: &str) -> Option<Link> {
 }
 
 /// The words that run another command at this end of a link.
-pub(crate) fn words_before(end: &Command) -> Vec<OsString> {
+pub fn words_before(end: &Command) -> Vec<OsString> {
     let words = std::iter::once(end.get_program()).chain(end.get_args());
     let mut words: Vec<_> = words.map(ToOwned::to_owned).collect();
     words.pop();

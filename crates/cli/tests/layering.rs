@@ -1,6 +1,6 @@
 //! Boundaries of the code that no compiler keeps: layers, the reach of rustls, the length of files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,11 @@ const LAYERS: &[&[&str]] = &[
     &["cli"],
 ];
 
-/// For tests only, so it may use any layer and no crate may depend on it except to test.
+/// The crate of parts for tests. It may use any layer; other crates may depend on it only to test.
 const TESTKIT: &str = "testkit";
+
+/// Crates that consist of tests and parts for tests, so they may use any layer.
+const TESTS_ONLY: &[&str] = &[TESTKIT, "behaviour"];
 
 /// The crates that may name the types of rustls; the tests' client is made of them.
 const RUSTLS: &[&str] = &["tls", "tls-base", "tls-client", TESTKIT];
@@ -94,7 +97,7 @@ fn all_sources(path: &Path) -> Vec<PathBuf> {
 #[test]
 fn no_crate_uses_one_of_its_own_layer_or_above() {
     let mut wrong = Vec::new();
-    for path in crates().iter().filter(|path| name(path) != TESTKIT) {
+    for path in crates().iter().filter(|path| !TESTS_ONLY.contains(&name(path))) {
         let user = name(path);
         for (dependency, only_tests) in dependencies(path) {
             let Some(used) = dependency.strip_prefix("brisk-") else { continue };
@@ -123,7 +126,9 @@ fn packages_are_named_after_their_folders() {
 #[test]
 fn rustls_is_named_in_the_tls_crates_alone() {
     let mut wrong = Vec::new();
-    for path in crates().iter().filter(|path| !RUSTLS.contains(&name(path)) && name(path) != TESTKIT) {
+    for path in
+        crates().iter().filter(|path| !RUSTLS.contains(&name(path)) && !TESTS_ONLY.contains(&name(path)))
+    {
         for file in sources(&path.join("src")) {
             let text = fs::read_to_string(&file).expect("a source file");
             let named = text.lines().enumerate().filter(|(_, line)| names_rustls(line));
@@ -231,4 +236,24 @@ fn files_can_be_read_in_one_go() {
         }
     }
     assert!(wrong.is_empty(), "too long, each is two files: {wrong:#?}");
+}
+
+#[test]
+fn contributing_lists_the_files_with_unsafe_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let contributing = fs::read_to_string(root.join("CONTRIBUTING.md")).expect("CONTRIBUTING.md");
+    let listed = contributing.lines().filter_map(|line| line.strip_prefix("- `crates/")?.split('`').next());
+    let listed: BTreeSet<_> = listed.map(|path| format!("crates/{path}")).collect();
+    // A file that may contain unsafe code names the lint. The compiler denies unsafe code everywhere else.
+    let names_lint = |file: &PathBuf| {
+        let text = fs::read_to_string(file).expect("a source file");
+        text.split_once("#![expect(").is_some_and(|(_, rest)| rest.trim_start().starts_with("unsafe_code"))
+    };
+    let found = crates().into_iter().flat_map(|path| all_sources(&path)).filter(names_lint);
+    let found = found.map(|file| {
+        let file = file.canonicalize().expect("a source file");
+        let root = root.canonicalize().expect("the repository");
+        file.strip_prefix(root).expect("a file of the repository").display().to_string()
+    });
+    assert_eq!(listed, found.collect(), "left: CONTRIBUTING.md, right: files that allow unsafe code");
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use brisk_behaviour::site::{LIMIT, setup};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::ca_site::{Answer, CaSite, revoking_responder};
 use brisk_testkit::client::{TlsClient, TlsStream};
@@ -11,8 +12,6 @@ use brisk_testkit::origin::Origin;
 use brisk_testkit::pebble::{EXTERNAL_KEY, Pebble, PebbleOptions};
 use brisk_testkit::process::{command, run, wait_until};
 use serde_json::Value;
-
-use crate::site::{LIMIT, setup};
 
 pub(crate) const HOST: &str = "shop.test";
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use brisk_behaviour::site::{Site, setup};
 use brisk_testkit::brisk::{Brisk, Setup};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::http1::{Head, Message};
@@ -20,7 +21,6 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::acme::{HOST, base, change, connect, host, record, state};
-use crate::site::{Site, setup};
 
 /// What is done with requests to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

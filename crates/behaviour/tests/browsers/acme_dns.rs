@@ -3,13 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use brisk_behaviour::site::setup;
 use brisk_testkit::knot::{Knot, UPDATE_KEY};
 use brisk_testkit::pebble::PebbleOptions;
 use brisk_testkit::process::wait_until;
 use rustix::process::Signal;
 
 use crate::acme::{HOST, base, connect, host, record, state};
-use crate::site::setup;
 
 const NAMES: [&str; 2] = [HOST, "*.shop.test"];
 

@@ -1,12 +1,12 @@
 //! Three gateways that share Redis: one order for each name, and any of them answers the authority.
 
+use brisk_behaviour::site::setup;
 use brisk_testkit::brisk::{Brisk, Setup};
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::pebble::{Pebble, PebbleOptions};
 use brisk_testkit::redis::Redis;
 
 use crate::acme::{HOST, base, connect, host, state};
-use crate::site::setup;
 
 const OTHER: &str = "other.test";
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use brisk_behaviour::site::setup;
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::origin::Origin;
@@ -14,7 +15,6 @@ use brisk_testkit::process::wait_until;
 use brisk_testkit::redis::Redis;
 
 use crate::acme::{base, connect, record, state};
-use crate::site::setup;
 
 /// Says yes to names of customers that begin with `good`, and counts the questions.
 fn decider() -> Origin {

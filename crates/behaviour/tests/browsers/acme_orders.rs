@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use brisk_behaviour::site::setup;
 use brisk_testkit::brisk::Setup;
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::pebble::PebbleOptions;
@@ -16,7 +17,6 @@ use brisk_testkit::relay::pass_on;
 use rustix::process::Signal;
 
 use crate::acme::{HOST, base, connect, host, record, state};
-use crate::site::setup;
 
 /// Where the authority checks: connections wait until there is a gateway to lead them to, so that a check neither fails nor
 /// succeeds while there is none.

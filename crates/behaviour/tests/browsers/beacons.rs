@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::linked::{link, words_before};
+use brisk_behaviour::site::{NAME, Site};
 use brisk_link::{Link, SERVER};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::client::TlsStream;
@@ -13,8 +15,6 @@ use brisk_testkit::process::wait_until;
 use serde_json::Value;
 
 use crate::chromium::Chromium;
-use crate::linked::{link, words_before};
-use crate::site::{NAME, Site};
 
 /// A page that leads to the next one when it is there, so that its visit ends, over `hops` pages to one that is not HTML.
 fn pages(folder: &Path, hops: usize) {

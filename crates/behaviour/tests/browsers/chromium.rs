@@ -5,12 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::{LIMIT, Site};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::process::{Process, command, run};
 use brisk_testkit::programs::program;
 
 use crate::net_log::NetLog;
-use crate::site::{LIMIT, Site};
 
 /// Headless Chromium, which trusts the key of one gateway whatever its CA.
 pub(crate) struct Chromium {
@@ -126,7 +127,7 @@ document.title = `axes=${names.length} covered=${covered.length} readable=${lowe
 fn plots_of_a_load_can_be_read_on_a_telephone() {
     let site = Site::new();
     let page = site.brisk.folder().join("load.html");
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut bench = Command::new(brisk_program());
     bench.args(["bench", &format!("https://localhost:{}/", site.brisk.https().port()), "-d", "2s", "--ca"]);
     run(bench.arg(site.ca.root_file()).arg("--html").arg(&page), b"", LIMIT).success();
     let html = fs::read_to_string(&page).expect("a page") + MEASURE;

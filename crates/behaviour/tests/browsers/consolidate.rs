@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 
+use brisk_behaviour::site::{Site, setup, upstream};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::http1::Message;
@@ -11,7 +12,6 @@ use brisk_testkit::origin::Origin;
 use serde_json::Value;
 
 use crate::chromium::Chromium;
-use crate::site::{Site, setup, upstream};
 
 fn answer(stream: &mut TcpStream, head: &str, body: &[u8]) -> std::io::Result<()> {
     write!(stream, "HTTP/1.1 200 OK\r\n{head}Content-Length: {}\r\n\r\n", body.len())?;

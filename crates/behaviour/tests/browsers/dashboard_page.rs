@@ -2,15 +2,15 @@
 
 use std::fs;
 
+use brisk_behaviour::dashboard::{ON, WITH_TOKEN, with_token};
+use brisk_behaviour::site::{NAME, NAMES, Site, proxy_to, setup};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::process::wait_until;
 use brisk_testkit::programs::program;
 use serde_json::Value;
 
 use crate::chromium::Chromium;
-use crate::dashboard::{ON, WITH_TOKEN, with_token};
 use crate::devtools::Page;
-use crate::site::{NAME, NAMES, Site, proxy_to, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
 
 /// Markup that would run a script in several ways.

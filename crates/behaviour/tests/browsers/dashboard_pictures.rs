@@ -8,6 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use brisk_behaviour::dashboard::ON;
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::{NAME, NAMES, Site, setup};
 use brisk_testkit::ca::LeafKey;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::Process;
@@ -19,9 +22,7 @@ use brisk_wire::HttpVersion;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion};
 
 use crate::chromium::Chromium;
-use crate::dashboard::ON;
 use crate::devtools::Page;
-use crate::site::{NAME, NAMES, Site, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::TestCa;
 
@@ -186,7 +187,7 @@ fn gateway(nginx: &Nginx, folder: &Path) -> Site {
 
 /// Load of `brisk bench` with these words.
 fn load(site: &Site, path: &str, words: &[&str]) -> Process {
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut bench = Command::new(brisk_program());
     bench.args([
         "bench",
         &site.url(path),

@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
+use brisk_behaviour::site::{LIMIT, Site, upstream};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{command, run};
 
 use crate::chromium::Chromium;
-use crate::site::{LIMIT, Site, upstream};
 
 /// A script of which two versions differ in a line.
 fn script(version: u32) -> String {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::h2::{END_HEADERS, HEADERS, frame};
+use brisk_behaviour::h2_origin::{h2_origin, h2c};
+use brisk_behaviour::site::{Site, upstream};
 use brisk_testkit::origin::Origin;
 
 use crate::chromium::Chromium;
-use crate::h2::{END_HEADERS, HEADERS, frame};
-use crate::h2_origin::{h2_origin, h2c};
-use crate::site::{Site, upstream};
 
 const NAVIGATION: [&str; 4] = ["--http2", "--include", "--header", "Accept: text/html"];
 const STYLE: &str = "</app.css>; rel=preload; as=style";

@@ -5,6 +5,9 @@
 
 use std::net::SocketAddr;
 
+use brisk_behaviour::fleet::Fleet;
+use brisk_behaviour::fleet::{fleet, fleet_with, keys};
+use brisk_behaviour::site::{LIMIT, NAME};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::process::{command, run, wait_until};
 use brisk_testkit::redis::Redis;
@@ -12,9 +15,6 @@ use brisk_testkit::relay::Relay;
 use serde_json::Value;
 
 use crate::chromium::Chromium;
-use crate::fleet::Fleet;
-use crate::fleet_redis::{fleet, fleet_with, keys};
-use crate::site::{LIMIT, NAME};
 
 fn relay(fleet: &Fleet) -> Relay {
     let addresses: Vec<SocketAddr> = fleet.members.iter().map(Brisk::https).collect();

@@ -2,9 +2,8 @@
 
 use std::net::SocketAddr;
 
+use brisk_behaviour::site::{LIMIT, NAME, Site};
 use brisk_testkit::process::{Process, command, run, serve_on_free_port};
-
-use crate::site::{LIMIT, NAME, Site};
 
 fn server() -> (Process, SocketAddr) {
     serve_on_free_port(|port| {

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use brisk_behaviour::site::Site;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{command, run};
-
-use crate::site::Site;
 
 /// In front of an upstream, because an answer of brisk's own may come too early for h2spec. RFC 9113 section 8.1: "A
 /// server can send a complete response prior to the client sending an entire request". brisk does, and then some cases,

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::linked::{link, words_before};
+use brisk_behaviour::site::{LIMIT, NAME, Site, proxy_to, upstream};
 use brisk_link::SERVER;
 use brisk_testkit::brisk::Setup;
 use brisk_testkit::origin::Origin;
@@ -14,9 +16,7 @@ use brisk_testkit::process::{command, run};
 use tempfile::TempDir;
 
 use crate::chromium::Chromium;
-use crate::linked::{link, words_before};
 use crate::net_log::{Exchange, NetLog};
-use crate::site::{LIMIT, NAME, Site, proxy_to, upstream};
 
 const RESOURCES: usize = 60;
 /// Styles and scripts.

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use brisk_behaviour::site::{LIMIT, NAME, Site};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::http1::Message;
 use brisk_testkit::process::{command, run, wait_until};
-
-use crate::site::{LIMIT, NAME, Site};
 
 /// Requests that go on until it is dropped. What fails of them fails the test at [`Load::end`].
 struct Load {

@@ -3,6 +3,10 @@
 
 use std::io::{self, Read, Write};
 
+use brisk_behaviour::h2::{self, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
+use brisk_behaviour::h2_origin::{h2_origin_with, h2c};
+use brisk_behaviour::site::{NAME, Site, proxy_to, upstream};
+use brisk_behaviour::websocket::echo;
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::process::wait_until;
 use serde_json::Value;
@@ -10,10 +14,6 @@ use tungstenite::protocol::Role;
 use tungstenite::{Message, WebSocket};
 
 use crate::chromium::Chromium;
-use crate::h2::{self, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
-use crate::h2_origin::{h2_origin_with, h2c};
-use crate::site::{NAME, Site, proxy_to, upstream};
-use crate::websocket::echo;
 
 const RST_STREAM: u8 = 3;
 const WINDOW_UPDATE: u8 = 8;

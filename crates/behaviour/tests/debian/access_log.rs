@@ -4,11 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 
+use brisk_behaviour::site::{NAME, Site};
 use brisk_testkit::process::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-use crate::site::{NAME, Site};
 
 #[test]
 fn json_lines_tell_the_request_and_its_connection() {

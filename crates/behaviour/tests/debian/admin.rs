@@ -4,11 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use brisk_behaviour::site::{NAME, Site, facts, proxy_to};
 use brisk_testkit::process::wait_until;
 use rustls::HandshakeKind;
 use serde_json::{Value, json};
-
-use crate::site::{NAME, Site, facts, proxy_to};
 
 const PLAIN: &[u8] = b"GET / HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n";
 

@@ -3,12 +3,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use brisk_behaviour::openssl::ask;
+use brisk_behaviour::site::{NAME, NAMES, Site, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::process::TIMEOUT;
-
-use crate::openssl::ask;
-use crate::site::{NAME, NAMES, Site, setup};
 
 const TLS_1_1: u16 = 0x0302;
 const TLS_1_2: u16 = 0x0303;

@@ -4,13 +4,12 @@ use std::fs;
 use std::io::Write;
 use std::time::Duration;
 
+use brisk_behaviour::h2::{frame, get};
+use brisk_behaviour::h2_client::Client;
+use brisk_behaviour::site::{Site, proxy_to};
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::{Origin, write_response};
 use brisk_testkit::process::wait_until;
-
-use crate::attacks_h2::Client;
-use crate::h2::{frame, get};
-use crate::site::{Site, proxy_to};
 
 const STREAMS: u32 = 128;
 const BODY: usize = 1 << 20;

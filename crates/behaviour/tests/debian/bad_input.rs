@@ -4,12 +4,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{TIMEOUT, wait_until};
-
-use crate::site::{NAME, Site, proxy_to};
 
 fn connect(site: &Site) -> TcpStream {
     let stream = TcpStream::connect(site.brisk.https()).expect("a listener");

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::{LIMIT, NAME, NAMES, Site};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{Finished, run, wait_until};
 use serde_json::Value;
-
-use crate::site::{LIMIT, NAME, NAMES, Site};
 
 /// An nginx that takes early data and resumes by ID and ticket, and the CA of its certificate.
 pub(crate) struct Target {
@@ -49,7 +49,7 @@ impl Target {
 
 /// `brisk bench` of a path of `site.test` at this port.
 pub(crate) fn bench(ca: &TestCa, port: u16, path: &str, options: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut command = Command::new(brisk_program());
     command.arg("bench").arg(format!("https://{NAME}:{port}{path}"));
     command.arg("--connect").arg(format!("127.0.0.1:{port}")).arg("--ca").arg(ca.root_file());
     command.args(options.split_whitespace());
@@ -265,7 +265,7 @@ fn without_tls_there_are_requests_and_no_handshakes() {
         (Nginx::h2c(), "-n 60 -c 1 --h2 4 -r 20", 3),
     ] {
         let command = || {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_brisk"));
+            let mut command = Command::new(brisk_program());
             command.arg("bench").arg(format!("http://{}/1k", nginx.address())).args(options.split(' '));
             command
         };

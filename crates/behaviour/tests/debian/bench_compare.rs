@@ -5,13 +5,13 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::LIMIT;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{Finished, Process, run, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::site::LIMIT;
 
 const HEAD: &str = r#"
 title = "Test"
@@ -60,7 +60,7 @@ impl Plan {
     }
 
     fn command(&self, options: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_brisk"));
+        let mut command = Command::new(brisk_program());
         command.args(["bench", "compare", "plan.toml"]).args(options).current_dir(self.folder.path());
         command.env("PEERS_DIR", self.folder.path().join("peers"));
         command

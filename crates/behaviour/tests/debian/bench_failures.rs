@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::{NAME, NAMES};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
@@ -11,7 +13,6 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::bench::{Target, bench, finished, json};
-use crate::site::{NAME, NAMES};
 
 /// A run that ended before it began: one line that says all of this.
 #[track_caller]
@@ -53,7 +54,7 @@ fn a_name_without_an_address() {
     let mut command = bench(&ca, 1, "/", "-d 30s");
     let finished = finished(command.args(["--timeout", "20s", "--connect", "nothing.invalid:1"]));
     assert_eq!(finished.status.code(), Some(2), "--connect cannot be given twice: {}", finished.text());
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut command = std::process::Command::new(brisk_program());
     let finished = crate::bench::finished(command.args(["bench", "https://nothing.invalid/", "-d", "30s"]));
     is_one_line(&finished, 1, &["nothing.invalid"]);
 }
@@ -74,7 +75,7 @@ fn a_certificate_that_is_wrong() {
         let mut command = bench(&ca, nginx.address().port(), "/1k", "-d 30s");
         is_one_line(&finished(&mut command), 1, hint);
     }
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut command = std::process::Command::new(brisk_program());
     let url = format!("{}/1k", expired.url());
     finished(command.args(["bench", &url, "--insecure", "-n", "5"])).success();
 }
@@ -185,7 +186,7 @@ fn what_makes_no_sense_ends_with_code_2() {
 #[test]
 fn what_is_about_tls_is_refused_without_it() {
     let plain = |url: &str, options: &str| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_brisk"));
+        let mut command = std::process::Command::new(brisk_program());
         finished(command.arg("bench").arg(url).args(options.split(' ')))
     };
     let refused = plain("http://127.0.0.1:1/", "--tls 1.2 --tls 1.3 --insecure --mix full -n 1");

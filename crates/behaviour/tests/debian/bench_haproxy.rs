@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 
+use brisk_behaviour::site::NAMES;
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::process::{Process, command, serve_on_free_port, wait_until};
 
 use crate::bench::{bench, result};
-use crate::site::NAMES;
 
 /// A HAProxy that takes early data, and the CA of its certificate.
 struct Target {

@@ -1,12 +1,11 @@
 //! Certificates that are wrong: a key that does not fit stops the start, an expired certificate is served with a warning.
 
+use brisk_behaviour::openssl::s_client;
+use brisk_behaviour::site::{LIMIT, NAME, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::run;
-
-use crate::openssl::s_client;
-use crate::site::{LIMIT, NAME, setup};
 
 fn config(leaf: &Leaf) -> String {
     base("") + &host(&[NAME], &[leaf])

@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
-
-use crate::site::{NAME, Site, proxy_to};
 
 /// As clients spell what they may not say; the value of each is `forged`.
 const FORGED: &[&str] = &[

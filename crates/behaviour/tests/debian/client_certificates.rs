@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use brisk_behaviour::openssl::{ask, facts_of};
+use brisk_behaviour::site::{NAME, Site, proxy_to, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{Crls, Leaf, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
@@ -11,9 +13,6 @@ use brisk_testkit::http1::Message;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{Finished, wait_until};
-
-use crate::openssl::{ask, facts_of};
-use crate::site::{NAME, Site, proxy_to, setup};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// RFC 8446 section 6.2.

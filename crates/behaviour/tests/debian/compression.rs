@@ -3,10 +3,9 @@
 use std::io::{Read, Write};
 use std::sync::mpsc;
 
+use brisk_behaviour::site::{NAME, Site, upstream};
 use brisk_testkit::http1::Head;
 use brisk_testkit::origin::Origin;
-
-use crate::site::{NAME, Site, upstream};
 
 const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
 

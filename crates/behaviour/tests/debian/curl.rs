@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
+use brisk_behaviour::site::{LIMIT, NAME, Site, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::origin::{Origin, write_response};
 use brisk_testkit::process::{command, free_port, run};
-
-use crate::site::{LIMIT, NAME, Site, setup};
 
 const VERSIONS: [(&str, &str); 2] = [("--http1.1", "1.1"), ("--http2", "2")];
 
@@ -68,7 +67,9 @@ fn uploads_arrive_whole_with_a_length_and_chunked() {
         write_response(stream, request.body.len().to_string().as_bytes())
     });
     let body: Vec<u8> = (0..3_000_000_u32).map(|index| (index % 251) as u8).collect();
-    let site = Site::custom("", &crate::site::proxy_to(&[&origin.url()]), |setup| setup.file("body", &body));
+    let site = Site::custom("", &brisk_behaviour::site::proxy_to(&[&origin.url()]), |setup| {
+        setup.file("body", &body)
+    });
     let file = format!("@{}", site.brisk.folder().join("body").display());
     for (option, _) in VERSIONS {
         let sized = site.curl(&[option, "--data-binary", &file], "/").success();
@@ -271,7 +272,7 @@ fn a_body_beyond_the_limit_of_its_route_is_413() {
     let origin = Origin::fixed("taken");
     let tables = format!(
         "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nbody_size = \"1KiB\"\n{}",
-        crate::site::upstream(&[&origin.url()])
+        brisk_behaviour::site::upstream(&[&origin.url()])
     );
     let site =
         Site::custom("", &tables, |setup| setup.file("whole", [b'x'; 1024]).file("beyond", [b'x'; 1025]));

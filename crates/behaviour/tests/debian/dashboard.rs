@@ -3,17 +3,13 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 
-use brisk_testkit::brisk::{Brisk, Setup};
+use brisk_behaviour::dashboard::{ON, TOKEN, WITH_TOKEN, only_its_owners, with_token};
+use brisk_behaviour::site::{LIMIT, NAME, Site, facts, proxy_to};
+use brisk_testkit::brisk::Brisk;
 use brisk_testkit::http1::{Head, Message};
 use brisk_testkit::process::{TIMEOUT, command, run, wait_until};
 use serde_json::Value;
-
-use crate::site::{LIMIT, NAME, Site, facts, proxy_to};
-
-pub(crate) const ON: &str = "dashboard.listen = \"127.0.0.1:0\"\n";
-const TOKEN: &str = "correct-horse-battery-staple";
 
 /// A request with these lines after its first one.
 fn send(brisk: &Brisk, first: &str, lines: &[&str], body: &str) -> Message {
@@ -97,19 +93,6 @@ fn what_goes_wrong_is_shown_by_its_cause() {
     assert!(example.contains("/page") && example.contains("127.0.0.1:1"), "{found}");
     assert_eq!(json(&site.brisk, "/api/upstreams")["rows"][0]["group"], "app");
 }
-
-/// A setup with a token for the dashboard.
-pub(crate) fn with_token(setup: Setup) -> Setup {
-    let setup = setup.file("token", TOKEN);
-    only_its_owners(&setup.folder().join("token"));
-    setup
-}
-
-fn only_its_owners(file: &std::path::Path) {
-    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("a file of its owner's");
-}
-
-pub(crate) const WITH_TOKEN: &str = "dashboard.listen = \"127.0.0.1:0\"\ndashboard.token = \"token\"\n";
 
 #[test]
 fn without_its_token_nothing_is_shown() {

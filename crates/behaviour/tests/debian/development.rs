@@ -3,11 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use brisk_behaviour::site::{LIMIT, facts, setup};
 use brisk_testkit::brisk::{Brisk, Setup};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{command, run};
-
-use crate::site::{LIMIT, facts, setup};
 
 fn first_run(setup: Setup) -> Setup {
     setup.option("--listen").option("127.0.0.1:0").option("--state-dir").option("state")

@@ -4,15 +4,14 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use brisk_behaviour::h2::{Frames, get, post, preface};
+use brisk_behaviour::site::{NAME, Site, upstream};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::early::Unfinished;
 use brisk_testkit::http1::Message;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::wait_until;
 use serde_json::Value;
-
-use crate::h2::{Frames, get, post, preface};
-use crate::site::{NAME, Site, upstream};
 
 /// A gateway in front of an nginx; `/held` has no early data. With one worker, what comes first is done first.
 struct Stage {

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use brisk_behaviour::site::{LIMIT, NAME, NAMES, Site, setup, upstream};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::TlsStream;
@@ -15,8 +16,6 @@ use brisk_testkit::process::{command, run, wait_until};
 use brisk_visits::{Settings, Visits};
 use rustix::net::{AddressFamily, SocketType};
 use serde_json::{Value, json};
-
-use crate::site::{LIMIT, NAME, NAMES, Site, setup, upstream};
 
 /// Keys before the host.
 fn keys(folder: &Path) -> String {

@@ -2,120 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use brisk_testkit::brisk::{Brisk, base, host};
-use brisk_testkit::ca::{Leaf, TestCa};
-use brisk_testkit::client::TlsClient;
-use brisk_testkit::process::{run, wait_until};
-use serde_json::Value;
-
-use crate::openssl::{REQUEST, facts_of, s_client};
-use crate::site::{LIMIT, NAME, NAMES, setup};
+use brisk_behaviour::fleet::{Fleet, ids, sealing};
+use brisk_testkit::process::wait_until;
 
 const SECRET: &str = "a secret of the fleet that is long enough for it\n";
 
 const KEYS: &str = "sessions.ticket_keys = \"secret\"\nsessions.secret = \"fleet.secret\"\n";
 
-/// Gateways that only a CA and files unite.
-pub(crate) struct Fleet {
-    pub(crate) ca: TestCa,
-    leaf: Leaf,
-    pub(crate) members: Vec<Brisk>,
+/// A fleet of `members` gateways with one secret.
+fn with_secret(members: usize) -> Fleet {
+    rotating(members, "")
 }
 
-impl Fleet {
-    pub(crate) fn new() -> Self {
-        let ca = TestCa::new();
-        let leaf = ca.server(&NAMES).issue();
-        Self { ca, leaf, members: Vec::new() }
-    }
-
-    /// One more, with these keys and files.
-    pub(crate) fn add(self, keys: &str, files: &[(&str, &[u8])]) -> Self {
-        self.add_with(keys, "", files)
-    }
-
-    /// One more, with these keys and files, and tables after its `[[host]]`.
-    pub(crate) fn add_with(mut self, keys: &str, tables: &str, files: &[(&str, &[u8])]) -> Self {
-        let config = base(keys) + &host(&NAMES, &[&self.leaf]) + tables;
-        let setup = setup().config(&config);
-        let setup = files.iter().fold(setup, |setup, (name, contents)| setup.file(name, contents));
-        self.members.push(setup.start());
-        self
-    }
-
-    /// As many with one secret.
-    fn of(members: usize) -> Self {
-        Self::rotating(members, "")
-    }
-
-    /// As many with one secret, and keys that say how long tickets live and how often what seals them changes.
-    fn rotating(members: usize, times: &str) -> Self {
-        let keys = format!("{KEYS}{times}");
-        (0..members).fold(Self::new(), |fleet, _| fleet.add(&keys, &[("fleet.secret", SECRET.as_bytes())]))
-    }
-
-    /// A client that trusts the fleet's CA and asks for `site.test`.
-    pub(crate) fn client(&self) -> TlsClient {
-        TlsClient::new(&self.ca.root_file(), NAME)
-    }
-
-    /// What all members have counted, added up.
-    pub(crate) fn total(&self, metric: &str, labels: &[&str]) -> u64 {
-        let of_member = |member: &Brisk| member.metrics().sum(metric, labels).round() as u64;
-        self.members.iter().map(of_member).sum()
-    }
-
-    /// Waits until Redis has confirmed `count` sessions: no handshake waits for that, so a client can come too early.
-    pub(crate) fn wait_for_sessions(&self, count: u64) {
-        wait_until("sessions in the store", || {
-            (self.total("brisk_session_store_writes_total", &[]) >= count).then_some(())
-        });
-    }
-
-    /// Waits until every member has Redis at hand.
-    pub(crate) fn wait_for_store(&self) {
-        wait_until("a session store at every member", || {
-            (self.total("brisk_session_store_breaker_open", &[]) == 0).then_some(())
-        });
-    }
-
-    /// Makes a session at `member`; returns its file.
-    pub(crate) fn session(&self, member: usize, version: &str) -> String {
-        let file = self.members[0].folder().join(format!("session{version}{member}")).display().to_string();
-        assert_eq!(self.connect(member, &[version, "-sess_out", &file]), "full");
-        file
-    }
-
-    /// How a handshake at `member` with the session of `file` goes.
-    pub(crate) fn resume(&self, member: usize, version: &str, file: &str) -> String {
-        self.connect(member, &[version, "-sess_in", file])
-    }
-
-    pub(crate) fn connect(&self, member: usize, options: &[&str]) -> String {
-        let options = [&["-servername", NAME], options].concat();
-        let output = run(&mut s_client(&self.ca, &self.members[member], &options), REQUEST, LIMIT);
-        facts_of(&output)["tls"]["resumption"].as_str().unwrap_or_default().to_owned()
-    }
-}
-
-/// What the admin listener tells of ticket keys.
-fn tickets(brisk: &Brisk) -> Value {
-    let answer = brisk.ask_admin("/tickets");
-    assert_eq!(answer.status(), 200);
-    serde_json::from_str(&answer.text()).expect("JSON")
-}
-
-pub(crate) fn ids(brisk: &Brisk) -> Vec<String> {
-    let tickets = tickets(brisk);
-    let keys = tickets["keys"].as_array().expect("a list of keys");
-    keys.iter().map(|key| key["id"].as_str().expect("an id").to_owned()).collect()
-}
-
-/// The id of the key that seals now.
-pub(crate) fn sealing(brisk: &Brisk) -> Option<String> {
-    let tickets = tickets(brisk);
-    let seals = tickets["keys"].as_array()?.iter().find(|key| key["seals"] == true)?;
-    Some(seals["id"].as_str()?.to_owned())
+/// The same with the keys `times`, which state how long tickets live and how often what seals them changes.
+fn rotating(members: usize, times: &str) -> Fleet {
+    let keys = format!("{KEYS}{times}");
+    (0..members).fold(Fleet::new(), |fleet, _| fleet.add(&keys, &[("fleet.secret", SECRET.as_bytes())]))
 }
 
 const KINDS: [(&str, &str); 2] = [("-tls1_2", "ticket"), ("-tls1_3", "psk")];
@@ -131,7 +33,7 @@ fn tickets_resume_at_every_member_through_three_rotations_and_then_their_key_is_
 fn resumes_through_three_rotations(lifetime: u64) -> Option<()> {
     let rotation = lifetime / 5;
     let times = format!("tls.session_lifetime = \"{lifetime}s\"\ntls.ticket_rotation = \"{rotation}s\"\n");
-    let (fleet, lifetime) = (Fleet::rotating(3, &times), Duration::from_secs(lifetime));
+    let (fleet, lifetime) = (rotating(3, &times), Duration::from_secs(lifetime));
     // At the beginning of a key's time, so that three changes of it are within the lifetime.
     let before = sealing(&fleet.members[0]).expect("a key that seals");
     let first = wait_until("the next key", || sealing(&fleet.members[0]).filter(|key| *key != before));
@@ -166,14 +68,14 @@ fn resumes_through_three_rotations(lifetime: u64) -> Option<()> {
 
 #[test]
 fn two_members_show_the_same_keys() {
-    let fleet = Fleet::of(2);
+    let fleet = with_secret(2);
     // Not at the moment when keys change.
     wait_until("equal keys", || (ids(&fleet.members[0]) == ids(&fleet.members[1])).then_some(()));
 }
 
 #[test]
 fn tickets_survive_a_restart() {
-    let fleet = Fleet::of(1);
+    let fleet = with_secret(1);
     let sessions = KINDS.map(|(version, kind)| (version, kind, fleet.session(0, version)));
     let fleet = fleet.add(KEYS, &[("fleet.secret", SECRET.as_bytes())]);
     for (version, kind, file) in &sessions {
@@ -183,7 +85,7 @@ fn tickets_survive_a_restart() {
 
 #[test]
 fn the_id_of_another_member_is_known_as_one_of_the_fleet() {
-    let fleet = Fleet::of(2);
+    let fleet = with_secret(2);
     let file = fleet.members[0].folder().join("id").display().to_string();
     let options = |session| ["-tls1_2", "-no_ticket", session, &file];
     assert_eq!(fleet.connect(0, &options("-sess_out")), "full");
@@ -195,7 +97,7 @@ fn the_id_of_another_member_is_known_as_one_of_the_fleet() {
 #[test]
 fn another_secret_opens_nothing() {
     let other = b"another secret that is just as long as the first one is\n";
-    let fleet = Fleet::of(1).add(KEYS, &[("fleet.secret", other)]);
+    let fleet = with_secret(1).add(KEYS, &[("fleet.secret", other)]);
     for (version, _) in KINDS {
         let file = fleet.session(0, version);
         assert_eq!(fleet.resume(1, version, &file), "full");
@@ -205,7 +107,7 @@ fn another_secret_opens_nothing() {
 #[test]
 fn a_new_secret_seals_and_the_old_one_still_opens() {
     let other = b"another secret that is just as long as the first one is\n";
-    let fleet = Fleet::of(2);
+    let fleet = with_secret(2);
     let old = fleet.session(0, "-tls1_3");
     let before = sealing(&fleet.members[0]);
     fleet.members[0].write("fleet.secret", other);

@@ -4,44 +4,17 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::fleet::{Fleet, ids, sealing};
+use brisk_behaviour::fleet::{fleet, fleet_with, keys};
+use brisk_behaviour::openssl::{REQUEST, facts_of, s_client};
+use brisk_behaviour::site::{LIMIT, NAME};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::{run, wait_until};
 use brisk_testkit::redis::{Redis, RedisOptions};
 use rustls::HandshakeKind;
 
-use crate::fleet::{Fleet, ids, sealing};
-use crate::openssl::{REQUEST, facts_of, s_client};
-use crate::site::{LIMIT, NAME};
-
-const SECRET: &[u8] = b"a secret of the fleet that is long enough for it\n";
-
 /// All that brisk needs of Redis, on its own keys, as docs/sessions.md has it.
 const USER: &str = "brisk on >hush ~brisk:* resetchannels -@all +get +set +hgetall +hsetnx +hdel +info";
-
-/// A Redis for sessions, and more keys. Its deadline is long, since tests run beside one another.
-pub(crate) fn keys(port: u16, more: &str) -> String {
-    let redis = format!("servers = [\"redis://127.0.0.1:{port}\"]\nsessions.redis.deadline = \"1s\"");
-    format!("sessions.secret = \"fleet.secret\"\nsessions.redis.{redis}\n{more}\n")
-}
-
-/// As many gateways as that with these keys.
-pub(crate) fn fleet(members: usize, keys: &str) -> Fleet {
-    fleet_with(members, keys, "")
-}
-
-/// The same, with tables after the `[[host]]`.
-pub(crate) fn fleet_with(members: usize, keys: &str, tables: &str) -> Fleet {
-    let files: [(&str, &[u8]); 2] = [("fleet.secret", SECRET), ("password", b"hush\n")];
-    (0..members).fold(Fleet::new(), |fleet, _| fleet.add_with(keys, tables, &files))
-}
-
-/// As many in front of `upstream`, on all routes with early data, that have the Redis of `keys` at hand.
-pub(crate) fn early_fleet(members: usize, keys: &str, upstream: &str) -> Fleet {
-    let route = "early_data = \"safe\"\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
-    let fleet = fleet_with(members, keys, &format!("{route}{}", crate::site::upstream(&[upstream])));
-    fleet.wait_for_store();
-    fleet
-}
 
 /// Waits until all seal with one key; returns its id.
 fn agreed(fleet: &Fleet) -> String {

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use brisk_behaviour::openssl::ask;
+use brisk_behaviour::site::{NAME, NAMES, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::client::TlsClient;
@@ -14,8 +16,6 @@ use brisk_testkit::process::wait_until;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::keyless::{holds, is_ready, secrets, wait_until_ready};
-use crate::openssl::ask;
-use crate::site::{NAME, NAMES, setup};
 
 pub(crate) const ISOLATE: &str = "keys.isolate = true\n";
 

@@ -7,6 +7,8 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::{NAMES, setup};
 use brisk_testkit::brisk::{Brisk, Setup, base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::process::{Finished, wait_until};
@@ -15,7 +17,6 @@ use rustix::process::Signal;
 
 use crate::isolated::{ISOLATE, full, holder, keeper, kill, status};
 use crate::keyless::{is_ready, wait_until_ready};
-use crate::site::{NAMES, setup};
 
 /// Kills the key process of `gateway` and waits for the next.
 fn renew(gateway: &Brisk) {
@@ -85,7 +86,7 @@ fn the_keeper_goes_on_where_nobody_reads_its_standard_error() {
     let ca = TestCa::new();
     let leaf = ca.server(&NAMES).issue();
     // A shell that becomes brisk, with a standard error whose reader is gone.
-    let script = format!("exec 3<>err && exec '{}' serve \"$@\" 2>err 3<&-", env!("CARGO_BIN_EXE_brisk"));
+    let script = format!("exec 3<>err && exec '{}' serve \"$@\" 2>err 3<&-", brisk_program().display());
     let gateway = Setup::new(Path::new("/bin/sh"))
         .file("serve", script)
         .config(&(base(ISOLATE) + &host(&NAMES, &[&leaf])));

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
+use brisk_behaviour::openssl::ask;
+use brisk_behaviour::site::{LIMIT, NAME, NAMES, setup};
 use brisk_testkit::brisk::{Brisk, base};
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
 use brisk_testkit::client::TlsClient;
@@ -13,9 +15,6 @@ use brisk_testkit::process::{command, free_port, run, wait_until};
 use memchr::memmem::Finder;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-
-use crate::openssl::ask;
-use crate::site::{LIMIT, NAME, NAMES, setup};
 
 /// A CA for hosts, key servers and gateways alike, with an ECDSA and an RSA certificate for a host.
 pub(crate) struct Fleet {

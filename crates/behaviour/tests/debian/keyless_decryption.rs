@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brisk_behaviour::site::LIMIT;
 use brisk_keyless::{Answer, ErrorCode, Request};
 use brisk_testkit::ca::Leaf;
 use brisk_testkit::process::{command, run};
@@ -9,7 +10,6 @@ use bytes::Bytes;
 
 use crate::keyless::Fleet;
 use crate::keyless_hostile::{Client, key_of};
-use crate::site::LIMIT;
 
 /// What openssl encrypts for the key of a certificate, with the padding of PKCS#1 v1.5.
 fn encrypted(leaf: &Leaf, message: &[u8]) -> Vec<u8> {

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::site::NAME;
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::process::{free_port, wait_until};
 use rustix::process::Signal;
 use rustls::HandshakeKind;
 
 use crate::keyless::{Fleet, is_ready, wait_until_ready};
-use crate::site::NAME;
 
 /// Full handshakes on some threads while `meanwhile` runs; how many there were. Fails the test at the first that fails.
 fn under_load(fleet: &Fleet, gateway: &Brisk, meanwhile: impl FnOnce(&dyn Fn(usize))) -> usize {

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::openssl::ask;
+use brisk_behaviour::site::{NAME, NAMES, setup};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::ca::Leaf;
 use brisk_testkit::process::wait_until;
 use brisk_testkit::token::{TokenKind, Tokens, VARIABLE};
 
 use crate::keyless::{Fleet, files, quoted, wait_until_ready};
-use crate::openssl::ask;
-use crate::site::{NAME, NAMES, setup};
 
 /// Ends the load when it is dropped, by a test that fails too.
 struct Stop<'s>(&'s AtomicBool);

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::thread;
 
+use brisk_behaviour::site::{NAME, NAMES, Site, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::process::wait_until;
 
 use crate::bench;
-use crate::site::{NAME, NAMES, Site, setup};
 
 /// With an RSA certificate alone, and these keys before the host.
 fn rsa_site(keys: &str) -> Site {

@@ -1,9 +1,8 @@
 //! wrk and h2load for a moment: not how fast, but that nothing fails.
 
+use brisk_behaviour::site::{LIMIT, Site};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{command, run};
-
-use crate::site::{LIMIT, Site};
 
 fn wrk(site: &Site, path: &str) {
     let url = format!("https://{}{path}", site.brisk.https());
@@ -26,7 +25,7 @@ fn h2load(site: &Site, path: &str, requests: &str) {
 fn nothing_fails_under_load() {
     let nginx = Nginx::http();
     let tables = "\n[[host.route]]\npath = \"/local\"\nrespond = { body = \"hello\" }\n".to_owned();
-    let site = Site::with(&(tables + &crate::site::proxy_to(&[&nginx.url()])));
+    let site = Site::with(&(tables + &brisk_behaviour::site::proxy_to(&[&nginx.url()])));
     wrk(&site, "/local");
     wrk(&site, "/1k");
     h2load(&site, "/local", "4000");

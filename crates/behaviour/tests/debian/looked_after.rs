@@ -4,15 +4,14 @@
 use std::fmt::Write;
 use std::fs;
 
+use brisk_behaviour::openssl::s_client;
+use brisk_behaviour::site::{LIMIT, NAME, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::ca_site::{Answer, CaSite, responder, response};
 use brisk_testkit::process::{Finished, run, wait_until};
 use brisk_testkit::redis::Redis;
 use serde_json::Value;
-
-use crate::openssl::s_client;
-use crate::site::{LIMIT, NAME, setup};
 
 /// A handshake that asks for a staple, for this name.
 fn handshake(ca: &TestCa, brisk: &Brisk, name: &str, options: &[&str]) -> Finished {

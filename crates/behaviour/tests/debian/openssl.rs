@@ -1,36 +1,10 @@
 //! Handshakes by `openssl s_client`: versions, groups, certificates, names, application protocols, client certificates.
 
-use std::process::Command;
-
+use brisk_behaviour::openssl::{ask, facts_of, s_client};
+use brisk_behaviour::site::{LIMIT, NAME, Site, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
-use brisk_testkit::process::{Finished, command, run};
-use serde_json::Value;
-
-use crate::site::{LIMIT, NAME, Site, facts, setup};
-
-/// `openssl s_client` that verifies brisk's certificate and, with a request on its input, ends after the answer.
-pub(crate) fn s_client(ca: &TestCa, brisk: &Brisk, options: &[&str]) -> Command {
-    let mut openssl = command("openssl");
-    openssl.args(["s_client", "-connect", &brisk.https().to_string(), "-CAfile"]).arg(ca.root_file());
-    openssl.args(["-verify_return_error", "-ign_eof"]).args(options);
-    openssl
-}
-
-pub(crate) const REQUEST: &[u8] =
-    b"GET /connection.json HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n";
-
-pub(crate) fn ask(ca: &TestCa, brisk: &Brisk, options: &[&str]) -> Finished {
-    run(&mut s_client(ca, brisk, options), REQUEST, LIMIT)
-}
-
-/// What brisk says of a connection that openssl made with these options.
-#[track_caller]
-pub(crate) fn facts_of(output: &Finished) -> Value {
-    let json = output.stdout.find("\r\n\r\n{").map(|start| &output.stdout[start..]);
-    let json = json.and_then(|rest| Some(&rest[..=rest.find("\n}\n")? + 2]));
-    facts(json.unwrap_or_else(|| panic!("no facts: {}", output.text())))
-}
+use brisk_testkit::process::{Finished, run};
 
 fn ask_site(site: &Site, options: &[&str]) -> Finished {
     ask(&site.ca, &site.brisk, &[&["-servername", NAME], options].concat())

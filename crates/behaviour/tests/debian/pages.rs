@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::{LIMIT, NAME, Site, proxy_to, upstream};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{Finished, run, wait_until};
-
-use crate::site::{LIMIT, NAME, Site, proxy_to, upstream};
 
 fn text(lines: usize) -> String {
     let line = |line| format!("line {line} of {}\n", line * line % 977);
@@ -15,7 +15,7 @@ fn text(lines: usize) -> String {
 }
 
 fn compress(folder: &Path, options: &[&str]) -> Finished {
-    let mut brisk = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut brisk = Command::new(brisk_program());
     run(brisk.arg("compress").arg(folder).args(options), b"", LIMIT)
 }
 

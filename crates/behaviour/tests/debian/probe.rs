@@ -6,16 +6,16 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::{LIMIT, NAME, NAMES, Site};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{Finished, Process, command, run, serve_on_free_port, wait_until};
 use serde_json::Value;
 
-use crate::site::{LIMIT, NAME, NAMES, Site};
-
 /// `brisk probe` of a path of `site.test` at this port.
 pub(crate) fn probe(ca: &TestCa, port: u16, path: &str, options: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut command = Command::new(brisk_program());
     command.arg("probe").arg(format!("https://{NAME}:{port}{path}"));
     command.arg("--connect").arg("127.0.0.1").arg("--ca").arg(ca.root_file());
     command.args(options.split_whitespace());
@@ -203,7 +203,7 @@ fn failures_have_one_clear_line_and_their_exit_codes() {
     let closed = finished(probe(&ca, unused, "/", "").arg("--json"));
     let closed: Value = serde_json::from_str(&closed.stdout).expect("JSON");
     assert_eq!(closed["findings"], Value::Array(Vec::new()), "no other address serves: {closed}");
-    let mut unknown = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut unknown = Command::new(brisk_program());
     let finished = finished(unknown.args(["probe", "--timeout", "10", "https://no-such-host.invalid/"]));
     // Where no name server can be asked, the time may be over first.
     assert!(matches!(finished.status.code(), Some(3 | 7)), "{}", finished.text());

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::Site;
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{Finished, Process, command, run, serve_on_free_port};
 use serde_json::Value;
-
-use crate::site::Site;
 
 /// As long as an audit may last beside builds.
 const LIMIT: Duration = Duration::from_mins(3);
@@ -21,7 +21,7 @@ const RIGHT: &str = "ssl_protocols TLSv1.2 TLSv1.3;\nssl_ciphers ECDHE+AESGCM:EC
                      add_header Strict-Transport-Security max-age=31536000 always;\n";
 
 fn brisk() -> Command {
-    let mut brisk = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut brisk = Command::new(brisk_program());
     brisk.args(["probe"]);
     brisk
 }

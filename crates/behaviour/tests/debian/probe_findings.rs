@@ -2,13 +2,13 @@
 
 use std::fs;
 
+use brisk_behaviour::site::{LIMIT, NAMES};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::run;
 use serde_json::Value;
 
 use crate::probe::probe;
-use crate::site::{LIMIT, NAMES};
 
 /// The ids of the findings about an nginx with this chain and these directives, and the exit code.
 fn found(

@@ -5,11 +5,11 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use brisk_behaviour::site::LIMIT;
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::process::{Process, run, wait_until};
 
 use crate::probe::{probe, s_server};
-use crate::site::LIMIT;
 
 /// Bytes of memory that a probe may take. The debug build takes 40 MB for itself.
 const MEMORY: u64 = 150 << 20;

@@ -2,12 +2,13 @@
 
 use std::process::Command;
 
+use brisk_behaviour::linked::{link, words_before};
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::{NAME, Site};
 use brisk_link::{Link, SERVER};
 use serde_json::Value;
 
-use crate::linked::{link, words_before};
 use crate::probe::report;
-use crate::site::{NAME, Site};
 
 /// Milliseconds of a round trip.
 const RTT: f64 = 40.0;
@@ -23,7 +24,7 @@ fn far(link: &Link, host: &str) -> Site {
 }
 
 fn probe(link: &Link, site: &Site, options: &str) -> Command {
-    let mut command = link.client(env!("CARGO_BIN_EXE_brisk"));
+    let mut command = link.client(brisk_program());
     command.arg("probe").arg(format!("https://{NAME}:{}/", site.brisk.https().port()));
     command.arg("--connect").arg(SERVER.to_string()).arg("--ca").arg(site.ca.root_file());
     command.args(options.split_whitespace());

@@ -5,12 +5,12 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
+use brisk_behaviour::site::{Site, proxy_to};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::relay::Relay;
 use serde_json::Value;
 
 use crate::probe::{probe, report};
-use crate::site::{Site, proxy_to};
 
 /// How long the server's bytes travel, and what an origin waits before its head, and before the rest of its body. A slow
 /// processor adds little to that.

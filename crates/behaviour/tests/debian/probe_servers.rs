@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use brisk_behaviour::site::{LIMIT, NAME, NAMES, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
 use brisk_testkit::nginx::Nginx;
@@ -10,7 +11,6 @@ use brisk_testkit::process::{Process, command, run, serve_on_free_port};
 use serde_json::Value;
 
 use crate::probe::{messages, probe, report, s_server_with, seen};
-use crate::site::{LIMIT, NAME, NAMES, setup};
 
 /// Bytes that a share of ML-KEM-768 adds to a `ServerHello`, which OpenSSL before 3.5 cannot ask for.
 const CIPHERTEXT: u64 = 1088;

@@ -5,13 +5,12 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use brisk_behaviour::site::{NAME, Site, proxy_to, upstream};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
 use rustix::process::Signal;
-
-use crate::site::{NAME, Site, proxy_to, upstream};
 
 /// The lines of nginx' `/headers`, by name.
 fn echoed(text: &str) -> BTreeMap<String, String> {

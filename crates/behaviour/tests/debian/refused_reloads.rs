@@ -5,16 +5,16 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::symlink;
 
+use brisk_behaviour::fleet::ids;
+use brisk_behaviour::site::{NAME, NAMES, setup, upstream};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::wait_until;
 use serde_json::Value;
 
-use crate::fleet::ids;
 use crate::isolated::{ISOLATE, full};
 use crate::keyless::wait_until_ready;
-use crate::site::{NAME, NAMES, setup, upstream};
 
 /// Families of metrics whose series a configuration determines.
 const CONFIGURED: [&str; 7] = [

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use brisk_behaviour::h2::{frame, get, post_head};
+use brisk_behaviour::h2_client::{Client, RST_STREAM};
+use brisk_behaviour::site::{Site, proxy_to};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
-
-use crate::attacks_h2::{Client, RST_STREAM};
-use crate::h2::{frame, get, post_head};
-use crate::site::{Site, proxy_to};
 
 /// More than any buffer on the way holds.
 const LENGTH: usize = 20 << 20;

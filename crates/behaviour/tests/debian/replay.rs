@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard};
 use std::thread;
 
+use brisk_behaviour::fleet::Fleet;
+use brisk_behaviour::fleet::{early_fleet, keys};
+use brisk_behaviour::site::{LIMIT, NAME};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::early::intercept;
@@ -14,10 +17,6 @@ use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{TIMEOUT, command, run, wait_until};
 use brisk_testkit::redis::Redis;
 use brisk_testkit::relay::pass_on;
-
-use crate::fleet::Fleet;
-use crate::fleet_redis::{early_fleet, keys};
-use crate::site::{LIMIT, NAME};
 
 /// As often is the flight sent again.
 const COPIES: usize = 200;

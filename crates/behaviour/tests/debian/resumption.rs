@@ -1,12 +1,11 @@
 //! Resumption by session ID, by ticket and by pre-shared key; groups and compression that openssl lacks.
 
+use brisk_behaviour::openssl::{REQUEST, facts_of, s_client};
+use brisk_behaviour::site::{LIMIT, NAME, Site, facts};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::run;
 use rustls::{HandshakeKind, NamedGroup};
 use serde_json::Value;
-
-use crate::openssl::{REQUEST, facts_of, s_client};
-use crate::site::{LIMIT, NAME, Site, facts};
 
 /// Connects twice with openssl, the second time with the session of the first; returns what brisk says of both.
 fn twice(site: &Site, options: &[&str]) -> [String; 2] {

@@ -1,23 +1,22 @@
 //! A fleet under load whose Redis is killed, hangs or is slow: no handshake fails, none waits for long, and sessions of
 //! other gateways resume again by themselves when it is over.
 //!
-//! The figures are printed: `cargo test --test behaviour store_trouble -- --nocapture --test-threads 1`.
+//! The figures are printed: `cargo test --test debian store_trouble -- --nocapture --test-threads 1`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::fleet::Fleet;
+use brisk_behaviour::fleet::{early_fleet, keys};
+use brisk_behaviour::site::NAME;
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::wait_until;
 use brisk_testkit::redis::Redis;
 use brisk_testkit::relay::Relay;
 use rustls::HandshakeKind;
-
-use crate::fleet::Fleet;
-use crate::fleet_redis::{early_fleet, keys};
-use crate::site::NAME;
 
 /// What brisk waits for Redis here: more than a loaded machine takes, most of the time.
 const DEADLINE: Duration = Duration::from_millis(200);

@@ -3,10 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
+use brisk_behaviour::site::Site;
 use brisk_testkit::process::{command, run};
 use serde_json::Value;
-
-use crate::site::Site;
 
 /// What testssl.sh says of the tests' CA and not of brisk: it offers no list of revoked certificates.
 const OF_THE_CA: [&str; 2] = ["cert_revocation <cert#1>", "cert_revocation <cert#2>"];

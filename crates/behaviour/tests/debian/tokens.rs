@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::openssl::{ask, facts_of};
+use brisk_behaviour::site::{NAME, NAMES, Site, setup};
 use brisk_testkit::brisk::base;
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::process::wait_until;
 use brisk_testkit::token::{TokenKind, Tokens, VARIABLE, module};
-
-use crate::openssl::{ask, facts_of};
-use crate::site::{NAME, NAMES, Site, setup};
 
 /// `internal_error`, RFC 8446 section 6.2.
 const INTERNAL_ERROR: &str = "InternalError";

@@ -5,12 +5,11 @@ use std::net::{Shutdown, TcpListener};
 use std::thread;
 use std::time::Duration;
 
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::free_port;
 use serde_json::Value;
-
-use crate::site::{NAME, Site, proxy_to};
 
 fn dead() -> String {
     format!("http://127.0.0.1:{}", free_port())

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::h2;
+use brisk_behaviour::h2_origin::{h2_origin, h2c};
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{TIMEOUT, wait_until};
 use serde_json::Value;
-
-use crate::h2;
-use crate::h2_origin::{h2_origin, h2c};
-use crate::site::{NAME, Site, proxy_to};
 
 /// One worker: all requests meet the same upstream connections.
 const ONE_WORKER: &str = "server.workers = 1\n";

@@ -8,13 +8,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::thread;
 
+use brisk_behaviour::site::{NAME, setup};
 use brisk_testkit::brisk::{Brisk, Setup, base, host};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::Message;
 use brisk_testkit::process::wait_until;
-
-use crate::site::{NAME, setup};
 
 /// A host that answers everything with its own name, and what starts and asks gateways for it.
 struct Site {

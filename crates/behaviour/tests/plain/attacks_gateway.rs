@@ -4,14 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
+use brisk_behaviour::site::{NAME, NAMES, Site, proxy_to, setup};
 use brisk_testkit::brisk::{Setup, base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{TIMEOUT, wait_until};
-
-use crate::site::{NAME, NAMES, Site, proxy_to, setup};
 
 /// The preface of HTTP/2 and empty SETTINGS.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

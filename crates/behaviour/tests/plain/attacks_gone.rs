@@ -4,13 +4,12 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::time::Duration;
 
+use brisk_behaviour::h2_client::silent;
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::{Origin, write_response};
 use brisk_testkit::process::wait_until;
 use rustix::net::sockopt::set_socket_linger;
-
-use crate::attacks_h2::silent;
-use crate::site::{NAME, Site, proxy_to};
 
 const CLIENTS: usize = 10;
 

@@ -6,12 +6,11 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use brisk_behaviour::h2::{get, post_head};
+use brisk_behaviour::h2_client::{Client, GOAWAY, RST_STREAM};
+use brisk_behaviour::site::{Site, proxy_to};
 use brisk_testkit::http1::Head;
 use brisk_testkit::origin::{Origin, write_response};
-
-use crate::attacks_h2::{Client, GOAWAY, RST_STREAM};
-use crate::h2::{get, post_head};
-use crate::site::{Site, proxy_to};
 
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 const DATA: u8 = 0;
@@ -102,7 +101,7 @@ fn an_upload_that_stalls_ends_alone() {
 
 #[test]
 fn a_request_that_takes_longer_than_it_may_ends_alone() {
-    let origin = crate::attacks_h2::silent();
+    let origin = brisk_behaviour::h2_client::silent();
     let site =
         Site::custom("server.timeouts.request = \"500ms\"\n", &proxy_to(&[&origin.url()]), |setup| setup);
     let mut client = Client::connect(&site);

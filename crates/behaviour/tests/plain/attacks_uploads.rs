@@ -3,14 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
+use brisk_behaviour::h2::{frame, post_head};
+use brisk_behaviour::h2_client::{Client, silent};
+use brisk_behaviour::site::{NAME, Site, proxy_to, upstream};
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::{Origin, write_response};
 use brisk_testkit::process::wait_until;
-
-use crate::attacks_h2::{Client, silent};
-use crate::h2::{frame, post_head};
-use crate::site::{NAME, Site, proxy_to, upstream};
 
 /// Pauses are short, but little comes.
 const KEYS: &str = "server.timeouts.body = \"500ms\"\nserver.limits.body_rate = \"1KiB\"\n";
@@ -154,11 +153,11 @@ fn a_connection_ends_after_its_last_request() {
     assert_eq!(client.get(NAME, "/").header("connection"), Some("close"));
     let mut client = Client::connect(&site);
     for stream in [1, 3, 5] {
-        client.send(&crate::h2::get(stream, "/"));
+        client.send(&brisk_behaviour::h2::get(stream, "/"));
         assert_eq!(client.status(stream), 200);
         client.open_window();
     }
-    client.wait_for("GOAWAY", |frame| frame.kind == crate::attacks_h2::GOAWAY);
+    client.wait_for("GOAWAY", |frame| frame.kind == brisk_behaviour::h2_client::GOAWAY);
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! `brisk check`: one clear message with place and key, the nearest name for a slip of the pen, exit code 2.
 
+use brisk_behaviour::site::{NAME, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::TestCa;
-
-use crate::site::{NAME, setup};
 
 fn wrong(config: &str, parts: &[&str]) {
     let setup = setup().config(config);

@@ -4,11 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::site::{NAME, Site};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::TIMEOUT;
 use rustls::HandshakeKind;
-
-use crate::site::{NAME, Site};
 
 /// Linux delays an acknowledgement by 40 ms at least, so that no try is faster that has to wait for one.
 const DELAY: Duration = Duration::from_millis(40);

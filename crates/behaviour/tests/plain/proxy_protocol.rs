@@ -3,10 +3,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use brisk_behaviour::site::{NAME, Site, facts};
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::process::TIMEOUT;
-
-use crate::site::{NAME, Site, facts};
 
 const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 

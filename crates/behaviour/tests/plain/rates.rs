@@ -5,14 +5,13 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use brisk_behaviour::site::{NAME, NAMES, Site, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::http1::Message;
 use brisk_testkit::process::{TIMEOUT, wait_until};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-
-use crate::site::{NAME, NAMES, Site, setup};
 
 /// A connection from this loopback address.
 fn from(source: Ipv4Addr, to: SocketAddr) -> TcpStream {

@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use brisk_behaviour::h2::{Frames, frame, get, preface};
+use brisk_behaviour::site::{NAME, Site};
 use brisk_testkit::brisk::Setup;
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::process::wait_until;
 use brisk_testkit::relay::pass_on;
-
-use crate::h2::{Frames, frame, get, preface};
-use crate::site::{NAME, Site};
 
 /// What a server may send before the client has acknowledged anything: ten segments (RFC 6928).
 const INITIAL_WINDOW: usize = 10 * 1448;

@@ -6,13 +6,12 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use brisk_behaviour::site::{NAME, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
-
-use crate::site::{NAME, setup};
 
 fn config(leaf: &Leaf, body: &str, tables: &str) -> String {
     let start = base("") + &host(&[NAME], &[leaf]);
@@ -40,7 +39,7 @@ fn two_halves() -> (Origin, Sender<()>) {
 fn with_download(origin: &Origin) -> String {
     format!(
         "[[host.route]]\npath = \"/download\"\nupstream = \"app\"\n{}",
-        crate::site::upstream(&[&origin.url()])
+        brisk_behaviour::site::upstream(&[&origin.url()])
     )
 }
 

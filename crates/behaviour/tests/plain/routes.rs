@@ -1,8 +1,7 @@
 //! Which route a path takes, however it is spelled.
 
+use brisk_behaviour::site::{Site, upstream};
 use brisk_testkit::origin::Origin;
-
-use crate::site::{Site, upstream};
 
 /// `/admin` is closed, everything else is the upstream's.
 fn guarded(origin: &Origin) -> Site {

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::origin::Origin;
 use serde_json::Value;
-
-use crate::site::{NAME, Site, proxy_to};
 
 const ROUTE: &str = "\n[[host.route]]\npath = \"/\"\nrespond = { body = \"ok\" }\n";
 

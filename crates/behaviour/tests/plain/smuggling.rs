@@ -3,11 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
+use brisk_behaviour::h2::{self, Frames};
+use brisk_behaviour::site::{NAME, Site};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
-
-use crate::h2::{self, Frames};
-use crate::site::{NAME, Site};
 
 /// A request hidden in the body of the one before it.
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: site.test\r\n\r\n";
@@ -208,7 +207,10 @@ fn an_upstreams_answer_is_framed_anew() {
         }
         Ok(())
     });
-    let site = Site::custom("server.workers = 1\n", &crate::site::proxy_to(&[&origin.url()]), |setup| setup);
+    let site =
+        Site::custom("server.workers = 1\n", &brisk_behaviour::site::proxy_to(&[&origin.url()]), |setup| {
+            setup
+        });
     for _ in 0..4 {
         assert_ne!(site.get("/").text(), "evil");
     }

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::LIMIT;
 use brisk_testkit::process::{Finished, run};
 use serde_json::Value;
-
-use crate::site::LIMIT;
 
 /// All operations, in their order: algorithm, operation, batch (2 for RSA that goes together, two or four), bytes.
 const OPERATIONS: [(&str, &str, u64, Option<u64>); 30] = [
@@ -45,7 +45,7 @@ const HANDSHAKES: [&str; 5] =
     ["full-ecdsa-p256", "full-ecdsa-p256-mlkem768", "full-rsa2048", "full-rsa2048-batched", "resumed-ticket"];
 
 fn speed(options: &str) -> Finished {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let mut command = Command::new(brisk_program());
     command.arg("speed").args(options.split_whitespace());
     run(&mut command, b"", LIMIT)
 }

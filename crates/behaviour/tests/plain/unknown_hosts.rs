@@ -1,9 +1,8 @@
 //! Requests for names that no host has.
 
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
-
-use crate::site::{NAME, Site, proxy_to};
 
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: evil.test\r\nX-Forwarded-Host: evil.test\r\n\r\n";
 

@@ -5,14 +5,13 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use brisk_behaviour::h2_origin::{h2_origin, h2c};
+use brisk_behaviour::site::{LIMIT, NAME, Site, proxy_to, upstream};
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
 use serde_json::Value;
-
-use crate::h2_origin::{h2_origin, h2c};
-use crate::site::{LIMIT, NAME, Site, proxy_to, upstream};
 
 /// Requests in a row.
 const TIMES: usize = 8;

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::origin::{Origin, write_response};
 use serde_json::Value;
-
-use crate::site::{NAME, Site, proxy_to};
 
 fn limited(origin: &Origin, limit: usize, more: &str) -> Site {
     Site::with(&format!("{}pool = {{ max_connections = {limit} }}\n{more}", proxy_to(&[&origin.url()])))

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
+use brisk_behaviour::site::{NAME, NAMES, Site, proxy_to, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::{Head, Message};
 use brisk_testkit::origin::{Origin, write_response};
 use brisk_testkit::process::wait_until;
-
-use crate::site::{NAME, NAMES, Site, proxy_to, setup};
 
 /// A brisk with one worker, whose configuration can be written anew.
 struct Reloaded {

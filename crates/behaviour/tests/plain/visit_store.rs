@@ -2,10 +2,9 @@
 
 use std::fs;
 
+use brisk_behaviour::site::{NAME, Site};
 use brisk_testkit::process::wait_until;
 use brisk_visits::{Settings, Visits};
-
-use crate::site::{NAME, Site};
 
 fn with_store(lines: &str, folder: &str) -> Site {
     Site::with(&format!("\n[visits]\nenabled = true\nfolder = {folder:?}\n{lines}\n"))

@@ -2,27 +2,11 @@
 
 use std::io;
 
+use brisk_behaviour::site::{NAME, Site};
+use brisk_behaviour::websocket::echo;
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
 use tungstenite::{Message, WebSocket};
-
-use crate::site::{NAME, Site};
-
-/// Sends every message back.
-pub(crate) fn echo() -> Origin {
-    Origin::raw(|stream| {
-        let mut socket = tungstenite::accept(stream).map_err(io::Error::other)?;
-        loop {
-            match socket.read() {
-                Ok(message) if message.is_text() || message.is_binary() => {
-                    socket.send(message).map_err(io::Error::other)?;
-                }
-                Ok(_) => {}
-                Err(_) => return Ok(()),
-            }
-        }
-    })
-}
 
 fn open(site: &Site) -> WebSocket<TlsStream> {
     let url = format!("wss://{NAME}/chat");

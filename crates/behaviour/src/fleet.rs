@@ -1,0 +1,143 @@
+//! Gateways that share session secrets, by a file or by Redis.
+
+use brisk_testkit::brisk::{Brisk, base, host};
+use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::client::TlsClient;
+use brisk_testkit::process::{run, wait_until};
+use serde_json::Value;
+
+use crate::openssl::{REQUEST, facts_of, s_client};
+use crate::site::{LIMIT, NAME, NAMES, setup, upstream as upstream_table};
+
+const SECRET: &[u8] = b"a secret of the fleet that is long enough for it\n";
+
+/// Gateways with one certificate, and a client that trusts it.
+#[derive(Debug)]
+pub struct Fleet {
+    /// The CA of the certificate of all members.
+    pub ca: TestCa,
+    leaf: Leaf,
+    /// The gateways.
+    pub members: Vec<Brisk>,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Fleet {
+    /// A fleet without members.
+    pub fn new() -> Self {
+        let ca = TestCa::new();
+        let leaf = ca.server(&NAMES).issue();
+        Self { ca, leaf, members: Vec::new() }
+    }
+
+    /// One more, with these keys and files.
+    #[must_use]
+    pub fn add(self, keys: &str, files: &[(&str, &[u8])]) -> Self {
+        self.add_with(keys, "", files)
+    }
+
+    /// One more, with these keys and files, and tables after its `[[host]]`.
+    #[must_use]
+    pub fn add_with(mut self, keys: &str, tables: &str, files: &[(&str, &[u8])]) -> Self {
+        let config = base(keys) + &host(&NAMES, &[&self.leaf]) + tables;
+        let setup = setup().config(&config);
+        let setup = files.iter().fold(setup, |setup, (name, contents)| setup.file(name, contents));
+        self.members.push(setup.start());
+        self
+    }
+
+    /// A client that trusts the fleet's CA and asks for `site.test`.
+    pub fn client(&self) -> TlsClient {
+        TlsClient::new(&self.ca.root_file(), NAME)
+    }
+
+    /// What all members have counted, added up.
+    pub fn total(&self, metric: &str, labels: &[&str]) -> u64 {
+        let of_member = |member: &Brisk| member.metrics().sum(metric, labels).round() as u64;
+        self.members.iter().map(of_member).sum()
+    }
+
+    /// Waits until Redis has confirmed `count` sessions: no handshake waits for that, so a client can come too early.
+    pub fn wait_for_sessions(&self, count: u64) {
+        wait_until("sessions in the store", || {
+            (self.total("brisk_session_store_writes_total", &[]) >= count).then_some(())
+        });
+    }
+
+    /// Waits until every member has Redis at hand.
+    pub fn wait_for_store(&self) {
+        wait_until("a session store at every member", || {
+            (self.total("brisk_session_store_breaker_open", &[]) == 0).then_some(())
+        });
+    }
+
+    /// Makes a session at `member`; returns its file.
+    pub fn session(&self, member: usize, version: &str) -> String {
+        let file = self.members[0].folder().join(format!("session{version}{member}")).display().to_string();
+        assert_eq!(self.connect(member, &[version, "-sess_out", &file]), "full");
+        file
+    }
+
+    /// How a handshake at `member` with the session of `file` goes.
+    pub fn resume(&self, member: usize, version: &str, file: &str) -> String {
+        self.connect(member, &[version, "-sess_in", file])
+    }
+
+    /// The kind of handshake that `openssl s_client` with these options makes at `member`: `full` or of a resumption.
+    pub fn connect(&self, member: usize, options: &[&str]) -> String {
+        let options = [&["-servername", NAME], options].concat();
+        let output = run(&mut s_client(&self.ca, &self.members[member], &options), REQUEST, LIMIT);
+        facts_of(&output)["tls"]["resumption"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// What the admin listener tells of ticket keys.
+fn tickets(brisk: &Brisk) -> Value {
+    let answer = brisk.ask_admin("/tickets");
+    assert_eq!(answer.status(), 200);
+    serde_json::from_str(&answer.text()).expect("JSON")
+}
+
+/// The ids of the ticket keys of a gateway.
+pub fn ids(brisk: &Brisk) -> Vec<String> {
+    let tickets = tickets(brisk);
+    let keys = tickets["keys"].as_array().expect("a list of keys");
+    keys.iter().map(|key| key["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+/// The id of the key that seals now.
+pub fn sealing(brisk: &Brisk) -> Option<String> {
+    let tickets = tickets(brisk);
+    let seals = tickets["keys"].as_array()?.iter().find(|key| key["seals"] == true)?;
+    Some(seals["id"].as_str()?.to_owned())
+}
+
+/// A Redis for sessions, and more keys. Its deadline is long, since tests run beside one another.
+pub fn keys(port: u16, more: &str) -> String {
+    let redis = format!("servers = [\"redis://127.0.0.1:{port}\"]\nsessions.redis.deadline = \"1s\"");
+    format!("sessions.secret = \"fleet.secret\"\nsessions.redis.{redis}\n{more}\n")
+}
+
+/// As many gateways as that with these keys.
+pub fn fleet(members: usize, keys: &str) -> Fleet {
+    fleet_with(members, keys, "")
+}
+
+/// The same, with tables after the `[[host]]`.
+pub fn fleet_with(members: usize, keys: &str, tables: &str) -> Fleet {
+    let files: [(&str, &[u8]); 2] = [("fleet.secret", SECRET), ("password", b"hush\n")];
+    (0..members).fold(Fleet::new(), |fleet, _| fleet.add_with(keys, tables, &files))
+}
+
+/// As many in front of `upstream`, on all routes with early data, that have the Redis of `keys` at hand.
+pub fn early_fleet(members: usize, keys: &str, upstream: &str) -> Fleet {
+    let route = "early_data = \"safe\"\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
+    let fleet = fleet_with(members, keys, &format!("{route}{}", upstream_table(&[upstream])));
+    fleet.wait_for_store();
+    fleet
+}

@@ -1,0 +1,165 @@
+//! An HTTP/2 client that sends frames one by one, for requests that no ordinary client makes.
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+use brisk_testkit::client::TlsStream;
+use brisk_testkit::origin::Origin;
+use brisk_testkit::process::TIMEOUT;
+
+use crate::h2::{HEADERS, frame, preface};
+use crate::site::Site;
+
+/// The type of frame that ends a stream early.
+pub const RST_STREAM: u8 = 3;
+/// The type of frame that ends a connection.
+pub const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+
+/// A client that writes HTTP/2 frames and reads those of the server at the same time.
+pub struct Client {
+    connection: TlsStream,
+    received: Vec<u8>,
+    /// Frames that came behind one that was waited for.
+    later: Vec<Received>,
+    closed: bool,
+}
+
+/// A frame that the server sent.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The type of the frame.
+    pub kind: u8,
+    /// Its flags.
+    pub flags: u8,
+    /// The number of its stream.
+    pub stream: u32,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+impl Client {
+    /// Opens a connection to `site` and sends the preface.
+    pub fn connect(site: &Site) -> Self {
+        let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+        connection.write_all(&preface()).expect("a server that reads");
+        Self { connection, received: Vec::new(), later: Vec::new(), closed: false }
+    }
+
+    /// Sends what the server still takes.
+    pub fn send(&mut self, frames: &[u8]) {
+        self.closed |= self.connection.write_all(frames).is_err();
+    }
+
+    /// Lets the server send another 64 KiB on the connection.
+    pub fn open_window(&mut self) {
+        self.send(&frame(WINDOW_UPDATE, 0, 0, &65_535_u32.to_be_bytes()));
+    }
+
+    /// The frames that are there after `time`.
+    pub fn frames(&mut self, time: Duration) -> Vec<Received> {
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            self.connection.tcp().set_read_timeout(Some(left)).expect("a socket");
+            let mut buffer = [0; 16384];
+            match self.connection.read(&mut buffer) {
+                Ok(0) => self.closed = true,
+                Ok(length) => self.received.extend_from_slice(&buffer[..length]),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                }
+                Err(_) => self.closed = true,
+            }
+            if self.closed {
+                break;
+            }
+        }
+        let mut frames = std::mem::take(&mut self.later);
+        while let Some(frame) = take_frame(&mut self.received) {
+            frames.push(frame);
+        }
+        frames
+    }
+
+    /// Whether the server has closed the connection.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Returns frames to the client: the next call of [`Self::frames`] returns them again.
+    pub fn put_back(&mut self, frames: Vec<Received>) {
+        self.later = frames;
+    }
+
+    /// Waits for a frame.
+    #[track_caller]
+    pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&Received) -> bool) -> Received {
+        let until = Instant::now() + TIMEOUT;
+        let mut seen = Vec::new();
+        while Instant::now() < until && !(self.closed && self.later.is_empty()) {
+            let mut frames = self.frames(Duration::from_millis(5)).into_iter();
+            while let Some(frame) = frames.next() {
+                if wanted(&frame) {
+                    self.later = frames.collect();
+                    return frame;
+                }
+                seen.push((frame.kind, frame.stream, frame.payload.len()));
+            }
+        }
+        panic!("no {what}; closed: {}; frames: {seen:?}", self.closed)
+    }
+
+    /// Waits for the head of the answer on `stream` and returns its status.
+    #[track_caller]
+    pub fn status(&mut self, stream: u32) -> u16 {
+        let head = self.wait_for("head", |frame| frame.kind == HEADERS && frame.stream == stream);
+        match head.payload[..] {
+            // RFC 7541 appendix A.
+            [0x88, ..] => 200,
+            [0x8c, ..] => 400,
+            [0x8d, ..] => 404,
+            [0x8e, ..] => 500,
+            [0x48, 3, a, b, c, ..] => {
+                [a, b, c].iter().fold(0, |status, digit| 10 * status + u16::from(digit - b'0'))
+            }
+            [0x48, _, ref code @ ..] => digits(code),
+            ref other => panic!("a status that this client cannot read: {other:?}"),
+        }
+    }
+
+    /// Repeats `round` until the server sends GOAWAY, and returns its error code.
+    #[track_caller]
+    pub fn until_goaway(&mut self, rounds: usize, mut round: impl FnMut(&mut Self, usize)) -> u32 {
+        for number in 0..rounds {
+            round(self, number);
+            let frames = self.frames(Duration::from_millis(1));
+            if let Some(goaway) = frames.iter().find(|frame| frame.kind == GOAWAY) {
+                return u32::from_be_bytes(goaway.payload[4..8].try_into().expect("four bytes"));
+            }
+            assert!(!self.closed, "closed without GOAWAY after {number} rounds");
+        }
+        panic!("no GOAWAY after {rounds} rounds")
+    }
+}
+
+/// Three digits in the Huffman code of RFC 7541 appendix B: five bits for 0 to 2, six for the others.
+fn digits(code: &[u8]) -> u16 {
+    let mut bits = code.iter().flat_map(|byte| (0..8).rev().map(move |bit| u16::from(byte >> bit & 1)));
+    let mut next = |count: usize| bits.by_ref().take(count).fold(0, |value, bit| 2 * value + bit);
+    (0..3).fold(0, |status, _| {
+        let five = next(5);
+        10 * status + if five < 3 { five } else { 2 * five + next(1) - 22 }
+    })
+}
+
+fn take_frame(bytes: &mut Vec<u8>) -> Option<Received> {
+    let [a, b, c, kind, flags, s0, s1, s2, s3, ..] = bytes[..] else { return None };
+    let end = 9 + u32::from_be_bytes([0, a, b, c]) as usize;
+    let payload = bytes.get(9..end)?.to_vec();
+    bytes.drain(..end);
+    Some(Received { kind, flags, stream: u32::from_be_bytes([s0, s1, s2, s3]), payload })
+}
+
+/// An upstream that never answers.
+pub fn silent() -> Origin {
+    Origin::raw(|mut stream| io::copy(&mut stream, &mut io::sink()).map(drop))
+}

@@ -1,0 +1,21 @@
+//! Upstreams that speak WebSocket.
+
+use std::io;
+
+use brisk_testkit::origin::Origin;
+
+/// A WebSocket server that returns every message.
+pub fn echo() -> Origin {
+    Origin::raw(|stream| {
+        let mut socket = tungstenite::accept(stream).map_err(io::Error::other)?;
+        loop {
+            match socket.read() {
+                Ok(message) if message.is_text() || message.is_binary() => {
+                    socket.send(message).map_err(io::Error::other)?;
+                }
+                Ok(_) => {}
+                Err(_) => return Ok(()),
+            }
+        }
+    })
+}

@@ -1,0 +1,24 @@
+//! Behaviour that tests show with Chromium and with programs built from Go modules, one module per behaviour. `make setup` installs
+//! them.
+
+mod acme;
+mod acme_between;
+mod acme_dns;
+mod acme_fleet;
+mod acme_on_demand;
+mod acme_orders;
+mod beacons;
+mod chromium;
+mod consolidate;
+mod dashboard_page;
+mod dashboard_pictures;
+mod devtools;
+mod dictionaries;
+mod early_hints;
+mod fleet_clients;
+mod grpc;
+mod h2spec;
+mod net_log;
+mod pages_in_chromium;
+mod profiles;
+mod websocket_h2;

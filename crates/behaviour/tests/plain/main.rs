@@ -1,0 +1,24 @@
+//! Behaviour that tests show without external programs, one module per behaviour.
+
+mod activation;
+mod attacks_gateway;
+mod attacks_gone;
+mod attacks_h2;
+mod attacks_streams;
+mod attacks_uploads;
+mod check;
+mod nagle;
+mod proxy_protocol;
+mod rates;
+mod records;
+mod reload;
+mod routes;
+mod server_timing;
+mod smuggling;
+mod speed;
+mod unknown_hosts;
+mod uploads_beside;
+mod upstream_limits;
+mod upstream_reload;
+mod visit_store;
+mod websocket;
