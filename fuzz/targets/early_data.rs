@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_proxy::fuzz::early_data(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_answer::fuzz::early_data(bytes));

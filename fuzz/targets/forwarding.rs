@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_proxy::fuzz::forwarding(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_answer::fuzz::forwarding(bytes));

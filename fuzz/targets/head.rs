@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_proxy::fuzz::head(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_http_server::fuzz::head(bytes));

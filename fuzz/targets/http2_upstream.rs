@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_proxy::fuzz::http2_upstream(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_upstream::fuzz::http2_upstream(bytes));

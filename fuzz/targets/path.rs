@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_proxy::fuzz::path(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_http::fuzz::path(bytes));

@@ -1,3 +1,6 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_proxy::fuzz::request(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    brisk_http::fuzz::request(bytes);
+    brisk_answer::fuzz::request(bytes);
+});

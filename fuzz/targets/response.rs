@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_proxy::fuzz::response(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| brisk_http::fuzz::response(bytes));

@@ -1,20 +1,13 @@
-//! The bodies of messages: here those of responses, in `request` those of requests.
-
-pub mod client;
-pub(crate) mod gathered;
-pub(crate) mod http2;
-pub(crate) mod request;
-pub(crate) mod upload;
+//! Bodies of responses.
 
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use brisk_http::error::BodyError;
+use brisk_upstream::UpstreamBody;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-
-use crate::error::BodyError;
-use crate::upstream::body::UpstreamBody;
 
 /// The body of a response. Its size hint is exact wherever the length is known, so that `Content-Length` is written.
 #[derive(Default)]
@@ -62,7 +55,7 @@ impl http_body::Body for Body {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Upstream(body) => body.poll_frame(context),
+            Self::Upstream(body) => Pin::new(body).poll_frame(context),
             Self::Boxed(body) => body.as_mut().poll_frame(context),
         }
     }

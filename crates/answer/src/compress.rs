@@ -10,7 +10,7 @@
 
 mod body;
 mod dictionaries;
-pub(in crate::answer) mod encoders;
+pub(crate) mod encoders;
 mod kept;
 mod media;
 mod metrics;
@@ -22,6 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_coding::{Accepted, Coding, Dictionary};
+use brisk_http_connection::Connection;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::request::Parts;
@@ -34,9 +35,8 @@ use self::kept::{Found, Key};
 pub use self::media::{MediaPattern, MediaPatternError};
 pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
-use crate::answer::experiments::ByArm;
 use crate::body::Body;
-use crate::connection::Connection;
+use crate::experiments::ByArm;
 
 /// Answers of up to this size that are here as a whole are compressed at once, and keep their length.
 const AT_ONCE: usize = 32 << 10;
@@ -46,7 +46,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const DICTIONARY_CODING: &str = "dcz";
 
 /// RFC 9530, and what came before it.
-pub(in crate::answer) const DIGESTS: [HeaderName; 4] = [
+pub(crate) const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("digest"),
@@ -303,7 +303,7 @@ fn may_use_dictionary(headers: &HeaderMap) -> bool {
 }
 
 /// Whether `Cache-Control` has `no-transform`, RFC 9111 sections 5.2.1.6 and 5.2.2.6.
-pub(in crate::answer) fn forbids_transforming(headers: &HeaderMap) -> bool {
+pub(crate) fn forbids_transforming(headers: &HeaderMap) -> bool {
     has_directive(headers, "no-transform")
 }
 
@@ -316,15 +316,12 @@ fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
     tokens(headers, &header::CACHE_CONTROL).any(|token| token.eq_ignore_ascii_case(directive))
 }
 
-pub(in crate::answer) fn tokens<'h>(
-    headers: &'h HeaderMap,
-    name: &HeaderName,
-) -> impl Iterator<Item = &'h str> {
+pub(crate) fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-pub(in crate::answer) fn is_identity(headers: &HeaderMap) -> bool {
+pub(crate) fn is_identity(headers: &HeaderMap) -> bool {
     tokens(headers, &header::CONTENT_ENCODING).all(|coding| coding.eq_ignore_ascii_case("identity"))
 }
 
@@ -359,7 +356,7 @@ fn mark(headers: &mut HeaderMap, coding: &'static str) {
 }
 
 /// RFC 9110 section 8.8.3.3: the bytes are others, so a strong tag must not stay.
-pub(in crate::answer) fn weaken(headers: &mut HeaderMap) {
+pub(crate) fn weaken(headers: &mut HeaderMap) {
     let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) else { return };
     if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
         headers.insert(header::ETAG, weak);

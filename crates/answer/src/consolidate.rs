@@ -18,17 +18,17 @@ mod tags;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http::path::RequestPath;
+use brisk_http_connection::Connection;
 use brisk_rewrite::{Base, Map, Place};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, header};
 
 pub use self::metrics::RewritingMetrics;
 use self::tags::Mark;
-use crate::answer::compress::{BreachGuard, Compressing, Compression, CompressionSettings};
-use crate::answer::hosts::Names;
-use crate::answer::path::RequestPath;
 use crate::body::Body;
-use crate::connection::Connection;
+use crate::compress::{BreachGuard, Compressing, Compression, CompressionSettings};
+use crate::hosts::Names;
 
 /// The origins that a host serves below paths.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use brisk_telemetry::RequestId;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
-use crate::answer::forwarding::request_id;
 use crate::body::Body;
+use crate::forwarding::request_id;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");

@@ -8,7 +8,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use brisk_http::error::BodyError;
+use brisk_http_connection::chunk::{Chunk, Reserved};
+use brisk_http_connection::connection::RequestGuard;
+use brisk_http_connection::interim::Interim;
+use brisk_http_connection::streams::{Ended, StreamKey};
+use brisk_http_connection::{Connection, streams};
 use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side, Source};
+use brisk_upstream::Server;
+use brisk_upstream::forward::ForwardOutcome;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -17,13 +25,6 @@ use http_body::{Body as _, Frame, SizeHint};
 use self::line::Line;
 pub(super) use self::line::http_version;
 use crate::body::Body;
-use crate::connection::chunk::{Chunk, Reserved};
-use crate::connection::interim::Interim;
-use crate::connection::streams::{self, Ended, StreamKey};
-use crate::connection::{Connection, RequestGuard};
-use crate::error::BodyError;
-use crate::upstream::forward::ForwardOutcome;
-use crate::upstream::group::Server;
 
 /// A client that gives up an answer after this time does not do so to cause work.
 const LONG: Duration = Duration::from_secs(1);
@@ -331,7 +332,7 @@ pub struct RecordedBody {
 impl RecordedBody {
     /// As many bytes were sent as the head states, but the body has not ended: over HTTP/2 its end may come by itself.
     /// It is looked for once, so that a source that is done is not reset. The answer is complete without it: always ready.
-    pub(crate) fn poll_sent_whole(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_sent_whole(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let _ = Pin::new(&mut *self).poll_frame(context);
         if self.exchange.failure.is_none() {
             self.exchange.state = State::Complete;
@@ -407,9 +408,9 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
-    use crate::connection::Surroundings;
-    use crate::connection::buffers::WorkerBuffers;
-    use crate::connection::settings::HttpSettings;
+    use brisk_http_connection::buffers::WorkerBuffers;
+    use brisk_http_connection::connection::Surroundings;
+    use brisk_http_connection::settings::HttpSettings;
 
     struct Stage {
         telemetry: Rc<Telemetry>,

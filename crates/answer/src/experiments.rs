@@ -6,11 +6,10 @@
 use std::sync::{Arc, OnceLock};
 
 use brisk_coding::Coding;
+use brisk_http_connection::Connection;
 use brisk_net::Congestion;
 use brisk_tls::settings::Records;
 use brisk_visits::{Arms, Experiment, ExperimentId, Visits};
-
-use crate::connection::Connection;
 
 /// The experiments of a configuration.
 #[derive(Clone, Debug, Default)]

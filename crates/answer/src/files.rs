@@ -10,6 +10,8 @@ mod beneath;
 mod room;
 
 use brisk_coding::{Accepted, Coding};
+use brisk_http::error::BodyError;
+use brisk_http::path::RequestPath;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -19,10 +21,8 @@ use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
 
-use crate::answer::path::RequestPath;
-use crate::answer::settings::StaticSettings;
 use crate::body::Body;
-use crate::error::BodyError;
+use crate::settings::StaticSettings;
 use beneath::Beneath;
 pub(crate) use room::in_room;
 

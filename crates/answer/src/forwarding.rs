@@ -7,21 +7,22 @@
 //! A name that the client made up, and that reached the default host for want of another, is not vouched for: it is in
 //! neither `X-Forwarded-Host` nor `Forwarded`. An application that builds links from these would send its users there.
 //!
-//! [claims]: crate::claims
+//! [claims]: brisk_http::claims
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
+use brisk_http::claims;
+use brisk_http::claims::Underscores;
+use brisk_http_connection::Connection;
+use brisk_http_connection::forwarded::ForwardedValues;
 use brisk_telemetry::RequestId;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
-use crate::answer::hosts::Names;
-use crate::claims::{self, Underscores};
-use crate::connection::Connection;
-use crate::connection::forwarded::ForwardedValues;
+use crate::hosts::Names;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -59,15 +60,15 @@ impl Forwarding {
         let mut kept = connection.forwarded.borrow_mut();
         let values = match &mut *kept {
             Some(values) if *values.authority == *asked.authority => values,
-            other => other.insert(Box::new(ForwardedValues::new(client, connection.secure, asked))),
+            other => other.insert(Box::new(values_of(client, connection.secure, asked))),
         };
         if self.trusts(client.ip()) {
             claims::remove_forged(headers, self.underscores);
-            values.extend(headers);
+            extend(headers, values);
             keep_request_id(headers, asked.id);
         } else {
             claims::remove(headers, self.underscores);
-            values.replace(headers);
+            replace(headers, values);
             headers.insert(REQUEST_ID, request_id(asked.id));
         }
     }
@@ -89,37 +90,36 @@ fn keep_request_id(headers: &mut HeaderMap, id: RequestId) {
     }
 }
 
-impl ForwardedValues {
-    fn new(client: SocketAddr, secure: bool, asked: &Asked<'_>) -> Self {
-        let ip = client.ip().to_canonical();
-        let authority = asked.authority;
-        let host = Some(authority).filter(|authority| asked.names.include(authority));
-        let proto = if secure { "https" } else { "http" };
-        Self {
-            authority: authority.into(),
-            client: value(ip.to_string()),
-            proto: HeaderValue::from_static(proto),
-            host: host.map(|host| value(host.to_owned())),
-            element: value(element(ip, proto, host.unwrap_or_default())),
-        }
+/// The values for a client and the authority of its request.
+fn values_of(client: SocketAddr, secure: bool, asked: &Asked<'_>) -> ForwardedValues {
+    let ip = client.ip().to_canonical();
+    let authority = asked.authority;
+    let host = Some(authority).filter(|authority| asked.names.include(authority));
+    let proto = if secure { "https" } else { "http" };
+    ForwardedValues {
+        authority: authority.into(),
+        client: value(ip.to_string()),
+        proto: HeaderValue::from_static(proto),
+        host: host.map(|host| value(host.to_owned())),
+        element: value(element(ip, proto, host.unwrap_or_default())),
     }
+}
 
-    fn replace(&self, headers: &mut HeaderMap) {
-        headers.insert(FOR, self.client.clone());
-        headers.insert(PROTO, self.proto.clone());
-        if let Some(host) = &self.host {
-            headers.insert(HOST, host.clone());
-        }
-        headers.insert(header::FORWARDED, self.element.clone());
+fn replace(headers: &mut HeaderMap, values: &ForwardedValues) {
+    headers.insert(FOR, values.client.clone());
+    headers.insert(PROTO, values.proto.clone());
+    if let Some(host) = &values.host {
+        headers.insert(HOST, host.clone());
     }
+    headers.insert(header::FORWARDED, values.element.clone());
+}
 
-    fn extend(&self, headers: &mut HeaderMap) {
-        append(headers, FOR, &self.client);
-        append(headers, header::FORWARDED, &self.element);
-        headers.entry(PROTO).or_insert_with(|| self.proto.clone());
-        if let Some(host) = &self.host {
-            headers.entry(HOST).or_insert_with(|| host.clone());
-        }
+fn extend(headers: &mut HeaderMap, values: &ForwardedValues) {
+    append(headers, FOR, &values.client);
+    append(headers, header::FORWARDED, &values.element);
+    headers.entry(PROTO).or_insert_with(|| values.proto.clone());
+    if let Some(host) = &values.host {
+        headers.entry(HOST).or_insert_with(|| host.clone());
     }
 }
 

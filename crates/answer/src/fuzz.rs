@@ -1,75 +1,27 @@
-//! What must hold for any request, and for any response of an upstream, for tests and for libFuzzer.
+//! Properties of the answer to any request, for tests and for libFuzzer.
 
 mod pages;
-mod requests;
-mod response;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use brisk_http::path::RequestPath;
+use brisk_http::validate::{Target, host_of};
+use brisk_http::{claims, validate};
+use brisk_http_connection::Connection;
 use brisk_telemetry::{ConnectionRecord, RequestId, Timeline};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 
-use crate::answer::early_data::{EarlyDataPolicy, EarlyPath};
-use crate::answer::forwarding::{Asked, Forwarding};
-use crate::answer::headers;
-use crate::answer::hosts::Names;
-use crate::answer::path::RequestPath;
-use crate::answer::redirect::HttpsRedirect;
-use crate::answer::settings::Underscores;
-use crate::claims;
-use crate::client::h2::testing;
-use crate::client::lines::{Lines, Portion};
-use crate::connection::Connection;
-use crate::upstream::http2;
-use crate::validate::{self, Target, host_of};
+use crate::early_data::{EarlyDataPolicy, EarlyPath};
+use crate::forwarding::{Asked, Forwarding};
+use crate::headers;
+use crate::hosts::Names;
+use crate::redirect::HttpsRedirect;
+use crate::settings::Underscores;
 
 pub use pages::negotiation;
-pub use response::response;
-
-/// A path means the same to routes as to a server that decodes what is forwarded once, merges slashes and leaves
-/// parameters out; and reading it again changes nothing.
-pub fn path(bytes: &[u8]) {
-    let Ok(target) = PathAndQuery::try_from(bytes) else { return };
-    let Ok(path) = RequestPath::read(target.path()) else { return };
-    let again = RequestPath::read(&path.forwarded).expect("what is forwarded is unambiguous");
-    assert_eq!((&again.decoded, &again.forwarded), (&path.decoded, &path.forwarded));
-    assert_eq!(trimmed(&path.decoded), trimmed(&as_a_server_reads(&path.forwarded)));
-    assert!(!path.decoded.contains(&b'\\') && !path.decoded.iter().any(u8::is_ascii_control));
-    let mut segments = path.decoded.split(|byte| *byte == b'/');
-    assert!(segments.all(|segment| segment != b"." && segment != b".." && !segment.contains(&b';')));
-    if let Ok(below) = path.below("/a") {
-        assert!(below.starts_with('/'));
-    }
-}
-
-fn as_a_server_reads(path: &str) -> Vec<u8> {
-    let mut decoded = Vec::new();
-    let mut rest = path.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        decoded.push(match (first, after) {
-            (b'%', [high, low, beyond @ ..]) => {
-                rest = beyond;
-                let digits = [*high, *low];
-                let digits = std::str::from_utf8(&digits).expect("digits");
-                u8::from_str_radix(digits, 16).expect("hexadecimal")
-            }
-            _ => *first,
-        });
-    }
-    let names = decoded.split(|byte| *byte == b'/').map(|segment| {
-        let end = segment.iter().position(|byte| *byte == b';').unwrap_or(segment.len());
-        &segment[..end]
-    });
-    names.filter(|name| !name.is_empty()).flat_map(|name| [b"/", name].concat()).collect()
-}
-
-fn trimmed(path: &[u8]) -> &[u8] {
-    path.strip_suffix(b"/").unwrap_or(path)
-}
 
 /// Whatever headers a stranger sends, an upstream reads the same identity, in every spelling that CGI folds; a trusted
 /// proxy's list ends with its own address; trailers claim nothing.
@@ -116,57 +68,9 @@ fn connection(client: &str) -> Rc<Connection> {
     Connection::new(ConnectionRecord::new(1, client, local, Timeline::start()), true)
 }
 
-/// The lines of a head end where a plain search finds their ends, however the bytes are split over reads.
-pub fn head(bytes: &[u8]) {
-    let Some((&split, bytes)) = bytes.split_first() else { return };
-    let step = usize::from(split).max(1);
-    let (mut lines, mut read) = (Lines::watched(), 0);
-    let found = loop {
-        let end = (read + step).min(bytes.len());
-        match lines.portion(&bytes[read..end]) {
-            Portion::BareLineFeed(before) => break Some((read + before, true)),
-            Portion::Bytes(count) if lines == Lines::Headed => break Some((read + count, false)),
-            Portion::Bytes(count) => {
-                assert_eq!(count, end - read, "only the end of a head ends a portion");
-                read = end;
-            }
-        }
-        if read == bytes.len() {
-            break None;
-        }
-    };
-    let bare = (0..bytes.len()).find(|&at| bytes[at] == b'\n' && (at == 0 || bytes[at - 1] != b'\r'));
-    let begin = bytes.chunks(2).take_while(|pair| *pair == b"\r\n").count() * 2;
-    let blank = bytes[begin.min(bytes.len())..].windows(4).position(|four| four == b"\r\n\r\n");
-    let blank = blank.map(|at| begin + at + 4);
-    let expected = match (bare, blank) {
-        (Some(bare), blank) if blank.is_none_or(|blank| bare < blank) => Some((bare, true)),
-        (_, Some(blank)) => Some((blank, false)),
-        _ => None,
-    };
-    assert_eq!(found, expected);
-}
-
-/// A client's side of HTTP/2, behind its preface and settings: what it is answered does not depend on the pieces in which it
-/// comes, consists of whole frames, none of them too long, and leaves no more streams than may be open.
-pub fn http2(bytes: &[u8]) {
-    if let Some((&split, bytes)) = bytes.split_first() {
-        testing::compare(bytes, split.into());
-    }
-}
-
-/// An upstream's side of HTTP/2, with requests and their ends in between: what is made of it does not depend on the pieces in
-/// which it comes, consists of whole frames, none of them too long, and every byte of data is read or given back.
-pub fn http2_upstream(bytes: &[u8]) {
-    if let Some((&split, script)) = bytes.split_first() {
-        http2::testing::compare(script, split.into());
-    }
-}
-
-/// Bytes are the same requests to hyper, or none. What is not refused of one has one authority, one length at most and a
+/// What is not refused of a request has one authority, one length at most and a
 /// path; what goes on to an upstream has one `Host` and no hop-by-hop header; a redirect leads to where the request was for.
 pub fn request(bytes: &[u8]) {
-    requests::requests(bytes);
     let Some(mut head) = request_head(bytes) else { return };
     let Ok(target) = validate::target(&head) else { return };
     assert!(head.headers.get_all(header::CONTENT_LENGTH).iter().count() <= 1);
@@ -264,60 +168,8 @@ mod tests {
     ];
 
     #[test]
-    fn fuzz_path() {
-        let words: &[&[u8]] = &[
-            b"/", b"..", b".", b";", b"%2f", b"%5C", b"%2e", b"%3b", b"%25", b"//", b"/../", b"admin", b"\\",
-        ];
-        drive("path", words, super::path);
-    }
-
-    #[test]
     fn fuzz_forwarding() {
         drive("forwarding", HEADERS, super::forwarding);
-    }
-
-    #[test]
-    fn fuzz_head() {
-        drive("head", &[b"\r\n", b"\n", b"\r", b"\r\n\r\n", b"a: b"], super::head);
-    }
-
-    #[test]
-    fn fuzz_http2() {
-        let words: &[&[u8]] = &[
-            b"\0\0\x09\x01\x05\0\0\0\x01\x82\x87\x41\x01a\x04\x01/\xbe",
-            b"\0\0\x0b\x01\x04\0\0\0\x03\x83\x87\x41\x01a\x04\x04/big",
-            b"\0\0\x02\0\x01\0\0\0\x03ab",
-            b"\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08",
-            b"\0\0\x04\x08\0\0\0\0\0\0\x10\0\0",
-            b"\0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff",
-            b"\0\0\x07\x10\0\0\0\0\0\0\0\0\x01u=1",
-            b"\0\0\x02\x09\x04\0\0\0\x01\x84\x86",
-        ];
-        drive("http2", words, super::http2);
-    }
-
-    #[test]
-    fn fuzz_http2_upstream() {
-        let words: &[&[u8]] = &[
-            b"G\0",
-            b"H\0",
-            b"P\x20",
-            b"R\0",
-            b"R\x01",
-            b"D\0",
-            b"E\0",
-            b"F\x0a\0\0\x01\x01\x04\0\0\0\x01\x88",
-            b"F\x0e\0\0\x05\x01\x04\0\0\0\x03\x88\x5c\x02\x32\x30",
-            b"F\x0e\0\0\x05\0\0\0\0\0\x01hello",
-            b"F\x0c\0\0\x03\0\x09\0\0\0\x03\x01x\0",
-            b"F\x0d\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08",
-            b"F\x11\0\0\x08\x07\0\0\0\0\0\0\0\0\x01\0\0\0\0",
-            b"F\x0d\0\0\x04\x08\0\0\0\0\0\0\0\x10\0",
-            b"F\x0f\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x01",
-            b"F\x0f\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\x05",
-            b"F\x0b\0\0\x02\x09\x04\0\0\0\x01\x88\xbe",
-        ];
-        drive("http2_upstream", words, super::http2_upstream);
     }
 
     #[test]
@@ -344,28 +196,6 @@ mod tests {
             b"CONNECT a:1",
         ];
         drive("request", &[HEADERS, lines].concat(), super::request);
-    }
-
-    #[test]
-    fn fuzz_response() {
-        let words: &[&[u8]] = &[
-            b"HTTP/1.1 200 OK\r\n",
-            b"HTTP/1.0 ",
-            b"Content-Length: 5\r\n",
-            b"Transfer-Encoding: chunked\r\n",
-            b"Connection: close\r\n",
-            b"\r\n\r\n",
-            b"\r\n",
-            b"\n",
-            b"5\r\nhello\r\n",
-            b"0\r\n\r\n",
-            b";a=b",
-            b"0\r\na: b\r\n\r\n",
-            b"204",
-            b"103",
-            b", ",
-        ];
-        drive("response", words, super::response);
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! How large the head of a request may be. HTTP/1.1's is limited where it is parsed; that of HTTP/2 comes compressed, and
 //! is measured here as it is for an upstream.
 
+use brisk_http::validate::Refusal;
+use brisk_http_connection::settings::HttpSettings;
 use http::request::Parts;
 use http::{StatusCode, Version};
-
-use crate::connection::settings::HttpSettings;
-use crate::validate::Refusal;
 
 /// Bytes that RFC 9113 section 6.5.2 adds for each field.
 const FIELD: usize = 32;

@@ -6,12 +6,11 @@
 //! the client gets 100 as soon as the body is asked for. `Early-Data` is kept, and set where the request is sent on before
 //! the client's handshake is complete (RFC 8470). `Via` is not added.
 
+use brisk_http::http2::Protocol;
 use http::header::{self, Entry};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
-
-use crate::http2::Protocol;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http_connection::interim::Interim;
 use http::header::{self, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -20,7 +21,6 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 pub(crate) use self::links::of as links_of;
 pub use self::links::{HintLink, HintLinkError};
 use crate::body::Body;
-use crate::connection::interim::Interim;
 
 /// Paths that a route has learned links of, on each worker, and the length of a path at most: 300 KiB with all links.
 const PATHS: usize = 64;
@@ -169,8 +169,10 @@ mod tests {
         use brisk_telemetry::{ConnectionRecord, Timeline};
 
         let address = SocketAddr::from(([192, 0, 2, 1], 40000));
-        let connection =
-            crate::Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true);
+        let connection = brisk_http_connection::Connection::new(
+            ConnectionRecord::new(1, address, address, Timeline::start()),
+            true,
+        );
         let stream = connection.multiplex().streams.begin(std::time::Instant::now());
         let settings = EarlyHintsSettings { learn: true, ..EarlyHintsSettings::default() };
         let hints = EarlyHints::new(&Arc::new(settings));

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_certs::{CertError, HostMap, OnDemand, UnknownName};
+use brisk_http::validate::host_of;
 use brisk_tls::Demands;
 
-use crate::answer::settings::{HostSettings, ServiceSettings};
-use crate::validate::host_of;
+use crate::settings::{HostSettings, ServiceSettings};
 
 /// Values by host, with what decides whether a connection made for one host may ask for another.
 #[derive(Debug)]
@@ -222,7 +222,7 @@ mod tests {
     use brisk_tls::{ClientCertificates, Revocation, UnknownRevocation};
 
     use super::*;
-    use crate::answer::settings::{Experiments, Underscores};
+    use crate::settings::{Experiments, Underscores};
 
     fn host(names: &[&str], certificate: &[&str]) -> HostSettings {
         let certificate = Certificate {

@@ -1,24 +1,38 @@
-//! What answers a request: its host, its route, and what that route does; and the record of the exchange.
+//! Responses: the host and the route of a request, the action of the route, and the record of the exchange.
+//!
+//! A [`Service`] is made from [`settings`] and answers the requests of one worker's connections.
 
-pub(crate) mod client_cert;
-pub mod compress;
-pub mod consolidate;
-pub(crate) mod early_data;
-pub(crate) mod error_page;
-pub mod exchange;
-pub(crate) mod experiments;
-pub(crate) mod files;
-pub(crate) mod forwarding;
-pub(crate) mod head_limits;
-pub mod header_rules;
-pub(crate) mod headers;
-pub mod hints;
-pub(crate) mod hosts;
-pub(crate) mod path;
-pub mod redirect;
-pub(crate) mod route;
-pub mod service;
+mod body;
+mod client_cert;
+mod compress;
+mod consolidate;
+mod early_data;
+mod error;
+mod error_page;
+mod exchange;
+mod experiments;
+mod files;
+mod forwarding;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
+mod head_limits;
+mod header_rules;
+mod headers;
+mod hints;
+mod hosts;
+mod redirect;
+mod route;
+mod service;
 pub mod settings;
 mod stages;
-pub mod timing;
-pub mod visits;
+mod timing;
+mod visits;
+
+pub use body::Body;
+pub use compress::CompressionMetrics;
+pub use consolidate::RewritingMetrics;
+pub use error::ServiceError;
+pub use exchange::{RecordedBody, Telemetry};
+pub use redirect::HttpsRedirect;
+pub use service::Service;

@@ -1,12 +1,13 @@
 //! Redirects: those of routes, and the one from plain HTTP to HTTPS.
 
+use brisk_http::validate;
+use brisk_http::validate::{Refusal, Target, host_of};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::answer::settings::{Redirect, TargetPart};
 use crate::body::Body;
-use crate::validate::{self, Refusal, Target, host_of};
+use crate::settings::{Redirect, TargetPart};
 
 /// The default port of HTTPS, which a URL leaves out.
 const HTTPS: u16 = 443;

@@ -1,6 +1,6 @@
 //! The routes of one host: the longest path that fits decides.
 
-use crate::answer::settings::RoutePath;
+use crate::settings::RoutePath;
 
 /// Values by path. Finding one costs a comparison per route that is not shorter than the path asked for.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl<T> Routes<T> {
         Self { entries }
     }
 
-    /// The route for a path without percent-encoding, as [`RequestPath`](crate::answer::path::RequestPath) has it.
+    /// The route for a path without percent-encoding, as [`RequestPath`](brisk_http::path::RequestPath) has it.
     pub(crate) fn find(&self, path: &[u8]) -> Option<&T> {
         self.entries.iter().find(|entry| takes(&entry.path, path)).map(|entry| &entry.value)
     }

@@ -7,7 +7,16 @@ mod route;
 use std::rc::Rc;
 use std::time::Duration;
 
+use brisk_http::error::BodyError;
+use brisk_http::http2::Protocol;
+use brisk_http::path::RequestPath;
+use brisk_http::validate;
+use brisk_http::validate::{Refusal, Target};
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::client::ClientBody;
+use brisk_http_connection::body::upload::Upload;
 use brisk_telemetry::{RequestId, RequestIds, Throttle};
+use brisk_upstream::Group;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body as _;
@@ -16,29 +25,23 @@ use ipnet::IpNet;
 use self::answers::{fixed, found, no_content, over_rate, preconnected, refuse, said};
 use self::passage::{Passage, upstream_target};
 use self::route::{Prepared, Route};
-use crate::answer::client_cert::ClientCert;
-use crate::answer::consolidate::Consolidated;
-use crate::answer::exchange::{Exchange, RecordedBody, Telemetry};
-use crate::answer::experiments::HostExperiments;
-use crate::answer::files::in_room;
-use crate::answer::forwarding::Forwarding;
-use crate::answer::head_limits::HeadLimits;
-use crate::answer::hints;
-use crate::answer::hosts::{Host, Hosts, Misdirected, Names, Origin};
-use crate::answer::path::{AmbiguousPath, RequestPath};
-use crate::answer::redirect::{self, HttpsRedirect};
-use crate::answer::route::Routes;
-use crate::answer::settings::{Preconnect, RouteSettings, ServiceSettings};
-use crate::answer::stages::{OfHost, Stages};
-use crate::answer::visits::{Own, SiteVisits};
 use crate::body::Body;
-use crate::body::client::ClientBody;
-use crate::body::upload::Upload;
-use crate::connection::Connection;
-use crate::error::{BodyError, ServiceError};
-use crate::http2::Protocol;
-use crate::upstream::group::Group;
-use crate::validate::{self, Refusal, Target};
+use crate::client_cert::ClientCert;
+use crate::consolidate::Consolidated;
+use crate::error::ServiceError;
+use crate::exchange::{Exchange, RecordedBody, Telemetry};
+use crate::experiments::HostExperiments;
+use crate::files::in_room;
+use crate::forwarding::Forwarding;
+use crate::head_limits::HeadLimits;
+use crate::hints;
+use crate::hosts::{Host, Hosts, Misdirected, Names, Origin};
+use crate::redirect;
+use crate::redirect::HttpsRedirect;
+use crate::route::Routes;
+use crate::settings::{Preconnect, RouteSettings, ServiceSettings};
+use crate::stages::{OfHost, Stages};
+use crate::visits::{Own, SiteVisits};
 
 /// Answers requests to the hosts of one configuration, on one worker.
 #[derive(Debug)]
@@ -117,7 +120,7 @@ impl Service {
     }
 
     /// Refuses a request on a connection that is about to be closed for a flood. Counted and logged as any other.
-    pub(crate) fn turn_away(
+    pub fn turn_away(
         &self,
         connection: &Rc<Connection>,
         request: Request<ClientBody>,
@@ -143,7 +146,8 @@ impl Service {
         exchange.respond(response)
     }
 
-    pub(crate) fn telemetry(&self) -> &Telemetry {
+    /// Metrics and access log of the service.
+    pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
 
@@ -309,12 +313,6 @@ impl Site {
                 Box::pin(passage.go(head, target, body, exchange)).await
             }
         }
-    }
-}
-
-impl From<AmbiguousPath> for Refusal {
-    fn from(_: AmbiguousPath) -> Self {
-        Self::bad_request("path")
     }
 }
 

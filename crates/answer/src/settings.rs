@@ -1,7 +1,7 @@
 //! Settings of hosts: routes, their actions and the limits on them.
 //!
-//! These values are shared by all workers; each makes its own [`Service`](crate::Service) from them. The settings of
-//! upstream groups are in [`upstream_settings`](crate::upstream::settings).
+//! These values are shared by all workers; each makes its own [`Service`](crate::service::Service) from them. The settings of
+//! upstream groups are in [`upstream_settings`](brisk_upstream::settings).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,26 +11,26 @@ use std::time::Duration;
 
 use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
+use brisk_http_connection::Connection;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use ipnet::IpNet;
 
-pub use crate::answer::client_cert::ClientCert;
+pub use crate::client_cert::ClientCert;
 pub use brisk_rewrite::{Map, Origin, OriginError, Place, Prefix, PrefixError};
 
-pub use crate::answer::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
-pub use crate::answer::consolidate::{Consolidation, Cookies};
-pub use crate::answer::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
-pub use crate::answer::experiments::{ExperimentSettings, Experiments, Values};
-pub use crate::answer::header_rules::{HeaderRules, HostHeaders};
-pub use crate::answer::hints::{EarlyHintsSettings, HintLink, HintLinkError};
-pub use crate::answer::timing::ServerTiming;
-pub use crate::answer::visits::HostVisits;
 use crate::body::Body;
-pub use crate::claims::Underscores;
-use crate::connection::Connection;
-pub use crate::connection::keep_alive::KeepAlive;
+pub use crate::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
+pub use crate::consolidate::{Consolidation, Cookies};
+pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
+pub use crate::experiments::{ExperimentSettings, Experiments, Values};
+pub use crate::header_rules::{HeaderRules, HostHeaders};
+pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError};
+pub use crate::timing::ServerTiming;
+pub use crate::visits::HostVisits;
+pub use brisk_http::claims::Underscores;
+pub use brisk_http_connection::keep_alive::KeepAlive;
 
 /// The hosts of one configuration, which are served over HTTPS, and what is common to their requests.
 #[derive(Clone, Debug)]

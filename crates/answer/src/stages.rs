@@ -12,19 +12,20 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http_connection::Connection;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
-use crate::answer::compress::{Compressing, Compression};
-use crate::answer::consolidate::{Consolidated, Consolidating};
-use crate::answer::exchange::Exchange;
-use crate::answer::header_rules::{HeaderRules, HostHeaders};
-use crate::answer::settings::{HostSettings, HstsSettings, KeepAlive};
-use crate::answer::timing::ServerTiming;
-use crate::answer::visits::{self, Visiting};
 use crate::body::Body;
-use crate::connection::Connection;
+use crate::compress::{Compressing, Compression};
+use crate::consolidate::{Consolidated, Consolidating};
+use crate::exchange::Exchange;
+use crate::header_rules::{HeaderRules, HostHeaders};
+use crate::settings::{HostSettings, HstsSettings, KeepAlive};
+use crate::timing::ServerTiming;
+use crate::visits;
+use crate::visits::Visiting;
 
 /// The `Connection` header of a response after which a connection over HTTP/1.1 is closed.
 pub(super) const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -180,7 +181,7 @@ fn transport_security(settings: HstsSettings) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::settings::CompressionSettings;
+    use crate::settings::CompressionSettings;
 
     #[test]
     fn without_a_word_of_the_route_only_pages_are_compressed_for_their_script() {

@@ -10,7 +10,7 @@ use brisk_telemetry::{ConnectionRecord, Resumption, TlsFacts};
 use http::header::{CACHE_CONTROL, EXPIRES, HeaderName, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
-use crate::answer::exchange::Exchange;
+use crate::exchange::Exchange;
 
 /// The header.
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");

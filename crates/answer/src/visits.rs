@@ -14,6 +14,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_beacon::{Beacons, Insertion, script_version};
+use brisk_http::validate;
+use brisk_http_connection::Connection;
 use brisk_visits::ExperimentId;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
@@ -22,12 +24,10 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 use ipnet::IpNet;
 
 pub(crate) use self::endpoint::Own;
-use crate::answer::compress::{Compression, CompressionSettings};
-use crate::answer::exchange::Exchange;
-use crate::answer::timing::SERVER_TIMING;
 use crate::body::Body;
-use crate::connection::Connection;
-use crate::validate;
+use crate::compress::{Compression, CompressionSettings};
+use crate::exchange::Exchange;
+use crate::timing::SERVER_TIMING;
 
 const SEC_GPC: HeaderName = HeaderName::from_static("sec-gpc");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");

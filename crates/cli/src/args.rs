@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use brisk_config::{AccessLogFormat, CommandLine};
-use brisk_proxy::upstream_settings::ServerUrl;
+use brisk_upstream::settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::{AuditArgs, Format};

@@ -11,12 +11,6 @@ use std::path::Path;
 /// Modules of a cycle at most, in any crate.
 const LARGEST: usize = 4;
 
-/// The folders of `proxy` that are layers, the highest first: each uses those after it, and modules outside of them.
-const LAYERS: &[&str] = &["client", "answer", "upstream"];
-
-/// The body of a response has a variant for that of an upstream, which spares a call through a table for each frame.
-const UPWARD: (&str, &str) = ("body", "upstream::body");
-
 type Module = Vec<String>;
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
@@ -218,26 +212,6 @@ fn no_cycle_of_modules_is_larger_than_it_may_be() {
     }
     assert!(arrows > 1000, "only {arrows} uses found");
     assert!(wrong.is_empty(), "cycles of more than {LARGEST} modules: {wrong:#?}");
-}
-
-/// How high a module is; 0 outside of the layers.
-fn floor(module: &Module) -> usize {
-    let layer = LAYERS.iter().position(|layer| module.first().is_some_and(|first| first == layer));
-    layer.map_or(0, |layer| LAYERS.len() - layer)
-}
-
-#[test]
-fn the_layers_of_proxy_use_those_below_them_alone() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
-    let uses = Sources::read(&crates.join("proxy/src")).uses();
-    assert!(LAYERS.iter().all(|layer| uses.contains_key(&vec![(*layer).to_owned()])), "a layer is gone");
-    // The root only names what the crate offers.
-    let arrows = uses.iter().filter(|(user, _)| !user.is_empty());
-    let arrows = arrows.flat_map(|(user, used)| used.iter().map(move |used| (user, used)));
-    let upward = arrows.filter(|(user, used)| floor(used) > floor(user));
-    let upward = upward.map(|(user, used)| (user.join("::"), used.join("::")));
-    let wrong: Vec<_> = upward.filter(|(user, used)| (user.as_str(), used.as_str()) != UPWARD).collect();
-    assert!(wrong.is_empty(), "upward arrows: {wrong:#?}");
 }
 
 #[test]

@@ -19,8 +19,7 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use brisk_proxy::upstream_settings::ServerUrl;
-
+use brisk_upstream::settings::ServerUrl;
 use document::Document;
 pub use error::ConfigError;
 use error::Located;

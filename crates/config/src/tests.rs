@@ -20,13 +20,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use brisk_answer::settings::{Action, RoutePath, Underscores, UpstreamPath};
 use brisk_certs::UnknownName;
 use brisk_gateway::settings::ProxyProtocol;
-use brisk_proxy::settings::{Action, RoutePath, Underscores, UpstreamPath};
-use brisk_proxy::upstream_settings::{Balance, HashKey, Retry};
 use brisk_telemetry::access_log::AccessLogTarget;
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_tls::settings::Records;
+use brisk_upstream::settings::{Balance, HashKey, Retry};
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use tempfile::TempDir;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use brisk_net::Target;
-use brisk_proxy::upstream_settings::{ServerUrl, ServerUrlError};
+use brisk_upstream::settings::{ServerUrl, ServerUrlError};
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor, value};

@@ -1,7 +1,7 @@
 //! HTTP client for requests of the gateway itself: certificate authorities, revocation lists, and decisions about
 //! on-demand names.
 //!
-//! Requests of clients are forwarded by `brisk-proxy` instead. The requests here are rare and not urgent, but their
+//! Requests of clients are forwarded by `brisk-upstream` instead. The requests here are rare and not urgent, but their
 //! memory must be bounded: a [`FetchResponse`] is read completely, within the [`Limits`] for size, time and redirects.
 
 mod client;

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http_connection::Connection;
+use brisk_http_server::{End, Http, HttpIo, serve};
 use brisk_net::rates::Event;
 use brisk_net::{Deadline, TcpInfo};
-use brisk_proxy::Connection;
-use brisk_proxy::client::{End, Http, HttpIo, serve};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Timeline};
 use brisk_tls::{Accepted, Demands, Refusal, Trace};

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use brisk_answer::settings::{ExperimentSettings, Experiments, Values};
 use brisk_net::Congestion;
-use brisk_proxy::settings::{ExperimentSettings, Experiments, Values};
 use brisk_telemetry::Throttle;
 use brisk_tls::Variant;
 use brisk_visits::{Arm, Arms, ExperimentId, Visits};

@@ -32,5 +32,5 @@ pub enum GatewayError {
     Dashboard(#[from] DashboardError),
     /// Routes or upstreams are not valid.
     #[error(transparent)]
-    Service(#[from] brisk_proxy::ServiceError),
+    Service(#[from] brisk_answer::ServiceError),
 }

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use brisk_answer::settings::ServiceSettings;
 use brisk_beacon::{BeaconMetrics, Beacons};
-use brisk_proxy::settings::ServiceSettings;
 use brisk_telemetry::Metrics;
 use brisk_visits::Visits;
 

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use brisk_proxy::settings::{Action, EarlyDataPolicy, Page, RoutePath, RouteSettings, ServiceSettings};
-use brisk_proxy::{Body, Connection};
+use brisk_answer::Body;
+use brisk_answer::settings::{Action, EarlyDataPolicy, Page, RoutePath, RouteSettings, ServiceSettings};
+use brisk_http_connection::Connection;
 use brisk_telemetry::{ConnectionRecord, EarlyData, Milestone, Resumption, ResumptionFailure, TlsFacts};
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::NamedGroup;

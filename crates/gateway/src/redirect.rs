@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use brisk_certs::challenge::HTTP_PATH;
+use brisk_http_connection::Connection;
+use brisk_http_server::{End, StrictLines};
 use brisk_net::Deadline;
-use brisk_proxy::Connection;
-use brisk_proxy::client::{End, StrictLines};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, Timeline};
 use http::Request;

@@ -4,18 +4,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_answer::settings::ServiceSettings;
 use brisk_certs::store::Folder;
 use brisk_certs::{CareSettings, Store};
 use brisk_dashboard::DashboardSettings;
+use brisk_http_server::HttpSettings;
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
-use brisk_proxy::client::HttpSettings;
-use brisk_proxy::settings::ServiceSettings;
-use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_server::ServerSettings;
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RedisSettings};
 use brisk_telemetry::access_log::AccessLogSettings;
 use brisk_tls::settings::TlsSettings;
+use brisk_upstream::settings::GroupSettings;
 use ipnet::IpNet;
 
 /// The settings of a gateway. Replaced whole on reload, but for those that are fixed at the start.

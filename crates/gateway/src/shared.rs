@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
 use brisk_certs::{CareSettings, Catalogues, Challenges, OnDemandHosts};
 use brisk_keys::{Engines, Keystore};
-use brisk_proxy::{CompressionMetrics, RewritingMetrics, Telemetry};
 use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
 use brisk_visits::Visits;
 

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use brisk_answer::settings as proxy;
+use brisk_answer::settings::ServiceSettings;
 use brisk_certs::Slot;
 use brisk_net::rates::Rates;
-use brisk_proxy::settings::{self as proxy, ServiceSettings};
 use brisk_telemetry::metrics::CertificateExpiry;
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_net::DeadlineWheel;
-use brisk_proxy::upstream::settings::GroupSettings;
-use brisk_proxy::upstream::{Group, GroupState, checks};
 use brisk_telemetry::metrics::Metrics;
+use brisk_upstream::settings::GroupSettings;
+use brisk_upstream::{Group, GroupState, checks};
 use tokio::task::JoinSet;
 
 use crate::GatewayError;

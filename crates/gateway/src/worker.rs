@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_http_server::{CurrentService, HttpSettings};
 use brisk_net::{DeadlineWheel, Drain};
-use brisk_proxy::client::{CurrentService, HttpSettings};
 use brisk_server::WorkerContext;
 use brisk_tls::gather;
 use tokio::task::JoinSet;

@@ -19,13 +19,14 @@ const STEP: usize = 64 << 10;
 
 /// The memory that the answers of one worker hold, and, through its metrics, those of all workers.
 #[derive(Debug)]
-pub(crate) struct WorkerBuffers {
+pub struct WorkerBuffers {
     metrics: Arc<Metrics>,
     unreported: Cell<isize>,
 }
 
 impl WorkerBuffers {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Rc<Self> {
+    /// Buffers of a new worker, which hold nothing.
+    pub fn new(metrics: Arc<Metrics>) -> Rc<Self> {
         Rc::new(Self { metrics, unreported: Cell::new(0) })
     }
 
@@ -34,7 +35,8 @@ impl WorkerBuffers {
         self.metrics.answers_held() > limit
     }
 
-    pub(crate) fn change(&self, bytes: isize) {
+    /// Adds `bytes`, which may be negative.
+    pub fn change(&self, bytes: isize) {
         let unreported = self.unreported.get() + bytes;
         if unreported.unsigned_abs() < STEP {
             self.unreported.set(unreported);
@@ -53,7 +55,7 @@ impl Drop for WorkerBuffers {
 
 /// The memory that the answers of one connection hold.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerBuffers {
+pub struct AnswerBuffers {
     held: Cell<usize>,
     /// Bytes given back so far: written, or no longer wanted.
     released: Cell<u64>,
@@ -64,28 +66,28 @@ pub(crate) struct AnswerBuffers {
 
 impl AnswerBuffers {
     /// Bytes that the connection holds.
-    #[cfg(test)]
-    pub(crate) fn held(&self) -> usize {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn held(&self) -> usize {
         self.held.get()
     }
 
     /// Whether the connection holds more than it may have while the process has no room.
-    pub(crate) fn exceed_share(&self) -> bool {
+    pub fn exceed_share(&self) -> bool {
         self.held.get() > SHARE
     }
 
     /// Whether an answer waits for room.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.wake_below.get() > 0
     }
 
     /// Bytes given back so far.
-    pub(crate) fn released(&self) -> u64 {
+    pub fn released(&self) -> u64 {
         self.released.get()
     }
 
     /// Ready while the connection may hold more. Otherwise the task is woken when half of its budget is free.
-    pub(crate) fn poll_room(&self, context: &mut Context<'_>, budget: &Budget<'_>) -> Poll<()> {
+    pub fn poll_room(&self, context: &mut Context<'_>, budget: &Budget<'_>) -> Poll<()> {
         let held = self.held.get();
         if held < SHARE || (held < budget.connection && !budget.worker.exceed(budget.process)) {
             return Poll::Ready(());
@@ -98,7 +100,8 @@ impl AnswerBuffers {
         Poll::Pending
     }
 
-    pub(crate) fn take(&self, bytes: usize) {
+    /// Counts `bytes` more.
+    pub fn take(&self, bytes: usize) {
         self.held.set(self.held.get() + bytes);
     }
 
@@ -107,7 +110,8 @@ impl AnswerBuffers {
         self.free(bytes);
     }
 
-    pub(crate) fn free(&self, bytes: usize) {
+    /// Counts `bytes` less, and wakes tasks that wait for room.
+    pub fn free(&self, bytes: usize) {
         let held = self.held.get() - bytes;
         self.held.set(held);
         if held < self.wake_below.get() {
@@ -117,7 +121,7 @@ impl AnswerBuffers {
 
     /// The process has room: answers that wait because it had none may hold more. The others wait for their own
     /// connection.
-    pub(crate) fn offer_room(&self) {
+    pub fn offer_room(&self) {
         if self.wake_below.get() == SHARE {
             self.wake();
         }
@@ -135,12 +139,13 @@ impl AnswerBuffers {
 
 /// How much memory answers may hold.
 #[derive(Debug)]
-pub(crate) struct Budget<'a> {
+pub struct Budget<'a> {
     /// By the connection, in bytes.
-    pub(crate) connection: usize,
+    pub connection: usize,
     /// By the process, in bytes.
-    pub(crate) process: usize,
-    pub(crate) worker: &'a WorkerBuffers,
+    pub process: usize,
+    /// Buffers of the connection's worker, which know those of the process.
+    pub worker: &'a WorkerBuffers,
 }
 
 #[cfg(test)]
@@ -153,8 +158,8 @@ mod tests {
     use bytes::Buf as _;
 
     use super::*;
+    use crate::chunk::{Chunk, Reserved};
     use crate::connection::Connection;
-    use crate::connection::chunk::{Chunk, Reserved};
 
     #[derive(Default)]
     struct Woken(AtomicBool);

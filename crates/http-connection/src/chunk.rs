@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::{Buf, Bytes};
 
 use crate::connection::Connection;
-use crate::connection::streams::StreamKey;
+use crate::streams::StreamKey;
 
 /// A piece of an answer on its way to the client. It is held until it is written or dropped.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Chunk {
 
 impl Chunk {
     /// A piece of the answer on `stream`, where the connection has several.
-    pub(crate) fn new(bytes: Bytes, connection: Rc<Connection>, stream: Option<StreamKey>) -> Self {
+    pub fn new(bytes: Bytes, connection: Rc<Connection>, stream: Option<StreamKey>) -> Self {
         connection.answers.take(bytes.len());
         connection.worker_held(bytes.len().cast_signed());
         Self { bytes, connection, stream }
@@ -33,13 +33,14 @@ impl Chunk {
 
 /// Memory that the source of an answer holds before there is a piece: it counts as held too.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub struct Reserved {
     bytes: usize,
     connection: Rc<Connection>,
 }
 
 impl Reserved {
-    pub(crate) fn new(bytes: usize, connection: &Rc<Connection>) -> Self {
+    /// Reserves `bytes` until the value is dropped.
+    pub fn new(bytes: usize, connection: &Rc<Connection>) -> Self {
         connection.answers.take(bytes);
         connection.worker_held(bytes.cast_signed());
         Self { bytes, connection: Rc::clone(connection) }

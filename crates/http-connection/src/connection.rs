@@ -1,17 +1,5 @@
 //! The state of a client's connection, shared by its driver and its requests.
 
-pub(crate) mod buffers;
-pub mod chunk;
-pub(crate) mod discards;
-pub mod end;
-pub(crate) mod forwarded;
-pub(crate) mod handshake;
-pub(crate) mod interim;
-pub mod keep_alive;
-mod multiplexed;
-pub mod settings;
-pub(crate) mod streams;
-
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
@@ -26,17 +14,17 @@ use brisk_telemetry::ConnectionRecord;
 use brisk_tls::{Confirmation, Demands};
 use brisk_visits::Arms;
 
-use crate::connection::buffers::{AnswerBuffers, Budget, WorkerBuffers};
-use crate::connection::forwarded::ForwardedValues;
-use crate::connection::handshake::{Completion, Handshake};
-use crate::connection::keep_alive::KeepAlive;
-pub(crate) use crate::connection::multiplexed::Multiplexed;
-use crate::connection::settings::HttpSettings;
+use crate::buffers::{AnswerBuffers, Budget, WorkerBuffers};
+use crate::forwarded::ForwardedValues;
+use crate::handshake::{Completion, Handshake};
+use crate::keep_alive::KeepAlive;
+pub use crate::multiplexed::Multiplexed;
+use crate::settings::HttpSettings;
 
 /// Bytes that the answers of a connection may compress in a turn: 1 ms of work at most.
 const WORK: u32 = 64 << 10;
 
-/// One client connection, shared by its driver ([`serve`](crate::client)) and the requests in flight on it.
+/// One client connection, shared by its driver and the requests in flight on it.
 #[derive(Debug)]
 pub struct Connection {
     /// Facts for the log, the metrics and the built-in page.
@@ -44,15 +32,15 @@ pub struct Connection {
     /// The connection is HTTPS, not plain HTTP.
     pub secure: bool,
     /// The demands of its host that the client met in the handshake.
-    pub(crate) demands: Demands,
+    pub demands: Demands,
     /// The upstream's side of a connection whose protocol was switched, until the driver joins the two sides. Its type is
     /// that of `upstream::upgrade`, which alone reads and writes it.
-    pub(crate) upgrade: RefCell<Option<Box<dyn Any>>>,
+    pub upgrade: RefCell<Option<Box<dyn Any>>>,
     /// The headers that describe the client to upstreams, kept from one request to the next, but not while it rests.
-    pub(crate) forwarded: RefCell<Option<Box<ForwardedValues>>>,
+    pub forwarded: RefCell<Option<Box<ForwardedValues>>>,
     /// Upstream connections that carry this client's requests alone; few clients have any. Their type is that of
     /// `upstream::login`, which alone reads and writes it.
-    pub(crate) private: OnceCell<Box<dyn Any>>,
+    pub private: OnceCell<Box<dyn Any>>,
     /// The handshake of a connection that came with early data.
     handshake: Option<Box<Handshake>>,
     in_flight: Cell<u32>,
@@ -62,7 +50,7 @@ pub struct Connection {
     /// What few connections have.
     own: OnceCell<Box<Own>>,
     /// The memory that its answers hold.
-    pub(crate) answers: AnswerBuffers,
+    pub answers: AnswerBuffers,
     /// Boxed: connections of HTTP/1.1, most of which are idle, do without.
     multiplexed: OnceCell<Box<Multiplexed>>,
     surroundings: OnceCell<Surroundings>,
@@ -89,11 +77,15 @@ struct Own {
 
 /// The settings and resources of the worker that serves a connection.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
-    pub(crate) settings: Rc<HttpSettings>,
-    pub(crate) wheel: DeadlineWheel,
-    pub(crate) buffers: Rc<WorkerBuffers>,
-    pub(crate) drain: Drain,
+pub struct Surroundings {
+    /// Time limits and sizes.
+    pub settings: Rc<HttpSettings>,
+    /// Deadlines of the worker.
+    pub wheel: DeadlineWheel,
+    /// Memory that answers of the worker hold.
+    pub buffers: Rc<WorkerBuffers>,
+    /// Signals that the gateway shuts down.
+    pub drain: Drain,
 }
 
 /// One request in flight, from its head to the end of the answer's body. Dropping it ends the request.
@@ -118,7 +110,8 @@ impl Connection {
         Self::with_handshake(record, true, Some(Box::new(handshake)))
     }
 
-    pub(crate) fn with_handshake(
+    /// A connection without requests; with a `handshake`, it came with early data.
+    pub fn with_handshake(
         record: ConnectionRecord,
         secure: bool,
         handshake: Option<Box<Handshake>>,
@@ -167,7 +160,7 @@ impl Connection {
     }
 
     /// What it got in experiments, if it takes part in any.
-    pub(crate) fn arms(&self) -> Option<&Arms> {
+    pub fn arms(&self) -> Option<&Arms> {
         self.own.get()?.arms.get()
     }
 
@@ -176,7 +169,7 @@ impl Connection {
     }
 
     /// How long the client has to wait, if it has sent too many requests.
-    pub(crate) fn over_rate(&self) -> Option<Duration> {
+    pub fn over_rate(&self) -> Option<Duration> {
         let (rates, client) = self.own.get()?.rates.get()?;
         rates.take(*client, Event::Request).err()
     }
@@ -187,7 +180,7 @@ impl Connection {
     }
 
     /// The handshake, while it is not complete.
-    pub(crate) fn handshake(&self) -> Option<&Handshake> {
+    pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_deref().filter(|handshake| !handshake.is_complete())
     }
 
@@ -209,7 +202,7 @@ impl Connection {
     }
 
     /// Whether the connection has had as many requests, or as much time, as it may.
-    pub(crate) fn is_used_up(&self) -> bool {
+    pub fn is_used_up(&self) -> bool {
         let most = self.most_requests.get();
         if most > 0 && self.requests() >= most {
             return true;
@@ -219,21 +212,21 @@ impl Connection {
     }
 
     /// How much longer the connection may take requests.
-    pub(crate) fn time_left(&self) -> Duration {
+    pub fn time_left(&self) -> Duration {
         let limit = self.settings().and_then(|settings| settings.timeouts.connection);
         let Some(limit) = limit else { return Duration::MAX };
         limit.saturating_sub(self.record.borrow().timeline.started().elapsed())
     }
 
     /// Keeps the connection from now on as requests of one kind want it, or as all connections are kept.
-    pub(crate) fn keep(&self, keep_alive: Option<KeepAlive>) {
+    pub fn keep(&self, keep_alive: Option<KeepAlive>) {
         let idle = keep_alive.and_then(|keep_alive| keep_alive.idle);
         self.idle.set(idle.map_or(0, |idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)));
         self.most_requests.set(keep_alive.map_or(0, KeepAlive::most_requests));
     }
 
     /// How long the connection waits for the next request; `usual` is how long all do.
-    pub(crate) fn idle(&self, usual: Duration) -> Duration {
+    pub fn idle(&self, usual: Duration) -> Duration {
         match self.idle.get() {
             0 => usual,
             idle => Duration::from_millis(idle.into()),
@@ -241,38 +234,38 @@ impl Connection {
     }
 
     /// Notes that a request begins at `time`.
-    pub(crate) fn begin_at(&self, time: Instant) {
+    pub fn begin_at(&self, time: Instant) {
         self.request_began.set(Some(time));
     }
 
     /// When the latest request began.
-    pub(crate) fn request_began(&self) -> Option<Instant> {
+    pub fn request_began(&self) -> Option<Instant> {
         self.request_began.get()
     }
 
     /// Gives the connection what it needs of its worker. Without it, as in tests, there are neither deadlines nor limits.
-    pub(crate) fn surround(&self, surroundings: Surroundings) {
+    pub fn surround(&self, surroundings: Surroundings) {
         // Once for each connection.
         let _ = self.surroundings.set(surroundings);
     }
 
     /// The settings for clients, once the connection is being served.
-    pub(crate) fn settings(&self) -> Option<&HttpSettings> {
+    pub fn settings(&self) -> Option<&HttpSettings> {
         self.surroundings.get().map(|surroundings| &*surroundings.settings)
     }
 
     /// Whether the drain timeout is over: the connection ends, with the requests in flight on it.
-    pub(crate) fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         self.surroundings.get().is_some_and(|surroundings| surroundings.drain.is_cut())
     }
 
     /// A new deadline of the worker.
-    pub(crate) fn register_deadline(&self) -> Option<Deadline> {
+    pub fn register_deadline(&self) -> Option<Deadline> {
         self.surroundings.get().map(|surroundings| surroundings.wheel.register())
     }
 
     /// Ready while an answer may hold more; otherwise the task is woken when it may.
-    pub(crate) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         match self.surroundings.get() {
             Some(Surroundings { settings, buffers, .. }) => {
                 let (connection, process) = (settings.buffered, settings.buffered_total);
@@ -283,65 +276,65 @@ impl Connection {
     }
 
     /// Waits until an answer may hold more.
-    pub(crate) async fn room(&self) {
+    pub async fn room(&self) {
         std::future::poll_fn(|context| self.poll_room(context)).await;
     }
 
     /// Lets answers go on that found the process without room, if it has room again.
-    pub(crate) fn offer_room(&self) {
+    pub fn offer_room(&self) {
         if !self.is_overloaded() {
             self.answers.offer_room();
         }
     }
 
     /// Whether all answers of the process hold more than they may.
-    pub(crate) fn is_overloaded(&self) -> bool {
+    pub fn is_overloaded(&self) -> bool {
         self.surroundings
             .get()
             .is_some_and(|Surroundings { settings, buffers, .. }| buffers.exceed(settings.buffered_total))
     }
 
     /// Adds `bytes`, which may be negative, to what the answers of the worker hold.
-    pub(crate) fn worker_held(&self, bytes: isize) {
+    pub fn worker_held(&self, bytes: isize) {
         if let Some(surroundings) = self.surroundings.get() {
             surroundings.buffers.change(bytes);
         }
     }
 
     /// From now on several requests may be in flight at a time.
-    pub(crate) fn multiplex(&self) -> &Multiplexed {
+    pub fn multiplex(&self) -> &Multiplexed {
         self.multiplexed.get_or_init(Box::default)
     }
 
     /// The state of a connection with several requests at a time; `None` for any other.
-    pub(crate) fn multiplexed(&self) -> Option<&Multiplexed> {
+    pub fn multiplexed(&self) -> Option<&Multiplexed> {
         self.multiplexed.get().map(|multiplexed| &**multiplexed)
     }
 
     /// Counts one answer more, or less, with data that is not asked for because the client does not take it.
-    pub(crate) fn answer_held(&self, held: bool) {
+    pub fn answer_held(&self, held: bool) {
         let now = self.held_answers.get();
         self.held_answers.set(if held { now + 1 } else { now.saturating_sub(1) });
     }
 
     /// Counts bytes of answers that were asked for.
-    pub(crate) fn answer_taken(&self, bytes: u64) {
+    pub fn answer_taken(&self, bytes: u64) {
         self.answer_bytes.set(self.answer_bytes.get() + bytes);
     }
 
     /// The progress of an answer over HTTP/1.1, while it waits for the client to take more.
-    pub(crate) fn held_answer(&self) -> Option<u64> {
+    pub fn held_answer(&self) -> Option<u64> {
         (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
     }
 
     /// A turn of the driver ends.
-    pub(crate) fn end_turn(&self) {
+    pub fn end_turn(&self) {
         self.work.set(0);
     }
 
     /// Whether an answer may compress `bytes` in this turn. They count, unless they are too many: then the next turn is for
     /// them.
-    pub(crate) fn may_work(&self, bytes: usize) -> bool {
+    pub fn may_work(&self, bytes: usize) -> bool {
         let work = self.work.get().saturating_add(bytes.min(WORK as usize) as u32);
         let may = work <= WORK;
         if may {
@@ -351,14 +344,14 @@ impl Connection {
     }
 
     /// Notes whether something that was written still waits for the client to take it.
-    pub(crate) fn set_blocked(&self, blocked: bool) {
+    pub fn set_blocked(&self, blocked: bool) {
         if self.blocked.replace(blocked) && !blocked {
             self.unblocked.take().into_iter().for_each(Waker::wake);
         }
     }
 
     /// Ready while the client takes what is written.
-    pub(crate) fn poll_unblocked(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_unblocked(&self, context: &mut Context<'_>) -> Poll<()> {
         if !self.blocked.get() {
             return Poll::Ready(());
         }

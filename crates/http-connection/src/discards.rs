@@ -21,7 +21,7 @@ const LIMITS: Lingering = Lingering::UPLOAD;
 /// The uploads of one HTTP/2 connection that are not needed any more: no more than it may have streams. They take no
 /// memory, and their windows stay open; the driver of the connection reads and drops them.
 #[derive(Debug, Default)]
-pub(crate) struct Discards {
+pub struct Discards {
     uploads: RefCell<Vec<Discard>>,
     /// The driver of the connection, while there is one: without it they would not be read.
     driver: RefCell<Option<Waker>>,
@@ -39,7 +39,7 @@ struct Discard {
 
 impl Discards {
     /// A turn of the connection begins.
-    pub(crate) fn begin_turn(&self, context: &Context<'_>) {
+    pub fn begin_turn(&self, context: &Context<'_>) {
         let mut driver = self.driver.borrow_mut();
         if !driver.as_ref().is_some_and(|driver| driver.will_wake(context.waker())) {
             *driver = Some(context.waker().clone());
@@ -47,13 +47,13 @@ impl Discards {
     }
 
     /// The connection has no driver any more.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.driver.take();
         self.uploads.take();
     }
 
     /// Reads `body` to its end, within limits of size and time, the latter by a new deadline of the worker.
-    pub(crate) fn add(&self, body: ClientBody, deadline: impl FnOnce() -> Option<Deadline>) {
+    pub fn add(&self, body: ClientBody, deadline: impl FnOnce() -> Option<Deadline>) {
         let driver = self.driver.borrow();
         let Some(driver) = driver.as_ref() else { return };
         let Some(deadline) = deadline() else { return };
@@ -65,7 +65,7 @@ impl Discards {
 
     /// Drops what has come, and lets go of those uploads that have ended or take too long or too much. Ends each turn of the
     /// connection.
-    pub(crate) fn poll(&self, context: &mut Context<'_>) {
+    pub fn poll(&self, context: &mut Context<'_>) {
         self.uploads.borrow_mut().retain_mut(|discard| discard.poll_end(context).is_pending());
     }
 }

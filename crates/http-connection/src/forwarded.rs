@@ -4,10 +4,15 @@ use http::HeaderValue;
 
 /// The values for one connection and authority, made once.
 #[derive(Debug)]
-pub(crate) struct ForwardedValues {
-    pub(crate) authority: Box<str>,
-    pub(crate) client: HeaderValue,
-    pub(crate) proto: HeaderValue,
-    pub(crate) host: Option<HeaderValue>,
-    pub(crate) element: HeaderValue,
+pub struct ForwardedValues {
+    /// Authority of the requests.
+    pub authority: Box<str>,
+    /// Address of the client, as in `X-Forwarded-For`.
+    pub client: HeaderValue,
+    /// `X-Forwarded-Proto`.
+    pub proto: HeaderValue,
+    /// `X-Forwarded-Host`.
+    pub host: Option<HeaderValue>,
+    /// Element of `Forwarded` (RFC 7239).
+    pub element: HeaderValue,
 }

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use brisk_tls::Confirmation;
 
-use crate::connection::end::End;
+use crate::end::End;
 
 /// What reports the end of a handshake.
 #[derive(Debug)]
-pub(crate) enum Completion {
+pub enum Completion {
     /// The connection's TLS stream.
     Stream(Confirmation),
     /// A test, which has no stream.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     Manual(std::rc::Rc<testing::ManualCompletion>),
 }
 
@@ -21,7 +21,7 @@ impl Completion {
     fn is_reached(&self) -> bool {
         match self {
             Self::Stream(confirmation) => confirmation.is_confirmed(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             Self::Manual(completion) => completion.is_complete(),
         }
     }
@@ -29,7 +29,7 @@ impl Completion {
     async fn reached(&self) {
         match self {
             Self::Stream(confirmation) => confirmation.confirmed().await,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             Self::Manual(completion) => completion.completed().await,
         }
     }
@@ -37,7 +37,7 @@ impl Completion {
 
 /// The handshake of a connection whose early data is being answered.
 #[derive(Debug)]
-pub(crate) struct Handshake {
+pub struct Handshake {
     completion: Completion,
     until: Instant,
     waiting: Cell<u32>,
@@ -46,37 +46,38 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     /// A handshake that ends with `completion` and may take until `until`.
-    pub(crate) fn new(completion: Completion, until: Instant) -> Self {
+    pub fn new(completion: Completion, until: Instant) -> Self {
         Self { completion, until, waiting: Cell::new(0), failure: Cell::new(None) }
     }
 
-    pub(crate) fn is_complete(&self) -> bool {
+    /// Whether the handshake has succeeded.
+    pub fn is_complete(&self) -> bool {
         self.completion.is_reached()
     }
 
     /// Waits for the end of the handshake. Never returns if the handshake fails.
-    pub(crate) async fn complete(&self) {
+    pub async fn complete(&self) {
         let _waiting = Waiting::new(&self.waiting);
         self.completion.reached().await;
     }
 
     /// Requests that wait for the end.
-    pub(crate) fn waiting(&self) -> u32 {
+    pub fn waiting(&self) -> u32 {
         self.waiting.get()
     }
 
     /// How long the client may still take.
-    pub(crate) fn time_left(&self) -> Duration {
+    pub fn time_left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
     /// Notes that the handshake will not succeed; the first reason counts.
-    pub(crate) fn fail(&self, end: End) {
+    pub fn fail(&self, end: End) {
         self.failure.set(self.failure.get().or(Some(end)));
     }
 
     /// Why the handshake will not succeed.
-    pub(crate) fn failure(&self) -> Option<End> {
+    pub fn failure(&self) -> Option<End> {
         self.failure.get()
     }
 }
@@ -98,30 +99,33 @@ impl Drop for Waiting<'_> {
 }
 
 /// Handshakes without a stream.
-#[cfg(test)]
-pub(crate) mod testing {
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
     use std::cell::Cell;
 
     use tokio::sync::Notify;
 
     /// The end of a handshake, set by a test.
     #[derive(Debug, Default)]
-    pub(crate) struct ManualCompletion {
+    pub struct ManualCompletion {
         complete: Cell<bool>,
         waiting: Notify,
     }
 
     impl ManualCompletion {
-        pub(crate) fn complete(&self) {
+        /// Completes the handshake.
+        pub fn complete(&self) {
             self.complete.set(true);
             self.waiting.notify_waiters();
         }
 
-        pub(super) fn is_complete(&self) -> bool {
+        /// Whether the handshake is complete.
+        pub fn is_complete(&self) -> bool {
             self.complete.get()
         }
 
-        pub(super) async fn completed(&self) {
+        /// Waits until the handshake is complete.
+        pub async fn completed(&self) {
             let notified = self.waiting.notified();
             if !self.is_complete() {
                 notified.await;

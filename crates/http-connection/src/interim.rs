@@ -9,15 +9,16 @@ use http::header::LINK;
 use http::{HeaderMap, HeaderValue};
 
 use crate::connection::Connection;
-use crate::connection::streams::StreamKey;
+use crate::streams::StreamKey;
 
 /// Links that a client gets before one answer, and their bytes, at most. The rest is left to the answer.
-pub(crate) const LINKS: usize = 16;
-pub(crate) const LINK_BYTES: usize = 4 << 10;
+pub const LINKS: usize = 16;
+/// Bytes of these links.
+pub const LINK_BYTES: usize = 4 << 10;
 
 /// What can be sent to one client before its answer. Only HTTP/2 has a place for that which clients are known to handle.
 #[derive(Debug)]
-pub(crate) struct Interim {
+pub struct Interim {
     connection: Rc<Connection>,
     stream: StreamKey,
     sent: RefCell<Vec<HeaderValue>>,
@@ -27,12 +28,13 @@ pub(crate) struct Interim {
 
 impl Interim {
     /// For the request of a stream.
-    pub(crate) fn new(connection: Rc<Connection>, stream: StreamKey) -> Self {
+    pub fn new(connection: Rc<Connection>, stream: StreamKey) -> Self {
         Self { connection, stream, sent: RefCell::default(), map: None }
     }
 
     /// With links to origins of `map` changed into those of the host.
-    pub(crate) fn consolidating(mut self, map: Option<Arc<Map>>) -> Self {
+    #[must_use]
+    pub fn consolidating(mut self, map: Option<Arc<Map>>) -> Self {
         self.map = map;
         self
     }
@@ -45,7 +47,7 @@ impl Interim {
     }
 
     /// Sends those of `links` that the client was not sent before.
-    pub(crate) fn hint<'l>(&self, links: impl IntoIterator<Item = &'l HeaderValue>) {
+    pub fn hint<'l>(&self, links: impl IntoIterator<Item = &'l HeaderValue>) {
         let mut sent = self.sent.borrow_mut();
         let mut bytes: usize = sent.iter().map(HeaderValue::len).sum();
         let mut headers = HeaderMap::new();

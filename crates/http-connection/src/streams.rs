@@ -8,20 +8,20 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// Points that a reset stream costs, out of its client's budget for work without use.
-pub(crate) const RESET: u32 = 10;
+pub const RESET: u32 = 10;
 /// Points that a complete answer earns.
-pub(crate) const ANSWER: u32 = RESET / 2;
+pub const ANSWER: u32 = RESET / 2;
 
 /// One stream of a connection. Keys are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamKey {
+pub struct StreamKey {
     index: u32,
     generation: u32,
 }
 
 /// Why a stream was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// The client took nothing of the answer for too long.
     WriteTimeout,
     /// Request and answer together took too long.
@@ -30,7 +30,7 @@ pub(crate) enum Ended {
 
 impl Ended {
     /// A short name for logs.
-    pub(crate) fn reason(self) -> &'static str {
+    pub fn reason(self) -> &'static str {
         match self {
             Self::WriteTimeout => "write-timeout",
             Self::RequestTimeout => "request-timeout",
@@ -40,7 +40,7 @@ impl Ended {
 
 /// The streams of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Streams {
+pub struct Streams {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
     /// The stream that was begun last, for the task that it runs in.
@@ -77,12 +77,13 @@ struct Stall {
 
 /// The state of the connection in one round of checks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Round {
-    pub(crate) now: Instant,
+pub struct Round {
+    /// Time of the round.
+    pub now: Instant,
     /// Bytes of all answers of the connection that were written or dropped so far.
-    pub(crate) released: u64,
+    pub released: u64,
     /// The client did not take everything since the last round.
-    pub(crate) blocked: bool,
+    pub blocked: bool,
 }
 
 /// While the connection is blocked, a stream without progress is to blame only when the others got this many bytes: more
@@ -91,16 +92,16 @@ const FAIR_TURN: u64 = 8 << 20;
 
 /// How long a stream may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StreamLimits {
+pub struct StreamLimits {
     /// With an answer that the client does not take.
-    pub(crate) write: Duration,
+    pub write: Duration,
     /// From the head of the request to the end of the answer.
-    pub(crate) request: Option<Duration>,
+    pub request: Option<Duration>,
 }
 
 impl Streams {
     /// A request begins.
-    pub(crate) fn begin(&self, started: Instant) -> StreamKey {
+    pub fn begin(&self, started: Instant) -> StreamKey {
         let state = State { started, held: false, stalled: None, ended: None, task: None };
         let mut slots = self.slots.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
@@ -115,12 +116,12 @@ impl Streams {
     }
 
     /// The stream that was begun last, once.
-    pub(crate) fn take_begun(&self) -> Option<StreamKey> {
+    pub fn take_begun(&self) -> Option<StreamKey> {
         self.begun.take()
     }
 
     /// A request has ended.
-    pub(crate) fn end(&self, key: StreamKey) {
+    pub fn end(&self, key: StreamKey) {
         let mut slots = self.slots.borrow_mut();
         let slot = &mut slots[key.index as usize];
         debug_assert_eq!(slot.generation, key.generation, "a stream ends once");
@@ -133,7 +134,7 @@ impl Streams {
     }
 
     /// Something of the answer waits for the client from now on, or no longer.
-    pub(crate) fn hold(&self, key: StreamKey, held: bool) {
+    pub fn hold(&self, key: StreamKey, held: bool) {
         self.with(key, |state| {
             state.held = held;
             state.stalled = None;
@@ -141,12 +142,12 @@ impl Streams {
     }
 
     /// Something of the answer was written.
-    pub(crate) fn written(&self, key: StreamKey) {
+    pub fn written(&self, key: StreamKey) {
         self.with(key, |state| state.stalled = None);
     }
 
     /// The task that the stream runs in, which is woken when it is to end.
-    pub(crate) fn run_by(&self, key: StreamKey, task: &Waker) {
+    pub fn run_by(&self, key: StreamKey, task: &Waker) {
         self.with(key, |state| match &state.task {
             Some(known) if known.will_wake(task) => {}
             _ => state.task = Some(task.clone()),
@@ -154,12 +155,12 @@ impl Streams {
     }
 
     /// Whether, and why, the stream is to end although it is not finished.
-    pub(crate) fn ended(&self, key: StreamKey) -> Option<Ended> {
+    pub fn ended(&self, key: StreamKey) -> Option<Ended> {
         self.with(key, |state| state.ended).flatten()
     }
 
     /// Looks for streams that have taken too long, and wakes their tasks.
-    pub(crate) fn end_overdue(&self, round: Round, limits: StreamLimits) {
+    pub fn end_overdue(&self, round: Round, limits: StreamLimits) {
         let mut overdue = Vec::new();
         for state in self.slots.borrow_mut().iter_mut().filter_map(|slot| slot.state.as_mut()) {
             if state.ended.is_some() {

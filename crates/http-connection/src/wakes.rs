@@ -9,7 +9,7 @@ use futures_util::task::AtomicWaker;
 /// A waker for each place of a stream, made once and used by one stream after the other. One that is woken too late wakes
 /// the next stream, which does no harm.
 #[derive(Debug, Default)]
-pub(crate) struct Wakes {
+pub struct Wakes {
     shared: Arc<Shared>,
     places: Vec<(Arc<Place>, Waker)>,
 }
@@ -29,12 +29,12 @@ struct Place {
 
 impl Wakes {
     /// The task of the connection, which is woken with any stream.
-    pub(crate) fn register(&self, context: &Context<'_>) {
+    pub fn register(&self, context: &Context<'_>) {
         self.shared.connection.register(context.waker());
     }
 
     /// The waker of a place.
-    pub(crate) fn waker(&mut self, place: u32) -> &Waker {
+    pub fn waker(&mut self, place: u32) -> &Waker {
         while self.places.len() <= place as usize {
             let number = self.places.len() as u32;
             let made = Place { number, is_woken: AtomicBool::new(false), shared: Arc::clone(&self.shared) };
@@ -45,7 +45,7 @@ impl Wakes {
     }
 
     /// Moves the places that were woken to the end of `woken`.
-    pub(crate) fn take(&self, woken: &mut Vec<u32>) {
+    pub fn take(&self, woken: &mut Vec<u32>) {
         let mut list = self.shared.woken.lock().unwrap_or_else(PoisonError::into_inner);
         for place in list.drain(..) {
             self.places[place as usize].0.is_woken.store(false, Ordering::Release);

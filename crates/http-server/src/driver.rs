@@ -10,18 +10,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use brisk_answer::Service;
+use brisk_http_connection::Connection;
+use brisk_http_connection::buffers::WorkerBuffers;
+use brisk_http_connection::connection::Surroundings;
+use brisk_http_connection::end::End;
+use brisk_http_connection::handshake::Handshake;
+use brisk_http_connection::settings::HttpSettings;
 use brisk_net::{Deadline, Drain, Lingering};
 use brisk_tls::Stream;
 use brisk_wire::HttpVersion;
 use tokio::io::AsyncWriteExt;
 
 use super::io::HttpIo;
-use crate::answer::service::Service;
-use crate::connection::buffers::WorkerBuffers;
-use crate::connection::end::End;
-use crate::connection::handshake::Handshake;
-use crate::connection::settings::HttpSettings;
-use crate::connection::{Connection, Surroundings};
 use crate::date::Date;
 
 /// Everything that serving a connection needs.

@@ -7,10 +7,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
+use brisk_http_connection::streams::RESET;
 use brisk_telemetry::metrics::Flood;
 use brisk_wire::h2::frame::{FrameHead, Reason, flag, kind};
-
-use crate::connection::streams::RESET;
 
 /// Points that a KiB of header fields costs beyond what its block explains. No browser has a reason for one: the tables
 /// of HPACK and short names explain 8 KiB of each head, which are free.
@@ -65,7 +64,7 @@ impl FloodWatch {
     /// Charges for header fields that are far longer than the blocks that stood for them: HPACK lets a client repeat a
     /// field of 4 KiB with one byte. `long` is the size of all long heads so far (see [`Connection::long_heads`]).
     ///
-    /// [`Connection::long_heads`]: crate::Connection::long_heads
+    /// [`Connection::long_heads`]: brisk_http_connection::Connection::long_heads
     pub(super) fn heads(&self, long: u64) {
         if long == 0 {
             return;
@@ -194,7 +193,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::connection::streams::ANSWER;
+    use brisk_http_connection::streams::ANSWER;
 
     fn frame(kind: u8, flags: u8, length: u32) -> FrameHead {
         FrameHead { length, kind, flags, stream: 1 }

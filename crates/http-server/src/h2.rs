@@ -20,12 +20,12 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
+use brisk_http_connection::end::End;
 use brisk_wire::h2::frame::{Reason, WriteFrames};
 
 use self::state::{Goaway, H2};
 use super::driver::{Driver, Stop};
 use super::turn::Turns;
-use crate::connection::end::End;
 
 /// Reads in a turn, each of up to 64 KiB, before answers are written.
 const READS: usize = 4;

@@ -8,11 +8,11 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
+use brisk_http_connection::end::End;
+use brisk_http_connection::handshake::Handshake;
 use brisk_telemetry::Milestone;
 
 use super::driver::{Driver, Stop};
-use crate::connection::end::End;
-use crate::connection::handshake::Handshake;
 
 impl Driver<'_> {
     /// Acknowledges the client's last flight where nothing else does: no ticket is due, and no request has come with it. With

@@ -13,6 +13,11 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
+use brisk_answer::RecordedBody;
+use brisk_http::http1::answer::{Asked, Extent, Framing, Written, write_head};
+use brisk_http::http1::request_head::{HeadLimits, MalformedRequest};
+use brisk_http_connection::end::End;
+use brisk_upstream::upgrade::PendingUpgrade;
 use http::{HeaderMap, Response, StatusCode, Version};
 use http_body::Body as _;
 
@@ -20,11 +25,6 @@ use self::inbound::{Inbound, NoHead};
 use self::outbound::Outbound;
 use super::driver::{Driver, Stop};
 use super::turn::Turns;
-use crate::answer::exchange::RecordedBody;
-use crate::connection::end::End;
-use crate::http1::answer::{Asked, Extent, Framing, Written, write_head};
-use crate::http1::request_head::{HeadLimits, MalformedRequest};
-use crate::upstream::upgrade::PendingUpgrade;
 
 /// The least that a head may have, in bytes.
 const HEAD_SIZE_AT_LEAST: usize = 8192;

@@ -3,13 +3,13 @@
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use brisk_http_connection::connection::Multiplexed;
+use brisk_http_connection::end::End;
+use brisk_http_connection::handshake::Handshake;
+use brisk_http_connection::streams::{Round, StreamLimits};
 use brisk_net::Peer;
 
 use super::driver::{Driver, Http, Stop};
-use crate::connection::Multiplexed;
-use crate::connection::end::End;
-use crate::connection::handshake::Handshake;
-use crate::connection::streams::{Round, StreamLimits};
 
 /// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
 /// many clients with a request each do not add up; a client that is at work asks again sooner.

@@ -8,20 +8,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
-use brisk_net::{DeadlineWheel, Drain, DrainTrigger, drain};
-use brisk_proxy::client::{CurrentService, End, Http, HttpIo, HttpSettings, serve};
-use brisk_proxy::settings::{
+use brisk_answer::settings::{
     Action, EarlyDataPolicy, Experiments, HostSettings, RoutePath, RouteSettings, ServiceSettings,
     Underscores, UpstreamAction, UpstreamPath,
 };
-use brisk_proxy::upstream::{Group, GroupState};
-use brisk_proxy::upstream_settings::GroupSettings;
-use brisk_proxy::{Connection, Service, Telemetry};
+use brisk_answer::{Service, Telemetry};
+use brisk_http_connection::Connection;
+use brisk_http_server::{CurrentService, End, Http, HttpIo, HttpSettings, serve};
+use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
+use brisk_net::{DeadlineWheel, Drain, DrainTrigger, drain};
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use brisk_testkit::ca::TestCa;
 use brisk_tls::{Acceptor, Resources, TlsSettings};
 use brisk_tls_client::{Client, ClientSettings, ClientStream, EarlyOutcome, SavedSession, Verification};
+use brisk_upstream::settings::GroupSettings;
+use brisk_upstream::{Group, GroupState};
 use brisk_wire::registry::ProtocolVersion;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

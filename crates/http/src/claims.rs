@@ -115,19 +115,19 @@ fn is_claim(name: &str) -> bool {
 }
 
 /// Removes what an untrusted client must not send.
-pub(crate) fn remove(headers: &mut HeaderMap, underscores: Underscores) {
+pub fn remove(headers: &mut HeaderMap, underscores: Underscores) {
     remove_if(headers, |name| Name::of(name.as_str(), underscores) != Name::Plain);
 }
 
 /// Removes what even a trusted proxy does not write, but may pass on.
-pub(crate) fn remove_forged(headers: &mut HeaderMap, underscores: Underscores) {
+pub fn remove_forged(headers: &mut HeaderMap, underscores: Underscores) {
     remove_if(headers, |name| {
         matches!(Name::of(name.as_str(), underscores), Name::Forged | Name::Underscored)
     });
 }
 
 /// Removes all claims but those of these names: what is known of a client here is not for everyone.
-pub(crate) fn remove_but(headers: &mut HeaderMap, kept: &[HeaderName]) {
+pub fn remove_but(headers: &mut HeaderMap, kept: &[HeaderName]) {
     remove_if(headers, |name| {
         !kept.contains(name) && !matches!(Name::of(name.as_str(), Underscores::Pass), Name::Plain)
     });
@@ -136,7 +136,7 @@ pub(crate) fn remove_but(headers: &mut HeaderMap, kept: &[HeaderName]) {
 /// Removes from the trailers of a request what they may not hold: claims from any sender, since proxies write these
 /// into the head; names with underscores; and what decides on framing, routing, authentication and the meaning of the
 /// body (RFC 9110 section 6.5.1), which an upstream may merge into the head.
-pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+pub fn clean_trailers(trailers: &mut HeaderMap) {
     remove_if(trailers, |name| {
         Name::of(name.as_str(), Underscores::Drop) != Name::Plain || belongs_to_head(name)
     });

@@ -4,12 +4,12 @@
 //! writes. In what clients send, lines end with CR LF and nothing else: who took a bare LF for an end would see other
 //! headers than a proxy in front that does not.
 
-pub(crate) mod answer;
-pub(crate) mod body;
-pub(crate) mod chunked;
-pub(crate) mod request;
-pub(crate) mod request_head;
-pub(crate) mod response;
+pub mod answer;
+pub mod body;
+pub mod chunked;
+pub mod request;
+pub mod request_head;
+pub mod response;
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use thiserror::Error;
 pub use body::MalformedBody;
 
 /// Lines that the head of a response or a trailer section may have.
-pub(crate) const LINES: usize = 100;
+pub const LINES: usize = 100;
 
 /// Why the bytes that a server sent are no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -48,7 +48,7 @@ pub enum MalformedResponse {
 }
 
 /// Where `part` of `whole` stands in it.
-pub(crate) fn place(part: &[u8], whole: &[u8]) -> Range<u32> {
+pub fn place(part: &[u8], whole: &[u8]) -> Range<u32> {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     // Heads are far shorter than 4 GiB.
     start as u32..(start + part.len()) as u32

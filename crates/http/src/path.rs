@@ -18,20 +18,20 @@ use std::borrow::Cow;
 
 /// A path that is refused with 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AmbiguousPath;
+pub struct AmbiguousPath;
 
 /// A request's path, for routes and for the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RequestPath<'a> {
+pub struct RequestPath<'a> {
     /// The path that routes are compared with. May hold any bytes.
-    pub(crate) decoded: Cow<'a, [u8]>,
+    pub decoded: Cow<'a, [u8]>,
     /// The path that is forwarded, percent-encoded.
-    pub(crate) forwarded: Cow<'a, str>,
+    pub forwarded: Cow<'a, str>,
 }
 
 impl<'a> RequestPath<'a> {
     /// Reads the path of a request target in origin form. Costs one pass over the bytes as a rule.
-    pub(crate) fn read(raw: &'a str) -> Result<Self, AmbiguousPath> {
+    pub fn read(raw: &'a str) -> Result<Self, AmbiguousPath> {
         if is_plain(raw.as_bytes()) {
             return Ok(Self { decoded: Cow::Borrowed(raw.as_bytes()), forwarded: Cow::Borrowed(raw) });
         }
@@ -40,7 +40,7 @@ impl<'a> RequestPath<'a> {
 
     /// The part of the path after `prefix`, a path that this one was found to be at or below; begins with a slash.
     /// Fails where the client spelled the prefix in another way, since its end is then ambiguous.
-    pub(crate) fn below(&self, prefix: &str) -> Result<Cow<'_, str>, AmbiguousPath> {
+    pub fn below(&self, prefix: &str) -> Result<Cow<'_, str>, AmbiguousPath> {
         let rest = self.forwarded.strip_prefix(prefix.trim_end_matches('/')).ok_or(AmbiguousPath)?;
         match rest.as_bytes().first() {
             Some(b'/') => Ok(Cow::Borrowed(rest)),

@@ -12,34 +12,45 @@
 //!
 //! Added here: exactly one valid `Host`; a `Host` unlike the target's authority; a `Content-Length` that is repeated or
 //! empty, which h2 takes; transfer codings other than `chunked`, which would go on without their label; `CONNECT`
-//! without a protocol and `TRACE`; protocols other than WebSocket (RFC 8441); targets that are no paths, or of other schemes. [`path`](crate::answer::path) refuses ambiguous paths.
+//! without a protocol and `TRACE`; protocols other than WebSocket (RFC 8441); targets that are no paths, or of other schemes. [`path`](crate::path) refuses ambiguous paths.
 
 use http::request::Parts;
 use http::uri::{Authority, Uri};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 
 use crate::http2::Protocol;
+use crate::path::AmbiguousPath;
 
 /// Why a request is refused: the status, and a word for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) status: StatusCode,
-    pub(crate) reason: &'static str,
+pub struct Refusal {
+    /// Status of the response.
+    pub status: StatusCode,
+    /// Word for the log and the metrics.
+    pub reason: &'static str,
 }
 
 impl Refusal {
-    pub(crate) const fn new(status: StatusCode, reason: &'static str) -> Self {
+    /// Refusal with `status`, counted and logged under `reason`.
+    pub const fn new(status: StatusCode, reason: &'static str) -> Self {
         Self { status, reason }
     }
 
-    pub(crate) const fn bad_request(reason: &'static str) -> Self {
+    /// Refusal with 400.
+    pub const fn bad_request(reason: &'static str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, reason)
+    }
+}
+
+impl From<AmbiguousPath> for Refusal {
+    fn from(_: AmbiguousPath) -> Self {
+        Self::bad_request("path")
     }
 }
 
 /// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target<'a> {
+pub enum Target<'a> {
     /// A path of a host; the authority is empty where HTTP/1.0 gave none.
     Path {
         /// Host and port as the client wrote them.
@@ -50,7 +61,7 @@ pub(crate) enum Target<'a> {
 }
 
 /// Checks method, target, `Host` and framing.
-pub(crate) fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
+pub fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
     let protocol = request.extensions.get::<Protocol>();
     if request.method == Method::TRACE || (request.method == Method::CONNECT && protocol.is_none()) {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method"));
@@ -73,7 +84,7 @@ pub(crate) fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
 }
 
 /// The authority of a request whose target was checked: empty where there is none.
-pub(crate) fn authority_of(request: &Parts) -> &str {
+pub fn authority_of(request: &Parts) -> &str {
     let host = || request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     request.uri.authority().map(Authority::as_str).or_else(host).unwrap_or_default()
 }
@@ -90,7 +101,7 @@ fn transfer_coding(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Whether this is the only transfer coding that is understood.
-pub(crate) fn is_chunked(coding: &HeaderValue) -> bool {
+pub fn is_chunked(coding: &HeaderValue) -> bool {
     coding.as_bytes().eq_ignore_ascii_case(b"chunked")
 }
 
@@ -134,7 +145,7 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Resu
 }
 
 /// The host of an authority, without port and brackets; `None` if it is not well-formed or names a user.
-pub(crate) fn host_of(authority: &str) -> Option<&str> {
+pub fn host_of(authority: &str) -> Option<&str> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']')?;
         let is_v6 = host.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));

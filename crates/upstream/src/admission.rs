@@ -4,9 +4,9 @@
 use tokio::time::timeout;
 
 use crate::error::UpstreamError;
-use crate::upstream::group::Server;
-use crate::upstream::http1::Http1;
-use crate::upstream::places::{Grant, Next, Place, Waiting, Worker};
+use crate::group::Server;
+use crate::http1::Http1;
+use crate::places::{Grant, Next, Place, Waiting, Worker};
 
 /// What a request does when its server has as many connections as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

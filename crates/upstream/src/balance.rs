@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::header::COOKIE;
 use http::request::Parts;
 
-use crate::upstream::settings::{Balance, HashKey};
+use crate::settings::{Balance, HashKey};
 
 /// A server as the choice among servers sees it.
 pub(crate) trait Member {

@@ -1,17 +1,19 @@
 //! The body of an upstream's response.
 
 use std::mem;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use brisk_http::error::BodyError;
 use brisk_net::Deadline;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use crate::error::BodyError;
-use crate::upstream::group::Lease;
-use crate::upstream::http1::Http1;
-use crate::upstream::http2::Exchange;
+use crate::forward::Tunnel;
+use crate::group::Lease;
+use crate::http1::Http1;
+use crate::http2::Exchange;
 
 /// A response body on its way from an upstream. Dropping it early closes the connection (HTTP/1.1) or resets the stream.
 #[derive(Debug)]
@@ -31,6 +33,15 @@ enum Source {
         deadline: Deadline,
         lease: Lease,
     },
+    /// The bytes of a protocol other than HTTP.
+    Tunnel(Box<Tunnel>),
+}
+
+impl Default for UpstreamBody {
+    /// No body.
+    fn default() -> Self {
+        Self(Source::Whole(Bytes::new()))
+    }
 }
 
 impl UpstreamBody {
@@ -51,49 +62,22 @@ impl UpstreamBody {
         Self(Source::Http2 { exchange, deadline, lease })
     }
 
+    /// A body of one piece.
+    #[cfg(test)]
+    pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
+        Self(Source::Whole(bytes.into()))
+    }
+
+    /// The bytes that come through `tunnel`.
+    pub(crate) fn through(tunnel: Tunnel) -> Self {
+        Self(Source::Tunnel(Box::new(tunnel)))
+    }
+
     /// All of the body, if it is here; nothing is left of it then.
-    pub(crate) fn whole(&mut self) -> Option<Bytes> {
+    pub fn whole(&mut self) -> Option<Bytes> {
         match &mut self.0 {
             Source::Whole(data) => Some(mem::take(data)),
-            Source::Http1 { .. } | Source::Http2 { .. } => None,
-        }
-    }
-
-    /// See [`http_body::Body::poll_frame`].
-    pub(crate) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = match &mut self.0 {
-            Source::Whole(data) if data.is_empty() => return Poll::Ready(None),
-            Source::Whole(data) => return Poll::Ready(Some(Ok(Frame::data(mem::take(data))))),
-            Source::Http1 { http1, .. } => http1.poll_frame(context),
-            Source::Http2 { exchange, .. } => exchange.poll_frame(context),
-        };
-        if polled.is_pending() {
-            return self.poll_overdue(context);
-        }
-        polled.map(|frame| {
-            self.received(frame.is_none());
-            frame.map(|frame| frame.map_err(BodyError::of_upstream))
-        })
-    }
-
-    /// See [`http_body::Body::is_end_stream`].
-    pub(crate) fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Source::Whole(data) => data.is_empty(),
-            Source::Http1 { http1, .. } => http1.left() == Some(0),
-            Source::Http2 { exchange, .. } => exchange.is_end_stream(),
-        }
-    }
-
-    /// See [`http_body::Body::size_hint`].
-    pub(crate) fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            Source::Whole(data) => SizeHint::with_exact(data.len() as u64),
-            Source::Http1 { http1, .. } => http1.left().map_or_else(SizeHint::default, SizeHint::with_exact),
-            Source::Http2 { exchange, .. } => exchange.size_hint(),
+            Source::Http1 { .. } | Source::Http2 { .. } | Source::Tunnel(_) => None,
         }
     }
 
@@ -103,7 +87,7 @@ impl UpstreamBody {
         }
         let over = match &self.0 {
             Source::Http1 { http1, .. } => last || http1.is_reusable(),
-            Source::Whole(_) | Source::Http2 { .. } => last,
+            Source::Whole(_) | Source::Http2 { .. } | Source::Tunnel(_) => last,
         };
         if over && let Source::Http1 { http1, lease } = mem::replace(&mut self.0, Source::Whole(Bytes::new()))
         {
@@ -124,9 +108,52 @@ impl UpstreamBody {
 
     fn deadline(&self) -> Option<(&Deadline, Duration)> {
         match &self.0 {
-            Source::Whole(_) => None,
+            Source::Whole(_) | Source::Tunnel(_) => None,
             Source::Http1 { http1, lease } => Some((http1.deadline(), lease.body_limit())),
             Source::Http2 { deadline, lease, .. } => Some((deadline, lease.body_limit())),
+        }
+    }
+}
+
+impl http_body::Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = match &mut self.0 {
+            Source::Whole(data) if data.is_empty() => return Poll::Ready(None),
+            Source::Whole(data) => return Poll::Ready(Some(Ok(Frame::data(mem::take(data))))),
+            Source::Http1 { http1, .. } => http1.poll_frame(context),
+            Source::Http2 { exchange, .. } => exchange.poll_frame(context),
+            Source::Tunnel(tunnel) => return tunnel.poll_frame(context),
+        };
+        if polled.is_pending() {
+            return self.poll_overdue(context);
+        }
+        polled.map(|frame| {
+            self.received(frame.is_none());
+            frame.map(|frame| frame.map_err(BodyError::of_upstream))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Whole(data) => data.is_empty(),
+            Source::Http1 { http1, .. } => http1.left() == Some(0),
+            Source::Http2 { exchange, .. } => exchange.is_end_stream(),
+            Source::Tunnel(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Whole(data) => SizeHint::with_exact(data.len() as u64),
+            Source::Http1 { http1, .. } => http1.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Source::Http2 { exchange, .. } => exchange.size_hint(),
+            Source::Tunnel(_) => SizeHint::default(),
         }
     }
 }

@@ -13,10 +13,10 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::TokioExecutor;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use crate::upstream::group::{GroupState, ServerState};
-use crate::upstream::health::Verdict;
-use crate::upstream::io::HyperIo;
-use crate::upstream::settings::ActiveChecks;
+use crate::group::{GroupState, ServerState};
+use crate::health::Verdict;
+use crate::io::HyperIo;
+use crate::settings::ActiveChecks;
 
 /// Makes the active checks of a group for as long as it is polled; ends at once if none are configured.
 ///

@@ -10,26 +10,28 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use brisk_http::error::ConnectionError;
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::request::{Arriving, BodyProgress, RequestBody};
+use brisk_http_connection::interim::Interim;
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
-use crate::body::Body;
-use crate::body::request::{Arriving, BodyProgress, RequestBody};
-use crate::connection::Connection;
-use crate::connection::interim::Interim;
-use crate::error::{ConnectionError, UpstreamError};
-use crate::upstream::admission::{Admission, AtLimit};
-use crate::upstream::body::UpstreamBody;
-use crate::upstream::group::{Group, Lease, Server};
-use crate::upstream::http1::{Failure, Http1, Owner};
-use crate::upstream::http2::{Destination, Placement};
-use crate::upstream::login::{self, PrivateConnections};
-use crate::upstream::settings::{Retry, ServerScheme};
-use crate::upstream::upgrade::PendingUpgrade;
+use crate::admission::{Admission, AtLimit};
+use crate::body::UpstreamBody;
+use crate::error::UpstreamError;
+use crate::group::{Group, Lease, Server};
+use crate::http1::{Failure, Http1, Owner};
+use crate::http2::{Destination, Placement};
+use crate::login;
+use crate::login::PrivateConnections;
+use crate::settings::{Retry, ServerScheme};
+use crate::upgrade::PendingUpgrade;
 
-pub(crate) use self::tunnel::tunnel;
+pub(crate) use self::tunnel::Tunnel;
+pub use self::tunnel::tunnel;
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
@@ -41,7 +43,7 @@ pub struct ForwardFacts<'a> {
     /// The most bytes of the request body; beyond it the request fails. `u64::MAX`: no limit.
     pub body_limit: u64,
     /// Where the hints of the server go (103); `None`: nowhere.
-    pub(crate) interim: Option<&'a Interim>,
+    pub interim: Option<&'a Interim>,
     /// Filled in on the way, whatever the outcome.
     pub outcome: &'a ForwardOutcome,
 }
@@ -66,7 +68,7 @@ impl ForwardOutcome {
     }
 
     /// The client gets an answer from now on.
-    pub(crate) fn answered(&self) {
+    pub fn answered(&self) {
         if let Some(progress) = &*self.progress.borrow() {
             progress.answered();
         }
@@ -82,11 +84,11 @@ impl ForwardOutcome {
 ///
 /// A 101 response to a request with an `Upgrade` header leaves the upstream's side with its connection. Dropping
 /// the future, or later the body, gives the exchange up.
-pub(crate) async fn forward(
+pub async fn forward(
     group: &Rc<Group>,
     request: Request<impl Into<Arriving>>,
     facts: &ForwardFacts<'_>,
-) -> Result<Response<Body>, UpstreamError> {
+) -> Result<Response<UpstreamBody>, UpstreamError> {
     let started = Instant::now();
     let (mut head, body) = request.into_parts();
     let body = body.into();
@@ -209,7 +211,7 @@ impl<'a> Journey<'a> {
         &self,
         attempt: &Attempt<'_>,
         request: &mut Request<RequestBody>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<UpstreamBody>, Failure> {
         let mut response = if attempt.server.state().multiplexes() {
             Box::pin(self.send_http2(attempt, request)).await?
         } else {
@@ -232,7 +234,7 @@ impl<'a> Journey<'a> {
         &self,
         attempt: &Attempt<'_>,
         request: &mut Request<RequestBody>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<UpstreamBody>, Failure> {
         let server = attempt.server;
         let lease = Lease::new(server);
         let kept = match attempt.placement {
@@ -269,7 +271,7 @@ impl<'a> Journey<'a> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Box::pin(self.upgrade(response, http1, lease)).await.map_err(Failure::after_sending);
         }
-        Ok(response.map(|()| Body::Upstream(UpstreamBody::over_http1(http1, lease))))
+        Ok(response.map(|()| UpstreamBody::over_http1(http1, lease)))
     }
 
     async fn upgrade(
@@ -277,21 +279,21 @@ impl<'a> Journey<'a> {
         response: Response<()>,
         http1: Box<Http1>,
         lease: Lease,
-    ) -> Result<Response<Body>, UpstreamError> {
+    ) -> Result<Response<UpstreamBody>, UpstreamError> {
         if !self.wants_upgrade {
             return Err(UpstreamError::UnexpectedUpgrade);
         }
         let limit = self.group.state().settings().timeouts.head;
         let upgraded = http1.into_upgraded(limit).await?;
         PendingUpgrade::new(upgraded, lease).leave_to(self.connection);
-        Ok(response.map(|()| Body::Empty))
+        Ok(response.map(|()| UpstreamBody::default()))
     }
 
     async fn send_http2(
         &self,
         attempt: &Attempt<'_>,
         request: &mut Request<RequestBody>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<UpstreamBody>, Failure> {
         let server = attempt.server;
         let lease = Lease::new(server);
         let open = async || match server.admit(attempt.at_limit).await? {
@@ -319,7 +321,7 @@ impl<'a> Journey<'a> {
             http2.exchange(request, to, self.progress.as_deref(), &deadline, limit, self.interim).await?;
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
-        Ok(response.map(|()| Body::Upstream(body)))
+        Ok(response.map(|()| body))
     }
 }
 

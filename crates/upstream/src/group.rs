@@ -20,16 +20,16 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::balance::{Balancer, Member};
 use crate::error::UpstreamError;
-use crate::upstream::balance::{Balancer, Member};
-use crate::upstream::health::{Availability, ServerHealth, Verdict};
-use crate::upstream::http1::Http1;
-use crate::upstream::http2::{Http2Limits, Http2Pool};
-use crate::upstream::io::{Dialer, UpstreamIo};
-use crate::upstream::open::OpenConnection;
-use crate::upstream::places::{Place, Places};
-use crate::upstream::pool::Pool;
-use crate::upstream::settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
+use crate::health::{Availability, ServerHealth, Verdict};
+use crate::http1::Http1;
+use crate::http2::{Http2Limits, Http2Pool};
+use crate::io::{Dialer, UpstreamIo};
+use crate::open::OpenConnection;
+use crate::places::{Place, Places};
+use crate::pool::Pool;
+use crate::settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
 
 pub(crate) use self::lease::Lease;
 use self::tls::{TlsFiles, connector};

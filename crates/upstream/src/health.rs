@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::upstream::settings::PassiveChecks;
+use crate::settings::PassiveChecks;
 
 /// A pause doubles this many times at most.
 const DOUBLINGS: u32 = 5;

@@ -11,6 +11,11 @@ use std::rc::Weak;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use brisk_http::error::{ConnectionError, Http2Error};
+use brisk_http::http1::MalformedResponse;
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::request::{BodyProgress, ClientFailure, RequestBody};
+use brisk_http_connection::interim::Interim;
 use brisk_net::Deadline;
 use brisk_telemetry::Side;
 use bytes::Bytes;
@@ -19,13 +24,9 @@ use http::{Request, Response};
 use http_body::Frame;
 
 use self::messages::Messages;
-use crate::body::request::{BodyProgress, ClientFailure, RequestBody};
-use crate::connection::Connection;
-use crate::connection::interim::Interim;
-use crate::error::{ConnectionError, Http2Error, UpstreamError};
-use crate::http1::MalformedResponse;
-use crate::upstream::io::UpstreamIo;
-use crate::upstream::open::OpenConnection;
+use crate::error::UpstreamError;
+use crate::io::UpstreamIo;
+use crate::open::OpenConnection;
 
 /// One connection. Idle ones lie in the pool; dropping it closes it.
 #[derive(Debug)]

@@ -20,6 +20,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use brisk_http_connection::body::request::{BodyProgress, RequestBody};
+use brisk_http_connection::interim::Interim;
 use brisk_net::{Deadline, DeadlineWheel};
 use http::header::LINK;
 use http::{Request, Response};
@@ -27,13 +29,11 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 
 use self::link::{Link, Unanswered};
-use crate::body::request::{BodyProgress, RequestBody};
-use crate::connection::interim::Interim;
 use crate::error::UpstreamError;
-use crate::upstream::http1::{Failure, HeadWatch, upstream_error};
-use crate::upstream::io::UpstreamIo;
-use crate::upstream::open::OpenConnection;
-use crate::upstream::settings::GroupSettings;
+use crate::http1::{Failure, HeadWatch, upstream_error};
+use crate::io::UpstreamIo;
+use crate::open::OpenConnection;
+use crate::settings::GroupSettings;
 
 pub(crate) use self::link::Exchange;
 pub(crate) use self::output::Destination;

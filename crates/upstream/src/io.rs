@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::error::UpstreamError;
-use crate::upstream::settings::ServerUrl;
+use crate::settings::ServerUrl;
 
 /// The IO of hyper. The adapter costs nothing and keeps the `unsafe` of uninitialised buffers in hyper-util.
 pub(crate) type HyperIo = TokioIo<UpstreamIo>;

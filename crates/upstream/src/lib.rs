@@ -1,20 +1,29 @@
-//! The upstreams' side: groups of servers with their connections and health, and the way of a request through them.
+//! Upstreams: groups of servers with their connections and health, and the way of a request through them.
+//!
+//! [`forward`](forward::forward) takes a request to a server of a [`Group`] and returns the response with an [`UpstreamBody`]. Connections live on one
+//! worker's thread; [`GroupState`], which the workers share, is `Send`.
 
-pub(crate) mod admission;
-pub(crate) mod balance;
-pub(crate) mod body;
+mod admission;
+mod balance;
+mod body;
 pub mod checks;
+mod error;
 pub mod forward;
-pub(crate) mod group;
-pub(crate) mod health;
-pub(crate) mod http1;
-pub(crate) mod http2;
-pub(crate) mod io;
-pub(crate) mod login;
-pub(crate) mod open;
-pub(crate) mod places;
-pub(crate) mod pool;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
+mod group;
+mod health;
+mod http1;
+mod http2;
+mod io;
+mod login;
+mod open;
+mod places;
+mod pool;
 pub mod settings;
 pub mod upgrade;
 
+pub use body::UpstreamBody;
+pub use error::UpstreamError;
 pub use group::{Group, GroupState, Server, ServerState};

@@ -9,12 +9,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use brisk_http_connection::Connection;
 use http::header::{AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::connection::Connection;
-use crate::upstream::group::{Group, Server};
-use crate::upstream::http1::Http1;
+use crate::group::{Group, Server};
+use crate::http1::Http1;
 
 /// Whether a request tries to log its connection in.
 pub(crate) fn is_attempt(headers: &HeaderMap) -> bool {

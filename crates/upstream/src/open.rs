@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use brisk_telemetry::metrics::UpstreamMetrics;
 
-use crate::upstream::places::Place;
+use crate::places::Place;
 
 /// A connection as it is counted, for the limit and the metrics; dropping it counts its end.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use crate::upstream::http1::Http1;
+use crate::http1::Http1;
 
 /// Connections that wait for a request. The last one put in is the first one taken out: it is the least likely to be
 /// closed by the server, and those that are not needed grow old.

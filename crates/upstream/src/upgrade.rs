@@ -7,15 +7,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use brisk_http_connection::Connection;
 use brisk_net::Deadline;
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::Connection;
-use crate::upstream::group::Lease;
-use crate::upstream::http1::Upgraded;
-use crate::upstream::io::UpstreamIo;
-use crate::upstream::open::OpenConnection;
+use crate::group::Lease;
+use crate::http1::Upgraded;
+use crate::io::UpstreamIo;
+use crate::open::OpenConnection;
 
 /// The most read at once.
 const CHUNK: usize = 16 << 10;
@@ -58,7 +58,7 @@ impl PendingUpgrade {
     }
 
     /// The upstream's side that a request of `connection` has left, if its protocol was switched.
-    pub(crate) fn take(connection: &Connection) -> Option<Box<Self>> {
+    pub fn take(connection: &Connection) -> Option<Box<Self>> {
         connection.upgrade.take()?.downcast().ok()
     }
 

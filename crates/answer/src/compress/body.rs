@@ -11,6 +11,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use brisk_coding::Step;
+use brisk_http::error::BodyError;
+use brisk_http_connection::Connection;
 use bytes::{Buf as _, Bytes};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
@@ -20,8 +22,6 @@ use super::encoders::{Lease, written};
 use super::kept::Keeper;
 use super::metrics;
 use crate::body::Body;
-use crate::connection::Connection;
-use crate::error::BodyError;
 
 /// A source that sends nothing for this time pauses.
 const PAUSE: Duration = Duration::from_millis(5);

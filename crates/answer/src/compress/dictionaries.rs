@@ -14,13 +14,13 @@ use std::task::{Context, Poll, ready};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use brisk_coding::Dictionary;
+use brisk_http::error::BodyError;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::Body;
-use crate::error::BodyError;
 
 pub(super) const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dictionary");
 const USE_AS_DICTIONARY: HeaderName = HeaderName::from_static("use-as-dictionary");

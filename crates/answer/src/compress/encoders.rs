@@ -70,11 +70,11 @@ fn reserve_of(held: &AtomicUsize, bytes: usize, limit: usize) -> bool {
 /// document that must be decoded. Decoders have half of what encoders have, and those that take much memory no more than
 /// half of that.
 #[derive(Debug)]
-pub(in crate::answer) struct Room(usize);
+pub(crate) struct Room(usize);
 
 impl Room {
     /// Room for a decoder, unless all of them would take more than their part of `limit`.
-    pub(in crate::answer) fn take(coding: Coding, limit: usize) -> Option<Self> {
+    pub(crate) fn take(coding: Coding, limit: usize) -> Option<Self> {
         let bytes = Decoder::memory(coding);
         let share = (limit / 2).max(LEAST_OF_DECODERS);
         let share = if coding == Coding::Gzip { share } else { share / 2 };

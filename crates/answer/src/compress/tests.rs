@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use brisk_http::error::BodyError;
 use brisk_telemetry::{ConnectionRecord, Timeline};
 use http::{Request, Version};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::*;
-use crate::error::BodyError;
 
 type Piece = Result<Frame<Bytes>, BodyError>;
 

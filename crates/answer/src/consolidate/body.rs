@@ -11,6 +11,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use brisk_coding::Decoder;
+use brisk_http::error::BodyError;
+use brisk_http_connection::Connection;
 use brisk_rewrite::{Map, Rewriter};
 use brisk_telemetry::Throttle;
 use bytes::{Buf as _, Bytes};
@@ -18,11 +20,9 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
 use super::metrics;
-use crate::answer::compress::DIGESTS;
-use crate::answer::compress::encoders::Room;
 use crate::body::Body;
-use crate::connection::Connection;
-use crate::error::BodyError;
+use crate::compress::DIGESTS;
+use crate::compress::encoders::Room;
 
 /// Bytes that are looked at in a step: about as much as comes out of a step of the decoder.
 const SLICE: usize = 16 << 10;

@@ -1,12 +1,12 @@
 //! What an origin gets of a request.
 
 use brisk_coding::{Accepted, Coding};
+use brisk_http::claims;
 use brisk_rewrite::Place;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use super::{Consolidated, Cookies, cookies};
-use crate::claims;
 
 const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dictionary");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");

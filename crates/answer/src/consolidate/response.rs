@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use brisk_coding::{Coding, Decoder};
+use brisk_http_connection::Connection;
 use brisk_rewrite::{Kind, Rewriter, policy, refresh};
 use bytes::Bytes;
 use http::header::{self, HeaderName};
@@ -10,10 +11,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::body::{DocumentNames, RewrittenBody};
 use super::{Consolidating, Cookies, cookies, metrics};
-use crate::answer::compress::encoders::Room;
-use crate::answer::compress::{DIGESTS, forbids_transforming, tokens};
 use crate::body::Body;
-use crate::connection::Connection;
+use crate::compress::encoders::Room;
+use crate::compress::{DIGESTS, forbids_transforming, tokens};
 
 /// Documents of up to this size that are here as a whole are changed at once, and keep a length.
 const AT_ONCE: usize = 32 << 10;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use brisk_http::error::BodyError;
 use brisk_telemetry::{ConnectionRecord, Timeline};
 use bytes::Bytes;
 use http::Request;
@@ -9,7 +10,6 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::*;
-use crate::error::BodyError;
 
 fn connection() -> Rc<Connection> {
     let address = SocketAddr::from(([192, 0, 2, 1], 40000));
@@ -318,7 +318,7 @@ fn the_place_of_an_origin_is_a_folder() {
 
 #[test]
 fn decoders_that_take_much_memory_leave_room_for_the_others() {
-    use crate::answer::compress::encoders::Room;
+    use crate::compress::encoders::Room;
     use brisk_coding::Coding;
     let limit = 256 << 20;
     let held: Vec<_> = std::iter::from_fn(|| Room::take(Coding::Brotli, limit)).collect();

@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, Version, header};
 
 use super::Exchange;
-use crate::answer::experiments::HostExperiments;
+use crate::experiments::HostExperiments;
 
 /// The parts of a request that only the access log needs.
 #[derive(Debug)]

@@ -5,13 +5,13 @@
 
 use std::future::Future;
 
+use brisk_http_connection::chunk::Reserved;
 use http::Response;
 use http_body::Body as _;
 
 use super::CHUNK;
-use crate::answer::exchange::Exchange;
 use crate::body::Body;
-use crate::connection::chunk::Reserved;
+use crate::exchange::Exchange;
 
 /// `answer`, once there is room for its buffer on a connection with several answers at a time.
 pub(crate) async fn in_room(

@@ -1,11 +1,11 @@
 //! What must hold for headers that decide what a page gets.
 
 use brisk_coding::{Accepted, Coding};
+use brisk_http_connection::interim::{LINK_BYTES, LINKS};
 use http::header::{ACCEPT_ENCODING, LINK};
 use http::{HeaderMap, HeaderValue};
 
-use crate::answer::hints::{HintLink, links_of};
-use crate::connection::interim::{LINK_BYTES, LINKS};
+use crate::hints::{HintLink, links_of};
 
 /// Each line is a value of `Accept-Encoding` and of `Link`. The best coding is one that the client takes, and none has a higher
 /// weight; what is left of the list for files means the same. Hints have their bounds, and each is one.

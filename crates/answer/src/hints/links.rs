@@ -2,10 +2,9 @@
 
 use std::str::FromStr;
 
+use brisk_http_connection::interim::{LINK_BYTES, LINKS};
 use http::header::LINK;
 use http::{HeaderMap, HeaderValue};
-
-use crate::connection::interim::{LINK_BYTES, LINKS};
 
 /// A link that is of use before the page: with a relation of `preload`, `modulepreload` or `preconnect`.
 #[derive(Clone, Debug, PartialEq, Eq)]

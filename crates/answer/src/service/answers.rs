@@ -1,15 +1,15 @@
 //! Answers that brisk makes by itself, and what it changes about others.
 
+use brisk_http::validate::Refusal;
+use brisk_http_connection::Connection;
 use brisk_telemetry::Side;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 
-use crate::answer::error_page::error_page;
-use crate::answer::exchange::Exchange;
-use crate::answer::stages::CLOSE;
 use crate::body::Body;
-use crate::connection::Connection;
-use crate::validate::Refusal;
+use crate::error_page::error_page;
+use crate::exchange::Exchange;
+use crate::stages::CLOSE;
 
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 

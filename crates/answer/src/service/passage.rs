@@ -2,29 +2,29 @@
 
 use std::rc::Rc;
 
+use brisk_http::path::RequestPath;
+use brisk_http::validate;
+use brisk_http::validate::Refusal;
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::gathered::{Gathered, Room};
+use brisk_http_connection::body::request::{Arriving, BodyProgress};
+use brisk_http_connection::body::upload::Upload;
+use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
+use brisk_upstream::{Group, Server, UpstreamBody, UpstreamError};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Response, header};
 
 use super::{Service, Site};
-use crate::answer::consolidate::Consolidated;
-use crate::answer::error_page::error_page;
-use crate::answer::exchange::Exchange;
-use crate::answer::forwarding::Asked;
-use crate::answer::header_rules::HeaderRules;
-use crate::answer::headers;
-use crate::answer::hints::Hinting;
-use crate::answer::path::RequestPath;
-use crate::answer::settings::UpstreamPath;
 use crate::body::Body;
-use crate::body::gathered::{Gathered, Room};
-use crate::body::request::{Arriving, BodyProgress};
-use crate::body::upload::Upload;
-use crate::connection::Connection;
-use crate::error::UpstreamError;
-use crate::upstream::forward::{ForwardFacts, forward, tunnel};
-use crate::upstream::group::{Group, Server};
-use crate::validate::{self, Refusal};
+use crate::consolidate::Consolidated;
+use crate::error_page::error_page;
+use crate::exchange::Exchange;
+use crate::forwarding::Asked;
+use crate::header_rules::HeaderRules;
+use crate::headers;
+use crate::hints::Hinting;
+use crate::settings::UpstreamPath;
 
 /// A request on its way to an upstream group.
 pub(super) struct Passage<'a> {
@@ -121,11 +121,12 @@ impl Passage<'_> {
 
     fn answered(
         &self,
-        answered: Result<Response<Body>, UpstreamError>,
+        answered: Result<Response<UpstreamBody>, UpstreamError>,
         exchange: &mut Exchange,
     ) -> Response<Body> {
         match answered {
-            Ok(mut response) => {
+            Ok(response) => {
+                let mut response = response.map(Body::Upstream);
                 if let Some(consolidated) = self.consolidated {
                     consolidated.change_links(response.headers_mut());
                 }

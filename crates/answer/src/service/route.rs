@@ -4,24 +4,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_coding::Coding;
+use brisk_http_connection::Connection;
+use brisk_upstream::Group;
 use brisk_visits::ExperimentId;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Version, header};
 
-use crate::answer::compress::Compression;
-use crate::answer::consolidate::Consolidated;
-use crate::answer::early_data::EarlyDataPolicy;
-use crate::answer::experiments::{ByArm, ExperimentSettings, Values};
-use crate::answer::files::StaticFiles;
-use crate::answer::header_rules::HeaderRules;
-use crate::answer::hints::{EarlyHints, EarlyHintsSettings};
-use crate::answer::settings::{
-    Action, FixedResponse, HostSettings, Page, Redirect, RouteSettings, UpstreamPath,
-};
-use crate::answer::stages::OfRoute;
-use crate::connection::Connection;
+use crate::compress::Compression;
+use crate::consolidate::Consolidated;
+use crate::early_data::EarlyDataPolicy;
 use crate::error::ServiceError;
-use crate::upstream::group::Group;
+use crate::experiments::{ByArm, ExperimentSettings, Values};
+use crate::files::StaticFiles;
+use crate::header_rules::HeaderRules;
+use crate::hints::{EarlyHints, EarlyHintsSettings};
+use crate::settings::{Action, FixedResponse, HostSettings, Page, Redirect, RouteSettings, UpstreamPath};
+use crate::stages::OfRoute;
 
 #[derive(Debug)]
 pub(super) struct Route {

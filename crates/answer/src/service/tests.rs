@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brisk_http_connection::body::client::testing::of_hyper;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
+use brisk_upstream::GroupState;
+use brisk_upstream::settings::GroupSettings;
 use bytes::Bytes;
 use http::HeaderValue;
 use hyper_util::rt::TokioIo;
@@ -15,13 +18,10 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
 use super::*;
-use crate::answer::settings::{
+use crate::settings::{
     Action, Experiments, FixedResponse, HostSettings, HstsSettings, Page, RoutePath, Underscores,
     UpstreamAction, UpstreamPath,
 };
-use crate::body::client::testing::of_hyper;
-use crate::upstream::group::GroupState;
-use crate::upstream::settings::GroupSettings;
 
 fn prefix(path: &str, action: Action) -> RouteSettings {
     RouteSettings::new(RoutePath::Prefix(path.to_owned()), action)

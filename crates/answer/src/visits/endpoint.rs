@@ -8,6 +8,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use brisk_beacon::{Held, Kind, LARGEST, Refusal as Dropped, SCRIPT, script_version};
+use brisk_http::validate;
+use brisk_http::validate::Refusal;
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::upload::Upload;
 use bytes::Bytes;
 use http::header::HeaderName;
 use http::request::Parts;
@@ -15,11 +19,8 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body as _;
 
 use super::{SEC_FETCH_SITE, SiteVisits, wants_privacy};
-use crate::answer::exchange::Exchange;
 use crate::body::Body;
-use crate::body::upload::Upload;
-use crate::connection::Connection;
-use crate::validate::{self, Refusal};
+use crate::exchange::Exchange;
 
 pub(super) const SCRIPT_PATH: &str = "/.brisk/rum.js";
 pub(super) const BEACON_PATH: &str = "/.brisk/beacon";
@@ -49,7 +50,7 @@ impl Own {
 
 impl SiteVisits {
     /// Answers a request for one of these paths.
-    pub(in crate::answer) async fn answer(
+    pub(crate) async fn answer(
         &self,
         own: Own,
         head: &Parts,

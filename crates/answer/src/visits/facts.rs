@@ -9,7 +9,7 @@ use brisk_visits::{Browser, CertificateType, Connection, Device, Metric, Session
 use http::HeaderValue;
 
 use super::Visiting;
-use crate::answer::exchange::{Exchange, http_version};
+use crate::exchange::{Exchange, http_version};
 
 /// What passes between two messages that a client sends one after the other.
 const SOON: Duration = Duration::from_millis(2);

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use brisk_beacon::{Beacons, Insertion};
+use brisk_http::error::BodyError;
+use brisk_http_connection::Connection;
 use brisk_rewrite::Insertion as Search;
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
 use http_body::{Frame, SizeHint};
 
 use super::policy;
-use crate::answer::compress::{DIGESTS, forbids_transforming, is_identity, weaken};
 use crate::body::Body;
-use crate::connection::Connection;
-use crate::error::BodyError;
+use crate::compress::{DIGESTS, forbids_transforming, is_identity, weaken};
 
 /// Pages of up to this size that are here as a whole are changed at once, and keep a length.
 const AT_ONCE: usize = 32 << 10;

@@ -1,3 +1,4 @@
+use brisk_http::error::BodyError;
 use brisk_telemetry::metrics::Metrics;
 use brisk_visits::Visits;
 use futures_util::stream;
@@ -6,7 +7,6 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::*;
-use crate::error::BodyError;
 
 fn navigation(more: &[(&'static str, &'static str)]) -> Parts {
     let mut request = Request::get("https://www.example/x")

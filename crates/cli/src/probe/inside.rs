@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use brisk_answer::settings::{EarlyDataPolicy, EarlyPath, HostSettings};
 use brisk_audit::configuration::{self, CertificateFacts, Facts, HostFacts, KeyFile, Machine};
 use brisk_certs::Certificate;
 use brisk_config::Running;
 use brisk_gateway::settings::GatewaySettings;
 use brisk_keys::KeyAlgorithm;
-use brisk_proxy::settings::{EarlyDataPolicy, EarlyPath, HostSettings};
 use brisk_report::terminal::WIDTH;
 use brisk_tls::FirstFlight;
 use brisk_tls::flight::TCP_FLIGHT;

@@ -10,10 +10,10 @@ use brisk_acme::dns::DnsProvider;
 use brisk_acme::{
     AcmeSettings, AuthoritySettings, ChallengeKind, DemandedHost, ExternalAccount, KeyKind, Wanted,
 };
+use brisk_answer::settings::HostSettings;
 use brisk_certs::Store;
 use brisk_certs::store::Folder;
 use brisk_gateway::settings::{FleetStore, SessionSettings};
-use brisk_proxy::settings::HostSettings;
 use zeroize::Zeroizing;
 
 use super::context::Context;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::SystemTime;
 
+use brisk_answer::settings::ClientCert;
 use brisk_certs::{Crl, subject};
-use brisk_proxy::settings::ClientCert;
 use brisk_tls::settings::{ClientCertificates, Revocation, UnknownRevocation};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use brisk_answer::settings::{BreachGuard, CompressionSettings};
 use brisk_coding::Coding;
-use brisk_proxy::settings::{BreachGuard, CompressionSettings};
 
 use super::context::Context;
 use crate::error::KeyPath;

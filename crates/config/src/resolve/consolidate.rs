@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use brisk_proxy::settings::{
+use brisk_answer::settings::{
     Action, Consolidation, Cookies, Map, Origin, Place, Prefix, RoutePath, RouteSettings, UpstreamAction,
     UpstreamPath,
 };
-use brisk_proxy::upstream_settings::GroupSettings;
+use brisk_upstream::settings::GroupSettings;
 
 use super::context::Context;
 use super::routes::no_upstream;

@@ -1,6 +1,6 @@
 //! `early_data`: which requests may be answered before the TLS handshake is complete, and of which hosts.
 
-use brisk_proxy::settings::{EarlyDataPolicy, EarlyPath, RoutePath};
+use brisk_answer::settings::{EarlyDataPolicy, EarlyPath, RoutePath};
 
 use super::context::Context;
 use crate::error::KeyPath;

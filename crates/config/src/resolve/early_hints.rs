@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use brisk_proxy::settings::EarlyHintsSettings;
+use brisk_answer::settings::EarlyHintsSettings;
 
 use super::context::Context;
 use crate::error::KeyPath;

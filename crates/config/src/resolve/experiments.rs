@@ -4,7 +4,7 @@ mod values;
 
 use std::sync::Arc;
 
-use brisk_proxy::settings::{Action, ExperimentSettings, Experiments, HostSettings, RouteSettings};
+use brisk_answer::settings::{Action, ExperimentSettings, Experiments, HostSettings, RouteSettings};
 use brisk_tls::TlsSettings;
 use brisk_visits::{ARMS_OF_A_VISIT, Experiment, Metric, Settings};
 

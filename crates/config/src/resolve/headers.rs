@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_proxy::settings::{HeaderRules, HostHeaders, HstsSettings};
+use brisk_answer::settings::{HeaderRules, HostHeaders, HstsSettings};
 use http::{HeaderName, HeaderValue};
 
 use super::context::Context;

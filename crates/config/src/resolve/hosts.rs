@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use brisk_answer::settings::{HostSettings, HstsSettings};
 use brisk_certs::{Certificate, DevelopmentCa, Loaded, Slot, load};
-use brisk_proxy::settings::{HostSettings, HstsSettings};
 use brisk_tls::Demands;
 
 use super::clients::{authenticated, forwarded};

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use brisk_proxy::settings::{KeepAlive, Preconnect};
+use brisk_answer::settings::{KeepAlive, Preconnect};
 
 use super::context::Context;
 use crate::error::KeyPath;

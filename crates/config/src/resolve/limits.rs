@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
-use brisk_proxy::client::HttpSettings;
+use brisk_http_server::HttpSettings;
 
 use crate::error::KeyPath;
 use crate::findings::Findings;

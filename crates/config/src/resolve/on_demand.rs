@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_acme::{DemandSettings, DemandedHost, KeyKind, Pace};
+use brisk_answer::settings::HostSettings;
 use brisk_certs::on_demand::NamePattern;
 use brisk_certs::{OnDemand, OnDemandSettings};
-use brisk_proxy::settings::HostSettings;
 
 use super::context::Context;
 use crate::error::KeyPath;

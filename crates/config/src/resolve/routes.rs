@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use brisk_proxy::settings::{
+use brisk_answer::settings::{
     Action, FixedResponse, KeepAlive, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction,
     UpstreamPath,
 };

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use brisk_answer::settings::{Experiments, HostSettings, ServiceSettings, Underscores};
 use brisk_certs::UnknownName;
 use brisk_certs::store::Folder;
 use brisk_dashboard::DashboardSettings;
 use brisk_gateway::settings::{
     CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings,
 };
+use brisk_http_server::{HttpSettings, HttpTimeouts};
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
-use brisk_proxy::client::{HttpSettings, HttpTimeouts};
-use brisk_proxy::settings::{Experiments, HostSettings, ServiceSettings, Underscores};
-use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_server::ServerSettings;
 use brisk_telemetry::access_log::AccessLogSettings;
 use brisk_tls::settings::TlsSettings;
+use brisk_upstream::settings::GroupSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use brisk_certs::{Warning, load};
 use brisk_keys::Keystore;
-use brisk_proxy::upstream_settings::{
+use brisk_upstream::settings::{
     ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HashKey, HealthSettings, Identity, PassiveChecks,
     PoolSettings, Retry, ServerScheme, ServerSettings, TlsProtocol, UpstreamTimeouts, UpstreamTlsSettings,
 };

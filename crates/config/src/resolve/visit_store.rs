@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_proxy::settings::HostSettings;
+use brisk_answer::settings::HostSettings;
 use brisk_visits::{Networks, Settings};
 
 use super::context::Context;

@@ -1,6 +1,6 @@
 //! `server_timing` and `visits` of hosts: what pages can read of their answers, and what they send back.
 
-use brisk_proxy::settings::{HostVisits, Origin, ServerTiming};
+use brisk_answer::settings::{HostVisits, Origin, ServerTiming};
 use http::HeaderValue;
 
 use super::context::Context;

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use brisk_proxy::settings::ClientCert;
+use brisk_answer::settings::ClientCert;
 use brisk_testkit::ca::Leaf;
 use brisk_tls::settings::UnknownRevocation;
 

@@ -1,7 +1,7 @@
 //! Compression, header rules, keep-alive, `Server-Timing`, visits: what is said of them.
 
+use brisk_answer::settings::{BreachGuard, RouteSettings};
 use brisk_coding::Coding;
-use brisk_proxy::settings::{BreachGuard, RouteSettings};
 
 use super::*;
 

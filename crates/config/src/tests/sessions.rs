@@ -3,8 +3,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use brisk_answer::settings::{EarlyDataPolicy, EarlyPath};
 use brisk_gateway::settings::SessionSettings;
-use brisk_proxy::settings::{EarlyDataPolicy, EarlyPath};
 use brisk_session::{KeySource, RedisTopology};
 
 use super::*;

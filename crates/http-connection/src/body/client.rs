@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use brisk_http::error::BodyError;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 use crate::body::http2::Http2Body;
-use crate::error::BodyError;
 
 /// A request body as the driver of its connection gets it. Code that answers requests sees no more of the driver.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub enum ClientBody {
 pub struct Http1Body(Rc<dyn Http1Source>);
 
 /// A connection over HTTP/1.1 within a request body. The body may outlive it.
-pub(crate) trait Http1Source: fmt::Debug {
+pub trait Http1Source: fmt::Debug {
     /// The next frame, as of [`http_body::Body::poll_frame`]. A body whose connection ends within it fails, and goes on
     /// to fail.
     fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>>;
@@ -42,7 +42,7 @@ pub(crate) trait Http1Source: fmt::Debug {
 
 impl Http1Body {
     /// The body of the request that `source` has just read.
-    pub(crate) fn new(source: Rc<dyn Http1Source>) -> Self {
+    pub fn new(source: Rc<dyn Http1Source>) -> Self {
         Self(source)
     }
 }
@@ -86,15 +86,21 @@ impl http_body::Body for ClientBody {
 }
 
 /// Bodies of requests that hyper reads, for tests of the code that answers them.
-#[cfg(test)]
-pub(crate) mod testing {
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
     use std::cell::RefCell;
+    use std::io;
+    use std::pin::Pin;
+    use std::rc::Rc;
+    use std::task::{Context, Poll};
 
+    use brisk_http::error::BodyError;
+    use bytes::Bytes;
     use http::Request;
-    use http_body::Body as _;
+    use http_body::{Body as _, Frame};
     use hyper::body::Incoming;
 
-    use super::*;
+    use super::{ClientBody, Http1Body, Http1Source};
 
     #[derive(Debug)]
     struct HyperSource(RefCell<Incoming>);
@@ -102,7 +108,7 @@ pub(crate) mod testing {
     impl Http1Source for HyperSource {
         fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
             let polled = Pin::new(&mut *self.0.borrow_mut()).poll_frame(context);
-            polled.map_err(|error| BodyError::ClientGone(std::io::Error::other(error)))
+            polled.map_err(|error| BodyError::ClientGone(io::Error::other(error)))
         }
 
         fn left(&self) -> Option<u64> {
@@ -114,7 +120,7 @@ pub(crate) mod testing {
     }
 
     /// A request as hyper hands it over.
-    pub(crate) fn of_hyper(request: Request<Incoming>) -> Request<ClientBody> {
+    pub fn of_hyper(request: Request<Incoming>) -> Request<ClientBody> {
         request.map(|body| ClientBody::Http1(Http1Body::new(Rc::new(HyperSource(RefCell::new(body))))))
     }
 }

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use brisk_http::error::BodyError;
 use brisk_telemetry::Metrics;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -19,14 +20,13 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::body::request::{BodyProgress, RequestBody};
 use crate::body::upload::Upload;
-use crate::error::BodyError;
 
 /// The most memory that one body takes, and the size of the pieces in which the file is written and read.
 const MEMORY: usize = 64 << 10;
 
 /// A whole request body.
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub struct Gathered {
     /// The first part in the file, if there is one; else everything.
     memory: Bytes,
     file: Option<Spilled>,
@@ -38,7 +38,7 @@ pub(crate) struct Gathered {
 
 /// The share of the room for all bodies that one body takes; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub struct Room {
     metrics: Arc<Metrics>,
     /// The room for all bodies of the process, in bytes.
     limit: u64,
@@ -56,11 +56,7 @@ struct Spilled {
 
 impl Gathered {
     /// Takes all of `upload`. Fails as the body does, and where there is no room for it.
-    pub(crate) async fn from(
-        upload: Upload,
-        progress: Rc<BodyProgress>,
-        mut room: Room,
-    ) -> Result<Self, BodyError> {
+    pub async fn from(upload: Upload, progress: Rc<BodyProgress>, mut room: Room) -> Result<Self, BodyError> {
         let mut body = RequestBody::client(upload, Rc::clone(&progress));
         let (mut memory, mut file, mut trailers) = (BytesMut::new(), None, None);
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
@@ -79,23 +75,22 @@ impl Gathered {
     }
 
     /// The progress of the client's upload.
-    pub(crate) fn progress(&self) -> &Rc<BodyProgress> {
+    pub fn progress(&self) -> &Rc<BodyProgress> {
         &self.progress
     }
 
     /// Bytes that are still to be sent.
-    pub(crate) fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.memory.len() as u64 + self.file.as_ref().map_or(0, |file| file.length - file.position)
     }
 
-    pub(crate) fn has_trailers(&self) -> bool {
+    /// Whether trailers follow the data.
+    pub fn has_trailers(&self) -> bool {
         self.trailers.is_some()
     }
 
-    pub(crate) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    /// Next frame, as of [`http_body::Body::poll_frame`].
+    pub fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(file) = &mut self.file {
             if file.position < file.length {
                 let read = ready!(file.poll_read(context)).map_err(BodyError::Spill);
@@ -112,7 +107,7 @@ impl Gathered {
 
 impl Room {
     /// No room yet, of `limit` bytes for all bodies whose metrics are the same.
-    pub(crate) fn new(metrics: &Arc<Metrics>, limit: u64) -> Self {
+    pub fn new(metrics: &Arc<Metrics>, limit: u64) -> Self {
         Self { metrics: Arc::clone(metrics), limit, taken: 0 }
     }
 

@@ -7,11 +7,10 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use brisk_http::error::BodyError;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
-
-use crate::error::BodyError;
 
 /// Room for data is made in steps of this size, or of a larger piece.
 const STEP: usize = 16 << 10;
@@ -22,7 +21,7 @@ pub struct Http2Body(Rc<Inbox>);
 
 /// What has come of a body and was not read. Shared by the reader and the connection.
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub struct Inbox {
     stream: u32,
     state: RefCell<State>,
     notices: Rc<Notices>,
@@ -62,7 +61,7 @@ enum Expects {
 
 /// The bodies of a connection whose readers did something.
 #[derive(Default)]
-pub(crate) struct Notices {
+pub struct Notices {
     streams: RefCell<Vec<u32>>,
     connection: RefCell<Option<Waker>>,
     in_turn: Cell<bool>,
@@ -72,18 +71,18 @@ pub(crate) struct Notices {
 
 /// What a reader did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Notice {
+pub struct Notice {
     /// Bytes read, for the window of the stream.
-    pub(crate) read: u32,
+    pub read: u32,
     /// No more is wanted.
-    pub(crate) is_dropped: bool,
+    pub is_dropped: bool,
     /// The client is to be asked for the body.
-    pub(crate) asks: bool,
+    pub asks: bool,
 }
 
 impl Notices {
     /// A turn of the connection begins, in which no reader needs to wake it.
-    pub(crate) fn begin_turn(&self, context: &Context<'_>) {
+    pub fn begin_turn(&self, context: &Context<'_>) {
         self.in_turn.set(true);
         let mut connection = self.connection.borrow_mut();
         if !connection.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -92,7 +91,7 @@ impl Notices {
     }
 
     /// The turn ends. Another begins at once for what was noticed too late in this one.
-    pub(crate) fn end_turn(&self) {
+    pub fn end_turn(&self) {
         self.in_turn.set(false);
         if self.read.get() > 0 || !self.streams.borrow().is_empty() {
             self.wake();
@@ -106,12 +105,12 @@ impl Notices {
     }
 
     /// The streams whose readers did something since the last call, some of them more than once.
-    pub(crate) fn take(&self) -> Vec<u32> {
+    pub fn take(&self) -> Vec<u32> {
         self.streams.take()
     }
 
     /// Bytes of all bodies that were read or dropped since the last call.
-    pub(crate) fn take_read(&self) -> u32 {
+    pub fn take_read(&self) -> u32 {
         self.read.take()
     }
 
@@ -138,7 +137,7 @@ impl fmt::Debug for Notices {
 
 impl Inbox {
     /// Of the request on `stream`, whose head states `length` bytes. With `expects` the client waits to be asked.
-    pub(crate) fn new(stream: u32, length: Option<u64>, expects: bool, notices: &Rc<Notices>) -> Rc<Self> {
+    pub fn new(stream: u32, length: Option<u64>, expects: bool, notices: &Rc<Notices>) -> Rc<Self> {
         let state = State {
             data: BytesMut::new(),
             trailers: None,
@@ -153,12 +152,12 @@ impl Inbox {
     }
 
     /// The body for a reader.
-    pub(crate) fn body(self: &Rc<Self>) -> Http2Body {
+    pub fn body(self: &Rc<Self>) -> Http2Body {
         Http2Body(Rc::clone(self))
     }
 
     /// Adds data; `more` bytes of its frame are to come. Breaks, and takes none, if the body was dropped.
-    pub(crate) fn push(&self, data: &[u8], more: usize) -> ControlFlow<()> {
+    pub fn push(&self, data: &[u8], more: usize) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
         if state.is_dropped {
             return ControlFlow::Break(());
@@ -174,7 +173,7 @@ impl Inbox {
     }
 
     /// Nothing follows but these trailers.
-    pub(crate) fn end(&self, trailers: Option<HeaderMap>) {
+    pub fn end(&self, trailers: Option<HeaderMap>) {
         let mut state = self.state.borrow_mut();
         state.trailers = trailers;
         state.end = End::Ended;
@@ -182,7 +181,7 @@ impl Inbox {
     }
 
     /// The rest will not come.
-    pub(crate) fn fail(&self) {
+    pub fn fail(&self) {
         let mut state = self.state.borrow_mut();
         if state.end == End::Open {
             state.end = End::Failed;
@@ -193,12 +192,12 @@ impl Inbox {
     }
 
     /// Whether the reader wants no more.
-    pub(crate) fn is_dropped(&self) -> bool {
+    pub fn is_dropped(&self) -> bool {
         self.state.borrow().is_dropped
     }
 
     /// What the reader did since the last call.
-    pub(crate) fn notice(&self) -> Notice {
+    pub fn notice(&self) -> Notice {
         let mut state = self.state.borrow_mut();
         let asks = state.expects == Expects::Asked;
         if asks {
@@ -218,10 +217,7 @@ impl State {
 
 impl Http2Body {
     /// See [`http_body::Body::poll_frame`].
-    pub(crate) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    pub fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let inbox = &self.0;
         let mut state = inbox.state.borrow_mut();
         if !state.data.is_empty() {
@@ -255,13 +251,13 @@ impl Http2Body {
     }
 
     /// See [`http_body::Body::is_end_stream`].
-    pub(crate) fn is_end_stream(&self) -> bool {
+    pub fn is_end_stream(&self) -> bool {
         let state = self.0.state.borrow();
         state.end == End::Ended && state.data.is_empty() && state.trailers.is_none()
     }
 
     /// See [`http_body::Body::size_hint`].
-    pub(crate) fn size_hint(&self) -> SizeHint {
+    pub fn size_hint(&self) -> SizeHint {
         self.0.state.borrow().left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

@@ -7,21 +7,24 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use brisk_http::claims;
+use brisk_http::error::BodyError;
 use brisk_net::Deadline;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::gathered::Gathered;
 use crate::body::upload::Upload;
-use crate::claims;
 use crate::connection::Connection;
-use crate::error::BodyError;
 
 /// The body of a request on its way to an upstream.
 #[derive(Debug)]
-pub(crate) enum RequestBody {
+pub enum RequestBody {
+    /// No body.
     Empty,
+    /// Body as it arrives from the client.
     Client(LimitedUpload),
+    /// Body that was read before its upstream was chosen.
     Gathered(Box<Gathered>),
     /// All of one that was sent before, and not looked at; empty at the end.
     Again(Bytes),
@@ -29,7 +32,7 @@ pub(crate) enum RequestBody {
 
 /// The body of a request that is to be forwarded.
 #[derive(Debug)]
-pub(crate) enum Arriving {
+pub enum Arriving {
     /// As it comes.
     Stream(Upload),
     /// All of it.
@@ -38,14 +41,14 @@ pub(crate) enum Arriving {
 
 /// A request body as it comes from the client, within a limit.
 #[derive(Debug)]
-pub(crate) struct LimitedUpload {
+pub struct LimitedUpload {
     upload: Upload,
     progress: Rc<BodyProgress>,
 }
 
 /// The progress of a request body; shared by the body, which its connection owns, and the request that waits for its response.
 #[derive(Debug)]
-pub(crate) struct BodyProgress {
+pub struct BodyProgress {
     limit: u64,
     bytes: Cell<u64>,
     waits: Cell<bool>,
@@ -69,14 +72,18 @@ struct Pace {
 
 /// How a client failed to send its request body as required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClientFailure {
+pub enum ClientFailure {
+    /// The body or its connection failed.
     Broken,
+    /// The body exceeds the limit of the route.
     TooLarge,
+    /// The body came too slowly or paused for too long.
     TooSlow,
 }
 
 impl BodyProgress {
-    pub(crate) fn new(connection: &Rc<Connection>, limit: u64) -> Rc<Self> {
+    /// Progress of a body of at most `limit` bytes that arrives on `connection`.
+    pub fn new(connection: &Rc<Connection>, limit: u64) -> Rc<Self> {
         Rc::new(Self {
             limit,
             pace: Pace::of(connection),
@@ -87,22 +94,22 @@ impl BodyProgress {
     }
 
     /// Bytes taken from the client so far.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes.get()
     }
 
     /// Whether the client has to make the next step.
-    pub(crate) fn waits_for_client(&self) -> bool {
+    pub fn waits_for_client(&self) -> bool {
         self.waits.get()
     }
 
     /// What the client did wrong, if anything.
-    pub(crate) fn failure(&self) -> Option<ClientFailure> {
+    pub fn failure(&self) -> Option<ClientFailure> {
         self.failure.get()
     }
 
     /// Notes that the answer has begun: the pace of the rest of the request is not limited.
-    pub(crate) fn answered(&self) {
+    pub fn answered(&self) {
         if let Some(pace) = &self.pace {
             pace.answered.set(true);
         }
@@ -144,7 +151,7 @@ impl BodyProgress {
 
 impl Arriving {
     /// Whether there is no body.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         match self {
             Self::Stream(upload) => upload.is_end_stream(),
             Self::Whole(gathered) => gathered.length() == 0 && !gathered.has_trailers(),
@@ -152,7 +159,7 @@ impl Arriving {
     }
 
     /// The progress of the body; a body without an end has to end within `limit` bytes.
-    pub(crate) fn progress(&self, connection: &Rc<Connection>, limit: u64) -> Rc<BodyProgress> {
+    pub fn progress(&self, connection: &Rc<Connection>, limit: u64) -> Rc<BodyProgress> {
         match self {
             Self::Stream(_) => BodyProgress::new(connection, limit),
             Self::Whole(gathered) => Rc::clone(gathered.progress()),
@@ -160,7 +167,7 @@ impl Arriving {
     }
 
     /// The body for an upstream; `progress` is its own.
-    pub(crate) fn into_request_body(self, progress: Option<&Rc<BodyProgress>>) -> RequestBody {
+    pub fn into_request_body(self, progress: Option<&Rc<BodyProgress>>) -> RequestBody {
         match (self, progress) {
             (Self::Stream(upload), Some(progress)) => RequestBody::client(upload, Rc::clone(progress)),
             (Self::Whole(gathered), Some(_)) => RequestBody::Gathered(gathered),
@@ -208,7 +215,7 @@ impl Pace {
 
 impl RequestBody {
     /// The rest of `upload`, which reports to `progress` how far it has got.
-    pub(crate) fn client(upload: Upload, progress: Rc<BodyProgress>) -> Self {
+    pub fn client(upload: Upload, progress: Rc<BodyProgress>) -> Self {
         Self::Client(LimitedUpload { upload, progress })
     }
 }

@@ -1,21 +1,21 @@
 //! Request bodies as they come from clients. Those over HTTP/2 that are answered before their end are left to
-//! [`discards`](crate::connection::discards).
+//! [`discards`](crate::discards).
 
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use brisk_http::error::BodyError;
 use bytes::Bytes;
 use http::Version;
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::client::ClientBody;
 use crate::connection::Connection;
-use crate::error::BodyError;
 
 /// A request body. Dropped before its end over HTTP/2, it is left to its connection to discard.
 #[derive(Debug)]
-pub(crate) struct Upload {
+pub struct Upload {
     /// The body, until this is dropped.
     body: Option<ClientBody>,
     /// The connection, if the body comes over HTTP/2.
@@ -24,7 +24,7 @@ pub(crate) struct Upload {
 
 impl Upload {
     /// The body of a request that came on `connection` by `version`.
-    pub(crate) fn new(body: ClientBody, connection: &Rc<Connection>, version: Version) -> Self {
+    pub fn new(body: ClientBody, connection: &Rc<Connection>, version: Version) -> Self {
         let connection = (version == Version::HTTP_2).then(|| Rc::clone(connection));
         Self { body: Some(body), connection }
     }

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use brisk_http_connection::body::client::ClientBody;
+use brisk_http_connection::body::http2::Inbox;
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::Decoded;
 use brisk_wire::h2::priority::Priority;
@@ -11,8 +13,6 @@ use http::{HeaderName, Request};
 
 use super::head::Head;
 use super::state::{Ended, Goaway, H2, Stream, UNSTATED, Work};
-use crate::body::client::ClientBody;
-use crate::body::http2::Inbox;
 
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 

@@ -1,12 +1,11 @@
 //! The fields of a request into its head, by the rules of RFC 9113 section 8.
 
+use brisk_http::http2::field::Field;
+use brisk_http::http2::{Protocol, field};
 use brisk_wire::h2::hpack::{Fields, Name};
 use http::header::{self, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, Uri, Version, uri};
-
-use crate::http2::Protocol;
-use crate::http2::field::{self, Field};
 
 /// The head of a request, or its trailers, as far as it was decoded.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@ use std::io;
 use std::mem;
 use std::task::{Context, Poll};
 
+use brisk_http::http2::field::is_connection_specific;
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
@@ -16,7 +17,6 @@ use http_body::Body as _;
 use super::run::Next;
 use super::scratch;
 use super::state::{H2, Sending, Stream, Work};
-use crate::http2::field::is_connection_specific;
 
 /// Bytes that are gathered before they go to TLS: four records.
 const ROOM: usize = 64 << 10;

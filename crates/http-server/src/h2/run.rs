@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use brisk_http_connection::body::client::ClientBody;
 use brisk_wire::h2::frame::Reason;
 use http::Request;
 use http_body::Body as _;
 
 use super::state::{Answer, H2, Stream, Work};
-use crate::body::client::ClientBody;
 
 /// What the body of an answer has next.
 pub(super) enum Next {

@@ -6,6 +6,12 @@ use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use brisk_answer::RecordedBody;
+use brisk_http::http2::field::Field;
+use brisk_http_connection::body::http2::{Inbox, Notices};
+use brisk_http_connection::chunk::Chunk;
+use brisk_http_connection::streams::StreamKey;
+use brisk_http_connection::wakes::Wakes;
 use brisk_wire::h2::frame::{LARGEST_WINDOW, Reason, WriteFrames, kind};
 use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
 use brisk_wire::h2::priority::{self, Priority};
@@ -14,14 +20,8 @@ use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
 use http::response::Parts;
 use http::{HeaderMap, Response};
 
-use crate::answer::exchange::RecordedBody;
-use crate::body::http2::{Inbox, Notices};
-use crate::client::driver::Http;
-use crate::client::flood::FloodWatch;
-use crate::connection::chunk::Chunk;
-use crate::connection::streams::StreamKey;
-use crate::http2::field::Field;
-use crate::http2::wakes::Wakes;
+use crate::driver::Http;
+use crate::flood::FloodWatch;
 
 /// The window of uploads, of a stream and of the connection, once the client has seen our settings.
 pub(super) const WINDOW: u32 = 1 << 20;

@@ -4,6 +4,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use brisk_answer::settings::{
+    Action, Experiments, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
+};
+use brisk_answer::{Service, Telemetry};
+use brisk_http_connection::Connection;
+use brisk_http_connection::connection::Surroundings;
+use brisk_http_connection::settings::HttpSettings;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
@@ -11,14 +18,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::state::H2;
-use crate::answer::exchange::Telemetry;
-use crate::answer::service::Service;
-use crate::answer::settings::{
-    Action, Experiments, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
-};
-use crate::client::driver::{CurrentService, Http};
-use crate::connection::settings::HttpSettings;
-use crate::connection::{Connection, Surroundings};
+use crate::driver::{CurrentService, Http};
 
 /// Bytes of the answer to `/big`.
 pub(super) const BIG: usize = 200_000;

@@ -7,16 +7,16 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
+use brisk_http::error::BodyError;
+use brisk_http::http1::body::BodyReader;
+use brisk_http::http1::chunked::Part;
+use brisk_http::http1::request_head::{HeadLimits, MalformedRequest, RequestHead, has_bare_line_feed};
+use brisk_http_connection::body::client::{ClientBody, Http1Body, Http1Source};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::Request;
 use http_body::Frame;
 
-use crate::body::client::{ClientBody, Http1Body, Http1Source};
-use crate::client::io::HttpIo;
-use crate::error::BodyError;
-use crate::http1::body::BodyReader;
-use crate::http1::chunked::Part;
-use crate::http1::request_head::{HeadLimits, MalformedRequest, RequestHead, has_bare_line_feed};
+use crate::io::HttpIo;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 

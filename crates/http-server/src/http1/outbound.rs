@@ -3,10 +3,10 @@
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
+use brisk_http_connection::chunk::Chunk;
 use bytes::Buf as _;
 
-use crate::client::io::HttpIo;
-use crate::connection::chunk::Chunk;
+use crate::io::HttpIo;
 
 /// Bytes that wait for room in the TLS stream.
 #[derive(Debug, Default)]

@@ -41,7 +41,7 @@ impl Read {
 
 /// The bytes are the same requests however they are split over reads, and hyper reads the same ones. What is refused here
 /// may be something to hyper.
-pub(super) fn requests(bytes: &[u8]) {
+pub fn requests(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else { return };
     let whole = read(bytes, bytes.len().max(1));
     assert_eq!(read(bytes, usize::from(step) + 1), whole);

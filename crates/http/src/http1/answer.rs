@@ -6,45 +6,51 @@ use crate::claims;
 
 /// What a request says of the response to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// The request is by HEAD: the response has no body, whatever its head says.
-    pub(crate) is_head: bool,
+    pub is_head: bool,
     /// The request is of HTTP/1.0: there are no chunks.
-    pub(crate) is_old: bool,
+    pub is_old: bool,
     /// Trailers may follow the body.
-    pub(crate) takes_trailers: bool,
+    pub takes_trailers: bool,
 }
 
 /// What is known of a body before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// There is none.
     None,
+    /// Length in bytes.
     Known(u64),
+    /// The length is not known.
     Unknown,
 }
 
 /// How the end of a response's body is marked, and what of it is still to be sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub enum Framing {
     /// This many bytes.
     Length(u64),
     /// In chunks. At the end may stand the trailers that the response has announced.
-    Chunked { announced: Vec<HeaderName> },
+    Chunked {
+        /// Names of these trailers.
+        announced: Vec<HeaderName>,
+    },
     /// All until the connection is closed.
     UntilClose,
 }
 
 /// A head that was written.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Written {
-    pub(crate) framing: Framing,
+pub struct Written {
+    /// Framing of the body that follows.
+    pub framing: Framing,
     /// The connection is closed after the response.
-    pub(crate) closes: bool,
+    pub closes: bool,
 }
 
 /// Writes the head of a response to `output`. `closes`: it is the last on its connection.
-pub(crate) fn write_head(
+pub fn write_head(
     output: &mut Vec<u8>,
     (status, headers): (StatusCode, &HeaderMap),
     extent: Extent,
@@ -184,13 +190,13 @@ fn names(line: &HeaderValue) -> impl Iterator<Item = HeaderName> {
 
 impl Framing {
     /// Whether nothing more may be sent.
-    pub(crate) fn is_ended(&self) -> bool {
+    pub fn is_ended(&self) -> bool {
         *self == Self::Length(0)
     }
 
     /// Frames `length` bytes of data, more than none; `last`: they are all that is left. Writes what goes before them to
     /// `output`; returns how many of them to send, and what goes behind them.
-    pub(crate) fn data(&mut self, length: usize, last: bool, output: &mut Vec<u8>) -> (usize, &'static [u8]) {
+    pub fn data(&mut self, length: usize, last: bool, output: &mut Vec<u8>) -> (usize, &'static [u8]) {
         match self {
             Self::UntilClose => (length, b""),
             // What exceeds the length would be taken for the next response.
@@ -215,7 +221,7 @@ impl Framing {
     /// # Errors
     ///
     /// Something is missing.
-    pub(crate) fn end(&self, trailers: Option<&HeaderMap>, output: &mut Vec<u8>) -> Result<(), Incomplete> {
+    pub fn end(&self, trailers: Option<&HeaderMap>, output: &mut Vec<u8>) -> Result<(), Incomplete> {
         match self {
             Self::Length(0) | Self::UntilClose => {}
             Self::Length(_) => return Err(Incomplete),
@@ -237,7 +243,7 @@ impl Framing {
 
 /// A body that ends before the length that its head states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Incomplete;
+pub struct Incomplete;
 
 /// The line before a chunk.
 fn write_size(output: &mut Vec<u8>, size: usize) {

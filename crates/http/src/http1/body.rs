@@ -22,9 +22,10 @@ pub enum MalformedBody {
 
 /// What is left of a body.
 #[derive(Debug)]
-pub(crate) enum BodyReader {
+pub enum BodyReader {
     /// This many bytes; 0: there is no body, or all was read.
     Length(u64),
+    /// Chunks, until the last one.
     Chunked(Chunked),
     /// All that comes before the end of the connection.
     UntilClose,
@@ -32,7 +33,7 @@ pub(crate) enum BodyReader {
 
 impl BodyReader {
     /// Whether all was read.
-    pub(crate) fn is_ended(&self) -> bool {
+    pub fn is_ended(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
             Self::Chunked(chunked) => chunked.is_ended(),
@@ -41,7 +42,7 @@ impl BodyReader {
     }
 
     /// Bytes that are left, if that is known.
-    pub(crate) fn left(&self) -> Option<u64> {
+    pub fn left(&self) -> Option<u64> {
         match self {
             Self::Length(left) => Some(*left),
             Self::Chunked(chunked) => chunked.is_ended().then_some(0),
@@ -50,7 +51,7 @@ impl BodyReader {
     }
 
     /// The next part, taken from the front of `input`; `None` if more bytes are needed.
-    pub(crate) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedBody> {
+    pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedBody> {
         match self {
             Self::Length(0) => Ok(Some(Part::End)),
             Self::Length(_) | Self::UntilClose if input.is_empty() => Ok(None),
@@ -71,7 +72,7 @@ impl BodyReader {
     }
 
     /// Ends the body with its connection. Returns whether that is how it has to end.
-    pub(crate) fn close(&mut self) -> bool {
+    pub fn close(&mut self) -> bool {
         let complete = self.is_ended() || matches!(self, Self::UntilClose);
         *self = Self::Length(0);
         complete

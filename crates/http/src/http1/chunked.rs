@@ -17,7 +17,7 @@ const DIGITS: usize = 16;
 
 /// What of a body has been read so far.
 #[derive(Debug)]
-pub(crate) struct Chunked {
+pub struct Chunked {
     state: State,
     /// Bytes that chunk extensions may still have.
     extensions: usize,
@@ -37,7 +37,8 @@ enum State {
 
 /// A part of a body.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
+    /// Bytes of the body.
     Data(Bytes),
     /// The trailer section, which is not empty; nothing follows.
     Trailers(HeaderMap),
@@ -45,19 +46,21 @@ pub(crate) enum Part {
     End,
 }
 
-impl Chunked {
+impl Default for Chunked {
     /// Before the first chunk.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         Self { state: State::Size, extensions: EXTENSIONS }
     }
+}
 
+impl Chunked {
     /// Whether all was read, trailers included.
-    pub(crate) fn is_ended(&self) -> bool {
+    pub fn is_ended(&self) -> bool {
         self.state == State::Ended
     }
 
     /// The next part, taken from the front of `input`; `None` if more bytes are needed.
-    pub(crate) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedBody> {
+    pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedBody> {
         loop {
             match self.state {
                 State::Size => match self.size(input)? {
@@ -90,7 +93,7 @@ impl Chunked {
 
     /// To be called after data: takes the end of its chunk and of the body, if nothing else has come. So an answer in one
     /// chunk ends together with its data.
-    pub(crate) fn settle(&mut self, input: &mut BytesMut) {
+    pub fn settle(&mut self, input: &mut BytesMut) {
         if self.state == State::DataEnd && input[..] == *b"\r\n0\r\n\r\n" {
             input.clear();
             self.state = State::Ended;
@@ -173,7 +176,7 @@ mod tests {
 
     /// All data and the trailers of `bytes`, which come in pieces of `step`; what is left; or the error.
     fn decode(bytes: &[u8], step: usize) -> Result<(Vec<u8>, Option<HeaderMap>, usize), MalformedBody> {
-        let (mut decoder, mut input, mut data) = (Chunked::new(), BytesMut::new(), Vec::new());
+        let (mut decoder, mut input, mut data) = (Chunked::default(), BytesMut::new(), Vec::new());
         for piece in bytes.chunks(step) {
             input.extend_from_slice(piece);
             while let Some(part) = decoder.decode(&mut input)? {
@@ -267,7 +270,7 @@ mod tests {
             (b"5\r\nhello\r\n0\r\na: b\r\n\r\n", false),
             (b"5\r\nhello", false),
         ] {
-            let (mut decoder, mut input) = (Chunked::new(), BytesMut::from(body));
+            let (mut decoder, mut input) = (Chunked::default(), BytesMut::from(body));
             assert_eq!(decoder.decode(&mut input), Ok(Some(Part::Data(Bytes::from("hello")))));
             decoder.settle(&mut input);
             assert_eq!((decoder.is_ended(), input.is_empty()), (ended, ended || body.ends_with(b"hello")));

@@ -17,7 +17,7 @@ const GATHERED: usize = 16 << 10;
 
 /// Bytes to be sent, in order. One piece of a body is not copied; what is written behind it waits in `after`.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub struct Output {
     before: BytesMut,
     piece: Bytes,
     after: BytesMut,
@@ -25,16 +25,17 @@ pub(crate) struct Output {
 
 impl Output {
     /// Whether a further piece may be written.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.piece.is_empty() && self.after.is_empty() && self.before.len() < GATHERED
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether everything was sent.
+    pub fn is_empty(&self) -> bool {
         self.before.is_empty() && self.piece.is_empty() && self.after.is_empty()
     }
 
     /// All of it, if it is in one piece.
-    pub(crate) fn only(&self) -> Option<&[u8]> {
+    pub fn only(&self) -> Option<&[u8]> {
         match (self.piece.is_empty(), self.before.is_empty()) {
             (true, _) if self.after.is_empty() => Some(&self.before),
             (false, true) if self.after.is_empty() => Some(&self.piece),
@@ -43,12 +44,12 @@ impl Output {
     }
 
     /// All of it, for a vectored write.
-    pub(crate) fn slices(&self) -> [IoSlice<'_>; 3] {
+    pub fn slices(&self) -> [IoSlice<'_>; 3] {
         [IoSlice::new(&self.before), IoSlice::new(&self.piece), IoSlice::new(&self.after)]
     }
 
     /// Leaves out the first bytes, which were sent.
-    pub(crate) fn advance(&mut self, length: usize) {
+    pub fn advance(&mut self, length: usize) {
         (&mut self.before).chain(&mut self.piece).chain(&mut self.after).advance(length);
     }
 
@@ -58,7 +59,7 @@ impl Output {
     }
 
     /// Writes a head in origin form (RFC 9112 section 3.2.1). All of it is valid by its types.
-    pub(crate) fn head<B>(&mut self, head: &Request<B>) {
+    pub fn head<B>(&mut self, head: &Request<B>) {
         let (method, headers) = (head.method().as_str(), head.headers());
         let target = head.uri().path_and_query().map_or("/", PathAndQuery::as_str);
         let lines: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
@@ -94,16 +95,19 @@ impl Output {
 
 /// How the end of a request's body is marked, and what of it has been written.
 #[derive(Debug)]
-pub(crate) enum BodyWriter {
+pub enum BodyWriter {
     /// This many bytes are to come.
     Length(u64),
     /// In chunks. At the end may stand trailers that the request has announced.
-    Chunked { announced: Vec<HeaderName> },
+    Chunked {
+        /// Names of these trailers.
+        announced: Vec<HeaderName>,
+    },
 }
 
 impl BodyWriter {
     /// For the body of a request with `headers`: either `Content-Length` or chunked.
-    pub(crate) fn after(headers: &HeaderMap) -> Self {
+    pub fn after(headers: &HeaderMap) -> Self {
         let number = |length: &HeaderValue| length.to_str().ok().and_then(|length| length.parse().ok());
         match headers.get(header::CONTENT_LENGTH) {
             // No body has a length that cannot be read.
@@ -113,7 +117,7 @@ impl BodyWriter {
     }
 
     /// Writes a piece of the body.
-    pub(crate) fn data(&mut self, data: Bytes, output: &mut Output) -> Result<(), BodyError> {
+    pub fn data(&mut self, data: Bytes, output: &mut Output) -> Result<(), BodyError> {
         match self {
             _ if data.is_empty() => {}
             Self::Length(left) => {
@@ -130,7 +134,7 @@ impl BodyWriter {
     }
 
     /// Writes the end of the body, with those of `trailers` that may stand there.
-    pub(crate) fn end(&self, trailers: Option<&HeaderMap>, output: &mut Output) -> Result<(), BodyError> {
+    pub fn end(&self, trailers: Option<&HeaderMap>, output: &mut Output) -> Result<(), BodyError> {
         match self {
             Self::Length(0) => Ok(()),
             Self::Length(_) => Err(BodyError::WrongLength),

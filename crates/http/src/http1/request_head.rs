@@ -25,51 +25,60 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The head of a request, and what it says of everything that follows.
 #[derive(Debug)]
-pub(crate) struct RequestHead {
-    pub(crate) request: Request<()>,
+pub struct RequestHead {
+    /// Method, target, version and headers.
+    pub request: Request<()>,
     /// The body that follows.
-    pub(crate) body: BodyReader,
+    pub body: BodyReader,
     /// The client waits for 100 (Continue) before it sends the body.
-    pub(crate) expects_continue: bool,
+    pub expects_continue: bool,
     /// The client takes trailers (RFC 9110 section 6.5.1).
-    pub(crate) takes_trailers: bool,
+    pub takes_trailers: bool,
     /// The client keeps the connection open after the answer.
-    pub(crate) persists: bool,
+    pub persists: bool,
 }
 
 /// How large a head may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeadLimits {
+pub struct HeadLimits {
     /// Bytes, the empty line at its end included.
-    pub(crate) size: usize,
+    pub size: usize,
     /// Headers.
-    pub(crate) lines: usize,
+    pub lines: usize,
 }
 
 /// Why the bytes that a client sent are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(crate) enum MalformedRequest {
+pub enum MalformedRequest {
+    /// A line breaks the grammar.
     #[error("its head is not HTTP/1.1: {0}")]
     Head(httparse::Error),
+    /// Method or target break the grammar.
     #[error("its method or its target is none")]
     Target,
+    /// The target is longer than 65,534 bytes.
     #[error("its target is too long")]
     TargetTooLong,
+    /// The head exceeds [`HeadLimits`].
     #[error("its head is too large")]
     HeadTooLarge,
+    /// A line ends with LF instead of CR LF.
     #[error("a line of its head ends with a bare line feed")]
     LineFeed,
+    /// `Content-Length` is not a number, or several that differ.
     #[error("its Content-Length is not one number")]
     Length,
+    /// The last transfer coding is not `chunked`, or the request is of HTTP/1.0 (RFC 9112 section 6.1).
     #[error("its transfer coding does not end with `chunked`, or it is of HTTP/1.0, which has none")]
     TransferCoding,
+    /// The bytes are the preface of HTTP/2.
     #[error("it is HTTP/2")]
     Http2,
 }
 
 impl MalformedRequest {
     /// The status of the answer; `None` where the client would not understand it.
-    pub(crate) fn status(self) -> Option<StatusCode> {
+    pub fn status(self) -> Option<StatusCode> {
         match self {
             Self::Http2 => None,
             Self::HeadTooLarge => Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
@@ -86,7 +95,7 @@ impl RequestHead {
     /// # Errors
     ///
     /// For what can never become a head, or only one beyond the limits, as soon as that shows.
-    pub(crate) fn parse(bytes: &[u8], limits: HeadLimits) -> Result<Option<(Self, usize)>, MalformedRequest> {
+    pub fn parse(bytes: &[u8], limits: HeadLimits) -> Result<Option<(Self, usize)>, MalformedRequest> {
         let mut usual = [const { MaybeUninit::uninit() }; USUAL_LINES];
         if let Some(lines) = usual.get_mut(..limits.lines) {
             return Self::parse_into(bytes, limits, lines);
@@ -147,7 +156,7 @@ impl RequestHead {
 /// Whether a line feed is behind anything but a carriage return. One pass without branches, which the compiler makes
 /// vectors of.
 #[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
-pub(crate) fn has_bare_line_feed(bytes: &[u8]) -> bool {
+pub fn has_bare_line_feed(bytes: &[u8]) -> bool {
     let rest = bytes.get(1..).unwrap_or_default();
     let is_bare = |(before, byte): (&u8, &u8)| (*byte == b'\n') & (*before != b'\r');
     bytes.starts_with(b"\n") || bytes.iter().zip(rest).fold(false, |found, pair| found | is_bare(pair))
@@ -226,7 +235,7 @@ impl Facts {
         if self.length.is_some() {
             headers.remove(header::CONTENT_LENGTH);
         }
-        Ok(BodyReader::Chunked(Chunked::new()))
+        Ok(BodyReader::Chunked(Chunked::default()))
     }
 
     /// RFC 9112 section 6.1: after a request with a length and a transfer coding the connection is closed.

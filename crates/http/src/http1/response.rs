@@ -12,13 +12,15 @@ use crate::validate;
 
 /// The head of a response.
 #[derive(Debug)]
-pub(crate) struct ResponseHead {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+pub struct ResponseHead {
+    /// Status code.
+    pub status: StatusCode,
+    /// Headers.
+    pub headers: HeaderMap,
     /// The body that follows.
-    pub(crate) body: BodyReader,
+    pub body: BodyReader,
     /// The server keeps the connection open after the body.
-    pub(crate) persists: bool,
+    pub persists: bool,
 }
 
 /// Where a name and a value stand in the bytes of a head.
@@ -35,7 +37,7 @@ impl ResponseHead {
     ///
     /// `HeadTooLarge` once `limit` bytes have come without an end, or more than [`LINES`] headers; others for what can
     /// never become a head.
-    pub(crate) fn take(
+    pub fn take(
         input: &mut BytesMut,
         method: &Method,
         limit: usize,
@@ -163,7 +165,7 @@ impl Facts {
             Some(false) => Err(MalformedResponse::TransferCoding),
             Some(true) if is_old => Err(MalformedResponse::OldTransferCoding),
             _ if is_bodyless => Ok(BodyReader::Length(0)),
-            Some(true) => Ok(BodyReader::Chunked(Chunked::new())),
+            Some(true) => Ok(BodyReader::Chunked(Chunked::default())),
             None => {
                 let length = self.length?;
                 if let Some(length) = length.filter(|_| self.is_repeated) {

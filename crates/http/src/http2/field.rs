@@ -8,14 +8,20 @@ use http::{Method, StatusCode};
 
 /// A field, read once: the table of the decoder keeps it like this.
 #[derive(Clone, Debug)]
-pub(crate) enum Field {
+pub enum Field {
+    /// `:method`.
     Method(Method),
+    /// `:scheme`.
     Scheme(Scheme),
+    /// `:authority`.
     Authority(Authority),
+    /// `:path`.
     Path(PathAndQuery),
+    /// `:status`.
     Status(StatusCode),
     /// That of RFC 8441.
     Protocol(HeaderValue),
+    /// A header.
     Header(HeaderName, HeaderValue),
     /// One that no message may have; with its name, where it has one.
     Malformed(Option<HeaderName>),
@@ -77,7 +83,7 @@ const FIRST_NAME: usize = 15;
 
 impl Field {
     /// The field at an index of the static table.
-    pub(crate) fn constant(index: usize) -> Self {
+    pub fn constant(index: usize) -> Self {
         match index {
             2 => Self::Method(Method::GET),
             3 => Self::Method(Method::POST),
@@ -99,7 +105,7 @@ impl Field {
     }
 
     /// A field that is spelled out.
-    pub(crate) fn literal(name: &Name<'_, Self>, value: &[u8]) -> Self {
+    pub fn literal(name: &Name<'_, Self>, value: &[u8]) -> Self {
         match name {
             Name::Constant(index) => match index.checked_sub(FIRST_NAME) {
                 Some(place) => Self::header(NAMES[place].clone(), value),
@@ -154,7 +160,7 @@ fn may_come(name: &HeaderName, value: &[u8]) -> bool {
 }
 
 /// Whether a header concerns one connection only, which no header of HTTP/2 may.
-pub(crate) fn is_connection_specific(name: &HeaderName) -> bool {
+pub fn is_connection_specific(name: &HeaderName) -> bool {
     *name == header::CONNECTION
         || *name == header::TRANSFER_ENCODING
         || *name == header::UPGRADE
@@ -162,7 +168,7 @@ pub(crate) fn is_connection_specific(name: &HeaderName) -> bool {
 }
 
 /// The length that a `Content-Length` states.
-pub(crate) fn length(value: &HeaderValue) -> Option<u64> {
+pub fn length(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     text.parse().ok()
 }

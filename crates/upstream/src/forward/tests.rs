@@ -111,7 +111,10 @@ async fn trailers_pass_both_ways() {
     let origin = Origin::serve(async |request: Request<hyper::body::Incoming>| {
         let body = request.into_body().collect().await.expect("request body");
         let sent = body.trailers().expect("request trailers").clone();
-        let frames = [Ok::<_, crate::BodyError>(Frame::data(Bytes::from("data"))), Ok(Frame::trailers(sent))];
+        let frames = [
+            Ok::<_, brisk_http::error::BodyError>(Frame::data(Bytes::from("data"))),
+            Ok(Frame::trailers(sent)),
+        ];
         let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
         http::Response::builder().header("trailer", "x-sum").body(body).expect("response")
     })

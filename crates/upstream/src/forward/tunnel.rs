@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::{digest, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use brisk_http::error::{BodyError, ConnectionError};
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::request::{BodyProgress, RequestBody};
+use brisk_http_connection::body::upload::Upload;
 use brisk_net::Deadline;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, UPGRADE};
@@ -21,19 +25,15 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio_util::io::poll_read_buf;
 
 use super::{ForwardFacts, Placement, settle_length, to_origin_form};
-use crate::body::Body;
-use crate::body::request::{BodyProgress, RequestBody};
-use crate::body::upload::Upload;
-use crate::connection::Connection;
-use crate::error::{BodyError, ConnectionError, UpstreamError};
-use crate::upstream::admission::{Admission, AtLimit};
-use crate::upstream::body::UpstreamBody;
-use crate::upstream::group::{Group, Lease, Server};
-use crate::upstream::http1::{Failure, Http1, Upgraded};
-use crate::upstream::http2::Destination;
-use crate::upstream::io::UpstreamIo;
-use crate::upstream::open::OpenConnection;
-use crate::upstream::settings::ServerScheme;
+use crate::admission::{Admission, AtLimit};
+use crate::body::UpstreamBody;
+use crate::error::UpstreamError;
+use crate::group::{Group, Lease, Server};
+use crate::http1::{Failure, Http1, Upgraded};
+use crate::http2::Destination;
+use crate::io::UpstreamIo;
+use crate::open::OpenConnection;
+use crate::settings::ServerScheme;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 16 << 10;
@@ -43,12 +43,12 @@ const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Asks a server of `group` to switch to WebSocket, on a connection of its own. The answer is 200 where it has, with what it
 /// sends as its body, and what it said otherwise. `upload` is what the client sends.
-pub(crate) async fn tunnel(
+pub async fn tunnel(
     group: &Rc<Group>,
     mut head: Parts,
     upload: Upload,
     facts: &ForwardFacts<'_>,
-) -> Result<Response<Body>, UpstreamError> {
+) -> Result<Response<UpstreamBody>, UpstreamError> {
     let started = Instant::now();
     head.extensions.clear();
     let key = group.key(&head, || facts.connection.record.borrow().client.ip());
@@ -83,7 +83,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    async fn over_http1(&self, mut head: Parts, upload: Upload) -> Result<Response<Body>, Failure> {
+    async fn over_http1(&self, mut head: Parts, upload: Upload) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
         let lease = Lease::new(server);
         let mut http1 = connect(server).await.map_err(Failure::connecting)?;
@@ -101,7 +101,7 @@ impl Asked<'_> {
                 return Err(Failure::after_sending(UpstreamError::NotSwitched));
             }
             settle_length(&mut response);
-            return Ok(response.map(|()| Body::Upstream(UpstreamBody::over_http1(http1, lease))));
+            return Ok(response.map(|()| UpstreamBody::over_http1(http1, lease)));
         }
         if response.headers_mut().remove(SEC_WEBSOCKET_ACCEPT) != Some(header(&accept(&key))) {
             return Err(Failure::after_sending(UpstreamError::NotSwitched));
@@ -109,10 +109,10 @@ impl Asked<'_> {
         let upgraded = http1.into_upgraded(limit).await.map_err(Failure::after_sending)?;
         *response.status_mut() = StatusCode::OK;
         let tunnel = Tunnel::new(upgraded, lease, upload, self.connection);
-        Ok(response.map(|()| Body::boxed(tunnel)))
+        Ok(response.map(|()| UpstreamBody::through(tunnel)))
     }
 
-    async fn over_http2(&self, mut head: Parts, upload: Upload) -> Result<Response<Body>, Failure> {
+    async fn over_http2(&self, mut head: Parts, upload: Upload) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
         let lease = Lease::new(server);
         let open = async || match server.admit(AtLimit::Wait).await? {
@@ -143,7 +143,7 @@ impl Asked<'_> {
         let mut response = http2.exchange(&mut request, to, Some(&progress), &deadline, limit, None).await?;
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
-        Ok(response.map(|()| Body::Upstream(body)))
+        Ok(response.map(|()| body))
     }
 }
 
@@ -178,7 +178,7 @@ fn accept(key: &str) -> String {
 
 /// What a server sends after it has switched protocols. What the client sends is copied by a task, which ends with this.
 #[derive(Debug)]
-struct Tunnel {
+pub(crate) struct Tunnel {
     reader: ReadHalf<UpstreamIo>,
     read_ahead: Bytes,
     input: BytesMut,
@@ -233,26 +233,23 @@ async fn copy(mut upload: Upload, mut writer: WriteHalf<UpstreamIo>, has_moved: 
     drop(writer.shutdown().await);
 }
 
-impl http_body::Body for Tunnel {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
+impl Tunnel {
+    /// See [`http_body::Body::poll_frame`].
+    pub(crate) fn poll_frame(
+        &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = self.get_mut();
-        if !this.read_ahead.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.read_ahead)))));
+        if !self.read_ahead.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.read_ahead)))));
         }
         // A tunnel that waits holds no room.
-        let mut input = std::mem::take(&mut this.input);
+        let mut input = std::mem::take(&mut self.input);
         input.reserve(CHUNK);
-        let Poll::Ready(read) = poll_read_buf(Pin::new(&mut this.reader), context, &mut input) else {
-            ready!(this.poll_idle(context));
+        let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.reader), context, &mut input) else {
+            ready!(self.poll_idle(context));
             return Poll::Ready(Some(Err(BodyError::UpstreamTimeout)));
         };
-        this.has_moved.set(true);
+        self.has_moved.set(true);
         match read {
             Ok(0) => Poll::Ready(None),
             Ok(_) => Poll::Ready(Some(Ok(Frame::data(input.split().freeze())))),

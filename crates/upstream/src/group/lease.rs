@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Server;
-use crate::upstream::http1::{Http1, Owner};
-use crate::upstream::login::PrivateConnections;
+use crate::http1::{Http1, Owner};
+use crate::login::PrivateConnections;
 
 /// A request's claim on its server, from the choice to the end of the response: what least connections counts.
 #[derive(Debug)]

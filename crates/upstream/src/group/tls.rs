@@ -7,7 +7,7 @@ use brisk_tls::connector::{Connector, ConnectorSettings};
 use brisk_wire::HttpVersion;
 use zeroize::Zeroizing;
 
-use crate::upstream::settings::{GroupSettings, ServerScheme, TlsProtocol, UpstreamTlsSettings};
+use crate::settings::{GroupSettings, ServerScheme, TlsProtocol, UpstreamTlsSettings};
 
 /// Hashes of the files that a connector is made of: authorities, chain and key. One of them is secret, and all may be large.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,18 +5,17 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use brisk_http::error::ConnectionError;
+use brisk_http::http1::body::BodyReader;
+use brisk_http::http1::chunked::Part;
+use brisk_http::http1::request::{BodyWriter, Output};
+use brisk_http::http1::response::ResponseHead;
+use brisk_http_connection::body::request::RequestBody;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
-
-use crate::body::request::RequestBody;
-use crate::error::ConnectionError;
-use crate::http1::body::BodyReader;
-use crate::http1::chunked::Part;
-use crate::http1::request::{BodyWriter, Output};
-use crate::http1::response::ResponseHead;
 
 /// Bytes that are read at once: this many at first, and twice as many after a read that was filled, up to the most. A
 /// client that reads nothing makes its upstream connections hold the most each, beside the budget of its answers.

@@ -1,5 +1,9 @@
 //! From header blocks to heads of responses and trailers.
 
+use brisk_http::error::Http2Error;
+use brisk_http::http1::LINES;
+use brisk_http::http2::field;
+use brisk_http::http2::field::Field;
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::{Fields, Name};
 use brisk_wire::h2::reader::{Fault, HeaderBlock};
@@ -8,9 +12,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 
 use super::state::State;
 use super::stream::End;
-use crate::error::Http2Error;
-use crate::http1::LINES;
-use crate::http2::field::{self, Field};
 
 /// The head of a response, or its trailers, as far as it was decoded.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! From bytes to frames, and what they ask for.
 
+use brisk_http::error::Http2Error;
 use brisk_wire::h2::frame::{FrameHead, HEAD, LARGEST_WINDOW, Reason, WriteFrames, flag, kind, word};
 use brisk_wire::h2::reader::{DataFrame, DataPart, Fault, exactly};
 use bytes::{Buf as _, BytesMut};
 
 use super::state::{Expect, State};
 use super::stream::End;
-use crate::error::Http2Error;
 
 /// Pieces of data from this size on share the memory that was read into, of which they hold at most 64 KiB.
 const SHARED: usize = 8 << 10;

@@ -12,6 +12,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use brisk_http::error::{ConnectionError, Http2Error};
+use brisk_http_connection::body::request::RequestBody;
 use brisk_net::DeadlineWheel;
 use brisk_wire::h2::frame::Reason;
 use bytes::{Bytes, BytesMut};
@@ -26,10 +28,8 @@ use super::output::Destination;
 use super::pulse::{Linger, Pulse};
 use super::state::State;
 use super::stream::Stream;
-use crate::body::request::RequestBody;
-use crate::error::{ConnectionError, Http2Error};
-use crate::upstream::io::UpstreamIo;
-use crate::upstream::open::OpenConnection;
+use crate::io::UpstreamIo;
+use crate::open::OpenConnection;
 
 /// Bytes that are read at once: this many at first, and twice as many after a read that was filled, up to the most.
 const READ_FIRST: usize = 8 << 10;

@@ -5,6 +5,9 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use brisk_http::error::{BodyError, Http2Error};
+use brisk_http::http2::field::is_connection_specific;
+use brisk_http_connection::body::request::RequestBody;
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{FrameHead, Reason, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
@@ -16,9 +19,6 @@ use http_body::{Body as _, Frame};
 
 use super::state::{Sending, State};
 use super::stream::{End, Upload};
-use crate::body::request::RequestBody;
-use crate::error::{BodyError, Http2Error};
-use crate::http2::field::is_connection_specific;
 
 /// Bytes that are gathered before they are written.
 const ROOM: usize = 64 << 10;

@@ -5,12 +5,12 @@ use std::mem;
 use std::task::Context;
 use std::time::Duration;
 
+use brisk_http::error::Http2Error;
 use brisk_net::{Deadline, DeadlineWheel};
 use brisk_wire::h2::frame::{WriteFrames, kind};
 
 use super::Http2Limits;
 use super::state::State;
-use crate::error::Http2Error;
 
 /// How long a stream stays whose request is over: at least this time, at most twice as long.
 const LINGER: Duration = Duration::from_secs(10);

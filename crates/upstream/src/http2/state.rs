@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 use std::mem;
 use std::task::{Context, Waker};
 
+use brisk_http::error::Http2Error;
+use brisk_http::http2::field::Field;
+use brisk_http_connection::wakes::Wakes;
 use brisk_wire::h2::frame::{LARGEST_WINDOW, PREFACE, Reason, WriteFrames, kind};
 use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
 use brisk_wire::h2::reader::{DataFrame, FrameOrder};
@@ -11,9 +14,6 @@ use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
 
 use super::allowance::Allowance;
 use super::stream::{End, Stream};
-use crate::error::Http2Error;
-use crate::http2::field::Field;
-use crate::http2::wakes::Wakes;
 
 /// Bytes that a server may send of one response before the client has taken them; bounds the memory of a slow client.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;

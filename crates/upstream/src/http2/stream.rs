@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::mem;
 use std::task::{Context, Poll, Waker};
 
+use brisk_http::error::{BodyError, Http2Error};
+use brisk_http_connection::body::request::RequestBody;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Response};
 use http_body::Frame;
 
 use super::state::STREAM_WINDOW;
-use crate::body::request::RequestBody;
-use crate::error::{BodyError, Http2Error};
 
 /// The most of a request body that is kept until the server answers.
 const KEPT: usize = 64 << 10;

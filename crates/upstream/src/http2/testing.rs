@@ -4,6 +4,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use brisk_http::error::Http2Error;
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::client::ClientBody;
+use brisk_http_connection::body::http2::{Inbox, Notices};
+use brisk_http_connection::body::request::{BodyProgress, RequestBody};
+use brisk_http_connection::body::upload::Upload;
 use brisk_telemetry::{ConnectionRecord, Timeline};
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
 use bytes::BytesMut;
@@ -12,12 +18,6 @@ use http::{Method, Request, Response, Version};
 
 use super::output::Destination;
 use super::state::{CONNECTION_WINDOW, Expect, State};
-use crate::body::client::ClientBody;
-use crate::body::http2::{Inbox, Notices};
-use crate::body::request::{BodyProgress, RequestBody};
-use crate::body::upload::Upload;
-use crate::connection::Connection;
-use crate::error::Http2Error;
 
 /// Bytes that a head may have.
 const HEAD_SIZE: u32 = 4096;

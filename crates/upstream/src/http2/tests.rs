@@ -5,13 +5,13 @@ mod neighbours;
 
 use std::task::Poll;
 
+use brisk_http::error::Http2Error;
 use brisk_wire::h2::frame::{Reason, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::{self, id};
 use http::Method;
 
 use super::state::{CONNECTION_WINDOW, STREAM_WINDOW};
 use super::testing::{Asked, Bench, Written};
-use crate::error::Http2Error;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,12 +1,12 @@
 //! Requests that come before the end of their handshake.
 
+use brisk_http_connection::handshake::testing::ManualCompletion;
+use brisk_http_connection::handshake::{Completion, Handshake};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
 use super::*;
-use crate::answer::settings::EarlyDataPolicy;
-use crate::connection::handshake::testing::ManualCompletion;
-use crate::connection::handshake::{Completion, Handshake};
+use crate::settings::EarlyDataPolicy;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const GET: &str = "GET /api HTTP/1.1\r\nhost: a\r\n\r\n";

@@ -3,9 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 
+use brisk_answer::settings::{Action, RouteSettings, Values};
 use brisk_coding::Coding;
 use brisk_net::Congestion;
-use brisk_proxy::settings::{Action, RouteSettings, Values};
 use brisk_tls::settings::Records;
 use brisk_visits::{MOST_ARMS, Metric};
 

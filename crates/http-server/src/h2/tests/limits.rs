@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use brisk_http_connection::streams::{Round, StreamLimits};
 use brisk_telemetry::metrics::Flood;
 
 use super::*;
-use crate::connection::streams::{Round, StreamLimits};
 
 /// A request whose body does not end with its head.
 fn post(stream: u32) -> Vec<u8> {

@@ -7,6 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brisk_http::error::BodyError;
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::client::testing::of_hyper;
+use brisk_http_connection::body::upload::Upload;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use http::{Request, Response, header};
@@ -21,13 +25,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, spawn_local};
 
-use crate::body::client::testing::of_hyper;
-use crate::body::upload::Upload;
-use crate::upstream::forward::{ForwardFacts, ForwardOutcome, forward};
-use crate::upstream::group::{Group, GroupState};
-use crate::upstream::settings::GroupSettings;
-use crate::upstream::upgrade::PendingUpgrade;
-use crate::{Body, BodyError, Connection};
+use crate::body::UpstreamBody;
+use crate::forward::{ForwardFacts, ForwardOutcome, forward};
+use crate::group::{Group, GroupState};
+use crate::settings::GroupSettings;
+use crate::upgrade::PendingUpgrade;
 
 /// A body that a test sends.
 pub(super) type TestBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -302,7 +304,7 @@ async fn respond(
     request: Request<Incoming>,
     connection: Rc<Connection>,
     shared: Rc<Shared>,
-) -> Result<Response<Body>, Infallible> {
+) -> Result<Response<UpstreamBody>, Infallible> {
     let outcome = Rc::new(ForwardOutcome::default());
     shared.outcome.set(Rc::clone(&outcome));
     let facts = ForwardFacts {
@@ -315,7 +317,7 @@ async fn respond(
     let body = Upload::new(body, &connection, head.version);
     let response =
         forward(&shared.group, Request::from_parts(head, body), &facts).await.unwrap_or_else(|error| {
-            let mut response = Response::new(Body::full(error.to_string()));
+            let mut response = Response::new(UpstreamBody::full(error.to_string()));
             *response.status_mut() = error.status();
             response.headers_mut().insert("x-reason", error.reason().parse().expect("a header value"));
             response

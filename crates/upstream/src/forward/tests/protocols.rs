@@ -14,9 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 
 use super::harness::{Front, Origin, body_of, eventually, get, post, settings, settings_for, text};
-use crate::upstream::checks::run_checks;
-use crate::upstream::group::GroupState;
-use crate::upstream::settings::ActiveChecks;
+use crate::checks::run_checks;
+use crate::group::GroupState;
+use crate::settings::ActiveChecks;
 
 #[tokio::test(flavor = "local")]
 async fn http2_carries_requests_at_one_time_on_one_connection() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::harness::{Front, Origin, body_of, eventually, get, post, settings, text};
-use crate::upstream::settings::{Balance, HashKey, Retry};
+use crate::settings::{Balance, HashKey, Retry};
 
 /// Answers one request on each connection and closes it when the next one comes.
 async fn forgetful() -> Origin {

@@ -1,0 +1,7 @@
+//! Bodies of requests, from the connection of the client to the writer of the upstream.
+
+pub mod client;
+pub mod gathered;
+pub mod http2;
+pub mod request;
+pub mod upload;

@@ -1,0 +1,114 @@
+//! Properties of any message of HTTP/1.1 and of any path, for tests and for libFuzzer.
+
+mod requests;
+mod response;
+
+use http::uri::PathAndQuery;
+
+use crate::path::RequestPath;
+
+pub use requests::requests as request;
+pub use response::response;
+
+/// A path means the same to routes as to a server that decodes what is forwarded once, merges slashes and leaves
+/// parameters out; and reading it again changes nothing.
+pub fn path(bytes: &[u8]) {
+    let Ok(target) = PathAndQuery::try_from(bytes) else { return };
+    let Ok(path) = RequestPath::read(target.path()) else { return };
+    let again = RequestPath::read(&path.forwarded).expect("what is forwarded is unambiguous");
+    assert_eq!((&again.decoded, &again.forwarded), (&path.decoded, &path.forwarded));
+    assert_eq!(trimmed(&path.decoded), trimmed(&as_a_server_reads(&path.forwarded)));
+    assert!(!path.decoded.contains(&b'\\') && !path.decoded.iter().any(u8::is_ascii_control));
+    let mut segments = path.decoded.split(|byte| *byte == b'/');
+    assert!(segments.all(|segment| segment != b"." && segment != b".." && !segment.contains(&b';')));
+    if let Ok(below) = path.below("/a") {
+        assert!(below.starts_with('/'));
+    }
+}
+
+fn as_a_server_reads(path: &str) -> Vec<u8> {
+    let mut decoded = Vec::new();
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        decoded.push(match (first, after) {
+            (b'%', [high, low, beyond @ ..]) => {
+                rest = beyond;
+                let digits = [*high, *low];
+                let digits = std::str::from_utf8(&digits).expect("digits");
+                u8::from_str_radix(digits, 16).expect("hexadecimal")
+            }
+            _ => *first,
+        });
+    }
+    let names = decoded.split(|byte| *byte == b'/').map(|segment| {
+        let end = segment.iter().position(|byte| *byte == b';').unwrap_or(segment.len());
+        &segment[..end]
+    });
+    names.filter(|name| !name.is_empty()).flat_map(|name| [b"/", name].concat()).collect()
+}
+
+fn trimmed(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b"/").unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::fuzz::drive;
+
+    #[test]
+    fn fuzz_path() {
+        let words: &[&[u8]] = &[
+            b"/", b"..", b".", b";", b"%2f", b"%5C", b"%2e", b"%3b", b"%25", b"//", b"/../", b"admin", b"\\",
+        ];
+        drive("path", words, super::path);
+    }
+
+    #[test]
+    fn fuzz_request() {
+        let lines: &[&[u8]] = &[
+            b"https://b.example",
+            b" HTTP/1.0\n",
+            b"[::1]:1",
+            b"//",
+            b"*",
+            b"@",
+            b"GET / HTTP/1.1\r\n",
+            b"POST /a HTTP/1.1\r\nHost: a\r\n",
+            b"Content-Length: 5\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Transfer-Encoding: gzip, chunked\r\n",
+            b"Connection: close\r\n",
+            b"Expect: 100-continue\r\n",
+            b"\r\n\r\n",
+            b"5\r\nhello\r\n",
+            b"0\r\n\r\n",
+            b"0\r\na: b\r\n\r\n",
+            b";a=b",
+            b"CONNECT a:1",
+        ];
+        drive("request", lines, super::request);
+    }
+
+    #[test]
+    fn fuzz_response() {
+        let words: &[&[u8]] = &[
+            b"HTTP/1.1 200 OK\r\n",
+            b"HTTP/1.0 ",
+            b"Content-Length: 5\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Connection: close\r\n",
+            b"\r\n\r\n",
+            b"\r\n",
+            b"\n",
+            b"5\r\nhello\r\n",
+            b"0\r\n\r\n",
+            b";a=b",
+            b"0\r\na: b\r\n\r\n",
+            b"204",
+            b"103",
+            b", ",
+        ];
+        drive("response", words, super::response);
+    }
+}

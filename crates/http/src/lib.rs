@@ -1,0 +1,16 @@
+//! Messages of HTTP without I/O: codecs of HTTP/1.1, fields of HTTP/2, checks of a request's target, and errors.
+//!
+//! Everything here is a function of bytes and headers: no socket, no task, no clock. [`http1`] reads and writes the messages of
+//! HTTP/1.1 on both sides of the gateway, [`http2`] the fields of HTTP/2, whose frames are in `brisk_wire::h2`. [`validate`] and
+//! [`path`] refuse requests that servers read differently, and [`claims`] removes headers by which a client claims to be
+//! somebody else.
+
+pub mod claims;
+pub mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
+pub mod http1;
+pub mod http2;
+pub mod path;
+pub mod validate;

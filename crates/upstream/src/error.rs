@@ -1,0 +1,122 @@
+//! Errors of upstreams: why a group gave no response, and which side is to blame.
+
+use std::io;
+
+use brisk_http::error::ConnectionError;
+use brisk_telemetry::Side;
+use http::StatusCode;
+use thiserror::Error;
+
+/// Why an upstream group gave no response.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum UpstreamError {
+    /// No connection, or no TLS, to the last server tried.
+    #[error("{0}")]
+    Connect(#[source] io::Error),
+    /// The last server tried was not connected within the time for it.
+    #[error("cannot connect in time")]
+    ConnectTimeout,
+    /// Every server has as many connections as it is allowed.
+    #[error("no server may have another connection")]
+    ConnectionLimit,
+    /// The server took no further request on its connection (HTTP/2) within the time for a response.
+    #[error("the server took no further request in time")]
+    StreamLimit,
+    /// The connection failed or was closed before the response began.
+    #[error("the connection failed before the response: {0}")]
+    Closed(#[source] ConnectionError),
+    /// The group has no server.
+    #[error("the upstream group has no server")]
+    NoServer,
+    /// What came back is not HTTP.
+    #[error("the response is malformed: {0}")]
+    Malformed(#[source] ConnectionError),
+    /// The response has a transfer coding other than chunked.
+    #[error("the response has a transfer coding that is not supported; supported is `chunked`")]
+    TransferCoding,
+    /// The head of the response is longer than allowed.
+    #[error("the head of the response is too large")]
+    HeadTooLarge,
+    /// The head of the response did not come within the time for it.
+    #[error("no response in time")]
+    HeadTimeout,
+    /// The server switched protocols although it was not asked to.
+    #[error("the server switched protocols unasked")]
+    UnexpectedUpgrade,
+    /// The client asked for a protocol, and the server did not switch to it, or offers none.
+    #[error("the server did not switch protocols")]
+    NotSwitched,
+    /// The client's request body ended early or was malformed.
+    #[error("the request body failed: {0}")]
+    RequestBody(#[source] ConnectionError),
+    /// The request body was gathered, and cannot be read again.
+    #[error("the gathered request body failed: {0}")]
+    RequestBuffer(#[source] ConnectionError),
+    /// The client's request body is longer than allowed.
+    #[error("the request body is too large")]
+    RequestBodyTooLarge,
+    /// The client paused for too long within its request body.
+    #[error("the request body did not come in time")]
+    RequestBodyTimeout,
+}
+
+impl UpstreamError {
+    /// The status that the client gets.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Connect(_)
+            | Self::Closed(_)
+            | Self::Malformed(_)
+            | Self::TransferCoding
+            | Self::HeadTooLarge
+            | Self::UnexpectedUpgrade
+            | Self::NotSwitched => StatusCode::BAD_GATEWAY,
+            Self::ConnectionLimit | Self::StreamLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ConnectTimeout | Self::HeadTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::RequestBuffer(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::RequestBody(_) => StatusCode::BAD_REQUEST,
+            Self::RequestBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+
+    /// The side that is to blame.
+    pub fn side(&self) -> Side {
+        match self {
+            Self::RequestBody(_) | Self::RequestBodyTooLarge | Self::RequestBodyTimeout => Side::Client,
+            Self::ConnectionLimit | Self::StreamLimit | Self::NoServer | Self::RequestBuffer(_) => {
+                Side::Internal
+            }
+            _ => Side::Upstream,
+        }
+    }
+
+    /// A short name for logs and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Connect(_) => "connect",
+            Self::ConnectTimeout => "connect-timeout",
+            Self::ConnectionLimit => "connection-limit",
+            Self::StreamLimit => "stream-limit",
+            Self::NoServer => "no-server",
+            Self::Closed(_) => "closed",
+            Self::Malformed(_) => "malformed-response",
+            Self::TransferCoding => "transfer-coding",
+            Self::HeadTooLarge => "response-head-too-large",
+            Self::HeadTimeout => "response-timeout",
+            Self::UnexpectedUpgrade => "unexpected-upgrade",
+            Self::NotSwitched => "not-switched",
+            Self::RequestBody(_) => "request-body",
+            Self::RequestBuffer(_) => "request-buffer",
+            Self::RequestBodyTooLarge => "request-body-too-large",
+            Self::RequestBodyTimeout => "request-body-timeout",
+        }
+    }
+
+    /// Whether this speaks against the server, for its passive health.
+    pub(crate) fn blames_server(&self) -> bool {
+        let is_of_another = matches!(self, Self::Closed(error) if error.is_of_another());
+        self.side() == Side::Upstream && !is_of_another
+    }
+}
