@@ -12,7 +12,12 @@ use std::{
 use brisk_keys::{KeyError, KeyId, KeyOperation, PendingOperation, PrivateKeyEngine};
 
 use crate::{
-    connection::Access, dispatcher::Dispatcher, key::TokenKey, module::Module, status::TokenStatus, task::Job,
+    connection::Access,
+    dispatcher::Dispatcher,
+    key::TokenKey,
+    module::{Module, User},
+    status::TokenStatus,
+    task::Job,
 };
 
 /// An engine for the keys of one token, with one thread per session.
@@ -39,6 +44,12 @@ pub(crate) struct Shared {
 /// Number of consecutive failures without a reason after which the token is reconnected, even though it still shows its
 /// keys.
 const HOPELESS: usize = 8;
+
+impl User for Shared {
+    fn is_up(&self) -> bool {
+        self.dispatcher.is_up()
+    }
+}
 
 impl Shared {
     pub(crate) fn new(module: Arc<Module>, access: Access, dispatcher: Dispatcher, sessions: usize) -> Self {

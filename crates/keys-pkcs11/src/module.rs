@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    fmt,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak,
@@ -15,10 +16,13 @@ use cryptoki::{
     error::{Error, RvError},
 };
 
-use crate::{
-    engine::Shared,
-    error::{TokenError, call},
-};
+use crate::error::{TokenError, call};
+
+/// A token that is reached through a module.
+pub(crate) trait User: fmt::Debug + Send + Sync + 'static {
+    /// Whether the token can be reached now.
+    fn is_up(&self) -> bool;
+}
 
 /// A loaded module. Its initialization is state of the process, so there is one value per module.
 #[derive(Debug)]
@@ -28,7 +32,7 @@ pub(crate) struct Module {
     /// Read-locked during calls, write-locked for reinitialization.
     state: RwLock<State>,
     /// The tokens that are reached through this module. Each lives as long as its threads.
-    users: Mutex<Vec<Weak<Shared>>>,
+    users: Mutex<Vec<Weak<dyn User>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -115,17 +119,18 @@ impl Module {
     }
 
     /// Notes a token that is reached through this module.
-    pub(crate) fn add_user(&self, user: &Arc<Shared>) {
-        self.users().push(Arc::downgrade(user));
+    pub(crate) fn add_user<U: User>(&self, user: &Arc<U>) {
+        let user = Arc::downgrade(user);
+        self.users().push(user);
     }
 
-    /// Whether a token other than that of `shared` can be reached through this module now.
-    pub(crate) fn is_used_beside(&self, shared: &Shared) -> bool {
+    /// Whether a token other than `own` can be reached through this module now.
+    pub(crate) fn is_used_beside(&self, own: &impl User) -> bool {
         let users: Vec<_> = self.users().iter().filter_map(Weak::upgrade).collect();
-        users.iter().any(|user| !std::ptr::eq(&raw const **user, shared) && user.dispatcher.is_up())
+        users.iter().any(|user| !std::ptr::addr_eq(Arc::as_ptr(user), own) && user.is_up())
     }
 
-    fn users(&self) -> MutexGuard<'_, Vec<Weak<Shared>>> {
+    fn users(&self) -> MutexGuard<'_, Vec<Weak<dyn User>>> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.retain(|user| user.strong_count() > 0);
         users
