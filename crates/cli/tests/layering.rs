@@ -54,7 +54,7 @@ const LONGEST_WITH_TESTS: usize = 600;
 const LARGEST: usize = 8_000;
 
 /// Crates that are larger, and are being split.
-const LARGER: &[&str] = &["probe", "proxy"];
+const LARGER: &[&str] = &["proxy"];
 
 fn crates() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
