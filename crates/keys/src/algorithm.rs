@@ -1,10 +1,10 @@
-//! What kind of key a private key is, and which TLS signature schemes it can make.
+//! Algorithms of private keys, and the TLS signature schemes that each supports.
 
 use std::fmt;
 
 use brisk_wire::registry::SignatureScheme;
 
-/// The algorithm of a private key, with its strength.
+/// Algorithm of a private key, with its strength.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyAlgorithm {
@@ -28,15 +28,15 @@ pub enum KeyAlgorithm {
 }
 
 impl KeyAlgorithm {
-    /// Whether its signatures exist in TLS 1.2 too.
+    /// Whether TLS 1.2 defines signatures of this algorithm.
     pub const fn signs_tls12(self) -> bool {
         !matches!(self, Self::MlDsa44 | Self::MlDsa65 | Self::MlDsa87)
     }
 
-    /// The schemes that a key of this algorithm can sign with, the preferred one first.
+    /// Signature schemes that a key of this algorithm supports, in order of preference.
     ///
-    /// An ECDSA key has one scheme: TLS 1.3 binds the hash to the curve, and we do the same in TLS 1.2. The PKCS#1
-    /// schemes of RSA are for TLS 1.2 only; the caller leaves them out in TLS 1.3.
+    /// An ECDSA key has one scheme: TLS 1.3 binds the hash to the curve (RFC 8446 section 4.2.3), and brisk does the
+    /// same in TLS 1.2. The PKCS#1 v1.5 schemes of RSA are for TLS 1.2 only; the caller removes them in TLS 1.3.
     pub const fn schemes(self) -> &'static [SignatureScheme] {
         match self {
             Self::EcdsaP256 => &[SignatureScheme::ECDSA_SECP256R1_SHA256],
@@ -57,7 +57,7 @@ impl KeyAlgorithm {
         }
     }
 
-    /// The family in lower case, without the strength of RSA: a label for metrics.
+    /// The `algorithm` label of metrics, in lower case and without the size of RSA keys: `ecdsa-p256`, `rsa`.
     pub const fn label(self) -> &'static str {
         match self {
             Self::EcdsaP256 => "ecdsa-p256",
@@ -72,7 +72,7 @@ impl KeyAlgorithm {
 }
 
 impl fmt::Display for KeyAlgorithm {
-    /// `ECDSA P-256`, `RSA-2048`, `Ed25519`.
+    /// Writes the algorithm for operators: `ECDSA P-256`, `RSA-2048`, `Ed25519`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EcdsaP256 => f.write_str("ECDSA P-256"),
@@ -86,7 +86,7 @@ impl fmt::Display for KeyAlgorithm {
     }
 }
 
-/// The metrics label of the keys that make signatures of `scheme`: what [`KeyAlgorithm::label`] says of such a key.
+/// [`KeyAlgorithm::label`] of the keys that sign with `scheme`, without the key at hand.
 pub(crate) fn scheme_label(scheme: SignatureScheme) -> &'static str {
     match scheme {
         SignatureScheme::ECDSA_SECP256R1_SHA256 => KeyAlgorithm::EcdsaP256.label(),

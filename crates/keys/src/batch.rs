@@ -1,5 +1,5 @@
-//! The engine that keeps slow operations off the threads that serve connections, and performs RSA in batches where the
-//! processor can.
+//! [`BatchEngine`]: moves slow operations off the threads that serve connections, and performs RSA in batches where
+//! the processor supports it.
 
 mod beside_device;
 mod choice;
@@ -28,30 +28,32 @@ pub use choice::BatchChoice;
 pub use perform::Job;
 pub use statistics::BatchStatistics;
 
-/// How a [`BatchEngine`] is made.
+/// Settings of a [`BatchEngine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSettings {
-    /// Threads that perform operations. Default: one.
+    /// Number of threads that perform operations. Default: one.
     pub threads: Threads,
-    /// Numbers of the cores that the threads are kept on. Default: none, the system chooses among all.
+    /// Numbers of the cores that the threads are pinned to. Default: empty; the system schedules them on all cores.
     pub cores: Vec<usize>,
-    /// Operations that may wait for a thread; one more is refused as overloaded. Default: 1024, which one core works off
-    /// in a fifth of a second at 2048 bits, or in a fifteenth with batches.
+    /// Capacity of the queue; when it is full, an operation fails with [`KeyError::Overloaded`]. Default: 1024
+    /// operations, which one core performs in 0.2 s with 2048-bit keys, or in 0.07 s with batches.
     pub queue: NonZeroUsize,
-    /// What goes to the threads; the rest is performed in `submit`. Default: RSA.
+    /// Operations that are performed on the threads; `submit` performs the others itself. Default: RSA.
     pub offload: Offload,
-    /// Whether RSA is performed in batches, where the processor has the instructions for it. Default: yes.
+    /// Whether RSA is performed in batches where the processor has the instructions. Default: yes.
     pub simd: bool,
 }
 
-/// How many threads perform operations.
+/// Number of threads of a [`BatchEngine`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// This number.
+    /// A fixed number.
     Exactly(NonZeroUsize),
-    /// What suits a machine of `cores` cores, `workers` of which have a thread that serves connections: one for each core
-    /// that is left. If none is left, the threads share cores with the workers: one per core, or one per four cores if an
-    /// RSA key of the engine is used in batches of four, since one thread then does as much as about three without.
+    /// A number that suits a machine with `cores` cores on which `workers` threads serve connections: one thread per
+    /// remaining core.
+    ///
+    /// If no core remains, the threads share cores with the workers: one thread per core, or one per four cores if an
+    /// RSA key of the engine is used in batches of four, since one such thread replaces about three others.
     Beside {
         /// Cores of the machine.
         cores: NonZeroUsize,
@@ -61,8 +63,8 @@ pub enum Threads {
 }
 
 impl Threads {
-    /// `by_fours` answers whether batches of four are performed. It may have to measure, so it is called only where the
-    /// number depends on it.
+    /// The number of threads. `by_fours` returns whether RSA keys are used in batches of four; it may start a
+    /// measurement, so it is called only if the number depends on it.
     fn number(self, by_fours: impl FnOnce() -> bool) -> NonZeroUsize {
         let (cores, workers) = match self {
             Self::Exactly(number) => return number,
@@ -85,14 +87,14 @@ impl Default for BatchSettings {
     }
 }
 
-/// Which operations leave the thread that submits them.
+/// Operations that leave the thread that submits them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offload {
-    /// RSA: 200 us and more.
+    /// RSA: 200 µs and more per operation.
     pub rsa: bool,
-    /// ECDSA: about 12 us with P-256, four times that with P-384.
+    /// ECDSA: about 12 µs with P-256, four times that with P-384.
     pub ecdsa: bool,
-    /// Ed25519: about 12 us.
+    /// Ed25519: about 12 µs.
     pub ed25519: bool,
 }
 
@@ -117,40 +119,42 @@ impl Default for Offload {
     }
 }
 
-/// Performs key operations in this process: slow ones on threads of its own, the others at once in `submit`.
+/// Engine that performs key operations in this process: slow ones on its own threads, the others in `submit`.
 ///
-/// RSA operations of one key size, of whatever keys, are performed up to two or four at a time in vector lanes where that
-/// is faster on this machine, see [`BatchChoice`]. An operation waits for others only while more arrive than one thread
-/// could perform one by one, and never longer than it takes by itself.
+/// RSA operations with keys of the same size are performed two or four at a time in vector lanes where a measurement
+/// on this machine shows a gain, see [`BatchChoice`]. An operation waits for others only while more arrive than one
+/// thread could perform one by one, and never longer than the operation itself takes.
 ///
-/// Operations wait in a bounded queue; one that was abandoned or whose deadline has passed when its turn comes is not
-/// performed.
+/// The queue is bounded. Operations that were abandoned, or whose deadline has passed, are removed from it without
+/// being performed.
 #[derive(Clone, Debug)]
 pub struct BatchEngine {
     keystore: Arc<Keystore>,
     local: LocalEngine,
-    /// `None`: everything is performed in `submit`.
+    /// Threads; `None` if every operation is performed in `submit`.
     pool: Option<Pool>,
     statistics: Arc<BatchStatistics>,
 }
 
-/// The threads, by the sending end of their queue.
+/// The threads, represented by the sending end of their queue.
 #[derive(Clone, Debug)]
 struct Pool {
     queue: Sender<Job>,
     offload: Offload,
     threads: NonZeroUsize,
-    /// Whether batches are allowed.
+    /// Whether [`BatchSettings::simd`] is set.
     simd: bool,
-    /// How batches are performed. `None`: they are not allowed, or not supported by this processor.
+    /// Implementation of batches; `None` if they are disabled or the processor does not support them.
     transform: Option<Transform>,
 }
 
 impl BatchEngine {
-    /// Starts the threads, if anything is offloaded; they end when the last engine that shares them has gone and the
-    /// queue is empty.
+    /// Starts the threads if [`BatchSettings::offload`] contains anything. They end when the queue is empty and the
+    /// last engine that shares them is dropped.
     ///
-    /// The error is the operating system's, when it refuses a thread or a core.
+    /// # Errors
+    ///
+    /// The operating system's error if it refuses a thread or a core.
     pub fn new(keystore: Arc<Keystore>, settings: &BatchSettings) -> io::Result<Self> {
         Self::with_transform(keystore, settings, Transform::supported())
     }
@@ -181,14 +185,14 @@ impl BatchEngine {
         engine
     }
 
-    /// An engine for other keys on the same threads and queue: what a reload makes, while operations that are under
-    /// way finish with the keys they were begun with.
+    /// Creates an engine for other keys on the same threads and queue, for a reload. Operations in progress finish
+    /// with the keys that they were submitted for.
     #[must_use]
     pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
         Self::of(keystore, self.pool.clone(), Arc::clone(&self.statistics))
     }
 
-    /// Makes keys ready for batches now, so that no handshake waits for it.
+    /// Prepares all keys for batches, so that no handshake waits for the preparation.
     fn prepare_keys(&self) {
         let Some(transform) = self.transform() else { return };
         for rsa in self.keystore.keys().filter_map(|key| key.rsa()) {
@@ -199,18 +203,18 @@ impl BatchEngine {
         }
     }
 
-    /// How batches of RSA operations are performed, if at all.
+    /// Implementation of RSA batches; `None` if RSA is not offloaded or cannot be batched.
     fn transform(&self) -> Option<Transform> {
         self.pool.as_ref().filter(|pool| pool.offload.rsa)?.transform
     }
 
-    /// How RSA operations are performed with the keys of this engine, for each of their sizes that can share batches, the
-    /// smallest first. Empty if batches are switched off, or not to be had on this processor.
+    /// The method chosen for each size of this engine's RSA keys that supports batches, in ascending order. Empty if
+    /// batches are disabled or not supported by the processor.
     pub fn choices(&self) -> Vec<BatchChoice> {
         choices(&self.keystore, self.transform()).collect()
     }
 
-    /// What the threads have done, and have to do; the same for all engines that share them.
+    /// Counters of the threads, shared by all engines that use them.
     pub const fn statistics(&self) -> &Arc<BatchStatistics> {
         &self.statistics
     }
@@ -234,8 +238,8 @@ impl PrivateKeyEngine for BatchEngine {
 }
 
 impl fmt::Display for BatchEngine {
-    /// Says in a line how RSA is performed, and why: `RSA on 2 threads: 2048 bits in batches of four with AVX-512 IFMA, 3.2
-    /// times as fast as one by one`.
+    /// Writes one line with the method for RSA and its reason:
+    /// `RSA on 2 threads: 2048 bits in batches of four with AVX-512 IFMA, 3.2 times as fast as one by one`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(pool) = self.pool.as_ref().filter(|pool| pool.offload.rsa) else {
             return f.write_str(
@@ -265,8 +269,7 @@ impl BatchEngine {
     }
 }
 
-/// How RSA operations are performed with the keys of `keystore`, for each of their sizes that can share batches, the
-/// smallest first.
+/// The method chosen for each size of the RSA keys in `keystore` that supports batches, in ascending order.
 fn choices(keystore: &Keystore, transform: Option<Transform>) -> impl Iterator<Item = BatchChoice> {
     let present =
         |width: &Width| keystore.keys().filter_map(|key| key.rsa()).any(|rsa| rsa.width() == Some(*width));
@@ -287,7 +290,8 @@ impl Pool {
     ) -> Result<PendingOperation, KeyError> {
         let class = self.class(key);
         let (pending, completion) = PendingOperation::with_completion(operation.deadline);
-        // Counted before a thread can take it, and be faster than this one.
+        // Counted before the job is sent: a thread that takes it at once would otherwise decrease the counter below
+        // zero.
         statistics.arrived();
         let Err(error) = self.queue.try_send(Job::new(key, operation.kind, class, completion)) else {
             return Ok(pending);

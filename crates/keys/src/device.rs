@@ -1,10 +1,10 @@
-//! What an engine needs that performs RSA on hardware of its own beside the processor, such as a GPU.
+//! Interface for engines that perform RSA on a separate device, such as a GPU.
 //!
-//! This module is the only way by which numbers of a private key leave the crate. Everyone else asks an engine;
-//! `crates/cli/tests/layering.rs` lists the crates that may name it.
+//! Numbers of a private key leave the crate through this module only; all other code uses a
+//! [`PrivateKeyEngine`](crate::PrivateKeyEngine). `crates/cli/tests/layering.rs` lists the crates that may use it.
 //!
-//! Such an engine wraps a [`BatchEngine`](crate::BatchEngine): it makes operations with
-//! [`encoded_job`](crate::BatchEngine::encoded_job), answers them, and gives back those that it cannot perform with
+//! Such an engine wraps a [`BatchEngine`](crate::BatchEngine): it creates jobs with
+//! [`encoded_job`](crate::BatchEngine::encoded_job), completes them, and returns jobs that it cannot perform with
 //! [`take_over`](crate::BatchEngine::take_over).
 
 use std::sync::Arc;
@@ -17,12 +17,12 @@ pub use brisk_lanes::{
 use crate::{KeyId, Keystore};
 pub use crate::{batch::Job, private_key::PrivateKey};
 
-/// A key of `keystore` by its name.
+/// The key of `keystore` with this id.
 pub fn key(keystore: &Keystore, id: KeyId) -> Option<&Arc<PrivateKey>> {
     keystore.get(id).ok()
 }
 
-/// All keys of `keystore`, in no order.
+/// All keys of `keystore`, in no particular order.
 pub fn keys(keystore: &Keystore) -> impl Iterator<Item = &Arc<PrivateKey>> {
     keystore.keys()
 }

@@ -1,4 +1,4 @@
-//! Keys that are not in this process: which engine has which, and the engine that asks the right one.
+//! Keys outside this process: the engine of each key, and an engine that delegates to it.
 
 use std::sync::Arc;
 
@@ -7,15 +7,16 @@ use crate::{
 };
 
 impl Keystore {
-    /// Notes that `engine` has the private key of the public key `spki`, a DER `SubjectPublicKeyInfo`: in a token, say, or
-    /// on another machine. The caller has made sure of that. Adding a key again replaces its engine.
+    /// Registers `engine` for the private key of `spki`, a DER `SubjectPublicKeyInfo`: a key in a token, for example,
+    /// or on another machine. The caller has verified that `engine` holds the key. Registering a key again replaces
+    /// its engine.
     pub fn add_elsewhere(&mut self, spki: &[u8], engine: Arc<dyn PrivateKeyEngine>) -> KeyId {
         let id = KeyId::of_spki(spki);
         self.elsewhere.insert(id, engine);
         id
     }
 
-    /// Like [`add_elsewhere`](Self::add_elsewhere), for a key of which the caller knows the algorithm.
+    /// Like [`add_elsewhere`](Self::add_elsewhere), for a key whose algorithm is known.
     pub fn add_known_elsewhere(
         &mut self,
         spki: &[u8],
@@ -27,18 +28,19 @@ impl Keystore {
         id
     }
 
-    /// What kind of key it is, here or, as far as that is known, elsewhere.
+    /// Algorithm of a key in this process or elsewhere; `None` for an unknown key, or if the algorithm of a key
+    /// elsewhere is unknown.
     pub fn algorithm_anywhere(&self, id: KeyId) -> Option<KeyAlgorithm> {
         self.algorithm(id).or_else(|| self.algorithms.get(&id).copied())
     }
 
-    /// How many keys there are, here and elsewhere.
+    /// Number of keys in this process and elsewhere.
     pub fn count_anywhere(&self) -> usize {
         self.len() + self.elsewhere.len()
     }
 
-    /// An engine for all keys of this store: operations with those that are [elsewhere](Self::add_elsewhere) go to the
-    /// engines that have them, all others to `here`, which is returned itself where no key is elsewhere.
+    /// Returns an engine for all keys of this store: operations with keys that are [elsewhere](Self::add_elsewhere)
+    /// use the engine registered for the key, all others use `here`. If no key is elsewhere, returns `here` itself.
     pub fn with_elsewhere(&self, here: Arc<dyn PrivateKeyEngine>) -> Arc<dyn PrivateKeyEngine> {
         if self.elsewhere.is_empty() {
             return here;
@@ -46,12 +48,12 @@ impl Keystore {
         Arc::new(ByKey { here, elsewhere: self.elsewhere.clone() })
     }
 
-    /// Whether both have the same keys, those that are elsewhere with the same engines: then an engine for one is one for
-    /// the other too.
+    /// Whether both stores have the same keys, and the same engines for keys elsewhere. If so, an engine for one
+    /// store serves the other too.
     pub fn is_same(&self, other: &Self) -> bool {
         let same_engine = |(id, engine)| {
             other.elsewhere.get(id).is_some_and(|other: &Arc<dyn PrivateKeyEngine>| {
-                // Addresses alone: a vtable has no address of its own.
+                // Compares addresses without vtables: the compiler may emit several vtables for one type.
                 std::ptr::addr_eq(Arc::as_ptr(engine), Arc::as_ptr(other))
             })
         };
@@ -62,7 +64,7 @@ impl Keystore {
     }
 }
 
-/// Asks the engine that has the key.
+/// Engine that delegates each operation to the engine of its key.
 #[derive(Debug)]
 struct ByKey {
     here: Arc<dyn PrivateKeyEngine>,

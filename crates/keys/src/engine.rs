@@ -1,4 +1,4 @@
-//! The trait of everything that performs private-key operations, and the names of what computes them.
+//! [`PrivateKeyEngine`], the trait of everything that performs private-key operations, and [`Performer`].
 
 use std::{fmt, sync::Arc};
 
@@ -6,45 +6,46 @@ use brisk_lanes::rsa_lanes::Instructions;
 
 use crate::{KeyOperation, PendingOperation};
 
-/// Performs private-key operations without revealing the key or where it lives.
+/// Performs private-key operations without revealing the key or its location.
 ///
-/// Engines wrap engines: one measures another, one falls back to another, one gathers operations into batches for
-/// another. A caller sees the outermost only. Every engine answers every operation once; an engine that goes away
-/// answers what it still holds with [`KeyError::Failed`](crate::KeyError::Failed).
+/// Engines wrap engines: one measures another, falls back to another, or gathers operations into batches for another.
+/// A caller uses the outermost engine only. Every engine completes every operation exactly once; an engine that is
+/// dropped completes the remaining operations with [`KeyError::Failed`](crate::KeyError::Failed).
 pub trait PrivateKeyEngine: fmt::Debug + Send + Sync + 'static {
     /// Starts `operation` and returns at once.
     ///
-    /// Never blocks: a full queue is [`KeyError::Overloaded`](crate::KeyError::Overloaded). An operation that costs no
-    /// more than passing it on (ECDSA, some 12 us) may be performed before this returns; the result is then there to
-    /// take with [`PendingOperation::try_take`]. An operation whose deadline has passed is not begun.
+    /// Never blocks: if the queue is full, the operation fails with
+    /// [`KeyError::Overloaded`](crate::KeyError::Overloaded). An operation that is cheaper than handing it to a
+    /// thread (ECDSA, about 12 µs) may be performed before this returns; [`PendingOperation::try_take`] then returns
+    /// the result at once. An operation whose deadline has passed is not performed.
     fn submit(&self, operation: KeyOperation) -> PendingOperation;
 }
 
-/// Which code performs an operation, on which hardware. Engines of other crates have names of their own.
+/// Name of the code and hardware that performs an operation. Engines of other crates define their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Performer(&'static str);
 
 impl Performer {
-    /// aws-lc on this processor, one operation at a time.
+    /// AWS-LC on this processor, one operation at a time.
     pub const AWS_LC: Self = Self("aws-lc");
     /// Lanes of AVX-512 IFMA on this processor, up to four operations at a time.
     pub const IFMA: Self = Self("ifma");
     /// Lanes of AVX2 and FMA on this processor, up to two operations at a time.
     pub const FMA: Self = Self("fma");
 
-    /// A performer with this name, in lower case.
+    /// Creates a performer with this name, in lower case.
     pub const fn new(name: &'static str) -> Self {
         Self(name)
     }
 
-    /// In lower case: a label for metrics.
+    /// The `performer` label of metrics, in lower case.
     pub const fn name(self) -> &'static str {
         self.0
     }
 }
 
 impl From<Instructions> for Performer {
-    /// The code that performs batches with these instructions.
+    /// The performer of batches with these instructions.
     fn from(instructions: Instructions) -> Self {
         match instructions {
             Instructions::Ifma => Self::IFMA,

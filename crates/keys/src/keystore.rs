@@ -1,4 +1,4 @@
-//! The private keys that this process holds, by name.
+//! [`Keystore`], the private keys that this process holds or can use.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -7,39 +7,40 @@ use zeroize::Zeroize;
 
 use crate::{KeyAlgorithm, KeyError, KeyId, PrivateKeyEngine, private_key::PrivateKey};
 
-/// Keys by their names, each with the engine that has it.
+/// Engines of keys outside this process, by key.
 pub(crate) type Elsewhere = HashMap<KeyId, Arc<dyn PrivateKeyEngine>>;
 
-/// A set of private keys, filled once and then shared; a reload makes a new one and replaces the old whole.
+/// A set of private keys. Filled once and then shared; a reload builds a new store and replaces the old one as a
+/// whole.
 ///
-/// Keys that other engines have are only noted, with [`add_elsewhere`](Self::add_elsewhere); the other methods are about the
-/// keys in this process.
+/// Keys of other engines are registered with [`add_elsewhere`](Self::add_elsewhere); the other methods concern keys
+/// in this process.
 ///
-/// Nothing hands out a private key: an engine uses the store, others learn of a key what is public.
+/// No method returns a private key: engines use the store, other callers can read public properties only.
 #[derive(Default)]
 pub struct Keystore {
     keys: HashMap<KeyId, Arc<PrivateKey>>,
     pub(crate) elsewhere: Elsewhere,
-    /// What is known of keys elsewhere.
+    /// Algorithms of keys elsewhere, where known.
     pub(crate) algorithms: HashMap<KeyId, KeyAlgorithm>,
 }
 
 impl Keystore {
-    /// A store without keys.
+    /// Creates a store without keys.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds the first private key in `pem`: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1
-    /// (`EC PRIVATE KEY`). Other sections, certificates say, are passed over. Adding a key twice changes nothing.
+    /// (`EC PRIVATE KEY`). Other sections, such as certificates, are skipped. Adding a key twice has no effect.
     ///
-    /// `pem` stays the caller's, who wipes it.
+    /// The caller wipes `pem`.
     pub fn add_pem(&mut self, pem: &[u8]) -> Result<KeyId, KeyError> {
         let der = PrivateKeyDer::from_pem_slice(pem).map_err(|error| unreadable(pem, &error))?;
         self.add_der(der)
     }
 
-    /// Adds a key in DER, and wipes the DER.
+    /// Adds a private key in DER and wipes `der`.
     pub fn add_der(&mut self, mut der: PrivateKeyDer<'static>) -> Result<KeyId, KeyError> {
         let key = PrivateKey::from_der(&der);
         der.zeroize();
@@ -49,7 +50,7 @@ impl Keystore {
         Ok(id)
     }
 
-    /// Adds the keys of another store, which both then share.
+    /// Adds all keys of `other`; both stores share them.
     pub fn add_all(&mut self, other: &Self) {
         for (id, key) in &other.keys {
             self.keys.entry(*id).or_insert_with(|| Arc::clone(key));
@@ -58,7 +59,7 @@ impl Keystore {
         self.algorithms.extend(&other.algorithms);
     }
 
-    /// The keys with these names, here and elsewhere, which both stores then share.
+    /// A store with the keys of `ids`, in this process and elsewhere; unknown ids are skipped. Both stores share the keys.
     #[must_use]
     pub fn subset(&self, ids: impl IntoIterator<Item = KeyId>) -> Self {
         let mut subset = Self::new();
@@ -70,32 +71,32 @@ impl Keystore {
         subset
     }
 
-    /// The public half of a key as DER `SubjectPublicKeyInfo`, byte for byte what belongs in its certificate.
+    /// The public key as DER `SubjectPublicKeyInfo`, byte for byte as in a certificate.
     pub fn public_key(&self, id: KeyId) -> Option<&[u8]> {
         self.keys.get(&id).map(|key| key.spki())
     }
 
-    /// What kind of key it is.
+    /// The algorithm of a key in this process.
     pub fn algorithm(&self, id: KeyId) -> Option<KeyAlgorithm> {
         self.keys.get(&id).map(|key| key.algorithm())
     }
 
-    /// The names of all keys, in no order.
+    /// Ids of all keys in this process, in no particular order.
     pub fn ids(&self) -> impl Iterator<Item = KeyId> + '_ {
         self.keys.keys().copied()
     }
 
-    /// How many keys there are.
+    /// Number of keys in this process.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are none.
+    /// Whether this process holds no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// All of them, in no order.
+    /// All keys in this process, in no particular order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<PrivateKey>> {
         self.keys.values()
     }
@@ -106,13 +107,13 @@ impl Keystore {
 }
 
 impl fmt::Debug for Keystore {
-    /// Names and algorithms, which are public.
+    /// Writes ids and algorithms, which are public.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.keys.values()).finish()
     }
 }
 
-/// The error for a file without a readable private key: names what it contains instead, where that is recognized.
+/// The error for a file without a readable private key; names the actual content where it is recognized.
 fn unreadable(pem: &[u8], error: &pem::Error) -> KeyError {
     let contains = |text: &str| pem.windows(text.len()).any(|window| window == text.as_bytes());
     KeyError::Malformed(if contains("ENCRYPTED") {
@@ -122,7 +123,7 @@ fn unreadable(pem: &[u8], error: &pem::Error) -> KeyError {
     } else if matches!(error, pem::Error::NoItemsFound) {
         "no private key: wanted PEM with a section PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY".into()
     } else {
-        // The library's message may quote the file.
+        // The message of the PEM parser is dropped: it may quote the file.
         "the PEM of the private key is damaged".into()
     })
 }

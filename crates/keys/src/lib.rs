@@ -1,7 +1,8 @@
-//! Private keys as something one asks: operations on them, the engines that perform these, and where keys are kept.
+//! Private-key operations, the engines that perform them, and the store of keys.
 //!
-//! A caller names a key by its [`KeyId`], states the operation and a deadline, and waits; it never sees the key and
-//! does not learn whether it lies in this process, in an HSM or on another machine.
+//! A caller passes a [`KeyOperation`] with a [`KeyId`] and a deadline to a [`PrivateKeyEngine`] and awaits the
+//! [`PendingOperation`]. It never sees the key, and the interface is the same for a key in this process, in an HSM or
+//! on another machine.
 
 mod algorithm;
 mod batch;

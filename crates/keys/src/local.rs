@@ -1,4 +1,4 @@
-//! The engine that uses keys of this process, on the calling thread.
+//! [`LocalEngine`], which uses keys of this process on the calling thread.
 
 use std::{sync::Arc, time::Instant};
 
@@ -9,35 +9,38 @@ use crate::{
     batch::on_caller, private_key::PrivateKey, turn,
 };
 
-/// Performs key operations in this process, before [`submit`](PrivateKeyEngine::submit) returns; but signatures with P-256
-/// at the end of the [`turn`] on a thread that gathers them.
+/// Engine that performs key operations in this process, before [`submit`](PrivateKeyEngine::submit) returns; on a
+/// thread that [gathers](turn), signatures with P-256 are performed at the end of the turn.
 ///
-/// For ECDSA and Ed25519 that costs less than handing the operation to another thread. RSA holds the calling thread up for
-/// 0.2 to 5 ms: a thread that serves connections asks a [`BatchEngine`](crate::BatchEngine) instead.
+/// ECDSA and Ed25519 cost less than handing the operation to another thread. RSA blocks the calling thread for 0.2 to
+/// 5 ms: threads that serve connections use a [`BatchEngine`](crate::BatchEngine) instead.
 #[derive(Clone, Debug)]
 pub struct LocalEngine {
     keystore: Arc<Keystore>,
 }
 
 impl LocalEngine {
-    /// An engine for the keys of `keystore`.
+    /// Creates an engine for the keys of `keystore`.
     pub const fn new(keystore: Arc<Keystore>) -> Self {
         Self { keystore }
     }
 
-    /// How RSA operations with keys of `bits` bits are performed fastest on this machine. `None`: keys of this size never
-    /// share a batch. The first call for each size measures it, in some milliseconds.
+    /// The fastest method for RSA operations with keys of `bits` bits on this machine. `None` if keys of this size do
+    /// not support batches. The first call for each size takes a few milliseconds for the measurement.
     pub fn batch_choice(bits: usize) -> Option<BatchChoice> {
         Width::of_bits(bits).map(BatchChoice::of_this_machine)
     }
 
-    /// Performs operations that the caller has together: RSA in batches where the processor can, as a
-    /// [`BatchEngine`](crate::BatchEngine) that found them all waiting. Results are in the order of operations.
+    /// Performs operations that the caller already has together: RSA in batches where the processor supports it, like
+    /// a [`BatchEngine`](crate::BatchEngine) that found all of them waiting. Results are in the order of
+    /// `operations`.
     pub fn perform_batch(&self, operations: Vec<KeyOperation>) -> Vec<KeyResult> {
         on_caller::perform(&self.keystore, operations)
     }
 
-    /// The key, if it can perform the operation and there is time for it.
+    /// The key of `operation`.
+    ///
+    /// Fails if the key does not support the operation or its deadline has passed.
     fn key_for(&self, operation: &KeyOperation) -> Result<&Arc<PrivateKey>, KeyError> {
         let key = self.keystore.get(operation.key)?;
         key.check(&operation.kind)?;

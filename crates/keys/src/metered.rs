@@ -1,4 +1,4 @@
-//! An engine that reports the operations of another engine, and their durations, to an observer.
+//! [`Metered`], an engine that reports operations of another engine and their durations to an observer.
 
 use std::{
     fmt,
@@ -11,10 +11,10 @@ use std::{
 
 use crate::{KeyError, KeyOperation, KeyResult, PendingOperation, Performer, PrivateKeyEngine};
 
-/// Learns of every operation of a [`Metered`] engine once. Called on the threads that serve connections: it must not
-/// block, and should cost no more than a few atomic additions.
+/// Receives one report for each operation of a [`Metered`] engine. Called on the threads that serve connections: it
+/// must not block, and should cost no more than a few atomic additions.
 pub trait OperationObserver: Send + Sync + 'static {
-    /// An operation is over.
+    /// Called when an operation ends.
     fn observe(&self, report: &OperationReport);
 }
 
@@ -24,51 +24,51 @@ impl<F: Fn(&OperationReport) + Send + Sync + 'static> OperationObserver for F {
     }
 }
 
-/// How one operation went.
+/// Result and duration of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationReport {
-    /// The family of the key: `ecdsa-p256`, `ecdsa-p384`, `rsa`, `ed25519`.
+    /// The algorithm label of the key: `ecdsa-p256`, `ecdsa-p384`, `rsa`, `ed25519`.
     pub algorithm: &'static str,
-    /// Who performed it; `None` if it was refused, came too late or was abandoned.
+    /// Performer of the operation; `None` if it was refused, expired or was abandoned.
     pub performer: Option<Performer>,
-    /// Time before the work began and until the result was noticed: the queue, and the way there and back.
+    /// Time outside the work: in the queue, on the way to another machine and back, and until the result was read.
     pub wait: Duration,
-    /// Time of the work itself; of a batch, the time of the whole. Zero if it was not performed.
+    /// Duration of the work; for a batch, of the whole batch. Zero if the operation was not performed.
     pub compute: Duration,
-    /// How it ended.
+    /// Outcome of the operation.
     pub outcome: OperationOutcome,
 }
 
-/// How an operation ended, for metrics.
+/// Outcome of an operation, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationOutcome {
-    /// With a result.
+    /// The operation has a result.
     Done,
-    /// Refused, the queue being full.
+    /// Refused because the queue was full.
     Overloaded,
-    /// Not begun by its deadline.
+    /// Not started before its deadline.
     DeadlinePassed,
-    /// With another error.
+    /// Ended with another error.
     Failed,
-    /// The caller did not wait for the end.
+    /// Dropped by the caller before it ended.
     Abandoned,
 }
 
-/// Performs operations through another engine and reports each to an observer.
+/// Engine that delegates to another engine and reports each operation to an [`OperationObserver`].
 ///
-/// Costs two readings of the clock for an operation that is done at once, and one allocation for any other.
+/// Costs two clock readings for an operation that completes at once, and one allocation for any other.
 pub struct Metered<E> {
     engine: E,
     observer: Arc<dyn OperationObserver>,
 }
 
 impl<E: PrivateKeyEngine> Metered<E> {
-    /// Reports what `engine` does to `observer`.
+    /// Creates an engine that reports the operations of `engine` to `observer`.
     pub fn new(engine: E, observer: Arc<dyn OperationObserver>) -> Self {
         Self { engine, observer }
     }
 
-    /// The engine that does the work.
+    /// The wrapped engine.
     pub const fn engine(&self) -> &E {
         &self.engine
     }
@@ -108,12 +108,12 @@ impl OperationOutcome {
     }
 }
 
-/// An operation that is reported when it ends, or when it is dropped before that.
+/// An operation that is reported when it ends, or when it is dropped before.
 struct Watched {
     pending: PendingOperation,
     algorithm: &'static str,
     submitted: Instant,
-    /// Gone once the report has been made.
+    /// `None` once the report is made.
     observer: Option<Arc<dyn OperationObserver>>,
 }
 
@@ -123,7 +123,7 @@ impl Watched {
             return;
         };
         let (total, work) = (self.submitted.elapsed(), self.pending.work());
-        // An engine that does not say when it began is taken to have worked all the time.
+        // An engine that does not report when it began is assumed to have worked all the time.
         let compute = work.time.or(work.performer.map(|_| total)).unwrap_or_default();
         let wait = total.saturating_sub(compute);
         let (algorithm, performer) = (self.algorithm, work.performer);

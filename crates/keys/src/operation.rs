@@ -1,4 +1,4 @@
-//! One operation on a private key, as it is asked of an engine.
+//! One operation on a private key, as submitted to an engine.
 
 use std::{fmt, time::Instant};
 
@@ -7,14 +7,14 @@ use bytes::Bytes;
 
 use crate::algorithm::scheme_label;
 
-/// Names a private key: the SHA-256 of its DER `SubjectPublicKeyInfo`.
+/// Identifier of a private key: the SHA-256 of its DER `SubjectPublicKeyInfo`.
 ///
-/// The same key has the same name in every process, and a name reveals nothing about the private key.
+/// A key has the same id in every process. The id reveals nothing about the private key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub [u8; 32]);
 
 impl KeyId {
-    /// The name of the key whose DER `SubjectPublicKeyInfo` is `spki`.
+    /// The id of the key whose DER `SubjectPublicKeyInfo` is `spki`.
     pub fn of_spki(spki: &[u8]) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, spki);
         let mut id = [0; 32];
@@ -24,7 +24,7 @@ impl KeyId {
 }
 
 impl fmt::Display for KeyId {
-    /// In lower-case hexadecimal.
+    /// Writes lower-case hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
@@ -36,31 +36,31 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// An operation on a private key, complete in itself: an engine needs no more to perform it, here or elsewhere.
+/// An operation on a private key. It is self-contained: an engine, local or remote, needs no other data.
 #[derive(Clone)]
 pub struct KeyOperation {
-    /// Which key.
+    /// The key to use.
     pub key: KeyId,
-    /// What to do with it.
+    /// The operation.
     pub kind: OperationKind,
-    /// When the caller no longer needs the result. Work not begun by then is not begun at all.
+    /// Time after which the caller does not need the result. Work that has not begun by then is not performed.
     pub deadline: Instant,
 }
 
 impl KeyOperation {
-    /// A signature with `key` over `message`.
+    /// Creates a signature over `message` with `key`.
     pub const fn sign(key: KeyId, scheme: SignatureScheme, message: Bytes, deadline: Instant) -> Self {
         Self { key, kind: OperationKind::Sign { scheme, message }, deadline }
     }
 
-    /// The decryption of `ciphertext` with `key`, which is an RSA key.
+    /// Creates a decryption of `ciphertext` with `key`, an RSA key.
     pub const fn decrypt(key: KeyId, ciphertext: Bytes, deadline: Instant) -> Self {
         Self { key, kind: OperationKind::Decrypt { ciphertext }, deadline }
     }
 }
 
 impl fmt::Debug for KeyOperation {
-    /// Without what is signed or decrypted.
+    /// Omits the signed message and the ciphertext.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyOperation")
             .field("key", &self.key)
@@ -69,27 +69,27 @@ impl fmt::Debug for KeyOperation {
     }
 }
 
-/// What is to be done with a private key.
+/// Kind of a key operation, with its input.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum OperationKind {
-    /// RSA decryption of a premaster secret of TLS 1.2, the padding left in place: a key server must not
-    /// reveal whether the padding is valid, RFC 5246 section 7.4.7.1. The result is as long as the modulus, and secret.
+    /// RSA decryption of a TLS 1.2 premaster secret that leaves the padding in place: a key server must not reveal
+    /// whether the padding is valid (RFC 5246 section 7.4.7.1). The result is as long as the modulus, and secret.
     Decrypt {
-        /// As long as the modulus; as a number, below it.
+        /// Ciphertext, as long as the modulus and below it as a number.
         ciphertext: Bytes,
     },
-    /// A signature over `message`, not over its digest, so that a key server can see what it signs.
+    /// Signature over `message` instead of over its digest, so that a key server can inspect the signed content.
     Sign {
-        /// How to hash, pad and sign. ECDSA signatures come back in DER, as TLS has them.
+        /// Scheme, which defines hash and padding. ECDSA signatures are returned in DER, as in TLS.
         scheme: SignatureScheme,
-        /// The bytes to be signed: RFC 8446 section 4.4.3, or RFC 8422 section 5.4 in TLS 1.2.
+        /// Bytes to sign: RFC 8446 section 4.4.3, or RFC 8422 section 5.4 in TLS 1.2.
         message: Bytes,
     },
 }
 
 impl OperationKind {
-    /// The family of key that the operation is for, `ecdsa-p256` or `rsa`: a label for metrics.
+    /// The algorithm label of the key for this operation, for metrics: `ecdsa-p256` or `rsa`.
     pub fn algorithm_label(&self) -> &'static str {
         match self {
             Self::Decrypt { .. } => "rsa",
@@ -99,7 +99,7 @@ impl OperationKind {
 }
 
 impl fmt::Debug for OperationKind {
-    /// Without what is signed or decrypted.
+    /// Omits the signed message and the ciphertext.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decrypt { .. } => f.debug_struct("Decrypt").finish_non_exhaustive(),

@@ -1,4 +1,4 @@
-//! A key operation under way: the caller's end, which is a future, and the engine's end, which answers it.
+//! A key operation in progress: [`PendingOperation`] is the caller's end, [`Completion`] the engine's end.
 
 use std::{
     fmt,
@@ -13,17 +13,18 @@ use zeroize::Zeroizing;
 
 use crate::{KeyError, Performer};
 
-/// What a key operation yields: for a signature, its bytes as they stand in the TLS message. Wiped when it is dropped,
-/// since what a decryption yields is secret.
+/// Result of a key operation: for a signature, its bytes as in the TLS message. Wiped on drop, since the result of a
+/// decryption is secret.
 pub type KeyResult = Result<Zeroizing<Vec<u8>>, KeyError>;
 
 const TAKEN: KeyError = KeyError::Failed("its result has already been taken");
 const ENGINE_GONE: KeyError = KeyError::Failed("the engine dropped it");
 
-/// A key operation under way; a future of its [`KeyResult`].
+/// A key operation in progress; a future of its [`KeyResult`].
 ///
-/// Dropping it abandons the operation: an engine that has not begun it never will. It needs no particular runtime, and
-/// sets no timer: the engine refuses work after the deadline, and a caller who must not wait longer says so itself.
+/// Dropping it abandons the operation: an engine that has not begun it never will. It works in every async runtime
+/// and sets no timer: the engine refuses work after the deadline, and a caller that must not wait longer sets its own
+/// timeout.
 #[must_use = "dropping it abandons the operation"]
 pub struct PendingOperation {
     state: State,
@@ -37,18 +38,18 @@ enum State {
     Taken,
 }
 
-/// What travels from the engine's end to the caller's.
+/// Message from the engine's end to the caller's end.
 struct Answer {
     result: KeyResult,
     work: Work,
 }
 
-/// Who worked on an operation, and how long; as far as it is known.
+/// Performer and duration of an operation, where known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// `None`: the work was not begun.
+    /// `None` if the work was not begun.
     pub(crate) performer: Option<Performer>,
-    /// Without the time that it lay in a queue.
+    /// Duration of the work, without the time in a queue.
     pub(crate) time: Option<Duration>,
 }
 
@@ -57,36 +58,39 @@ impl Work {
 }
 
 impl PendingOperation {
-    /// An operation that is refused. Costs no allocation.
+    /// Creates an operation that has failed with `error`. Costs no allocation.
     pub const fn refused(error: KeyError) -> Self {
         Self { state: State::Ready(Err(error)), work: Work::NONE }
     }
 
-    /// An operation that is already done, and by whom. Costs no allocation.
+    /// Creates an operation that is completed already. Costs no allocation.
     pub const fn ready(result: KeyResult, performer: Performer) -> Self {
         Self { state: State::Ready(result), work: Work { performer: Some(performer), time: None } }
     }
 
-    /// An operation that another thread or task will answer through the [`Completion`]. One allocation.
+    /// Creates an operation that another thread or task completes with the returned [`Completion`]. Costs one
+    /// allocation.
     pub fn with_completion(deadline: Instant) -> (Self, Completion) {
         let (sender, receiver) = oneshot::channel();
         let pending = Self { state: State::Waiting(receiver), work: Work::NONE };
         (pending, Completion { sender, deadline, begun: None })
     }
 
-    /// An operation that is done when `future` is: for engines that add something to the answer of another.
+    /// Creates an operation that completes with `future`, for engines that modify the result of another engine.
     pub fn from_future(future: impl Future<Output = KeyResult> + Send + 'static) -> Self {
         Self { state: State::Wrapping(Box::pin(future)), work: Work::NONE }
     }
 
-    /// The result, if it is there already: the way past any waiting for an engine that worked in `submit`.
+    /// The result, if it is available without waiting: avoids a trip through the event loop for engines that perform
+    /// operations in `submit`.
     ///
-    /// To be asked before the future is polled for the first time, or not at all: it may forget the waker of a poll.
-    /// Once it has given the result, the future has none to give and yields an error.
+    /// Must be called before the future is first polled, since it may discard the waker of a poll. After it has
+    /// returned the result, polling the future yields an error.
     pub fn try_take(&mut self) -> Option<KeyResult> {
         let result = match &mut self.state {
             State::Ready(_) | State::Taken => return Some(self.take_ready()),
-            // A poll might find that the task has spent its budget with tokio, and see nothing.
+            // `try_recv` instead of a poll: tokio's cooperative budget may be exhausted, and a poll would then return
+            // pending.
             State::Waiting(receiver) => match receiver.try_recv() {
                 Err(TryRecvError::Empty) => return None,
                 received => self.answer(received.ok()),
@@ -100,7 +104,7 @@ impl PendingOperation {
         Some(result)
     }
 
-    /// A result that was there from the start; `None` if there is yet to be one.
+    /// The result of an operation that was completed on creation; `None` for any other.
     pub(crate) const fn result(&self) -> Option<&KeyResult> {
         match &self.state {
             State::Ready(result) => Some(result),
@@ -108,12 +112,12 @@ impl PendingOperation {
         }
     }
 
-    /// Who performed the operation, once it has a result; `None` if it was not performed.
+    /// Performer of the operation once it has a result; `None` if it was not performed.
     pub const fn performer(&self) -> Option<Performer> {
         self.work().performer
     }
 
-    /// Who worked on it and how long; known after completion, if at all.
+    /// Performer and duration, known after completion if at all.
     pub(crate) const fn work(&self) -> Work {
         self.work
     }
@@ -131,7 +135,7 @@ impl PendingOperation {
         Poll::Ready(result)
     }
 
-    /// The result in an answer, of which it notes the rest. `None`: the engine is gone.
+    /// Extracts the result from the engine's message and stores the rest. `None` means that the engine was dropped.
     fn answer(&mut self, received: Option<Answer>) -> KeyResult {
         let answer = received.unwrap_or(Answer { result: Err(ENGINE_GONE), work: Work::NONE });
         self.work = answer.work;
@@ -155,7 +159,7 @@ impl Future for PendingOperation {
 }
 
 impl fmt::Debug for PendingOperation {
-    /// Says how far it is, not what it yields.
+    /// Writes the state without the result.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
             State::Ready(_) => "ready",
@@ -166,7 +170,7 @@ impl fmt::Debug for PendingOperation {
     }
 }
 
-/// The engine's end of a [`PendingOperation`]. Dropping it unanswered answers with an error.
+/// The engine's end of a [`PendingOperation`]. If it is dropped before completion, the operation fails.
 #[derive(Debug)]
 pub struct Completion {
     sender: oneshot::Sender<Answer>,
@@ -175,19 +179,18 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Whether the caller no longer waits for the result.
+    /// Whether the caller has dropped its [`PendingOperation`].
     pub fn is_abandoned(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Whether the work is worth beginning: the caller waits, and the deadline has not passed.
+    /// Whether work should begin: the caller waits, and the deadline has not passed.
     pub(crate) fn is_wanted(&self, now: Instant) -> bool {
         now < self.deadline && !self.is_abandoned()
     }
 
-    /// To be called when the work starts; gives itself back if the work is still wanted.
-    ///
-    /// An operation whose deadline has passed is answered here and now, an abandoned one needs no answer.
+    /// Marks the start of the work. Returns `None` if the work must not be done: an operation whose deadline has
+    /// passed is completed with an error here, an abandoned one needs no completion.
     #[must_use = "`None` means that the work must not be done"]
     pub fn begin(mut self) -> Option<Self> {
         if self.is_abandoned() {
@@ -202,14 +205,14 @@ impl Completion {
         Some(self)
     }
 
-    /// Answers the operation, and records who performed it. The result of an abandoned operation is dropped.
+    /// Completes the operation and records its performer. The result of an abandoned operation is dropped.
     pub fn complete(self, result: KeyResult, performer: Performer) {
         let time = self.begun.map(|begun| begun.elapsed());
         self.answer(result, Work { performer: Some(performer), time });
     }
 
     fn answer(self, result: KeyResult, work: Work) {
-        // An error means that the caller has gone, which is its right.
+        // The error means that the caller abandoned the operation, which is allowed at any time.
         drop(self.sender.send(Answer { result, work }));
     }
 }

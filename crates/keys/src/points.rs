@@ -1,10 +1,10 @@
-//! Points of the curves of NIST, as strangers send them.
+//! Validation of points on NIST curves received from a peer.
 
 use aws_lc_rs::agreement::{ECDH_P256, ECDH_P384, ParsedPublicKey, UnparsedPublicKey};
 use brisk_wire::registry::NamedGroup;
 
-/// Whether `bytes` are an uncompressed point (SEC 1 section 2.3.3) on the curve of `group`; `false` for other groups than P-256 and
-/// P-384.
+/// Whether `bytes` are an uncompressed point (SEC 1 section 2.3.3) on the curve of `group`; `false` for groups other
+/// than P-256 and P-384.
 pub fn is_point_of(group: NamedGroup, bytes: &[u8]) -> bool {
     let (algorithm, length) = match group {
         NamedGroup::SECP256R1 => (&ECDH_P256, 65),

@@ -1,9 +1,10 @@
-//! The premaster secret of TLS 1.2's RSA key exchange out of what an RSA key decrypted, without saying whether the padding was right.
+//! Premaster secrets of TLS 1.2's RSA key exchange, derived without revealing whether the padding was valid.
 //!
-//! Who may learn that of a ciphertext can have others decrypted and signed (Bleichenbacher, 1998). So there is always a result of 48
-//! bytes: the message, if the padding of PKCS#1 v1.5 leaves one of 48 bytes; and bytes that follow from the key and the ciphertext if it
-//! does not, as draft-irtf-cfrg-rsa-guidance ("implicit rejection") makes them. Without the key the two cannot be distinguished,
-//! and the same ciphertext always has the same result. No branch and no address depends on the padding or the message.
+//! An attacker who learns the validity of the padding of chosen ciphertexts can have others decrypted and signed
+//! (Bleichenbacher, 1998). So the result is always 48 bytes long: the message, if valid PKCS#1 v1.5 padding leaves 48
+//! bytes; otherwise bytes derived from the key and the ciphertext, as in draft-irtf-cfrg-rsa-guidance ("implicit
+//! rejection"). Without the key the two cannot be distinguished, and the same ciphertext always has the same result.
+//! No branch and no address depends on the padding or the message.
 
 mod rejection;
 
@@ -14,8 +15,8 @@ pub(crate) use rejection::Rejection;
 
 use crate::{KeyError, KeyOperation, Keystore, OperationKind, PendingOperation, PrivateKeyEngine};
 
-/// Answers decryptions with premaster secrets, and leaves everything else as it is. An operation fails only if its ciphertext is no
-/// number below the modulus, which everyone can see.
+/// Engine that converts the results of decryptions into premaster secrets and passes all other operations on. A
+/// decryption fails only if its ciphertext is not a number below the modulus, which is public.
 #[derive(Clone, Debug)]
 pub struct PremasterEngine {
     keystore: Arc<Keystore>,
@@ -23,8 +24,8 @@ pub struct PremasterEngine {
 }
 
 impl PremasterEngine {
-    /// `decrypting` leaves the padding in place, and has the keys of `keystore`. Keys that are not in this process are refused for
-    /// decryptions.
+    /// Creates an engine around `decrypting`, which leaves the padding in place and uses the keys of `keystore`.
+    /// Decryptions with keys outside this process fail.
     pub fn new(keystore: Arc<Keystore>, decrypting: Arc<dyn PrivateKeyEngine>) -> Self {
         Self { keystore, decrypting }
     }

@@ -1,4 +1,4 @@
-//! One private key held by this process: how it is read, and what it does.
+//! A private key in this process: its parser and its operations.
 
 use std::fmt;
 
@@ -21,13 +21,13 @@ use crate::{
     rsa::RsaPrivateKey,
 };
 
-/// A private key. aws-lc wipes the key's memory when it is dropped.
+/// A private key. AWS-LC wipes the memory of the key on drop.
 pub struct PrivateKey {
     id: KeyId,
     algorithm: KeyAlgorithm,
     spki: Box<[u8]>,
     pair: Pair,
-    /// What lanes need of a key of P-256.
+    /// A P-256 key in the form for vector lanes.
     p256: Option<Box<PreparedKey>>,
 }
 
@@ -39,7 +39,7 @@ enum Pair {
 }
 
 impl PrivateKey {
-    /// Reads PKCS#8, PKCS#1 (RSA) or SEC1 (ECDSA), without a passphrase.
+    /// Parses PKCS#8, PKCS#1 (RSA) or SEC1 (ECDSA), without a passphrase.
     pub(crate) fn from_der(der: &PrivateKeyDer<'_>) -> Result<Self, KeyError> {
         match der {
             PrivateKeyDer::Pkcs1(_) => RsaPrivateKey::from_der(der).and_then(Self::from_rsa),
@@ -51,7 +51,8 @@ impl PrivateKey {
         }
     }
 
-    /// PKCS#8 holds any kind of key, so each kind is tried; the error of the last attempt is too vague to return.
+    /// Parses PKCS#8, which holds any kind of key, so each kind is tried. The error of the last attempt is too vague
+    /// to return.
     fn from_pkcs8(der: &PrivateKeyDer<'_>, bytes: &[u8]) -> Result<Self, KeyError> {
         if let Ok((algorithm, pair)) = ecdsa_pair(bytes) {
             return Self::from_ecdsa(algorithm, pair);
@@ -93,17 +94,18 @@ impl PrivateKey {
         Ok(Self { id: KeyId::of_spki(&spki), algorithm, spki, pair, p256: None })
     }
 
-    /// Its name.
+    /// The id of the key.
     pub const fn id(&self) -> KeyId {
         self.id
     }
 
-    /// The width of the RSA key, if it is one that can share a batch or a launch with others; see [`Width::of_key`].
+    /// The width of an RSA key that can share a batch or a GPU launch with others, see [`Width::of_key`]; `None` for
+    /// all other keys.
     pub fn width(&self) -> Option<Width> {
         self.rsa().and_then(RsaPrivateKey::width)
     }
 
-    /// Copies of the numbers of the RSA key, if it is one. They are the key.
+    /// Copies of the numbers of an RSA key, which are the secret itself; `None` for other keys.
     pub fn rsa_numbers(&self) -> Option<RsaNumbers> {
         self.rsa().map(RsaPrivateKey::numbers)
     }
@@ -117,7 +119,7 @@ impl PrivateKey {
         &self.spki
     }
 
-    /// The key as an RSA key, if it is one.
+    /// The RSA key; `None` for other algorithms.
     pub(crate) const fn rsa(&self) -> Option<&RsaPrivateKey> {
         match &self.pair {
             Pair::Rsa(key) => Some(key),
@@ -125,18 +127,18 @@ impl PrivateKey {
         }
     }
 
-    /// The key as lanes sign with it: a key of P-256, where there are lanes.
+    /// A P-256 key in the form for vector lanes; `None` for other keys, or if the processor has no lanes.
     pub(crate) fn p256(&self) -> Option<&PreparedKey> {
         self.p256.as_deref()
     }
 
-    /// The key as lanes sign with it, to be made wrong.
+    /// Mutable access for tests that corrupt the key.
     #[cfg(test)]
     pub(crate) fn p256_mut(&mut self) -> Option<&mut PreparedKey> {
         self.p256.as_deref_mut()
     }
 
-    /// An error if the key cannot do this, whatever it cost.
+    /// Fails if the key does not support the operation. Cheap for every kind.
     pub(crate) fn check(&self, kind: &OperationKind) -> Result<(), KeyError> {
         let algorithm = self.algorithm;
         match kind {
@@ -152,7 +154,7 @@ impl PrivateKey {
         }
     }
 
-    /// Does it, with aws-lc and on this thread.
+    /// Performs the operation on this thread with AWS-LC.
     pub(crate) fn perform(&self, kind: &OperationKind) -> KeyResult {
         self.check(kind)?;
         match (&self.pair, kind) {
@@ -176,7 +178,7 @@ impl PrivateKey {
 }
 
 impl fmt::Debug for PrivateKey {
-    /// The name and the algorithm, which are public.
+    /// Writes the id and the algorithm, which are public.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PrivateKey")
             .field("id", &self.id)
@@ -185,7 +187,7 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// The form of a key of P-256 for lanes; `None` where there are none.
+/// Converts a P-256 key to the form for vector lanes; `None` if the processor has no lanes.
 fn prepare(pair: &EcdsaKeyPair) -> Option<Box<PreparedKey>> {
     if !ec_lanes::are_supported() {
         return None;
@@ -193,7 +195,7 @@ fn prepare(pair: &EcdsaKeyPair) -> Option<Box<PreparedKey>> {
     PreparedKey::of_pair(pair).map(Box::new)
 }
 
-/// Reads SEC1 or PKCS#8; the curve decides the algorithm.
+/// Parses SEC1 or PKCS#8; the curve determines the algorithm.
 fn ecdsa_pair(der: &[u8]) -> Result<(KeyAlgorithm, EcdsaKeyPair), KeyRejected> {
     EcdsaKeyPair::from_private_key_der(&signature::ECDSA_P256_SHA256_ASN1_SIGNING, der)
         .map(|pair| (KeyAlgorithm::EcdsaP256, pair))
@@ -203,7 +205,7 @@ fn ecdsa_pair(der: &[u8]) -> Result<(KeyAlgorithm, EcdsaKeyPair), KeyRejected> {
         })
 }
 
-/// Reads PKCS#8 with a seed, an expanded key, or both (RFC 9881); the algorithm is in it.
+/// Parses PKCS#8 with a seed, an expanded key, or both (RFC 9881).
 fn ml_dsa_pair(pkcs8: &[u8]) -> Option<(KeyAlgorithm, PqdsaKeyPair)> {
     let kinds = [
         (KeyAlgorithm::MlDsa44, &signature::ML_DSA_44_SIGNING),

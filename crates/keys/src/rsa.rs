@@ -1,4 +1,4 @@
-//! An RSA private key, ready for each way in which its operation is performed.
+//! An RSA private key, prepared for AWS-LC, vector lanes and devices.
 
 mod encoding;
 #[cfg(test)]

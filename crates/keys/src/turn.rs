@@ -1,7 +1,7 @@
-//! Signatures with P-256 that one thread gathers in one turn of its event loop, and makes together at the end of it.
+//! Batches of P-256 signatures, gathered by a thread during one turn of its event loop and performed at its end.
 //!
 //! Only a thread that holds a [`Gathering`] gathers: it promises to call [`perform`] at the end of each turn in which
-//! it was woken. On other threads, and where the processor has no lanes, an operation is performed at once.
+//! it was woken. On other threads, and on processors without lanes, an operation is performed at once.
 
 use std::{
     cell::{Cell, RefCell},
@@ -24,7 +24,7 @@ use brisk_lanes::{
 use crate::{Completion, KeyOperation, OperationKind, PendingOperation, Performer, private_key::PrivateKey};
 
 thread_local! {
-    /// Called with the first operation of a turn. `None`: this thread does not gather.
+    /// Called with the first operation of a turn. `None` if this thread does not gather.
     static WAKE: Cell<Option<fn()>> = const { Cell::new(None) };
     static WAITING: RefCell<Vec<Waiting>> = const { RefCell::new(Vec::new()) };
 }
@@ -32,14 +32,15 @@ thread_local! {
 static SIGNATURES: TurnCounters = TurnCounters::new();
 static FAULTS: AtomicU64 = AtomicU64::new(0);
 
-/// A promise of this thread to perform what it gathers. When it is dropped, what waits is performed, and nothing is
-/// gathered any more.
+/// Promise of this thread to call [`perform`]. On drop, waiting operations are performed, and the thread stops
+/// gathering.
 #[derive(Debug)]
 pub struct Gathering(PhantomData<*const ()>);
 
 impl Gathering {
-    /// `None` where lanes are never worth it; nothing is gathered then. `wake` is called whenever an operation is the
-    /// first that waits, and must not block: it has [`perform`] called on this thread, later.
+    /// Starts gathering on this thread; returns `None` if lanes are never faster on this processor. `wake` is called
+    /// for the first operation of each turn and must not block: it schedules a later call of [`perform`] on this
+    /// thread.
     pub fn begin(wake: fn()) -> Option<Self> {
         LanesUse::of_this_processor().filter(|lanes| lanes.is_any())?;
         WAKE.set(Some(wake));
@@ -54,7 +55,7 @@ impl Drop for Gathering {
     }
 }
 
-/// Counts what all threads gather, of one kind of operation.
+/// Counters of one kind of gathered operation, for all threads.
 #[derive(Debug, Default)]
 pub struct TurnCounters {
     in_lanes: AtomicU64,
@@ -63,27 +64,28 @@ pub struct TurnCounters {
     wait_micros: AtomicU64,
 }
 
-/// What was gathered since the process started, of one kind of operation.
+/// Counts of one kind of gathered operation since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnFigures {
     /// Operations performed in lanes.
     pub in_lanes: u64,
-    /// The batches of up to eight that they were performed in.
+    /// Batches, of up to eight operations, for those in lanes.
     pub batches: u64,
-    /// Operations that were gathered, and performed one by one because there were too few.
+    /// Operations that were gathered and performed one by one because there were too few.
     pub alone: u64,
-    /// The time from gathering each operation to the end of its turn, added up.
+    /// Sum of the times from gathering each operation to the end of its turn.
     pub wait: Duration,
 }
 
 impl TurnCounters {
-    /// Nothing was gathered yet.
+    /// Creates counters that are zero.
     pub const fn new() -> Self {
         let [in_lanes, batches, alone, wait_micros] = [const { AtomicU64::new(0) }; 4];
         Self { in_lanes, batches, alone, wait_micros }
     }
 
-    /// Adds a turn's operations, of which `in_lanes` were performed in lanes. `wait` is the sum of their waits.
+    /// Adds the operations of one turn, of which `in_lanes` were performed in lanes. `wait` is the sum of their
+    /// waiting times.
     pub fn add(&self, operations: usize, in_lanes: usize, wait: Duration) {
         self.in_lanes.fetch_add(in_lanes as u64, Ordering::Relaxed);
         self.batches.fetch_add(in_lanes.div_ceil(LANES) as u64, Ordering::Relaxed);
@@ -92,7 +94,7 @@ impl TurnCounters {
         self.wait_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The counts so far.
+    /// The current counts.
     pub fn figures(&self) -> TurnFigures {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         TurnFigures {
@@ -104,17 +106,17 @@ impl TurnCounters {
     }
 }
 
-/// The signatures that the threads of this process have gathered.
+/// Counts of the signatures that all threads have gathered.
 pub fn signatures() -> TurnFigures {
     SIGNATURES.figures()
 }
 
-/// Signatures made in lanes that failed their check, and were made a second time, by aws-lc.
+/// Number of signatures from lanes that failed verification and were made again with AWS-LC.
 pub fn faults() -> u64 {
     FAULTS.load(Ordering::Relaxed)
 }
 
-/// A signature to be made at the end of the turn.
+/// A signature to make at the end of the turn.
 struct Waiting {
     key: Arc<PrivateKey>,
     kind: OperationKind,
@@ -122,7 +124,7 @@ struct Waiting {
     since: Instant,
 }
 
-/// Takes an operation if it is one to be gathered, on a thread that gathers.
+/// Accepts `operation` if this thread gathers and `key` has a form for lanes; otherwise returns `None`.
 pub(crate) fn gather(key: &Arc<PrivateKey>, operation: &KeyOperation) -> Option<PendingOperation> {
     let wake = WAKE.get()?;
     key.p256()?;
@@ -139,9 +141,9 @@ pub(crate) fn gather(key: &Arc<PrivateKey>, operation: &KeyOperation) -> Option<
     Some(pending)
 }
 
-/// Calls something whose operations are not to be gathered: they are performed at once.
+/// Runs `call` without gathering: its operations are performed at once.
 pub fn alone<T>(call: impl FnOnce() -> T) -> T {
-    /// Sets it back when it is dropped, be it by a panic.
+    /// Restores the waker on drop, also after a panic.
     struct Wake(Option<fn()>);
     impl Drop for Wake {
         fn drop(&mut self) {
@@ -152,16 +154,17 @@ pub fn alone<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// Whether this thread has gathered operations that wait for [`perform`].
+/// Whether operations of this thread wait for [`perform`].
 pub fn is_waiting() -> bool {
     WAITING.with_borrow(|waiting| !waiting.is_empty())
 }
 
-/// Performs what this thread has gathered: in lanes where that takes less time than one by one.
+/// Performs the operations that this thread has gathered, in lanes if that is faster than one by one.
 pub fn perform() {
     let mut waiting = WAITING.take();
     let break_even = LanesUse::of_this_processor().map_or(usize::MAX, |lanes| lanes.signatures);
     let mut begun: Vec<_> = waiting.drain(..).filter_map(Waiting::begin).collect();
+    // Abandoned and expired operations are removed before the count decides for lanes.
     let in_lanes = ec_lanes::worth_lanes(begun.len(), break_even);
     if let Some(now) = begun.first().map(|_| Instant::now()) {
         let wait = begun.iter().map(|waiting| now.saturating_duration_since(waiting.since)).sum();
@@ -174,7 +177,7 @@ pub fn perform() {
     while begun.len() > 0 {
         perform_together(begun.by_ref().take(TOGETHER).collect());
     }
-    // The room is kept for the next turn, unless another thread's worth of operations came in the meantime.
+    // Keeps the allocation for the next turn, unless completing the operations has gathered new ones.
     WAITING.with_borrow_mut(|now| {
         if now.is_empty() {
             *now = waiting;
@@ -182,10 +185,10 @@ pub fn perform() {
     });
 }
 
-/// At most [`TOGETHER`].
+/// Performs at most [`TOGETHER`] operations in lanes.
 fn perform_together(begun: Vec<Waiting>) {
     let operations: Vec<_> = begun.iter().filter_map(Waiting::signing).collect();
-    // What is gathered has a key of P-256, and is to sign: there is an operation for each.
+    // Gathered operations are P-256 signatures, so each has a `Signing`.
     debug_assert_eq!(operations.len(), begun.len());
     let signatures = ec_lanes::sign(&operations);
     for (waiting, signature) in begun.into_iter().zip(signatures) {
@@ -205,7 +208,7 @@ fn perform_together(begun: Vec<Waiting>) {
 }
 
 impl Waiting {
-    /// `None` if its caller has abandoned it, or its deadline has passed.
+    /// Starts the operation; `None` if its caller has abandoned it or its deadline has passed.
     fn begin(mut self) -> Option<Self> {
         self.completion = self.completion.begin()?;
         Some(self)
@@ -222,7 +225,7 @@ impl Waiting {
         }
     }
 
-    /// With aws-lc.
+    /// Performs the operation with AWS-LC.
     fn perform(self) {
         let result = self.key.perform(&self.kind);
         self.completion.complete(result, Performer::AWS_LC);

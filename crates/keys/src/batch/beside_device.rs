@@ -1,4 +1,5 @@
-//! A batch engine beside a device such as a GPU: what it does where the device does not.
+//! Interface of [`BatchEngine`] for an engine with a device, such as a GPU, that hands over operations the device
+//! does not perform.
 
 use std::sync::Arc;
 
@@ -6,19 +7,23 @@ use super::{BatchEngine, class::Class, perform::Job};
 use crate::{KeyError, KeyOperation, Keystore, PendingOperation, Performer, private_key::PrivateKey};
 
 impl BatchEngine {
-    /// The keys that it performs operations with.
+    /// Keys of this engine.
     pub const fn keystore(&self) -> &Arc<Keystore> {
         &self.keystore
     }
 
-    /// How many threads perform RSA, and how many operations may wait for them; `None` if the callers perform it.
+    /// Number of threads that perform RSA and capacity of their queue; `None` if callers perform RSA themselves.
     pub fn capacity(&self) -> Option<(usize, usize)> {
         let pool = self.pool.as_ref().filter(|pool| pool.offload.rsa)?;
         Some((pool.threads.get(), pool.queue.capacity().unwrap_or(usize::MAX)))
     }
 
-    /// An operation for a device, that this engine can take over: encoded and padded, so that only the private operation
-    /// itself is left to be done. An error if the key cannot do it, or is not an RSA key.
+    /// Creates the job for a device from `operation`, already encoded and padded: only the private operation remains.
+    /// The engine can take it over at any time with [`take_over`](Self::take_over).
+    ///
+    /// # Errors
+    ///
+    /// Fails if `key` does not support the operation or is not an RSA key.
     pub fn encoded_job(
         &self,
         key: &Arc<PrivateKey>,
@@ -32,8 +37,8 @@ impl BatchEngine {
         Ok((Job::new(key, operation.kind, class, completion).with_input(input), pending))
     }
 
-    /// Performs and answers an operation that was meant for a device; one that finds the queue full is refused as
-    /// overloaded. Without threads it is performed before this returns.
+    /// Performs a job that was created for a device. If the queue is full, the operation fails with
+    /// [`KeyError::Overloaded`]. Without threads, the job is performed before this returns.
     pub fn take_over(&self, mut job: Job) {
         let Some(pool) = &self.pool else {
             if job.begin() {

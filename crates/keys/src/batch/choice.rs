@@ -1,8 +1,8 @@
-//! How RSA operations of one width are performed fastest on this machine: measured, not assumed.
+//! The fastest method for RSA operations of each size on this machine, found by measurement.
 //!
-//! Processors differ in what vector instructions are worth, and a compiler can spoil a kernel without an error. So each
-//! kind of batch is performed here beside single operations, with keys that serve no other purpose, before the first
-//! handshake needs one. That takes some milliseconds for a width, once in the life of the process.
+//! Processors differ in the speed of their vector instructions, and a compiler can make a kernel slow without an
+//! error. So each kind of batch is measured against single operations, with public test keys, before the first
+//! handshake needs it. A size takes a few milliseconds, once per process.
 
 use std::{fmt, sync::OnceLock, time::Duration};
 
@@ -14,51 +14,51 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 
 use crate::{OperationKind, Performer, rsa::RsaPrivateKey};
 
-/// How often each way is measured at most; the fastest run counts, since everything else on the machine only adds time.
-/// The first batch of a key also draws blinding factors, and finds cold caches.
+/// Maximum number of runs of each method. The fastest counts, since other load on the machine only adds time; the
+/// first batch of a key also computes blinding factors and finds cold caches.
 const RUNS: usize = 4;
 
-/// A way that takes this many times as long for an operation as the best one so far is not run again. First runs of the
-/// fastest way were seen to take three times as long as the later ones.
+/// A method that takes this many times as long per operation as the best so far is not run again. First runs of the
+/// fastest method took up to three times as long as later ones.
 const HOPELESS: u32 = 8;
 
-/// Batches are used if they gain at least this factor: less is within the error of the measurement.
+/// Minimum gain for which batches are used: a smaller one is within the error of the measurement.
 const WORTHWHILE: f64 = 1.05;
 
 const SCHEME: SignatureScheme = SignatureScheme::RSA_PSS_RSAE_SHA256;
 
-/// What is signed: the length of what a server signs in TLS 1.3.
+/// Message to sign, as long as the signed content of a TLS 1.3 server (RFC 8446 section 4.4.3).
 const MESSAGE: &[u8] = &[0x20; 130];
 
-/// Performs the operations in `lanes`, which share a width and instructions; see [`private_transform`].
+/// Function that performs the operations in `lanes`, which share a width and instructions; see [`private_transform`].
 pub(super) type Perform = fn(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS];
 
-/// The fastest way to perform RSA operations of one width on this machine, and what the measurement of it showed.
+/// The fastest method for RSA operations of one size on this machine, with the measured times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchChoice {
     width: Width,
-    /// Processor time of an operation that AWS-LC performs by itself.
+    /// Processor time of a single operation with AWS-LC.
     alone: Duration,
-    /// The instructions whose batches perform the most operations in a given time, and the processor time of a full batch.
-    /// `None`: this processor has no instructions for batches, or they computed a wrong result.
+    /// The instructions with the highest throughput and the processor time of their full batch. `None`: the processor
+    /// has no instructions for batches, or they computed a wrong result.
     fastest: Option<(Instructions, Duration)>,
 }
 
-/// What was measured, once for all engines: it is a fact of the machine.
+/// Results of the measurements, shared by all engines because they depend on the machine only.
 static CHOICES: [OnceLock<BatchChoice>; Width::ALL.len()] = [const { OnceLock::new() }; Width::ALL.len()];
 
 impl BatchChoice {
-    /// What is true of this machine: measured by the first call for each width.
+    /// The choice for this machine. The first call for each width measures it.
     pub fn of_this_machine(width: Width) -> Self {
         *CHOICES[width as usize].get_or_init(|| Self::measure(width, private_transform))
     }
 
-    /// All that this process has measured so far: of the sizes of keys that it has met.
+    /// All choices that this process has measured so far.
     pub fn measured() -> impl Iterator<Item = Self> {
         CHOICES.iter().filter_map(|choice| choice.get().copied())
     }
 
-    /// A choice as if it had been measured.
+    /// Creates a choice from given times, as if they had been measured.
     #[cfg(test)]
     pub(super) const fn of(width: Width, alone: Duration, fastest: Option<(Instructions, Duration)>) -> Self {
         Self { width, alone, fastest }
@@ -80,42 +80,42 @@ impl BatchChoice {
         Self { width, alone, fastest }
     }
 
-    /// Bits of the modulus of the keys that it holds for.
+    /// Size of the modulus in bits.
     pub const fn bits(&self) -> usize {
         self.width.bits()
     }
 
-    /// Operations in a full batch; 1 if they are performed one by one.
+    /// Operations per full batch; 1 if operations are performed one by one.
     pub fn operations(&self) -> usize {
         self.instructions().map_or(1, Instructions::operations)
     }
 
-    /// How many times as many operations full batches perform as AWS-LC does one by one, with the fastest instructions;
-    /// below 1 if they are slower. `None`: there are no batches on this processor.
+    /// Throughput of full batches relative to AWS-LC, with the fastest instructions; below 1 if batches are slower.
+    /// `None` if the processor has no instructions for batches.
     pub fn gain(&self) -> Option<f64> {
         let (instructions, batch) = self.fastest?;
         Some(self.alone.as_secs_f64() * instructions.operations() as f64 / batch.as_secs_f64())
     }
 
-    /// Processor time of an operation performed in the way that was chosen, in a full batch if there are batches.
+    /// Processor time per operation with the chosen method, in a full batch if batches were chosen.
     pub fn time(&self) -> Duration {
         let batch = self.fastest.filter(|_| self.instructions().is_some());
         batch.map_or(self.alone, |(instructions, batch)| batch / instructions.operations() as u32)
     }
 
-    /// The fastest instructions, whether or not they are used: `ifma` or `fma`.
+    /// Name of the fastest instructions, even if batches are not used: `ifma` or `fma`.
     pub fn instructions_name(&self) -> Option<&'static str> {
         self.fastest.map(|(instructions, _)| Performer::from(instructions).name())
     }
 
-    /// The instructions of batches. `None`: operations are performed one by one.
+    /// Instructions of batches; `None` if operations are performed one by one.
     pub(crate) fn instructions(&self) -> Option<Instructions> {
         let (instructions, _) = self.fastest?;
         (self.gain()? >= WORTHWHILE).then_some(instructions)
     }
 
-    /// The least number of operations that a batch performs sooner than AWS-LC does one by one; at least 2, since a single
-    /// operation has nothing to share. Meaningless without batches.
+    /// Smallest number of operations that a batch performs faster than AWS-LC performs them one by one; at least 2.
+    /// Meaningless without batches.
     pub(crate) fn break_even(&self) -> usize {
         let batch = self.fastest.map_or(Duration::MAX, |(_, batch)| batch);
         (2..OPERATIONS).find(|count| self.alone * *count as u32 > batch).unwrap_or(OPERATIONS)
@@ -123,8 +123,8 @@ impl BatchChoice {
 }
 
 impl fmt::Display for BatchChoice {
-    /// What is chosen for keys of this width, and why: `2048 bits in batches of four with AVX-512 IFMA, 3.2 times as fast
-    /// as one by one`.
+    /// Writes the choice and its reason:
+    /// `2048 bits in batches of four with AVX-512 IFMA, 3.2 times as fast as one by one`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bits ", self.bits())?;
         match (self.fastest.zip(self.gain()), self.instructions()) {
@@ -139,7 +139,7 @@ impl fmt::Display for BatchChoice {
     }
 }
 
-/// The processor time of a full batch; `best` is the least that an operation took so far. `None`: a result was wrong.
+/// Processor time of a full batch, or `None` if a result was wrong. `best` is the shortest time per operation so far.
 fn batch_time(
     key: &RsaPrivateKey,
     input: &[u8],
@@ -170,7 +170,7 @@ fn batch_time(
     Some(least)
 }
 
-/// Processor time of this thread, so that what others do in the meantime does not count.
+/// Processor time of `operation` on this thread. Time of other threads and processes does not count.
 fn time<T>(operation: impl FnOnce() -> T) -> Duration {
     let now = || {
         let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -181,7 +181,7 @@ fn time<T>(operation: impl FnOnce() -> T) -> Duration {
     now().saturating_sub(began)
 }
 
-/// The key with which a width is measured. It is public, and so protects nothing.
+/// Private key for measurements of `width`. It is published with the source and protects nothing.
 fn key(width: Width) -> RsaPrivateKey {
     let der: &[u8] = match width {
         Width::Rsa2048 => include_bytes!("choice/rsa2048.der"),

@@ -1,26 +1,26 @@
-//! Which operations can be performed together: what they are gathered by.
+//! Classes of operations that can share a batch.
 
 use std::time::Duration;
 
 use brisk_lanes::rsa_lanes::Width;
 
-/// What an operation must have in common with others to be performed together with them.
+/// Property that operations of one batch share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Nothing: it is performed alone.
+    /// Performed alone.
     Alone,
-    /// An RSA key of 2048 bits that has lanes.
+    /// RSA keys of 2048 bits that support batches.
     Rsa2048,
-    /// An RSA key of 3072 bits that has lanes.
+    /// RSA keys of 3072 bits that support batches.
     Rsa3072,
-    /// An RSA key of 4096 bits that has lanes.
+    /// RSA keys of 4096 bits that support batches.
     Rsa4096,
 }
 
 impl Class {
     pub(super) const ALL: [Self; 4] = [Self::Alone, Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
 
-    /// The class of operations with keys of this width in batches.
+    /// The class of keys of `width`.
     pub(super) const fn of_width(width: Width) -> Self {
         match width {
             Width::Rsa2048 => Self::Rsa2048,
@@ -38,7 +38,7 @@ impl Class {
         }
     }
 
-    /// What an operation alone costs on a recent processor: assumed until it was measured.
+    /// Typical duration of a single operation on a recent processor, used until a measured one is available.
     pub(super) const fn usual_time(self) -> Duration {
         match self {
             Self::Alone | Self::Rsa2048 => Duration::from_micros(200),

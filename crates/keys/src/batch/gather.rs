@@ -1,36 +1,36 @@
-//! When operations go, and which of them together: decided from arrivals, times and costs alone, without clock, thread or
-//! key.
+//! Scheduling of batches: decides when to dispatch which operations from arrivals, times and costs alone, without
+//! clock, thread or key.
 //!
-//! A full batch costs hardly more than one operation, so it is worth waiting a little for the last, but only while
-//! more operations arrive than one thread could perform one by one. Below that rate a batch saves nothing, and every
-//! operation goes at once.
+//! A full batch costs little more than one operation, so waiting briefly for the last operations pays, but only while
+//! more arrive than one thread could perform one by one. Below that rate a batch saves nothing, and every operation
+//! is dispatched at once.
 
 use std::time::{Duration, Instant};
 
 use super::class::Class;
 use brisk_lanes::rsa_lanes::OPERATIONS;
 
-/// The weight of a new observation in an average: one part in `MEMORY`.
+/// Weight of the history in a moving average: a new observation counts `1 / MEMORY`.
 const MEMORY: u32 = 8;
 
-/// A gap of `PAUSE` times the duration of a single operation ends a burst.
+/// A gap between arrivals of `PAUSE` times the duration of a single operation ends a burst.
 const PAUSE: u32 = 4;
 
-/// The most batches that go without waiting after others waited without success.
+/// Maximum number of batches dispatched without waiting after waiting has failed to bring another operation.
 const LEAST_TRUST: u32 = 256;
 
-/// What is to be done next.
+/// Next action of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// There is nothing to do before something arrives.
+    /// Wait for an arrival: no operation is pending.
     Sleep,
-    /// More is likely to arrive by then; if it does not, what there is goes.
+    /// Wait until this instant, then dispatch the queue.
     Wait(Instant),
-    /// These operations go now: [`Gather::take`] hands them out.
+    /// Dispatch the operations of this class now, with [`Gather::take`].
     Go(Class),
 }
 
-/// Operations on their way from the queue to a thread, by class. Holds less than a batch of each class, and one batch.
+/// Operations between the queue and a thread, by class. Holds less than a batch of each class, plus one batch.
 #[derive(Debug)]
 pub(super) struct Gather<T> {
     lists: [List<T>; Class::ALL.len()],
@@ -43,13 +43,13 @@ impl<T> Gather<T> {
         Self { lists: Class::ALL.map(List::new), absence: Absence::default(), closed: false }
     }
 
-    /// A thread watches what arrives from now on, until operations are taken.
+    /// Notes that a thread watches the queue from `now` until it takes operations.
     pub(super) fn watch(&mut self, now: Instant) {
         self.absence.end(now);
     }
 
-    /// Adds an operation of `class`, of which at most `together` go at a time. It arrived in the queue at `arrived` and was
-    /// taken from it `now`.
+    /// Adds an operation of `class`, of which a batch holds at most `together`. It entered the queue at `arrived` and
+    /// left it at `now`.
     pub(super) fn push(&mut self, class: Class, together: usize, item: T, arrived: Instant, now: Instant) {
         let idle = self.absence.idle_until(arrived);
         let list = self.list(class);
@@ -57,17 +57,17 @@ impl<T> Gather<T> {
         list.push(item, arrived, now, idle);
     }
 
-    /// Nothing will arrive any more, so there is nothing to wait for.
+    /// Notes that no more operations will arrive, so that none waits for a batch.
     pub(super) const fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Whether some class has as many as can go together: no need to take more from the queue.
+    /// Whether a class has a full batch; then nothing more need be taken from the queue.
     pub(super) fn is_full(&self) -> bool {
         self.lists.iter().any(List::is_full)
     }
 
-    /// Takes out what is not wanted any more.
+    /// Removes and returns the operations for which `unwanted` returns `true`.
     pub(super) fn remove(&mut self, unwanted: &impl Fn(&T) -> bool) -> impl Iterator<Item = T> {
         let items = self.lists.iter_mut().map(|list| &mut list.items);
         items
@@ -75,7 +75,8 @@ impl<T> Gather<T> {
             .map(|(item, _)| item)
     }
 
-    /// What is to be done next. Of several classes that could go, the one whose first operation was taken first.
+    /// Decides the next action. Among several classes that are ready, the class whose first operation is oldest is
+    /// dispatched first.
     pub(super) fn decide(&mut self, now: Instant) -> Decision {
         let ready = |list: &&List<T>| list.until().is_some_and(|until| self.closed || until <= now);
         if let Some(ready) = self.lists.iter().filter(ready).min_by_key(|list| list.since()) {
@@ -86,13 +87,13 @@ impl<T> Gather<T> {
         Decision::Wait(until)
     }
 
-    /// Moves the operations of `class` to `batch`, for a thread that leaves the queue with them `now`.
+    /// Moves the operations of `class` to `batch`, for a thread that stops watching the queue at `now`.
     pub(super) fn take(&mut self, class: Class, batch: &mut Vec<T>, now: Instant) {
         self.absence.begin(now);
         self.list(class).take(batch);
     }
 
-    /// Notes the duration of an operation of `class` that was performed alone.
+    /// Records the duration of an operation of `class` that was performed alone.
     pub(super) fn performed_alone(&mut self, class: Class, time: Duration) {
         self.list(class).performed_alone(time);
     }
@@ -102,23 +103,23 @@ impl<T> Gather<T> {
     }
 }
 
-/// The operations of one class, and what is known of their arrivals.
+/// Pending operations of one class, with statistics of their arrivals.
 #[derive(Debug)]
 struct List<T> {
     class: Class,
-    /// How many operations go together at most.
+    /// Maximum number of operations per batch.
     together: usize,
-    /// Each with the time when it was taken from the queue.
+    /// Operations, each with the time at which it left the queue.
     items: Vec<(T, Instant)>,
-    /// Whether they may wait for more.
+    /// Whether these operations may wait for more.
     trusting: bool,
-    /// Whether another came since they began to wait; `None` before that.
+    /// Whether another operation arrived since these began to wait; `None` if they do not wait.
     joined: Option<bool>,
-    /// When the last operation arrived, and the idle absence until then.
+    /// Time of the last arrival, and `Absence::idle` at that time.
     last_arrival: Option<(Instant, Duration)>,
-    /// Average time that waiting for the next arrival takes.
+    /// Average time between arrivals.
     gap: Duration,
-    /// Average time that an operation takes alone.
+    /// Average duration of an operation performed alone.
     alone: Duration,
     trust: Trust,
 }
@@ -146,7 +147,8 @@ impl<T> List<T> {
     fn push(&mut self, item: T, arrived: Instant, now: Instant, idle: Duration) {
         self.note_arrival(arrived, idle);
         if self.items.is_empty() {
-            // Those that waited before, if any, are not wanted any more.
+            // The list is empty, so earlier operations that waited were abandoned: their wait proves nothing about
+            // arrivals.
             self.joined = None;
             self.trusting = self.gap >= self.alone || self.trust.allows();
         }
@@ -166,15 +168,16 @@ impl<T> List<T> {
         }
     }
 
-    /// When the first operation was taken from the queue; `None` if there is none.
+    /// Time at which the first operation left the queue; `None` if there is none.
     fn since(&self) -> Option<Instant> {
         self.items.first().map(|(_, taken)| *taken)
     }
 
-    /// Until when it pays to wait for more: as long as arrivals are usually apart, but no longer in all than an operation
-    /// alone takes. `None` if there is no operation.
+    /// Time until which waiting for more operations pays: the usual gap between arrivals, but at most the duration of
+    /// a single operation in total. `None` if there is no operation.
     fn until(&self) -> Option<Instant> {
         let ((_, first), (_, latest)) = (self.items.first()?, self.items.last()?);
+        // At low rates (`gap >= alone`) a batch saves nothing, so every operation is dispatched at once.
         let missing = self.together.saturating_sub(self.items.len()) as u32;
         if missing == 0 || !self.trusting || self.gap >= self.alone {
             return Some(*first);
@@ -195,13 +198,15 @@ impl<T> List<T> {
         batch.extend(self.items.drain(..).map(|(item, _)| item));
     }
 
-    /// A thread may have been interrupted while it worked: a longer time counts a little, a shorter one in full.
+    /// Updates the average duration of a single operation. The system may have interrupted the thread, so a longer
+    /// time is capped at 125 % of the average and a shorter one counts in full.
     fn performed_alone(&mut self, time: Duration) {
+        // The average follows shorter times in full, so that one interrupted run cannot raise it for long.
         self.alone = average(self.alone, time.min(self.alone + self.alone / 4));
     }
 }
 
-/// The gap between arrivals that is assumed when nothing is known: too long to wait.
+/// Gap between arrivals assumed without observations: too long for waiting to pay.
 fn calm(alone: Duration) -> Duration {
     alone * 2
 }
@@ -210,12 +215,12 @@ fn average(of: Duration, new: Duration) -> Duration {
     (of * (MEMORY - 1) + new) / MEMORY
 }
 
-/// Time in which no thread watched, since all of them computed, and in which nothing arrived. Where threads share a
-/// core with those that submit, nothing could arrive: such time is no gap between arrivals.
+/// Time during which all threads computed, none watched the queue, and nothing arrived. If the threads share a core
+/// with the threads that submit, nothing could arrive, so this time does not count as a gap between arrivals.
 #[derive(Debug, Default)]
 struct Absence {
     left: Option<Instant>,
-    /// The last absence, until it is known whether something arrived in it.
+    /// The last absence, until it is known whether an operation arrived during it.
     last: Option<(Instant, Instant)>,
     idle: Duration,
 }
@@ -231,7 +236,7 @@ impl Absence {
         self.last = self.left.take().map(|left| (left, now));
     }
 
-    /// All of it until something arrived.
+    /// Total idle time before an arrival at `arrived`.
     fn idle_until(&mut self, arrived: Instant) -> Duration {
         let idle = self.last.take().filter(|(_, back)| *back <= arrived);
         self.count(idle);
@@ -243,11 +248,11 @@ impl Absence {
     }
 }
 
-/// Whether waiting has been worth it. Arrivals may be close to one another and still none of them come while an operation
-/// is held back: a client that connects again and again waits for this very operation.
+/// Whether waiting has paid so far. Arrivals may be close together although none follows while an operation is held
+/// back: a client that opens one connection after another waits for this very operation.
 #[derive(Debug, Default)]
 struct Trust {
-    /// Batches that go without waiting after the latest disappointment.
+    /// Batches to dispatch without waiting after the latest wait that brought no operation.
     pause: u32,
     left: u32,
 }

@@ -1,4 +1,4 @@
-//! Operations that their caller has together already: performed at once, on its own thread.
+//! Batches of operations that the caller already has together, performed on its own thread.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{KeyError, KeyOperation, KeyResult, Keystore, PendingOperation};
 
-/// Performs `operations` as a batch engine would if it found them all waiting. Results are in the order of operations.
+/// Performs `operations` as a [`BatchEngine`](super::BatchEngine) would if all were waiting. Results are in the order
+/// of `operations`.
 pub(crate) fn perform(keystore: &Keystore, operations: Vec<KeyOperation>) -> Vec<KeyResult> {
     let transform = Transform::supported();
     let performing = Performing::new(transform, Arc::default());

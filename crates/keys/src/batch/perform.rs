@@ -1,4 +1,4 @@
-//! How operations that go together are performed and answered.
+//! Execution of a batch: performs its operations and completes each one.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -18,17 +18,17 @@ use crate::{
     Completion, KeyError, KeyResult, OperationKind, Performer, private_key::PrivateKey, rsa::RsaPrivateKey,
 };
 
-/// How batches are chosen and performed.
+/// Functions that choose and perform batches; tests replace them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transform {
-    /// [`BatchChoice::of_this_machine`], or what a test has in its place.
+    /// [`BatchChoice::of_this_machine`] outside tests.
     pub(super) choose: fn(Width) -> BatchChoice,
-    /// [`private_transform`], or what a test has in its place.
+    /// [`private_transform`] outside tests.
     pub(super) perform: Perform,
 }
 
 impl Transform {
-    /// `None`: this processor has no instructions for batches.
+    /// The implementation for this processor; `None` if it has no instructions for batches.
     pub(crate) fn supported() -> Option<Self> {
         let some = Instructions::ALL.into_iter().any(Instructions::are_supported);
         some.then_some(Self { choose: BatchChoice::of_this_machine, perform: private_transform })
@@ -41,24 +41,25 @@ impl Transform {
         width.map_or(Class::Alone, Class::of_width)
     }
 
-    /// How many operations of `class` go together at most.
+    /// Maximum number of operations of `class` per batch.
     pub(super) fn together(self, class: Class) -> usize {
         class.width().map_or(1, |width| (self.choose)(width).operations())
     }
 }
 
-/// The least time between two faults in the log; the metrics count them all.
+/// Minimum time between two log messages about faults; metrics count every fault.
 const FAULT_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// One operation, with all that a thread or a device needs for it. Dropped without an answer, it is answered as failed.
+/// One operation with everything that a thread or a device needs to perform it. If it is dropped without completion,
+/// the operation fails.
 pub struct Job {
     key: Arc<PrivateKey>,
     kind: OperationKind,
     class: Class,
     arrived: Instant,
-    /// Gone once it is answered, or need not be.
+    /// `None` once the operation is completed or abandoned.
     completion: Option<Completion>,
-    /// What the key is applied to in a lane, and what comes of it; empty before.
+    /// Input and output of the private operation in a lane; empty before.
     input: Vec<u8>,
     output: Zeroizing<Vec<u8>>,
 }
@@ -78,44 +79,45 @@ impl Job {
         self.class
     }
 
-    /// When it was submitted.
+    /// Time of submission.
     pub const fn arrived(&self) -> Instant {
         self.arrived
     }
 
-    /// Whether the caller still waits for the result, and the deadline has not passed.
+    /// Whether the caller still waits for the result and the deadline has not passed.
     pub fn is_wanted(&self, now: Instant) -> bool {
         self.completion.as_ref().is_some_and(|completion| completion.is_wanted(now))
     }
 
-    /// Begins the work, if it is still wanted; if its deadline has passed, answers it with that error.
+    /// Starts the work. Returns `false` if the caller has gone or the deadline has passed; in the latter case the
+    /// operation fails with [`KeyError::DeadlinePassed`].
     pub fn begin(&mut self) -> bool {
         self.completion = self.completion.take().and_then(Completion::begin);
         self.completion.is_some()
     }
 
-    /// Answers an operation that is not wanted any more.
+    /// Completes an operation whose result is no longer wanted.
     pub fn dismiss(mut self) {
         self.begin();
     }
 
-    /// Answers it. A second answer is ignored.
+    /// Completes the operation. A second call is ignored.
     pub fn complete(&mut self, result: KeyResult, performer: Performer) {
         if let Some(completion) = self.completion.take() {
             completion.complete(result, performer);
         }
     }
 
-    /// Performs it with aws-lc.
+    /// Performs the operation with AWS-LC.
     pub(super) fn perform_alone(&mut self) {
         let result = self.key.perform(&self.kind);
         self.complete(result, Performer::AWS_LC);
     }
 
-    /// Makes ready what a lane needs. Where that fails the operation is answered.
+    /// Prepares input and output for a lane. On failure, completes the operation with the error and returns `false`.
     fn fill_lane(&mut self) -> bool {
         let rsa = self.key.rsa().expect("only RSA keys have lanes");
-        // It is there already if a device was to have the operation.
+        // Present already if the job was created for a device.
         if self.input.is_empty() {
             match rsa.representative(&self.kind) {
                 Ok(input) => self.input = input,
@@ -134,33 +136,33 @@ impl Job {
         Lane { key, input: &self.input, output: &mut self.output }
     }
 
-    /// Takes the result out of its lane.
+    /// Completes the operation with the output of its lane.
     fn complete_from_lane(&mut self, performer: Performer) {
         let output = std::mem::take(&mut self.output);
         self.complete(Ok(output), performer);
     }
 }
 
-/// What a device needs of an operation.
+/// Parts of an operation that a device needs.
 impl Job {
-    /// With what the key is applied to, which the caller had the time for.
+    /// Sets the input of the private operation, which the submitting thread has computed already.
     pub(super) fn with_input(self, input: Vec<u8>) -> Self {
         Self { input, ..self }
     }
 
-    /// What the key is applied to: a number in as many bytes as the modulus has, big-endian. It may not be below the
-    /// modulus.
+    /// Input of the private operation: a big-endian number as long as the modulus. The number may be greater than or
+    /// equal to the modulus.
     pub fn input(&self) -> &[u8] {
         &self.input
     }
 
-    /// The key.
+    /// The private key.
     pub const fn key(&self) -> &Arc<PrivateKey> {
         &self.key
     }
 }
 
-/// Performs batches; shared by the threads.
+/// Executes batches; shared by the threads.
 #[derive(Debug)]
 pub(super) struct Performing {
     transform: Option<Transform>,
@@ -169,20 +171,20 @@ pub(super) struct Performing {
 }
 
 impl Performing {
-    /// Without `transform` everything is performed alone.
+    /// Creates the executor; without `transform` every operation is performed alone.
     pub(super) fn new(transform: Option<Transform>, statistics: Arc<BatchStatistics>) -> Self {
         Self { transform, statistics, fault_logged: Mutex::new(None) }
     }
 
-    /// How many operations of `class` go together at most.
+    /// Maximum number of operations of `class` per batch.
     pub(super) fn together(&self, class: Class) -> usize {
         self.transform.map_or(1, |transform| transform.together(class))
     }
 
-    /// Performs and answers `jobs`, which are of one class, and leaves the list empty. Says what the first of them took if
-    /// they were performed alone.
+    /// Performs and completes `jobs`, all of one class, and empties the list. Returns the duration of the first one
+    /// if they were performed one by one.
     pub(super) fn perform(&self, class: Class, jobs: &mut Vec<Job>) -> Option<Duration> {
-        // The queue outlives its threads: if they died of a panic, what waits in it would never be answered.
+        // The queue outlives its threads: if a panic ended them all, operations in the queue would never complete.
         let performed = catch_unwind(AssertUnwindSafe(|| self.choose(class, jobs)));
         for job in &mut *jobs {
             job.complete(Err(KeyError::Failed("the engine panicked")), Performer::AWS_LC);
@@ -228,7 +230,7 @@ impl Performing {
         let mut lanes: Vec<_> = jobs.iter_mut().map(|job| job.lane(instructions)).collect();
         let verdicts = (transform.perform)(&mut lanes);
         drop(lanes);
-        // Results that are ready are returned first: their callers do not wait while others are computed again.
+        // Correct results are returned first: their callers do not wait until faulty ones are computed again.
         for (job, _) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict == Verdict::Done) {
             job.complete_from_lane(instructions.into());
         }

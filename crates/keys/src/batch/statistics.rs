@@ -1,10 +1,10 @@
-//! What a batch engine has done, counted for metrics.
+//! Counters of a batch engine for metrics.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use brisk_lanes::rsa_lanes::OPERATIONS;
 
-/// What a [`BatchEngine`](super::BatchEngine) has done since its threads were started, and what it has to do.
+/// Counters of a [`BatchEngine`](super::BatchEngine) since its threads started, and the length of its queue.
 #[derive(Debug, Default)]
 pub struct BatchStatistics {
     waiting: AtomicUsize,
@@ -13,17 +13,17 @@ pub struct BatchStatistics {
 }
 
 impl BatchStatistics {
-    /// Operations that wait: in the queue, or for a batch to fill. Abandoned ones count until their turn comes.
+    /// Operations waiting in the queue or for a batch to fill. Abandoned ones count until they are removed.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Operations that the threads performed, by how many were performed together: alone, two, three, four.
+    /// Operations performed by the threads, by size of their batch: one, two, three, four.
     pub fn performed(&self) -> [u64; OPERATIONS] {
         self.performed.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Results of lanes that did not stand the check and were not used: operations performed a second time.
+    /// Results of lanes that failed verification and were discarded; their operations were performed again.
     pub fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
     }
@@ -37,14 +37,14 @@ impl BatchStatistics {
         self.waiting.fetch_sub(operations, Ordering::Relaxed);
     }
 
-    /// Notes a batch of `together` operations: one to four.
+    /// Counts a batch of `together` operations, 1 to 4.
     pub(super) fn perform(&self, together: usize) {
         if let Some(count) = together.checked_sub(1).and_then(|place| self.performed.get(place)) {
             count.fetch_add(together as u64, Ordering::Relaxed);
         }
     }
 
-    /// One more fault; returns how many there were by now.
+    /// Counts a fault and returns the total.
     pub(super) fn fault(&self) -> u64 {
         self.faults.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -1,7 +1,7 @@
-//! The threads of a batch engine, and the queue between them and the threads that submit.
+//! Threads of a batch engine, and the queue between them and the threads that submit.
 //!
-//! One thread at a time looks at the queue and gathers, so that two of them do not split a batch. It goes off with what it
-//! gathered, and the next one takes its place.
+//! One thread at a time watches the queue and gathers operations, so that two threads do not split a batch. It leaves
+//! with its batch, and the next thread takes over the watch.
 
 use std::{
     io,
@@ -26,11 +26,12 @@ use super::{
 };
 use brisk_lanes::rsa_lanes::OPERATIONS;
 
-/// How much nicer than the others the threads are. Where they share a core with a worker, what it has to do takes some 10 us
-/// and should not wait for a batch to end. If the worker never stops, this still leaves a quarter of the core to them.
+/// Niceness of the threads relative to the rest of the process. On a shared core, a worker's task takes about 10 µs
+/// and should not wait until a batch ends. Even beside a worker that is always busy, the threads keep a quarter of
+/// the core.
 const NICENESS: i32 = 5;
 
-/// Starts the threads; they end when the queue is empty and all its sending ends are dropped.
+/// Starts the threads; they end when the queue is empty and all its senders are dropped.
 pub(super) fn start(
     settings: &BatchSettings,
     threads: NonZeroUsize,
@@ -45,11 +46,11 @@ pub(super) fn start(
         thread::Builder::new().name(format!("keys-{number}")).spawn(move || {
             let pinned = pin(&cores);
             let runs = pinned.is_ok();
-            // An error means that another thread could not be started, and all of them end.
+            // The send fails if another thread could not be started; then all of them end.
             drop(report.send(pinned));
             drop(report);
             if runs {
-                // Of this thread alone, and never refused, since it only gives way.
+                // On Linux this changes the calling thread only. Raising the niceness is never refused.
                 nice(NICENESS).ok();
                 work(&shared.0, &shared.1);
             }
@@ -60,7 +61,7 @@ pub(super) fn start(
     Ok(sender)
 }
 
-/// Keeps the calling thread on these cores. None is all.
+/// Pins the calling thread to `cores`; an empty list means all cores.
 fn pin(cores: &[usize]) -> io::Result<()> {
     if cores.is_empty() {
         return Ok(());
@@ -76,7 +77,7 @@ fn pin(cores: &[usize]) -> io::Result<()> {
     if let Err(error) = sched_setaffinity(None, &set) {
         return Err(cores.first().map_or_else(|| error.into(), wrong));
     }
-    // The system passes over the cores that there are not.
+    // The system silently ignores cores that do not exist, so the result is read back.
     let allowed = sched_getaffinity(None)?;
     cores.iter().find(|core| !allowed.is_set(**core)).map_or(Ok(()), |core| Err(wrong(core)))
 }
@@ -97,7 +98,7 @@ pub(super) fn work(desk: &Mutex<Desk>, performing: &Performing) {
     }
 }
 
-/// The receiving end of the queue, and what was taken from it and has not gone yet.
+/// Receiving end of the queue, with the operations that were taken from it and not dispatched yet.
 pub(super) struct Desk {
     queue: Receiver<Job>,
     gather: Gather<Job>,
@@ -105,13 +106,13 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// Takes what is in `queue`.
+    /// Creates the receiving end for `queue`.
     pub(super) fn new(queue: Receiver<Job>, statistics: Arc<BatchStatistics>) -> Self {
         Self { queue, gather: Gather::new(), statistics }
     }
 
-    /// Waits until operations should go to `performing`, and moves them to `jobs`. `None`: nothing is left and nothing will
-    /// come.
+    /// Blocks until operations should be dispatched and moves them to `jobs`. Returns `None` once the queue is empty
+    /// and closed.
     fn next(&mut self, performing: &Performing, jobs: &mut Vec<Job>) -> Option<Class> {
         self.gather.watch(Instant::now());
         loop {
@@ -125,6 +126,7 @@ impl Desk {
                 }
                 Decision::Wait(until) => match self.queue.recv_deadline(until) {
                     Ok(job) => self.add(job, performing),
+                    // Decided again: arrivals may have completed the batch at the last moment.
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => self.gather.close(),
                 },
@@ -136,7 +138,7 @@ impl Desk {
         }
     }
 
-    /// Takes what is there, up to a full batch, and removes operations that are no longer wanted.
+    /// Takes operations from the queue, up to a full batch, and removes operations that are no longer wanted.
     fn take_waiting(&mut self, performing: &Performing) {
         let now = Instant::now();
         for job in self.gather.remove(&|job: &Job| !job.is_wanted(now)) {

@@ -1,4 +1,4 @@
-//! Premaster secrets of decrypted ciphertexts, whether the padding is right or not.
+//! Premaster secrets of decrypted ciphertexts, with valid or invalid padding.
 
 use aws_lc_rs::{digest, hmac};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -7,24 +7,26 @@ use zeroize::Zeroizing;
 /// Length of a premaster secret (RFC 5246 section 7.4.7.1).
 pub const PREMASTER: usize = 48;
 
-/// Length of what the pseudorandom function makes at a time.
+/// Length of the output of HMAC-SHA256, the pseudorandom function.
 const BLOCK: usize = 32;
 
-/// What the function is given as the name of what it makes.
+/// Label of the alternative message in the draft.
 const LABEL: &[u8] = b"message";
 
-/// From which, with a ciphertext, the bytes follow that stand for a message that is not there: the SHA-256 of the private exponent.
+/// Secret from which replacement messages are derived, together with a ciphertext: the SHA-256 of the private
+/// exponent.
 pub(crate) struct Rejection(Zeroizing<[u8; BLOCK]>);
 
 impl Rejection {
-    /// For the key with this private exponent, big-endian and as long as the modulus.
+    /// Creates the secret of the key with this private exponent, which is big-endian and as long as the modulus.
     pub(crate) fn new(exponent: &[u8]) -> Self {
         let mut secret = Zeroizing::new([0; BLOCK]);
         secret.copy_from_slice(digest::digest(&digest::SHA256, exponent).as_ref());
         Self(secret)
     }
 
-    /// The premaster secret of `ciphertext`, which was decrypted to `padded`. Both are as long as the modulus, 256 bytes at least.
+    /// The premaster secret of `ciphertext`, whose decryption is `padded`. Both are as long as the modulus, at least
+    /// 256 bytes.
     pub(crate) fn premaster(&self, ciphertext: &[u8], padded: &[u8]) -> Zeroizing<Vec<u8>> {
         let (padding, message) = padded.split_at(padded.len() - PREMASTER);
         let is_right = is_padding(padding);
@@ -35,7 +37,7 @@ impl Rejection {
         result
     }
 
-    /// What stands for the message of a ciphertext without one: the end of the draft's alternative message.
+    /// Replacement for the message of a ciphertext without valid padding: the end of the draft's alternative message.
     fn synthetic(&self, ciphertext: &[u8]) -> Zeroizing<Vec<u8>> {
         let key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &*self.0), ciphertext);
         let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_ref());
@@ -55,8 +57,8 @@ impl Rejection {
     }
 }
 
-/// Whether this is what PKCS#1 v1.5 puts before a message (RFC 8017 section 7.2.1): `00 02`, bytes that are not zero, `00`. Its length
-/// is that of the modulus without the message, so that there are eight bytes at least.
+/// Whether `padding` is the prefix of a PKCS#1 v1.5 message (RFC 8017 section 7.2.1): `00 02`, non-zero bytes, `00`.
+/// It is as long as the modulus without the message, so at least eight non-zero bytes are certain.
 pub(super) fn is_padding(padding: &[u8]) -> Choice {
     let [zero, two, filling @ .., end] = padding else { return Choice::from(0) };
     let is_filled = |so_far: Choice, byte: &u8| so_far & !byte.ct_eq(&0);

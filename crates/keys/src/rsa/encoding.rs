@@ -1,7 +1,7 @@
-//! The encoded message that an RSA signature is the private operation on: RFC 8017 section 9.
+//! Encoded messages of RSA signatures (RFC 8017 section 9).
 //!
-//! aws-lc encodes too, but only within a signature of its own; a batch applies the private operation itself and needs
-//! the encoded message alone.
+//! AWS-LC encodes only within its own signatures; a batch performs the private operation itself and needs the encoded
+//! message alone.
 
 use aws_lc_rs::{
     digest::{self, Context, Digest},
@@ -11,7 +11,7 @@ use brisk_wire::registry::SignatureScheme;
 
 use crate::{KeyAlgorithm, KeyError};
 
-/// A hash, with what PKCS#1 v1.5 puts before its value.
+/// A hash function with its prefix in PKCS#1 v1.5.
 struct Hash {
     algorithm: &'static digest::Algorithm,
     /// The DER of `DigestInfo` up to the value: RFC 8017 section 9.2, note 1.
@@ -22,10 +22,10 @@ const SHA256: Hash = Hash { algorithm: &digest::SHA256, prefix: digest_info(1, 3
 const SHA384: Hash = Hash { algorithm: &digest::SHA384, prefix: digest_info(2, 48) };
 const SHA512: Hash = Hash { algorithm: &digest::SHA512, prefix: digest_info(3, 64) };
 
-/// The encoded message of `scheme` over `message`: as many bytes as the modulus, and as a number below it. `random` gives
+/// Encodes `message` for `scheme`. The result is as long as the modulus, and below it as a number. `random` supplies
 /// the salt of PSS, which is as long as the hash (RFC 8446 section 4.2.3).
 ///
-/// An error if the scheme is not one of RSA, or the modulus has no room for the hash.
+/// Fails if the scheme is not an RSA scheme or the modulus is too short for the hash.
 pub(crate) fn encode(
     scheme: SignatureScheme,
     message: &[u8],
@@ -48,7 +48,7 @@ pub(crate) fn encode(
     encoded.ok_or_else(too_short)
 }
 
-/// EMSA-PKCS1-v1_5, RFC 8017 section 9.2: `00 01 ff .. ff 00`, and the `DigestInfo`. `None` if there is no room for it.
+/// EMSA-PKCS1-v1_5, RFC 8017 section 9.2: `00 01 ff .. ff 00`, then `DigestInfo`. `None` if the modulus is too short.
 fn pkcs1(hash: &Hash, message: &[u8], modulus_bits: usize) -> Option<Vec<u8>> {
     let size = modulus_bits.div_ceil(8);
     let digest = digest::digest(hash.algorithm, message);
@@ -63,8 +63,8 @@ fn pkcs1(hash: &Hash, message: &[u8], modulus_bits: usize) -> Option<Vec<u8>> {
     Some(encoded)
 }
 
-/// EMSA-PSS, RFC 8017 section 9.1.1, with zero bytes in front where it is shorter than the modulus. `None` if there is no
-/// room for it.
+/// EMSA-PSS, RFC 8017 section 9.1.1, with leading zero bytes up to the length of the modulus. `None` if the modulus
+/// is too short.
 fn pss(
     hash: &Hash,
     message: &[u8],
@@ -72,10 +72,12 @@ fn pss(
     random: &dyn SecureRandom,
 ) -> Result<Option<Vec<u8>>, KeyError> {
     let hash_size = hash.algorithm.output_len();
-    // One bit less than the modulus, so that the number is below it; for a modulus of 8 k + 1 bits that is a byte less.
+    // RFC 8017 section 8.1.1: one bit less than the modulus, so that the number is below it. For a modulus of 8k + 1
+    // bits the encoded message is one byte shorter.
     let bits = modulus_bits.saturating_sub(1);
     let size = bits.div_ceil(8);
-    // The data block is zeroes, a one and the salt; the hash of the salted digest and the trailer follow it.
+    // RFC 8017 section 9.1.1, steps 7 to 12: the data block is zeroes, a one and the salt; the hash of the salted
+    // digest and the trailer follow.
     let Some(block_size) = size.checked_sub(hash_size + 1).filter(|block| *block > hash_size) else {
         return Ok(None);
     };
@@ -97,7 +99,7 @@ fn pss(
     Ok(Some(encoded))
 }
 
-/// Adds the mask of `seed` to `block`, bit by bit: MGF1, RFC 8017 appendix B.2.1.
+/// Applies the mask generated from `seed` to `block`: MGF1, RFC 8017 appendix B.2.1.
 fn mask(hash: &Hash, seed: &[u8], block: &mut [u8]) {
     for (counter, part) in (0_u32..).zip(block.chunks_mut(hash.algorithm.output_len())) {
         let mask = concatenated(hash, &[seed, &counter.to_be_bytes()]);
@@ -113,7 +115,7 @@ fn concatenated(hash: &Hash, parts: &[&[u8]]) -> Digest {
     context.finish()
 }
 
-/// `DigestInfo` for the hash 2.16.840.1.101.3.4.2.`number`, up to the value of `size` bytes.
+/// Prefix of `DigestInfo` for the hash 2.16.840.1.101.3.4.2.`number`, up to its value of `size` bytes.
 const fn digest_info(number: u8, size: u8) -> [u8; 19] {
     let mut prefix = [
         0x30, 0, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, number, 0x05, 0x00,
