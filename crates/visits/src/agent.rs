@@ -1,4 +1,4 @@
-//! Browser family and class of device, as far as a `User-Agent` header says.
+//! Browser family and device class, as far as the `User-Agent` header names them.
 
 use std::sync::LazyLock;
 
@@ -6,13 +6,13 @@ use memchr::memmem::Finder;
 
 use crate::closed::closed;
 
-/// Bytes of the header that are looked at. Browsers send fewer than 250.
+/// Maximum number of bytes of the header that are searched. Browsers send fewer than 250.
 const LOOKED_AT: usize = 512;
 
 closed! {
     /// The family of a browser.
     Browser {
-        /// Not known, or another one.
+        /// Unknown or another browser.
         Other = "other",
         /// Chrome and Chromium.
         Chrome = "chrome",
@@ -26,7 +26,7 @@ closed! {
         Samsung = "samsung",
         /// Opera.
         Opera = "opera",
-        /// A crawler that says so.
+        /// A crawler that identifies itself.
         Robot = "robot",
     }
 }
@@ -34,7 +34,7 @@ closed! {
 closed! {
     /// The class of a device.
     Device {
-        /// Not known, or another one.
+        /// Unknown or another device.
         Other = "other",
         /// A phone.
         Phone = "phone",
@@ -45,10 +45,10 @@ closed! {
     }
 }
 
-/// What a `User-Agent` contains, and what that means. The first that fits decides.
+/// Substrings of `User-Agent` with their meaning. The first match decides.
 type Signs<T> = Vec<(Finder<'static>, T)>;
 
-/// Most browsers name others for compatibility.
+/// In this order because most browsers name others for compatibility.
 static BROWSERS: LazyLock<Signs<Browser>> = LazyLock::new(|| {
     signs(&[
         ("bot", Browser::Robot),
@@ -75,7 +75,7 @@ static DEVICES: LazyLock<Signs<Device>> = LazyLock::new(|| {
         ("Tablet", Device::Tablet),
         ("iPhone", Device::Phone),
         ("Mobile", Device::Phone),
-        // Android on phones says "Mobile".
+        // Android sends "Mobile" on phones only.
         ("Android", Device::Tablet),
         ("Windows NT", Device::Desktop),
         ("Macintosh", Device::Desktop),
@@ -94,14 +94,15 @@ fn first<T: Copy>(agent: &[u8], signs: &Signs<T>) -> Option<T> {
 }
 
 impl Browser {
-    /// The family that a `User-Agent` header names. Looks at its first 512 bytes.
+    /// The family named by a `User-Agent` header. Searches its first 512 bytes.
     pub fn of(user_agent: &[u8]) -> Self {
         first(user_agent, &BROWSERS).unwrap_or(Self::Other)
     }
 }
 
 impl Device {
-    /// The class that a `User-Agent` header names. Looks at its first 512 bytes. An iPad that asks for desktop pages is one.
+    /// The class named by a `User-Agent` header. Searches its first 512 bytes. An iPad that requests desktop pages
+    /// counts as a desktop.
     pub fn of(user_agent: &[u8]) -> Self {
         first(user_agent, &DEVICES).unwrap_or(Self::Other)
     }

@@ -1,4 +1,4 @@
-//! Why an experiment has nothing to compare although its hosts have visitors, and what would be right.
+//! Causes for which an experiment has no visits to compare although its hosts have visitors, with their remedies.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,45 +10,45 @@ use crate::metric::{METRICS, Metric};
 use crate::sequential::FEWEST;
 use crate::visit::Visit;
 
-/// Page views after which none of a kind is no chance.
+/// Page views from which the absence of a kind is significant.
 const ENOUGH: u64 = 100;
-/// Visits that were to be in the experiment, of which some are.
+/// Expected number of visits in the experiment from which their absence is significant.
 const EXPECTED: f64 = 50.0;
-/// A tenth of what was to be there is far fewer, of ten times as many visits.
+/// A count below `1 / FAR_FEWER` of the expected one is reported.
 const FAR_FEWER: u64 = 10;
-/// How long hosts may have no visitor before the log mentions it.
+/// Time without visits of a host before a log message.
 const SILENCE: Duration = Duration::from_hours(1);
 
-/// Page views of the hosts of an experiment, as long as this process has it.
+/// Page views of the hosts of an experiment since this process knows the experiment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sight {
     measured: u64,
-    /// Of these, those of people that opened their connection.
+    /// Page views by humans whose navigation opened the connection.
     opened: u64,
-    /// Of these, those that count in the experiment.
+    /// Page views in `opened` whose connection takes part in the experiment.
     counted: u64,
 }
 
 /// Visits by metric, of all arms.
 pub(crate) type ByMetric = [u64; METRICS];
 
-/// What keeps an experiment from seeing what it compares.
+/// Cause for which an experiment has no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blindness {
-    /// No page of its hosts sends what it measured.
+    /// No page of the experiment's hosts sends measurements.
     Unmeasured,
-    /// All page views come on connections that were open already.
+    /// All page views use connections that were open already.
     Reused,
-    /// No connection is drawn.
+    /// No connection is assigned to an arm.
     NotDrawn,
-    /// Few addresses have all the visitors.
+    /// Almost all visitors share a few addresses.
     FewAddresses,
     /// Browsers do not report the metric.
     NoMetric,
 }
 
 impl Sight {
-    /// Counts a visit of one of the hosts of `experiment`.
+    /// Counts a visit to one of the hosts of `experiment`.
     pub(crate) fn count(&mut self, visit: &Visit, experiment: ExperimentId) {
         self.measured += 1;
         if visit.connection != Connection::Reused && visit.browser != Browser::Robot {
@@ -57,7 +57,7 @@ impl Sight {
         }
     }
 
-    /// What keeps `experiment`, of which the database has these visits, from being decided; `None` where there is nothing to see.
+    /// The cause for which `experiment` cannot be decided, from its stored visits by metric; `None` if there is none.
     pub(crate) fn blindness(&self, experiment: &Experiment, by_metric: &ByMetric) -> Option<Blindness> {
         let stored = by_metric.iter().copied().max().unwrap_or_default();
         let expected = self.opened as f64 * experiment.share;
@@ -77,7 +77,7 @@ impl Sight {
         }
     }
 
-    /// That in words.
+    /// The cause as text, with the remedy.
     pub(crate) fn words(
         &self,
         blindness: Blindness,
@@ -123,12 +123,13 @@ impl Sight {
     }
 }
 
-/// What the log has said of experiments.
+/// The last cause logged for each experiment.
 #[derive(Debug, Default)]
 pub(crate) struct Said(HashMap<ExperimentId, (Instant, Option<Blindness>)>);
 
 impl Said {
-    /// Whether to say at `now` that an experiment is blind: once for each cause, and that no visitor came only after a while.
+    /// Whether to log at `now` that an experiment has no data: once per cause, and for missing visits only after
+    /// [`SILENCE`].
     pub(crate) fn is_news(&mut self, id: ExperimentId, found: Option<Blindness>, now: Instant) -> bool {
         let (since, last) = self.0.entry(id).or_insert((now, None));
         let is_early = found == Some(Blindness::Unmeasured) && now.duration_since(*since) < SILENCE;

@@ -1,31 +1,33 @@
-//! Whether the clock can be believed before things are removed for their age.
+//! Plausibility of the system clock, checked before data is removed because of its age.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Between two removals of what is too old.
+/// Interval between two removals.
 const REMOVAL: Duration = Duration::from_mins(10);
-/// By how much the clock may have been set in that time, in seconds.
+/// Tolerated adjustment of the clock within [`REMOVAL`], in seconds.
 const SET: u64 = 300;
-/// How far, in seconds, the clock may be behind the last removal, and ahead of it beyond the time that has passed: more is doubted.
+/// Limits of a plausible clock, in seconds: behind the last removal, and ahead of it beyond the time that has passed.
 const BEHIND: i64 = 3_600;
 const AHEAD: i64 = 2 * 86_400;
-/// How long a clock that is doubted must go evenly until it is believed: a gateway that was off for weeks has a clock that is right.
+/// Time for which a doubted clock must run evenly before it is trusted: a gateway that was off for weeks has a
+/// correct clock.
 const SETTLED: Duration = Duration::from_hours(72);
 
-/// What may be removed.
+/// Data that may be removed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// What is too old, and what is too much.
+    /// Data beyond its age limit and beyond the size limit.
     ByAge,
-    /// What is too much.
+    /// Data beyond the size limit only.
     BySize,
 }
 
-/// When things are removed. All of its times are those since the start of the process, which cannot be set.
+/// Decides when data is removed. Measures durations since the start of the process, which an adjustment of the clock
+/// does not affect.
 #[derive(Debug)]
 pub(crate) struct Clock {
     looked: Duration,
-    /// In Unix seconds.
+    /// Unix seconds at the last check.
     at: i64,
     doubted: Option<Duration>,
 }
@@ -35,7 +37,8 @@ impl Clock {
         Self { looked: Duration::ZERO, at, doubted: None }
     }
 
-    /// What is to be removed at `now`, `uptime` after the start, if the database was last cleared at `latest`.
+    /// The removal due at `now`, `uptime` after the start of the process, if the database was last cleared at
+    /// `latest`; `None` if none is due.
     pub(crate) fn removal(&mut self, uptime: Duration, now: i64, latest: Option<i64>) -> Option<Removal> {
         let passed = uptime.saturating_sub(self.looked);
         if passed < REMOVAL {
@@ -65,7 +68,7 @@ impl Clock {
     }
 }
 
-/// Now.
+/// The current time in Unix seconds.
 pub(crate) fn unix_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as i64)
 }

@@ -1,7 +1,7 @@
-//! Closed sets of values: each has a name for people and a number for the database.
+//! Enums with a name for people and a number for the database per variant.
 
-/// Defines an enum whose variants have a name and a number, their place in the order of definition. The numbers are in
-/// databases: new variants go to the end.
+/// Defines an enum whose variants have a name and a number, their index in the order of definition. The numbers are
+/// stored in databases, so new variants are appended.
 macro_rules! closed {
     ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $name:literal,)+ }) => {
         $(#[$doc])*
@@ -15,14 +15,14 @@ macro_rules! closed {
             /// Every value, in the order of definition.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Its name on the dashboard and in queries.
+            /// Name of the value on the dashboard and in queries.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }
             }
 
-            /// The value with this name; `None` for another text.
+            /// The value with this name; `None` for any other text.
             pub fn named(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.name() == name)
             }

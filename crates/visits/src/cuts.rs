@@ -14,13 +14,13 @@ use crate::sample::{Sample, Sampled};
 use crate::statistics::{Estimate, median};
 use crate::store::Kind;
 
-/// Values of a dimension that are shown: those with the most visits.
+/// Number of values shown per dimension: those with the most visits.
 const SHOWN: usize = 50;
-/// Of the intervals, each by itself.
+/// Quantile of the normal distribution for an individual 95 % interval.
 const Z: f64 = 1.96;
 
 closed! {
-    /// What visits are distinguished by.
+    /// Property by which visits are grouped.
     Dimension {
         /// TLS version.
         Version = "version",
@@ -30,7 +30,7 @@ closed! {
         Group = "group",
         /// Version of HTTP.
         Http = "http",
-        /// How the session came about.
+        /// Kind of the TLS session.
         Session = "session",
         /// Outcome of early data.
         EarlyData = "early-data",
@@ -57,7 +57,7 @@ closed! {
     }
 }
 
-/// Upper ends of the classes of round-trip times, in milliseconds.
+/// Upper bounds of the classes of round-trip times, in milliseconds.
 const ROUND_TRIPS: [u16; 7] = [5, 10, 20, 40, 80, 160, 320];
 const ROUND_TRIP_NAMES: [&str; 9] = [
     "unknown",
@@ -72,7 +72,7 @@ const ROUND_TRIP_NAMES: [&str; 9] = [
 ];
 
 impl Dimension {
-    /// The number of a visit's value; 0 is unknown.
+    /// The number of this dimension's value for `visit`; 0 is unknown.
     pub(crate) fn of(self, visit: &Sampled) -> u16 {
         let row = &visit.row;
         match self {
@@ -127,7 +127,7 @@ impl Dimension {
         }
     }
 
-    /// Whether it is about the handshake, which only those visits waited for that opened a connection.
+    /// Whether the dimension concerns the handshake, which only visits that opened a connection waited for.
     const fn is_of_handshake(self) -> bool {
         matches!(
             self,
@@ -142,12 +142,12 @@ impl Dimension {
     }
 }
 
-/// Whether a visit waited for a connection, or may have.
+/// Whether a visit waited for a new connection, or may have.
 pub(crate) fn is_new(visit: &Sampled) -> bool {
     visit.row.connection != Connection::Reused as u8
 }
 
-/// Whether a person waited: robots do as they like.
+/// Whether the visitor is human: the timing of robots is irrelevant.
 pub(crate) fn is_person(visit: &Sampled) -> bool {
     visit.row.browser != Browser::Robot as u8
 }
@@ -157,26 +157,26 @@ pub(crate) fn is_person(visit: &Sampled) -> bool {
 pub struct Cuts {
     /// The name of the metric.
     pub metric: &'static str,
-    /// From when on, in Unix seconds.
+    /// Start of the time span, in Unix seconds.
     pub start: i64,
-    /// Visits in all.
+    /// Total number of visits.
     pub visits: u64,
-    /// Visits that were looked at: a random sample.
+    /// Number of visits analysed, a random sample.
     pub sampled: usize,
-    /// The dimensions, those of experiments last.
+    /// Dimensions; experiments come last.
     pub dimensions: Vec<Cut>,
 }
 
 /// Visits by the values of one dimension.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cut {
-    /// The dimension: `version`; of experiments `experiment NAME`.
+    /// Name of the dimension, such as `version`, or `experiment NAME`.
     pub dimension: String,
-    /// Whether only visits count that opened a connection, or may have.
+    /// Whether the dimension counts only visits that opened a connection, or may have.
     pub only_new_connections: bool,
-    /// The values with the most visits, most first.
+    /// Values with the most visits, in descending order.
     pub values: Vec<CutValue>,
-    /// Values that are left out, as there are too many.
+    /// Number of values omitted beyond the limit.
     pub left_out: usize,
 }
 
@@ -185,9 +185,9 @@ pub struct Cut {
 pub struct CutValue {
     /// The value.
     pub name: String,
-    /// Visits with it, as far as the sample says.
+    /// Estimated number of visits with this value.
     pub visits: u64,
-    /// Their part of the visits that count here, from 0 to 1.
+    /// Share of the visits that count for this dimension, 0 to 1.
     pub share: f64,
     /// The median of the metric with its 95 % interval; `None` with fewer than six values in the sample.
     pub median: Option<Estimate>,
@@ -196,7 +196,7 @@ pub struct CutValue {
 #[derive(Default)]
 struct Group {
     weight: f64,
-    /// With their weights.
+    /// Values, each with its weight.
     values: Vec<(f64, f64)>,
 }
 
@@ -207,7 +207,7 @@ impl Group {
     }
 }
 
-/// Cuts `sample` by every dimension.
+/// Groups `sample` by every dimension.
 pub(crate) fn cuts(sample: &Sample, metric: Metric) -> Cuts {
     let dimensions = Dimension::ALL.iter().map(|dimension| {
         let only_new = dimension.is_of_handshake();

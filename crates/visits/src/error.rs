@@ -1,4 +1,4 @@
-//! What can be wrong with the database.
+//! Errors of the database of visits.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,24 @@ use thiserror::Error;
 
 use crate::metric::Metric;
 
-/// Why visits cannot be stored or read.
+/// Reason for which visits cannot be stored or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum VisitsError {
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("cannot make the folder {}: {source}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// The file is not one that brisk may use.
+    /// brisk cannot use the file.
     #[error("cannot use {}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         reason: String,
     },
     /// The database was written by a later version of brisk.
@@ -31,28 +31,28 @@ pub enum VisitsError {
     Later {
         /// The file.
         path: PathBuf,
-        /// Its schema.
+        /// Schema of the file.
         found: i64,
-        /// The latest that is known.
+        /// Latest schema that this version supports.
         known: i64,
     },
     /// There are no histograms of this metric.
     #[error("there is no series of {0}: handshake, ttfb, lcp and inp have one")]
     NoSeries(Metric),
-    /// `SQLite` reports an error.
+    /// `SQLite` reported an error.
     #[error("database of visits: {0}")]
     Database(#[from] rusqlite::Error),
 }
 
 impl VisitsError {
-    /// Whether the file is damaged, or no database at all.
+    /// Whether the file is damaged or not a database.
     pub(crate) fn is_damage(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         let Self::Database(error) = self else { return false };
         matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
     }
 
-    /// Whether the database has reached the size that it may have.
+    /// Whether the database has reached its maximum size.
     pub(crate) fn is_full(&self) -> bool {
         let Self::Database(error) = self else { return false };
         error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)

@@ -1,32 +1,34 @@
-//! Experiments: settings drawn per connection, and the arms that connections got.
+//! Experiments: settings assigned randomly per connection, and the arms assigned to connections.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metric::Metric;
 
-/// Arms of one experiment.
+/// Maximum number of arms of one experiment.
 pub const MOST_ARMS: usize = 8;
-/// Experiments whose arms one visit can have.
+/// Maximum number of experiments per visit.
 pub const ARMS_OF_A_VISIT: usize = 4;
-/// Definitions that one process remembers; each change of an experiment by a reload is one more.
+/// Definitions that one process keeps; each change of an experiment by a reload adds one.
 const MOST_DEFINITIONS: usize = 1_000;
 
-/// What is compared. Two experiments are different, even with the same name, unless they differ in advice, hosts and share alone.
+/// Definition of an experiment. Two experiments are equal if they differ in `advice`, `hosts` and `share` only; the
+/// name alone does not make them equal.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// Its name.
+    /// Name of the experiment.
     pub name: Arc<str>,
-    /// The arms, each with the value of the setting in its text. The first is the control. Eight at most count.
+    /// Arms, each as the value of its setting in text. The first is the control. Arms beyond eight are ignored.
     pub arms: Vec<Arc<str>>,
-    /// What to do to serve each of the arms, in a sentence. Where there is none the arm's text is to be written.
+    /// Instruction for serving each arm permanently, in a sentence. If missing, the arm's text is the value to
+    /// configure.
     pub advice: Vec<Arc<str>>,
-    /// The metric that decides, [one that is compared](Metric::is_compared).
+    /// Metric that decides; one for which [`Metric::is_compared`] returns `true`.
     pub metric: Metric,
-    /// Relative differences up to this one do not matter: 0.02 is 2 %.
+    /// Relative difference that is irrelevant: 0.02 is 2 %.
     pub margin: f64,
-    /// Its hosts, by the names that visits have.
+    /// Hosts of the experiment, named as in visits.
     pub hosts: Vec<Arc<str>>,
-    /// Which part of the connections is drawn, from 0 to 1. Each arm gets as many of them as any other.
+    /// Share of the connections that take part, 0 to 1. Each arm gets an equal part of them.
     pub share: f64,
 }
 
@@ -37,47 +39,47 @@ impl PartialEq for Experiment {
     }
 }
 
-/// An experiment that the store knows, while the process lives.
+/// Identifier of an experiment in the store, valid during the life of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExperimentId(pub(crate) u16);
 
 impl ExperimentId {
-    /// Of an experiment that is not compared, as there are too many.
+    /// The id of an experiment that is not compared because there are too many.
     pub(crate) const NONE: Self = Self(u16::MAX);
 }
 
-/// What a connection got in an experiment.
+/// Arm of an experiment assigned to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arm {
     /// The experiment.
     pub experiment: ExperimentId,
-    /// The place of the arm in its list.
+    /// Index of the arm.
     pub arm: u8,
 }
 
-/// The arms of a visit, one for each experiment that its connection took part in; four at most.
+/// Arms of a visit, one for each experiment that its connection takes part in; at most four.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Arms([Option<Arm>; ARMS_OF_A_VISIT]);
 
 impl Arms {
-    /// Adds an arm. Returns whether there was room.
+    /// Adds an arm; returns `false` if there is no room.
     pub fn push(&mut self, arm: Arm) -> bool {
         let free = self.0.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some(arm)).is_some()
     }
 
-    /// The arm that the connection got in `experiment`, if it takes part.
+    /// The connection's arm of `experiment`, if it takes part.
     pub fn get(&self, experiment: ExperimentId) -> Option<u8> {
         self.iter().find(|arm| arm.experiment == experiment).map(|arm| arm.arm)
     }
 
-    /// The same without those of other experiments than these.
+    /// A copy with the arms of `experiments` only.
     #[must_use]
     pub fn within(&self, experiments: &[ExperimentId]) -> Self {
         Self(self.0.map(|arm| arm.filter(|arm| experiments.contains(&arm.experiment))))
     }
 
-    /// Whether there is none.
+    /// Whether there are no arms.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
@@ -88,20 +90,20 @@ impl Arms {
     }
 }
 
-/// The experiments that this process has defined, by their ids.
+/// Experiments that this process has defined, by id.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions(Mutex<Defined>);
 
 #[derive(Debug, Default)]
 struct Defined {
-    /// With whether it is in the configuration.
+    /// Experiments, each with a flag for those in the current configuration.
     all: Vec<(Arc<Experiment>, bool)>,
-    /// Whether a configuration has said which there are.
+    /// Whether a configuration has been applied.
     is_known: bool,
 }
 
 impl Defined {
-    /// Those in the configuration.
+    /// Experiments in the current configuration.
     fn current(&self) -> impl Iterator<Item = (ExperimentId, &Arc<Experiment>)> {
         let all = self.all.iter().enumerate().filter(|(_, (_, is_current))| *is_current);
         all.map(|(place, (experiment, _))| (ExperimentId(place as u16), experiment))
@@ -113,7 +115,8 @@ impl Definitions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ids of all `experiments` of the configuration: the same one for the same definition, as long as it stays there.
+    /// Sets the experiments of the configuration and returns their ids. An unchanged definition keeps its id while it
+    /// stays configured.
     pub(crate) fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
         let mut defined = self.lock();
         defined.is_known = true;
@@ -123,12 +126,12 @@ impl Definitions {
         experiments.iter().map(|experiment| defined.id(experiment)).collect()
     }
 
-    /// The ids of those in the configuration.
+    /// Ids of the experiments in the configuration.
     pub(crate) fn ids(&self) -> Vec<ExperimentId> {
         self.lock().current().map(|(id, _)| id).collect()
     }
 
-    /// Whether it is in the configuration.
+    /// Whether the experiment is in the configuration.
     pub(crate) fn is_current(&self, id: ExperimentId) -> bool {
         self.lock().all.get(usize::from(id.0)).is_some_and(|(_, is_current)| *is_current)
     }
@@ -138,19 +141,19 @@ impl Definitions {
         self.lock().all.get(usize::from(id.0)).map(|(experiment, _)| Arc::clone(experiment))
     }
 
-    /// Whether a configuration has said which experiments there are.
+    /// Whether a configuration has been applied.
     pub(crate) fn is_known(&self) -> bool {
         self.lock().is_known
     }
 
-    /// The experiments of the configuration that this host takes part in.
+    /// The configured experiments in which this host takes part.
     pub(crate) fn of_host(&self, host: &str) -> Vec<ExperimentId> {
         let defined = self.lock();
         let of_host = defined.current().filter(|(_, one)| one.hosts.iter().any(|name| **name == *host));
         of_host.map(|(id, _)| id).collect()
     }
 
-    /// The experiment of the configuration that has this name and as many arms.
+    /// The configured experiment with this name and number of arms.
     pub(crate) fn named(&self, name: &str, arms: usize) -> Option<(ExperimentId, Arc<Experiment>)> {
         let defined = self.lock();
         let mut current = defined.current();

@@ -1,4 +1,4 @@
-//! What experiments have shown, in figures and in a sentence.
+//! Results of experiments as figures and text.
 
 use serde::Serialize;
 
@@ -7,46 +7,46 @@ use crate::gather::ArmSums;
 use crate::metric::Metric;
 use crate::sequential::{Decision, FEWEST, Interval, difference, is_uneven};
 
-/// An experiment and what it has shown so far.
+/// An experiment with its current result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExperimentReport {
-    /// Its name.
+    /// Name of the experiment.
     pub name: String,
     /// The name of the metric that decides.
     pub metric: &'static str,
-    /// Relative differences up to this one do not matter.
+    /// Relative difference that is irrelevant.
     pub margin: f64,
-    /// Its beginning, in Unix seconds.
+    /// Start, in Unix seconds.
     pub since: i64,
-    /// When it was decided, in Unix seconds.
+    /// Time of the decision, in Unix seconds.
     pub decided: Option<i64>,
-    /// When it left the configuration, in Unix seconds.
+    /// Time at which it was removed from the configuration, in Unix seconds.
     pub ended: Option<i64>,
     /// The arms; the first is the control.
     pub arms: Vec<ArmReport>,
-    /// What it has shown; `None` to go on.
+    /// Decision; `None` while the experiment continues.
     pub decision: Option<Decision>,
-    /// That in words.
+    /// The decision as text.
     pub text: String,
-    /// What to do about it, once it is decided and as long as it is in the configuration.
+    /// Recommended change, if the experiment is decided and still configured.
     pub advice: Option<String>,
 }
 
 /// An arm of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmReport {
-    /// Its name.
+    /// Name of the arm.
     pub name: String,
-    /// Visits with a value, without those on connections that were open already.
+    /// Visits with a value of the metric, without visits on connections that were open already.
     pub visits: u64,
     /// Geometric mean in milliseconds; `None` without visits.
     pub mean: Option<f64>,
-    /// Relative difference to the control, with the interval that holds at every look; `None` for the control, and with too few
-    /// visits.
+    /// Relative difference from the control with an interval that is valid at every look; `None` for the control, and
+    /// with too few visits.
     pub difference: Option<Interval>,
 }
 
-/// The report of an experiment with these arms, and with the decision on it if there is one, as it is at `ended`.
+/// Creates the report of an experiment with these arms and the decision, if any.
 pub(crate) fn report(
     name: String,
     metric: Metric,
@@ -92,7 +92,7 @@ pub(crate) fn report(
 }
 
 impl Decision {
-    /// What was found, of arms with these texts.
+    /// The decision as a sentence; `arms` are the texts of the arms.
     pub(crate) fn sentence<T: AsRef<str>>(&self, arms: &[T], metric: Metric) -> String {
         let (control, other) = (text(arms, 0), self.arm().map_or("", |arm| text(arms, arm)));
         match self {
@@ -110,7 +110,7 @@ impl Decision {
         }
     }
 
-    /// What to do about it.
+    /// The recommended change.
     pub(crate) fn advice(&self, experiment: &Experiment) -> String {
         let arm = match self {
             Self::Better { arm, .. } => *arm,

@@ -1,4 +1,4 @@
-//! Visits as metrics: what the gateways of a fleet have in common is added up by what scrapes them.
+//! Metrics of visits. A scraper can add up the series of several gateways.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::sequential::Decision;
 use crate::shared::Shared;
 use crate::visit::Visit;
 
-/// Hosts that have series of their own; the others are one.
+/// Number of hosts with series of their own; all other hosts share one.
 const MOST_HOSTS: usize = 200;
 
-/// Counts since the start of the process. The writing thread counts, and a scrape reads.
+/// Counters since the start of the process. The writer thread increments them, and a scrape reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Figures(Mutex<Counts>);
 
@@ -28,11 +28,11 @@ pub(crate) struct Figures(Mutex<Counts>);
 struct Counts {
     hosts: BTreeMap<Arc<str>, [OfHost; CONNECTIONS.len()]>,
     arms: BTreeMap<(ExperimentId, u8), OfArm>,
-    /// Of the experiments of the configuration, since they are in it.
+    /// Page views for each configured experiment since it was configured.
     sights: BTreeMap<ExperimentId, Sight>,
 }
 
-/// How a visit came by its connection, as a label.
+/// Values of the `connection` label.
 const CONNECTIONS: [&str; 4] = ["unknown", "full", "resumed", "reused"];
 
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Figures {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the arms of experiments that are no longer in the configuration.
+    /// Removes the arms of experiments that are no longer configured.
     pub(crate) fn forget_arms(&self, definitions: &Definitions) {
         let mut counts = self.counts();
         counts.arms.retain(|(experiment, _), _| definitions.is_current(*experiment));
@@ -115,7 +115,7 @@ impl Counts {
     }
 }
 
-/// Puts the figures on the page of metrics.
+/// Adds the counters to the metrics page.
 #[derive(Debug)]
 pub(crate) struct VisitsCollector(pub(crate) Arc<Shared>);
 
@@ -146,7 +146,7 @@ impl Collector for VisitsCollector {
     }
 }
 
-/// What the experiments of the configuration have shown, each in one series.
+/// The decisions on configured experiments, one series each.
 fn decisions(shared: &Shared, page: &mut Encoder<'_, '_>) -> fmt::Result {
     let help = "1 for what each experiment of the configuration has shown, with the arm to be written into the configuration; \
                 until then the control is served.";
@@ -154,7 +154,7 @@ fn decisions(shared: &Shared, page: &mut Encoder<'_, '_>) -> fmt::Result {
     let decisions = shared.decisions.load();
     for id in shared.definitions.ids() {
         let Some(experiment) = shared.definitions.get(id) else { continue };
-        // Before the database was asked nothing is known, and no connection is drawn.
+        // Not known until the database has been read; no connection takes part before.
         let Some(decision) = decisions.get(&id) else { continue };
         let (decision, arm) = match decision {
             None => ("go-on", None),

@@ -1,4 +1,4 @@
-//! Visits between two writes to the database: a sample of them and histograms of all, for each minute and host.
+//! Visits between two writes to the database: a sample of visits and histograms of all, per minute and host.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,47 +12,47 @@ use crate::metric::Metric;
 use crate::random::Random;
 use crate::visit::Visit;
 
-/// The metrics that have histograms.
+/// Metrics with histograms.
 pub(crate) const SERIES: [Metric; 4] =
     [Metric::Handshake, Metric::FirstByte, Metric::LargestPaint, Metric::Interaction];
 
-/// Visits of one host that are kept as rows between two writes.
+/// Maximum number of visits of one host kept as rows between two writes.
 const KEPT_OF_A_HOST: usize = 512;
-/// The longest time that counts in an experiment, in milliseconds.
+/// Cap of a time in an experiment, in milliseconds.
 const LONGEST_OF_ARM: f64 = 60_000.0;
-/// Bytes that histograms have at most; then they are written before their time.
+/// Size of all histograms at which they are written ahead of schedule, in bytes.
 const FULL_BYTES: usize = 64 << 20;
-/// Rows that are held at most; then they are written before their time.
+/// Number of rows at which they are written ahead of schedule.
 const FULL: usize = 32_768;
 
-/// Seconds of a minute, as the database counts them.
+/// Seconds per minute.
 pub(crate) const MINUTE: i64 = 60;
 
-/// The visits of one host in one minute.
+/// Visits of one host in one minute.
 #[derive(Debug, Default)]
 pub(crate) struct Portion {
-    /// Visits that came.
+    /// Number of visits.
     pub(crate) seen: u64,
-    /// A random sample of them.
+    /// Random sample of the visits.
     pub(crate) kept: Vec<Visit>,
-    /// The histograms of [`SERIES`], of all that came.
+    /// Histograms of [`SERIES`] over all visits.
     pub(crate) histograms: [Option<Box<TimeHistogram>>; SERIES.len()],
 }
 
-/// Sums of the logarithms of one metric in one arm.
+/// Sums of logarithms of one metric in one arm.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct ArmSums {
     /// Visits with a value.
     pub(crate) visits: u64,
-    /// Sum of logarithms.
+    /// Sum of the logarithms.
     pub(crate) sum: f64,
-    /// Sum of their squares.
+    /// Sum of the squared logarithms.
     pub(crate) squares: f64,
 }
 
 impl ArmSums {
-    /// Adds a time in milliseconds. What is less than a millisecond counts as one, and what is longer than a minute as a minute:
-    /// pages say what they like, and one of them must not decide an experiment.
+    /// Adds a time in milliseconds, clamped to the range from a millisecond to a minute: pages can send any value,
+    /// and a single one must not decide an experiment.
     pub(crate) fn add(&mut self, ms: f64) {
         let logarithm = ms.clamp(1.0, LONGEST_OF_ARM).ln();
         self.visits += 1;
@@ -61,18 +61,18 @@ impl ArmSums {
     }
 }
 
-/// An arm and a metric.
+/// Arm with a metric.
 pub(crate) type ArmKey = (ExperimentId, u8, Metric);
 
-/// What came since the last write.
+/// Visits since the last write.
 #[derive(Debug)]
 pub(crate) struct Gathered {
-    /// By the start of the minute in Unix seconds, and host.
+    /// Portions by start of the minute, in Unix seconds, and host.
     pub(crate) portions: HashMap<(i64, Arc<str>), Portion>,
     pub(crate) arms: HashMap<ArmKey, ArmSums>,
     pub(crate) random: Random,
     rows: usize,
-    /// Bytes of histograms.
+    /// Size of all histograms in bytes.
     bytes: usize,
 }
 
@@ -96,7 +96,7 @@ impl Gathered {
                 self.bytes += histogram.bytes() - before;
             }
         }
-        // Every visit of a host has the same chance to be kept (Vitter's algorithm R).
+        // Vitter's algorithm R: every visit of a host has the same chance to be kept.
         if portion.kept.len() < KEPT_OF_A_HOST {
             portion.kept.push(visit);
             self.rows += 1;
@@ -105,7 +105,7 @@ impl Gathered {
         }
     }
 
-    /// Arms are drawn per connection: the visit that opened it speaks for it.
+    /// Adds the visit to its arms, if it opened the connection: arms are assigned per connection.
     fn add_to_arms(&mut self, visit: &Visit) {
         if visit.connection == Connection::Reused || visit.browser == Browser::Robot {
             return;
@@ -119,7 +119,7 @@ impl Gathered {
         }
     }
 
-    /// Whether it is to be written now.
+    /// Whether a write is due because of size.
     pub(crate) fn is_full(&self) -> bool {
         self.rows >= FULL || self.portions.len() >= FULL || self.bytes >= FULL_BYTES
     }
@@ -128,7 +128,7 @@ impl Gathered {
         self.portions.is_empty()
     }
 
-    /// Forgets all, and returns the number of visits.
+    /// Discards all visits and returns their number.
     pub(crate) fn clear(&mut self) -> u64 {
         let seen = self.portions.values().map(|portion| portion.seen).sum();
         self.portions.clear();
@@ -138,7 +138,7 @@ impl Gathered {
     }
 }
 
-/// How many of each of `sizes` are kept so that they are `most` in all: as many of each as of every other, and small ones
+/// The number to keep of each of `sizes`, so that the total is at most `most`: the same for each, and small ones
 /// whole.
 pub(crate) fn fair_share(sizes: impl IntoIterator<Item = usize>, most: usize) -> usize {
     let mut sizes: Vec<_> = sizes.into_iter().collect();

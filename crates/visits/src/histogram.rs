@@ -1,23 +1,23 @@
-//! Histograms of times as the database holds them: the recorded values with their counts, a few bytes each.
+//! Histograms of times in the form of the database: recorded values with their counts, a few bytes each.
 
 use std::borrow::Cow;
 
 use hdrhistogram::Histogram;
 
-/// Values are counted in units of 10 us.
+/// Units per millisecond: values are recorded in units of 10 µs.
 const UNITS_PER_MS: f64 = 100.0;
-/// Ten minutes, in those units.
+/// Greatest value, ten minutes, in units.
 const GREATEST: u64 = 60_000_000;
-/// Decimal digits to which values are kept.
+/// Significant decimal digits of recorded values.
 const DIGITS: u8 = 2;
 
-/// Values that are held as they are; a histogram of so few is many times as large.
+/// Number of values stored individually; below it, a full histogram is many times larger.
 const FEW: usize = 100;
 
-/// A histogram of times in milliseconds, to within 1 %. Merging several is exact.
+/// Histogram of times in milliseconds with an error of at most 1 %. Merging is exact.
 #[derive(Debug, Clone)]
 pub(crate) enum TimeHistogram {
-    /// In units.
+    /// Individual values in units.
     Few(Vec<u32>),
     Many(Histogram<u32>),
 }
@@ -38,13 +38,13 @@ fn counted(values: &[u32]) -> Histogram<u32> {
 }
 
 fn add(histogram: &mut Histogram<u32>, value: u64, count: u32) {
-    // It grows up to the greatest value; what exceeds that counts as that.
+    // The histogram grows up to the greatest value; greater ones are clamped.
     let recorded = histogram.record_n(value.min(GREATEST), count);
     debug_assert!(recorded.is_ok(), "a histogram that resizes itself takes every value");
 }
 
 impl TimeHistogram {
-    /// Adds a time.
+    /// Records a time in milliseconds.
     pub(crate) fn record(&mut self, ms: f64) {
         let value = ((ms * UNITS_PER_MS).round() as u64).min(GREATEST);
         match self {
@@ -53,7 +53,7 @@ impl TimeHistogram {
         }
     }
 
-    /// The histogram, from now on.
+    /// Converts to a full histogram and returns it.
     fn many(&mut self) -> &mut Histogram<u32> {
         if let Self::Few(values) = self {
             *self = Self::Many(counted(values));
@@ -71,7 +71,7 @@ impl TimeHistogram {
         }
     }
 
-    /// Bytes that its values take in memory.
+    /// Memory of the values, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let values = match self {
             Self::Few(values) => values.capacity(),
@@ -80,7 +80,7 @@ impl TimeHistogram {
         values * size_of::<u32>()
     }
 
-    /// Times recorded.
+    /// Number of recorded times.
     pub(crate) fn count(&self) -> u64 {
         match self {
             Self::Few(values) => values.len() as u64,
@@ -88,12 +88,12 @@ impl TimeHistogram {
         }
     }
 
-    /// The time in milliseconds that the share `quantile` of all does not exceed.
+    /// The time in milliseconds that a share of `quantile` of all times does not exceed.
     pub(crate) fn quantile(&self, quantile: f64) -> f64 {
         self.whole().value_at_quantile(quantile) as f64 / UNITS_PER_MS
     }
 
-    /// All of it as bytes: for each recorded value the distance to the one before and its count, as LEB128.
+    /// Encodes the histogram: for each recorded value the distance from the previous one and the count, in LEB128.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut last = 0;
@@ -106,8 +106,8 @@ impl TimeHistogram {
         bytes
     }
 
-    /// Adds what [`encode`](Self::encode) wrote. What is not of that form is left out from there on: a damaged database must
-    /// not stop anything.
+    /// Adds a histogram encoded by [`encode`](Self::encode). Stops silently at invalid data: a damaged database must
+    /// not prevent further operation.
     pub(crate) fn merge(&mut self, mut bytes: &[u8]) {
         let histogram = self.many();
         let mut value = 0_u64;

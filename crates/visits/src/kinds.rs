@@ -1,4 +1,4 @@
-//! What is known of a visit's connection and page load, each as one of a few values.
+//! Properties of a visit's connection and page load, each from a closed set of values.
 
 use brisk_telemetry::{Resumption, ResumptionFailure, TlsFacts};
 use brisk_wire::registry::SignatureScheme;
@@ -6,15 +6,15 @@ use brisk_wire::registry::SignatureScheme;
 use crate::closed::closed;
 
 closed! {
-    /// How the session of the connection came about, and where it was not resumed, why.
+    /// Kind of the connection's session, with the reason if it was not resumed.
     Session {
-        /// Not known, or there was no TLS.
+        /// Unknown, or no TLS.
         Unknown = "unknown",
         /// A full handshake: the client offered no session, as a new visitor does.
         NewVisitor = "full-new-visitor",
-        /// A full handshake: there was no such session, or no longer.
+        /// A full handshake: the session does not exist or no longer exists.
         NoSession = "full-no-session",
-        /// A full handshake: the ticket was sealed with a key that is not on the keyring.
+        /// A full handshake: the key that sealed the ticket is not in the keyring.
         UnknownKey = "full-unknown-key",
         /// A full handshake: the ticket had expired.
         Expired = "full-expired",
@@ -22,11 +22,11 @@ closed! {
         Forged = "full-forged",
         /// A full handshake: the session store did not answer in time.
         StoreLate = "full-store-late",
-        /// A full handshake: the session store was out of order.
+        /// A full handshake: the session store was unavailable.
         StoreDown = "full-store-down",
-        /// A full handshake: the session was taken before.
+        /// A full handshake: the session had been used before.
         Used = "full-used",
-        /// A full handshake: the session was made for another name, other demands on clients, another suite or version.
+        /// A full handshake: the session was created for another name, client-certificate policy, suite or version.
         Unsuitable = "full-unsuitable",
         /// Resumed by TLS 1.2 session ID.
         SessionId = "resumed-session-id",
@@ -34,18 +34,18 @@ closed! {
         Ticket = "resumed-ticket",
         /// Resumed by TLS 1.3 pre-shared key.
         Psk = "resumed-psk",
-        /// Resumed by TLS 1.3 pre-shared key, with early data that was accepted.
+        /// Resumed by TLS 1.3 pre-shared key with accepted early data.
         EarlyData = "resumed-0-rtt",
     }
 }
 
 impl Session {
-    /// The session of a finished handshake.
+    /// The session of a completed handshake.
     pub fn of(facts: &TlsFacts) -> Self {
         Self::of_parts(facts.resumption, facts.resumption_failure)
     }
 
-    /// The session that came about by `resumption`; `failure` says why a session that was offered was not resumed.
+    /// The session for `resumption`; `failure` is the reason if an offered session was not resumed.
     pub fn of_parts(resumption: Resumption, failure: Option<ResumptionFailure>) -> Self {
         match (resumption, failure) {
             (Resumption::SessionId, _) => Self::SessionId,
@@ -66,7 +66,7 @@ impl Session {
         }
     }
 
-    /// Whether a session was resumed; `None` where that is not known.
+    /// Whether a session was resumed; `None` if unknown.
     pub const fn is_resumed(self) -> Option<bool> {
         match self {
             Self::Unknown => None,
@@ -79,19 +79,19 @@ impl Session {
 closed! {
     /// Whether the page's navigation opened its connection.
     Connection {
-        /// Not known.
+        /// Unknown.
         Unknown = "unknown",
-        /// The navigation opened it: it waited for TCP and TLS.
+        /// The navigation opened the connection and waited for TCP and TLS.
         New = "new",
-        /// It was open already.
+        /// The connection was open already.
         Reused = "reused",
     }
 }
 
 closed! {
-    /// The kind of key in the certificate that was shown.
+    /// Key type of the certificate sent to the client.
     CertificateType {
-        /// Not known, as where a session was resumed.
+        /// Unknown, for example after resumption.
         Unknown = "unknown",
         /// ECDSA.
         Ecdsa = "ecdsa",
@@ -103,7 +103,7 @@ closed! {
 }
 
 impl CertificateType {
-    /// The kind of key that signs with `scheme`.
+    /// The key type that signs with `scheme`.
     pub const fn of(scheme: SignatureScheme) -> Self {
         match scheme {
             SignatureScheme::ECDSA_SHA1
@@ -128,17 +128,17 @@ impl CertificateType {
 closed! {
     /// The initial congestion window of the connection, in segments.
     Window {
-        /// Not known.
+        /// Unknown.
         Unknown = "unknown",
         /// Up to 4 segments.
         UpTo4 = "up-to-4",
-        /// 5 to 10 segments: the default of Linux (RFC 6928).
+        /// 5 to 10 segments; the default of Linux is 10 (RFC 6928).
         UpTo10 = "5-to-10",
         /// 11 to 20 segments.
         UpTo20 = "11-to-20",
         /// 21 to 32 segments.
         UpTo32 = "21-to-32",
-        /// More.
+        /// More than 32 segments.
         Over32 = "over-32",
     }
 }
@@ -160,7 +160,7 @@ impl Window {
 closed! {
     /// How the visitor reached the page.
     Navigation {
-        /// Not known, or another way.
+        /// Unknown or another way.
         Other = "other",
         /// A link, a form, or the address bar.
         Navigate = "navigate",
@@ -170,7 +170,7 @@ closed! {
         BackForward = "back_forward",
         /// Back or forward, and the page was still in memory.
         BackForwardCache = "back_forward_cache",
-        /// Prerendered before the visitor asked for it.
+        /// Prerendered before the visitor navigated to it.
         Prerender = "prerender",
         /// Restored by the browser.
         Restore = "restore",

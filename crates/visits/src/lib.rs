@@ -1,7 +1,7 @@
-//! Visits: what pages measured and what the gateway knows of their connections, kept in a database of bounded size.
+//! Visits: measurements of pages combined with properties of their connections, stored in a database of bounded size.
 //!
-//! [`Visits`] takes a [`Visit`] from any worker without making it wait; one thread writes them. Every value of a visit is
-//! of a closed set or a name from the configuration, so that strangers cannot make more of them.
+//! [`Visits::record`] takes a [`Visit`] from any worker without blocking; a single thread writes the database. Every
+//! value of a visit is from a closed set or a name from the configuration, so that clients cannot create new ones.
 
 #![expect(
     clippy::cast_possible_wrap,

@@ -1,53 +1,53 @@
-//! What is measured of a visit, and how it is kept: each value in two bytes, to within 0.02 %.
+//! Metrics of a visit and their encoding: two bytes per value, with an error of at most 0.02 %.
 
 use crate::closed::closed;
 
 closed! {
     /// One measured value of a visit. Times are in milliseconds.
     Metric {
-        /// The page's: name resolution.
+        /// From the page: name resolution.
         Dns = "dns",
-        /// The page's: the TCP connection.
+        /// From the page: the TCP connection.
         Connect = "connect",
-        /// The page's: the TLS handshake.
+        /// From the page: the TLS handshake.
         Tls = "tls",
-        /// The page's: from the request to the first byte of the response.
+        /// From the page: from the request to the first byte of the response.
         Wait = "wait",
-        /// The page's: from the start of the navigation to the first byte of the response (TTFB).
+        /// From the page: from the start of the navigation to the first byte of the response (TTFB).
         FirstByte = "ttfb",
-        /// The page's: from the start of the navigation to the end of the load event.
+        /// From the page: from the start of the navigation to the end of the load event.
         Load = "load",
-        /// The page's: First Contentful Paint.
+        /// From the page: First Contentful Paint.
         FirstPaint = "fcp",
-        /// The page's: Largest Contentful Paint.
+        /// From the page: Largest Contentful Paint.
         LargestPaint = "lcp",
-        /// The page's: Interaction to Next Paint.
+        /// From the page: Interaction to Next Paint.
         Interaction = "inp",
-        /// The page's: Cumulative Layout Shift, without a unit.
+        /// From the page: Cumulative Layout Shift, without a unit.
         Shift = "cls",
-        /// The page's: connections opened to this host.
+        /// From the page: number of connections opened to this host.
         Connections = "connections",
-        /// The page's: bytes transferred from this host.
+        /// From the page: bytes transferred from this host.
         Bytes = "bytes",
-        /// The gateway's: from the first byte of the `ClientHello` to the client's `Finished`.
+        /// From the gateway: from the first byte of the `ClientHello` to the client's `Finished`.
         Handshake = "handshake",
-        /// The gateway's: the round-trip time that the kernel measured.
+        /// From the gateway: the round-trip time measured by the kernel.
         RoundTrip = "rtt",
-        /// The gateway's: the wait for the key operation.
+        /// From the gateway: the wait for the key operation.
         Queue = "queue",
-        /// The gateway's: from handing the request to the upstream to the head of its response.
+        /// From the gateway: from sending the request to the upstream to the head of its response.
         Upstream = "upstream",
     }
 }
 
-/// The number of metrics.
+/// Number of metrics.
 pub(crate) const METRICS: usize = Metric::ALL.len();
 
-/// Ten minutes: what takes longer is no visitor's wait.
+/// Greatest time, ten minutes: no visitor waits longer.
 const LONGEST_MS: f64 = 600_000.0;
 
 impl Metric {
-    /// The greatest value that is kept.
+    /// Greatest value that is stored.
     pub const fn limit(self) -> f64 {
         match self {
             Self::Shift => 1_000.0,
@@ -57,7 +57,7 @@ impl Metric {
         }
     }
 
-    /// The unit in which it is shown; empty for what is a number.
+    /// Unit for display; empty for plain numbers.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Shift | Self::Connections => "",
@@ -66,13 +66,13 @@ impl Metric {
         }
     }
 
-    /// Whether it is a time, in milliseconds.
+    /// Whether the metric is a time in milliseconds.
     pub const fn is_time(self) -> bool {
         !matches!(self, Self::Shift | Self::Connections | Self::Bytes)
     }
 
-    /// Whether the arms of experiments can be compared by it: a time that a visitor waits, and not a part of one that the arm may
-    /// shift to another.
+    /// Whether experiments can be decided by this metric: a time that visitors wait for, and not one of its parts,
+    /// which an arm may shift to another part.
     pub const fn is_compared(self) -> bool {
         matches!(
             self,
@@ -86,7 +86,7 @@ impl Metric {
         )
     }
 
-    /// The value that has the second code: smaller ones are kept to within about this.
+    /// The value encoded as code 2; the approximate error of smaller values.
     const fn grain(self) -> f64 {
         match self {
             Self::Shift => 1e-4,
@@ -96,10 +96,10 @@ impl Metric {
     }
 }
 
-/// Steps per factor of e, so that the greatest value of each metric has a code.
+/// Codes per factor of e, so that the greatest value of each metric has a code.
 const STEPS: f64 = 3_600.0;
 
-/// The measured values of one visit. Any of them may be missing.
+/// Measured values of one visit; each may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measures([u16; METRICS]);
 
@@ -110,7 +110,8 @@ impl Default for Measures {
 }
 
 impl Measures {
-    /// Sets a value. Returns whether it is one that can be kept: neither negative nor beyond [the limit](Metric::limit).
+    /// Sets a value. Returns `false` if it cannot be stored because it is negative or above the
+    /// [limit](Metric::limit).
     pub fn set(&mut self, metric: Metric, value: f64) -> bool {
         let is_kept = (0.0..=metric.limit()).contains(&value);
         if is_kept {
@@ -126,12 +127,12 @@ impl Measures {
         Some(if metric == Metric::Connections { value.round() } else { value })
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub fn remove(&mut self, metric: Metric) {
         self.0[metric as usize] = 0;
     }
 
-    /// Takes over all values that `others` has.
+    /// Copies all values present in `others`.
     pub fn extend(&mut self, others: &Self) {
         for (own, other) in self.0.iter_mut().zip(&others.0).filter(|(_, other)| **other > 0) {
             *own = *other;

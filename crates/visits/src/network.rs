@@ -1,4 +1,4 @@
-//! Labels of networks, by a table of address prefixes that an operator gives.
+//! Labels of client networks, from an operator's table of address prefixes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use thiserror::Error;
 
-/// Prefixes that a table may have: all of the Internet's routes.
+/// Maximum number of prefixes in a table: enough for all routes of the Internet.
 const MOST_PREFIXES: usize = 2_000_000;
-/// Different labels that a table may have.
+/// Maximum number of distinct labels in a table.
 const MOST_LABELS: usize = 1_000;
-/// Bytes of a label.
+/// Maximum length of a label in bytes.
 const LONGEST_LABEL: usize = 64;
 
-/// The label of a client's network in one table.
+/// Label of a client's network.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Network(Option<Arc<str>>);
 
 impl Network {
-    /// No label: there is no table, or no prefix of it fits.
+    /// No label: there is no table, or it has no matching prefix.
     pub const UNKNOWN: Self = Self(None);
 
     /// The label.
@@ -28,28 +28,28 @@ impl Network {
     }
 }
 
-/// A table of prefixes with their labels. The longest prefix that fits an address counts.
+/// Table of prefixes with their labels. The longest matching prefix decides.
 #[derive(Debug, Clone, Default)]
 pub struct Networks {
     labels: Vec<Arc<str>>,
     prefixes: HashMap<IpNet, u16>,
-    /// The lengths of prefixes that the table has, the longest first: of IPv4 and of IPv6.
+    /// Prefix lengths in the table, in descending order: of IPv4 and of IPv6.
     lengths: [Vec<u8>; 2],
 }
 
-/// Why a table cannot be used.
+/// Reason for which a table is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {reason}")]
 pub struct NetworksError {
-    /// The line, counted from 1.
+    /// Line number, starting at 1.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The fault and its correction.
     pub reason: String,
 }
 
 impl Networks {
-    /// Reads a table: a prefix and a label on each line, as in `203.0.113.0/24 office`. A line that is empty or begins with
-    /// `#` says nothing. The label is the rest of the line.
+    /// Parses a table: a prefix and a label per line, such as `203.0.113.0/24 office`. The label extends to the end
+    /// of the line. Empty lines and lines that start with `#` are ignored.
     pub fn parse(text: &str) -> Result<Self, NetworksError> {
         let mut table = Self::default();
         let mut numbers = HashMap::new();
@@ -103,7 +103,7 @@ impl Networks {
         Ok(())
     }
 
-    /// The label of the network of `address`. A look-up per length of prefix in the table.
+    /// The label of the network of `address`. Costs one lookup per distinct prefix length in the table.
     pub fn find(&self, address: IpAddr) -> Network {
         let address = address.to_canonical();
         let lengths = &self.lengths[usize::from(address.is_ipv6())];

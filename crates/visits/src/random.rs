@@ -1,24 +1,24 @@
-//! Numbers that decide which visits a sample keeps. Not for secrets.
+//! Random numbers for sampling. Not for secrets.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A generator of random numbers: `SplitMix64`.
+/// `SplitMix64` random number generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// With a seed that differs for each process and each generator.
+    /// Creates a generator with a random seed.
     pub(crate) fn new() -> Self {
         Self(RandomState::new().hash_one(0_u8))
     }
 
-    /// With this seed, for the same numbers each time.
+    /// Creates a generator with a fixed seed, for reproducible numbers.
     #[cfg(test)]
     pub(crate) fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// A random number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -27,18 +27,18 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// A random number below `bound`, which must not be 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        // The product's upper half: even to within 2^-64 times the bound.
+        // Upper half of the product: uniform to within 2^-64 times the bound.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number above 0 and at most 1.
+    /// A random number above 0 and at most 1.
     pub(crate) fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Brings `values` into a random order.
+    /// Shuffles `values`.
     pub(crate) fn shuffle<T>(&mut self, values: &mut [T]) {
         for last in (1..values.len()).rev() {
             values.swap(last, self.below(last as u64 + 1) as usize);

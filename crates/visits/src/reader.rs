@@ -1,4 +1,4 @@
-//! What the database is asked: series of quantiles, samples of visits, experiments.
+//! Queries of the database: series of quantiles, samples of visits, experiments.
 
 mod sample;
 
@@ -23,22 +23,22 @@ use crate::shared::Shared;
 use crate::store::{ALL_HOSTS, DAY, FILE, HOUR, Kind, LEVEL_MINUTE, SERIES_HOUR, SERIES_TEN_MINUTES};
 use crate::worth::{Worth, worth};
 
-/// How long a query waits for a lock; there is none but while the database is recovered after a crash.
+/// Timeout for a lock; locks occur only while the database is recovered after a crash.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// Over which time.
+/// Time span of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Span {
-    /// The last hour, by minutes.
+    /// The last hour, per minute.
     Hour,
-    /// The last day, from the start of an hour on, by ten minutes.
+    /// The last day, starting at a full hour, per ten minutes.
     Day,
-    /// The last 30 days, by hours.
+    /// The last 30 days, per hour.
     Month,
 }
 
 impl Span {
-    /// Its name in queries; `None` for another text.
+    /// The span with this name; `None` for any other text.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "hour" => Some(Self::Hour),
@@ -48,7 +48,7 @@ impl Span {
         }
     }
 
-    /// Seconds in all.
+    /// Length in seconds.
     const fn seconds(self) -> i64 {
         match self {
             Self::Hour => HOUR,
@@ -57,7 +57,7 @@ impl Span {
         }
     }
 
-    /// Seconds of a point.
+    /// Seconds per point.
     const fn step(self) -> i64 {
         match self {
             Self::Hour => 60,
@@ -66,8 +66,8 @@ impl Span {
         }
     }
 
-    /// The start of its first point when it ends at `now`. Of a day it is the start of an hour: what is known by hours alone
-    /// begins there, and all figures of a span are to be of the same time.
+    /// The start of the first point of a span that ends at `now`. A day starts at a full hour: some figures are
+    /// stored per hour only, and all figures of a span must cover the same time.
     pub(crate) const fn start(self, now: i64) -> i64 {
         match self {
             Self::Day => (now - DAY).div_euclid(HOUR) * HOUR,
@@ -77,7 +77,7 @@ impl Span {
         }
     }
 
-    /// Seconds of the periods within which visits are compared.
+    /// Length of the periods within which visits are compared, in seconds.
     const fn period(self) -> i64 {
         match self {
             Self::Hour | Self::Day => HOUR,
@@ -86,14 +86,14 @@ impl Span {
     }
 }
 
-/// What is asked for.
+/// Selection of visits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Query {
-    /// The host; `None` for all of them.
+    /// Host; `None` for all hosts.
     pub host: Option<String>,
-    /// Over which time.
+    /// Time span.
     pub span: Span,
-    /// Of what.
+    /// Metric.
     pub metric: Metric,
 }
 
@@ -102,39 +102,40 @@ pub struct Query {
 pub struct Series {
     /// The name of the metric.
     pub metric: &'static str,
-    /// Seconds of a point.
+    /// Seconds per point.
     pub step: i64,
-    /// The start of the span in Unix seconds.
+    /// Start of the span, in Unix seconds.
     pub start: i64,
-    /// Its end.
+    /// End of the span, in Unix seconds.
     pub end: i64,
-    /// The points that have visits, in order of time.
+    /// Points with visits, in order of time.
     pub points: Vec<Point>,
 }
 
-/// The visits of some time. Times are in milliseconds, to within 1 %.
+/// Visits of one interval. Times are in milliseconds, with an error of at most 1 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
-    /// Its start in Unix seconds.
+    /// Start of the interval, in Unix seconds.
     pub start: i64,
     /// Visits with a value.
     pub count: u64,
     /// The median.
     pub p50: f64,
-    /// 95 % of visits took no longer.
+    /// The 95th percentile.
     pub p95: f64,
-    /// 99 % of visits took no longer.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
-/// Asks the database, with a connection of its own for each question. Calls block, up to a second or two for a month of many
-/// hosts, and one at a time is answered that looks at single visits: they belong on threads that may wait, and their results are worth keeping for a minute.
+/// Reads the database, with one connection per query. Methods block, for one or two seconds for a month of many
+/// hosts, and methods that read individual visits run one at a time. Call them on threads that may block, and cache
+/// their results for a minute.
 #[derive(Debug, Clone)]
 pub struct Reader {
     folder: Arc<Path>,
-    /// Held by the one who asks for a sample: each takes tens of megabytes.
+    /// Held while a sample is read, since each takes tens of megabytes.
     turn: Arc<Mutex<()>>,
-    /// What the configuration says of experiments.
+    /// State shared with the writer, for the configured experiments.
     shared: Arc<Shared>,
 }
 
@@ -143,12 +144,16 @@ impl Reader {
         Self { folder: Arc::clone(folder), turn: Arc::clone(turn), shared: Arc::clone(shared) }
     }
 
-    /// The hosts that have visits, by name.
+    /// Names of the hosts that have visits.
     pub fn hosts(&self) -> Result<Vec<String>, VisitsError> {
         Database::open(&self.folder)?.hosts()
     }
 
-    /// The quantiles of a metric over time. Fails for a metric that has no histograms: handshake, ttfb, lcp and inp have.
+    /// Quantiles of a metric over time.
+    ///
+    /// # Errors
+    ///
+    /// Fails for metrics without histograms; `handshake`, `ttfb`, `lcp` and `inp` have them.
     pub fn series(&self, query: &Query) -> Result<Series, VisitsError> {
         Database::open(&self.folder)?.series(query, unix_seconds())
     }
@@ -160,14 +165,14 @@ impl Reader {
         Ok(cuts(&sample, query.metric))
     }
 
-    /// What it would be worth if more visits had what others have.
+    /// Estimated gain if visits with one value had the other value of a dimension instead.
     pub fn worth(&self, query: &Query) -> Result<Worth, VisitsError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let sample = Database::open(&self.folder)?.sample(query, unix_seconds())?;
         Ok(worth(&sample, query.metric))
     }
 
-    /// The experiments, the latest first, and what they have shown.
+    /// Experiments with their results, latest first.
     pub fn experiments(&self) -> Result<Vec<ExperimentReport>, VisitsError> {
         let mut reports = Database::open(&self.folder)?.experiments()?;
         for Stored { report, by_metric, is_uneven } in &mut reports {
@@ -191,7 +196,7 @@ impl Reader {
     }
 }
 
-/// What the database has of an experiment.
+/// Stored data of an experiment.
 struct Stored {
     report: ExperimentReport,
     by_metric: ByMetric,
@@ -210,7 +215,7 @@ impl Database {
         let connection = Connection::open_with_flags(folder.join(FILE), flags)?;
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "trusted_schema", false)?;
-        // All that one question reads is of one moment, whatever is removed meanwhile.
+        // One transaction: a query sees one state, whatever the writer removes meanwhile.
         connection.execute_batch("BEGIN")?;
         Ok(Self { connection })
     }
@@ -234,7 +239,7 @@ impl Database {
                 Span::Day => SERIES_TEN_MINUTES,
                 Span::Month => SERIES_HOUR,
             };
-            // What no level above has yet is in the minutes.
+            // Minutes that are not rolled up yet are added from level 0.
             let text = "SELECT start, histogram FROM series WHERE metric = ?1 AND host = ?2
                 AND start >= ?3 AND start <= ?4 AND level IN (0, ?5) AND (level = ?5 OR rolled = 0)";
             let mut statement = self.connection.prepare(text)?;
@@ -264,7 +269,7 @@ impl Database {
         while let Some(row) = found.next()? {
             let sums =
                 ArmSums { visits: row.get::<_, i64>(2)? as u64, sum: row.get(3)?, squares: row.get(4)? };
-            // Rows that no version of brisk wrote are not its own.
+            // Skips rows that brisk cannot have written.
             let (Ok(metric), Ok(decides)) = (row.get::<_, u8>(5), row.get::<_, u8>(6)) else { continue };
             let by_metric = all.entry(row.get(0)?).or_insert([0; METRICS]);
             if let Some(visits) = by_metric.get_mut(usize::from(metric)) {

@@ -1,4 +1,4 @@
-//! A visit as a row of fixed length. Names are numbers of the database's tables.
+//! Encoding of a visit as a row of fixed length. Names are replaced by their numbers in the database.
 
 use brisk_telemetry::EarlyData;
 use brisk_wire::HttpVersion;
@@ -6,12 +6,12 @@ use brisk_wire::HttpVersion;
 use crate::metric::{METRICS, Measures};
 use crate::visit::Visit;
 
-/// Arms of a row.
+/// Maximum number of arms in a row.
 pub(crate) const ARMS: usize = 4;
-/// Bytes of a row.
+/// Length of a row in bytes.
 pub(crate) const LENGTH: usize = 2 * (3 + 2) + 9 + 3 * ARMS + 2 * METRICS;
 
-/// A visit with numbers for all values; 0 is a value that is not known.
+/// A visit with a number for each value; 0 is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) version: u16,
@@ -28,12 +28,12 @@ pub(crate) struct Row {
     pub(crate) browser: u8,
     pub(crate) device: u8,
     pub(crate) navigation: u8,
-    /// Numbers of experiments, 0 for none, and arms.
+    /// Numbers of experiments, 0 for none, with their arms.
     pub(crate) arms: [(u16, u8); ARMS],
     pub(crate) measures: Measures,
 }
 
-/// The names of a visit as numbers.
+/// Numbers of a visit's names.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Numbers {
     pub(crate) route: u16,
@@ -77,7 +77,7 @@ impl Row {
         bytes.extend(self.measures.codes().iter().flat_map(|code| code.to_le_bytes()));
     }
 
-    /// The row that `bytes` hold.
+    /// Decodes a row.
     pub(crate) fn read(bytes: &[u8; LENGTH]) -> Self {
         let mut reader = Bytes(bytes);
         let [version, suite, group, route, network] = std::array::from_fn(|_| reader.u16());
@@ -104,7 +104,7 @@ impl Row {
     }
 }
 
-/// The bytes of a row that are left; 0 where none are, which [`LENGTH`] excludes.
+/// Remaining bytes of a row. Reading past the end returns 0, which [`LENGTH`] prevents.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -140,7 +140,7 @@ fn early_data_number(outcome: EarlyData) -> u8 {
     }
 }
 
-/// The version of HTTP with this number.
+/// The HTTP version with this number.
 pub(crate) fn http(number: u8) -> Option<HttpVersion> {
     HTTP.get(usize::from(number).checked_sub(1)?).copied()
 }

@@ -1,4 +1,4 @@
-//! A random sample of visits, as many as can be analysed at once.
+//! A random sample of visits, limited to the number that can be analysed at once.
 
 use std::collections::HashMap;
 
@@ -8,28 +8,28 @@ use crate::store::{DAY, HOUR, Kind};
 /// A random sample of visits.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
-    /// From when on, in Unix seconds.
+    /// Start of the span, in Unix seconds.
     pub(crate) start: i64,
-    /// Seconds of a period.
+    /// Length of a period in seconds.
     pub(crate) step: i64,
-    /// Visits that there were.
+    /// Total number of visits.
     pub(crate) visits: u64,
-    /// Some of them.
+    /// Visits of the sample.
     pub(crate) rows: Vec<Sampled>,
     /// Names by kind and number.
     pub(crate) names: HashMap<(u8, u16), String>,
-    /// Experiments by number: their name and arms.
+    /// Experiments by number, with name and arms.
     pub(crate) experiments: HashMap<u16, (String, Vec<String>)>,
 }
 
 /// A visit of a sample.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sampled {
-    /// The number of visits that it stands for.
+    /// Number of visits that this one represents.
     pub(crate) weight: f64,
     /// The number of its host.
     pub(crate) host: u16,
-    /// The hour or the day, counted from the first.
+    /// Index of the hour or day, counted from the first.
     pub(crate) period: u16,
     pub(crate) row: Row,
 }
@@ -49,9 +49,9 @@ impl Sample {
     }
 }
 
-/// The date of a day that is counted from 1970.
+/// Date of a day counted from 1970-01-01.
 fn date(day: i64) -> String {
-    // Years of 400 begin with March, so that their last day is the one that comes and goes.
+    // In years that start in March, the leap day is the last day.
     let day = day + 719_468;
     let (era, day) = (day.div_euclid(146_097), day.rem_euclid(146_097));
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -1,58 +1,59 @@
-//! Comparison of the arms of experiments, to be looked at as often as one likes.
+//! Comparison of the arms of experiments with results that are valid at every look.
 //!
-//! The intervals are asymptotic confidence sequences (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas: "Time-uniform central
-//! limit theory and asymptotic confidence sequences", Annals of Statistics 52, 2024): the probability that any of them, at
-//! whatever time, misses the true difference is at most [`ALPHA`]. So an experiment may be stopped at the first that decides.
+//! The intervals are asymptotic confidence sequences (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas: "Time-uniform
+//! central limit theory and asymptotic confidence sequences", Annals of Statistics 52, 2024): the probability that
+//! any of them, at any time, misses the true difference is at most [`ALPHA`]. So an experiment may stop at the first
+//! interval that decides.
 
 use crate::gather::ArmSums;
 
-/// The probability of a wrong decision, over the whole experiment and all of its arms.
+/// Probability of a wrong decision, over the whole experiment and all its arms.
 const ALPHA: f64 = 0.05;
-/// The probability that arms with the same visitors are ever taken for unlike ones.
+/// Probability that arms with equal visitors are ever reported as uneven.
 const UNEVEN: f64 = 0.001;
-/// Visits at which intervals are narrowest in proportion.
+/// Number of visits at which the intervals are narrowest relative to fixed-size ones.
 const TUNED_TO: f64 = 10_000.0;
-/// Visits that each arm needs before a decision: the sequences are asymptotic.
+/// Minimum number of visits per arm for a decision, since the sequences are asymptotic.
 pub(crate) const FEWEST: u64 = 250;
 
-/// A relative difference: 0.03 is 3 % more.
+/// Relative difference with its interval: 0.03 is 3 % more.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Interval {
     /// The estimate.
     pub value: f64,
-    /// Lower end.
+    /// Lower bound.
     pub low: f64,
-    /// Upper end.
+    /// Upper bound.
     pub high: f64,
 }
 
-/// What an experiment has shown.
+/// Result of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case", tag = "decision")]
 pub enum Decision {
-    /// This arm takes less time than the control; the relative difference is negative.
+    /// An arm is faster than the control; the relative difference is negative.
     Better {
-        /// Its place in the list.
+        /// Index of the arm.
         arm: u8,
         /// The relative difference.
         by: Interval,
     },
-    /// Every other arm takes more time than the control.
+    /// Every other arm is slower than the control.
     ControlBetter {
-        /// The arm that comes nearest.
+        /// Index of the arm closest to the control.
         arm: u8,
-        /// Its relative difference, which is positive.
+        /// Relative difference of that arm, positive.
         by: Interval,
     },
-    /// No arm differs from the control by more than this.
+    /// No arm differs from the control by more than a margin.
     NoDifference {
-        /// A relative difference.
+        /// The margin, as a relative difference.
         beyond: f64,
     },
 }
 
 impl Decision {
-    /// As the database keeps it.
+    /// Encodes the decision for the database.
     pub(crate) fn to_text(self) -> String {
         let of_arm = |name, arm, by: Interval| format!("{name} {arm} {} {} {}", by.value, by.low, by.high);
         match self {
@@ -62,7 +63,7 @@ impl Decision {
         }
     }
 
-    /// What [`to_text`](Self::to_text) wrote; `None` for another text.
+    /// Decodes a text of [`to_text`](Self::to_text); `None` for any other text.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let kind = words.next()?;
@@ -80,20 +81,20 @@ impl Decision {
     }
 }
 
-/// How the geometric mean of an arm differs from that of the control, relative to it, when `comparisons` arms are compared with
-/// the control; `None` with too few visits for an interval.
+/// Relative difference of an arm's geometric mean from the control's, if `comparisons` arms are compared with the
+/// control; `None` with too few visits for an interval.
 pub(crate) fn difference(control: &ArmSums, arm: &ArmSums, comparisons: usize) -> Option<Interval> {
     let [control, arm] = [control, arm].map(moments);
     let ((control, of_control), (arm, of_arm)) = (control?, arm?);
     let visits = of_control.visits + of_arm.visits;
-    // The variance of one visit of the whole, such that the mean of all has the variance of the difference.
+    // Variance per visit of both arms together, chosen so that their mean has the variance of the difference.
     let variance = visits * (of_control.variance / of_control.visits + of_arm.variance / of_arm.visits);
     let reach = variance.sqrt() * boundary(visits, ALPHA / comparisons.max(1) as f64);
     let at = arm - control;
     Some(Interval { value: at.exp_m1(), low: (at - reach).exp_m1(), high: (at + reach).exp_m1() })
 }
 
-/// Half the width of the sequence at `visits`, for values with a variance of 1.
+/// Half-width of the sequence after `visits`, for values with a variance of 1.
 fn boundary(visits: f64, alpha: f64) -> f64 {
     let logarithm = -2.0 * alpha.ln();
     let rho2 = (logarithm + (logarithm + 1.0).ln()) / TUNED_TO;
@@ -116,26 +117,26 @@ fn moments(sums: &ArmSums) -> Option<(f64, Moments)> {
     mean.is_finite().then_some((mean, Moments { visits, variance }))
 }
 
-/// Whether arms that are equally likely have unlike numbers of visits: then some of their visits are not measured, and those that are
-/// differ in more than the setting. The probability that equal arms ever seem so is at most [`UNEVEN`], however often one looks: a
-/// Bayes factor against equal shares is a martingale under them (Lindon, Malek: "Anytime-valid inference for multinomial count
-/// data", `NeurIPS` 2022).
+/// Whether equally likely arms have uneven numbers of visits. Then some visits are not measured, and the measured
+/// ones differ in more than the setting. The probability that equal arms ever appear uneven is at most [`UNEVEN`],
+/// however often this is checked: a Bayes factor against equal shares is a martingale under them (Lindon, Malek:
+/// "Anytime-valid inference for multinomial count data", `NeurIPS` 2022).
 pub(crate) fn is_uneven(arms: &[ArmSums]) -> bool {
     if arms.len() < 2 {
         return false;
     }
     let (kinds, visits) = (arms.len() as f64, arms.iter().map(|arm| arm.visits as f64).sum::<f64>());
-    // Every division of the whole is equally likely otherwise.
+    // The alternative: all divisions of the visits are equally likely.
     let otherwise = ln_factorial(kinds - 1.0) - ln_factorial(visits + kinds - 1.0)
         + arms.iter().map(|arm| ln_factorial(arm.visits as f64)).sum::<f64>();
     otherwise + visits * kinds.ln() > -UNEVEN.ln()
 }
 
-/// The logarithm of `n!`, to within 1e-9 of it (Stirling).
+/// Logarithm of `n!` with an absolute error of at most 1e-9 (Stirling).
 fn ln_factorial(n: f64) -> f64 {
     let mut small = 0.0;
     let mut above = n + 1.0;
-    // The series is exact enough from here on.
+    // Stirling's series is exact enough from 10.
     while above < 10.0 {
         small += above.ln();
         above += 1.0;
@@ -145,8 +146,8 @@ fn ln_factorial(n: f64) -> f64 {
     (above - 0.5) * above.ln() - above + 0.5 * std::f64::consts::TAU.ln() + series - small
 }
 
-/// The decision that the arms allow, the first of which is the control; `None` to go on. Relative differences up to `margin` do
-/// not matter.
+/// The decision that `arms` allow; `None` to continue. The first arm is the control. Relative differences up to
+/// `margin` are irrelevant.
 pub(crate) fn decide(arms: &[ArmSums], margin: f64) -> Option<Decision> {
     if is_uneven(arms) {
         return None;

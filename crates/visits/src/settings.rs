@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use crate::network::Networks;
 
-/// How visits are kept.
+/// Settings of the store of visits.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How long samples of visits and hourly figures are kept.
+    /// Retention of samples of visits and hourly figures.
     pub keep: Duration,
-    /// Bytes that the database may have; when it comes near, the oldest go first.
+    /// Maximum size of the database in bytes; the oldest data is removed before it is reached.
     pub max_bytes: u64,
     /// Labels of networks.
     pub networks: Arc<Networks>,
-    /// The share of page views that are to be measured, from 0 to 1.
+    /// Share of page views to measure, 0 to 1.
     pub share: f64,
 }
 

@@ -1,4 +1,4 @@
-//! State and requests between the handle and the thread that writes.
+//! State and messages shared by [`Visits`](crate::Visits) and the writer thread.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::figures::Figures;
 use crate::sequential::Decision;
 use crate::settings::Settings;
 
-/// State of the store that the handle and the writing thread share.
+/// State of the store shared by the handle and the writer thread.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) settings: ArcSwap<Settings>,
@@ -20,26 +20,26 @@ pub(crate) struct Shared {
     pub(crate) recorded: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// Whether nothing is taken any more.
+    /// Whether new visits are rejected.
     pub(crate) is_closed: AtomicBool,
     pub(crate) error: Mutex<Option<String>>,
     pub(crate) figures: Figures,
-    /// Of each experiment that is compared, with the decision if there is one; without those that the database was not asked for.
+    /// Decisions on the compared experiments that have been read from the database.
     pub(crate) decisions: ArcSwap<Decisions>,
 }
 
-/// Experiments that are compared, with the decision on each if there is one.
+/// Compared experiments, each with its decision if there is one.
 pub(crate) type Decisions = HashMap<ExperimentId, Option<Decision>>;
 
-/// Requests to the writing thread, beside those to keep visits.
+/// Messages to the writer thread besides visits.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// Many visits wait.
+    /// Many visits are queued.
     Gather,
-    /// The experiments may be others: look for decisions on them.
+    /// The experiments may have changed: update the decisions.
     Defined,
-    /// Write all that came before; answer whether it is in the database.
+    /// Write all previous visits and reply whether they are in the database.
     Flush(Sender<bool>),
-    /// The same, and then the thread ends.
+    /// Like `Flush`, and end the thread.
     Close(Sender<bool>),
 }

@@ -1,6 +1,7 @@
-//! Medians and shifts between groups, with intervals that assume no distribution.
+//! Medians and shifts between groups, with distribution-free intervals.
 
-/// The distribution function of the standard normal distribution, to within 1e-7 (Abramowitz and Stegun 7.1.26).
+/// Distribution function of the standard normal distribution, with an error of at most 1e-7 (Abramowitz and Stegun
+/// 7.1.26).
 pub(crate) fn normal_below(z: f64) -> f64 {
     let x = z.abs() / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
@@ -9,39 +10,38 @@ pub(crate) fn normal_below(z: f64) -> f64 {
     if z > 0.0 { 1.0 - tail / 2.0 } else { tail / 2.0 }
 }
 
-/// The z that a standard normal value exceeds, up or down, with probability `alpha`.
+/// The z that the absolute value of a standard normal variable exceeds with probability `alpha`.
 pub(crate) fn two_sided(alpha: f64) -> f64 {
     let (mut low, mut high) = (0.0, 40.0);
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
-        // Above some z the series says 0; the bound below is above the true tail there.
+        // The series returns 0 above some z; the lower bound of the true tail replaces it there.
         let tail = (2.0 * normal_below(-middle)).max((-middle * middle / 2.0).exp() / (1.0 + middle) / 2.0);
         if tail > alpha { low = middle } else { high = middle }
     }
     high
 }
 
-/// The estimate of a value, with the ends of its interval.
+/// Estimate of a value with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Estimate {
     /// The estimate.
     pub value: f64,
-    /// Lower end of the interval.
+    /// Lower bound of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper bound of the interval.
     pub high: f64,
 }
 
 impl Estimate {
-    /// Whether the interval has two ends and lies on one side of zero.
+    /// Whether the interval is bounded on both sides and does not contain zero.
     pub fn excludes_zero(&self) -> bool {
         self.low.is_finite() && self.high.is_finite() && (self.low > 0.0 || self.high < 0.0)
     }
 }
 
-/// The median of values with weights, with its interval by order statistics: the ranks between which the median lies by the
-/// binomial distribution, of as many values as have the same information as these with their weights (Kish). `None` of fewer
-/// than six.
+/// Median of weighted values with its interval from order statistics: the ranks between which the median lies by the
+/// binomial distribution, for the effective sample size of the weights (Kish). `None` for fewer than six values.
 pub(crate) fn median(values: &mut [(f64, f64)], z: f64) -> Option<Estimate> {
     let (sum, squares) = values
         .iter()
@@ -70,19 +70,18 @@ pub(crate) fn median(values: &mut [(f64, f64)], z: f64) -> Option<Estimate> {
     Some(Estimate { value: value?, low: low?, high: values.last()?.0 })
 }
 
-/// The values of two groups that agree in what could be mistaken for the difference between them.
+/// Values of two groups that agree in all confounders.
 #[derive(Debug, Default)]
 pub(crate) struct Stratum {
-    /// Of those with the value in question.
+    /// Values of the first group.
     pub(crate) first: Vec<f64>,
-    /// Of the others.
+    /// Values of the second group.
     pub(crate) second: Vec<f64>,
-    /// Visits that each value stands for.
+    /// Visits that each value represents.
     pub(crate) each: f64,
 }
 
-/// Values without weights that are distributed as these with their weights are: `count` of them, at even ranks. `values` are
-/// sorted.
+/// `count` unweighted values with the distribution of weighted `values`, taken at even ranks. Sorts `values`.
 pub(crate) fn resampled(values: &mut [(f64, f64)], count: usize) -> Vec<f64> {
     values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let step = values.iter().map(|(_, weight)| weight).sum::<f64>() / count as f64;
@@ -96,11 +95,12 @@ pub(crate) fn resampled(values: &mut [(f64, f64)], count: usize) -> Vec<f64> {
     drawn
 }
 
-/// By how much values of the first groups are greater than those of the second, within strata: the shift at which van Elteren's
-/// statistic is zero, which is the Hodges-Lehmann estimate of one stratum, and the shifts that the statistic does not exclude
-/// (van Elteren 1960; Hodges and Lehmann 1963). The variance is the greater of that of no difference and that of placements
-/// (`DeLong` 1988), which holds where both groups spread differently. A stratum counts by the visits that its values stand for.
-/// An end of the interval is infinite where there are too few values for one. `None` where no stratum has both.
+/// Estimated shift of the first groups relative to the second, within strata: the shift at which van Elteren's
+/// statistic is zero (for one stratum the Hodges-Lehmann estimate), with the shifts that the statistic does not
+/// exclude as interval (van Elteren 1960; Hodges and Lehmann 1963). The variance is the greater of the one under no
+/// difference and the one from placements (`DeLong` 1988), which is valid if the groups differ in spread. A stratum
+/// is weighted by the visits that its values represent. A bound is infinite if there are too few values. `None` if no
+/// stratum has both groups.
 pub(crate) fn shift(mut strata: Vec<Stratum>, z: f64) -> Option<Estimate> {
     strata.retain(|stratum| !stratum.first.is_empty() && !stratum.second.is_empty());
     for stratum in &mut strata {
@@ -126,7 +126,7 @@ pub(crate) fn shift(mut strata: Vec<Stratum>, z: f64) -> Option<Estimate> {
     };
     let value = solve(0.0);
     let reach = z * variance(&strata, value).sqrt();
-    // The statistic changes at differences of values alone: beyond the outermost it has its extremes.
+    // The statistic changes only at differences of values: beyond the outermost it is at its extremes.
     let low = if statistic(&strata, least - 1.0) > reach { solve(reach) } else { f64::NEG_INFINITY };
     let high = if statistic(&strata, most + 1.0) < -reach { solve(-reach) } else { f64::INFINITY };
     Some(Estimate { value, low, high })
@@ -136,7 +136,8 @@ fn weight(stratum: &Stratum) -> f64 {
     stratum.each / (stratum.first.len() + stratum.second.len() + 1) as f64
 }
 
-/// Weighted sum over strata: pairs in which the first, less `shift`, is the greater, beyond half of all pairs.
+/// Weighted sum over strata of the number of pairs in which the first value, minus `shift`, is greater, minus half of
+/// all pairs.
 fn statistic(strata: &[Stratum], shift: f64) -> f64 {
     let excess = |stratum: &Stratum| {
         let half = (stratum.first.len() * stratum.second.len()) as f64 / 2.0;
@@ -145,7 +146,8 @@ fn statistic(strata: &[Stratum], shift: f64) -> f64 {
     strata.iter().map(|stratum| weight(stratum) * excess(stratum)).sum()
 }
 
-/// For each of `values`, sorted, how many of `others`, sorted, it exceeds by more than `shift`; equal ones count half.
+/// For each of the sorted `values`, the number of sorted `others` that it exceeds by more than `shift`; ties count
+/// half.
 fn placements<'a>(values: &'a [f64], others: &'a [f64], shift: f64) -> impl Iterator<Item = f64> + 'a {
     let (mut below, mut up_to) = (0, 0);
     values.iter().map(move |value| {
@@ -174,7 +176,7 @@ fn variance(strata: &[Stratum], shift: f64) -> f64 {
     equal.max(placed)
 }
 
-/// The variance of `count` values; 0 of one alone.
+/// Variance of `count` values; 0 for a single one.
 fn spread(values: impl Iterator<Item = f64>, count: f64) -> f64 {
     let (sum, squares) =
         values.fold((0.0, 0.0), |(sum, squares), value| (sum + value, squares + value * value));

@@ -1,5 +1,5 @@
-//! The database: its file, its schema, and what is written into it. One thread has it; others read with connections of
-//! their own, which the write-ahead log lets them do at any time.
+//! The database: its file, schema and writes. One thread writes; readers use their own connections, which write-ahead
+//! logging permits at any time.
 
 mod decisions;
 mod lock;
@@ -28,25 +28,25 @@ pub(crate) use self::lock::{Identity, identity};
 pub(crate) use self::names::Kind;
 pub(crate) use self::roll_up::{DAY, HOUR, SAMPLE_HOUR, SERIES_HOUR, SERIES_TEN_MINUTES};
 
-/// The file within the folder.
+/// Name of the file in the folder.
 pub(crate) const FILE: &str = "visits.db";
-/// Where a damaged file is moved to.
+/// Name under which a damaged file is kept.
 const DAMAGED: &str = "visits.db.damaged";
-/// `SQLite`'s mark of a file that belongs to this program: "bVis".
+/// `SQLite` application id of the file: "bVis".
 const APPLICATION: i64 = 0x6256_6973;
 
-/// What brings a database from each schema to the next.
+/// Scripts that migrate a database from each schema to the next.
 const MIGRATIONS: &[&str] = &[include_str!("store/schema-1.sql"), include_str!("store/schema-2.sql")];
 
-/// How long a write waits for another process that writes.
+/// Timeout for a write while another process writes.
 const BUSY: Duration = Duration::from_secs(5);
-/// Bytes of the write-ahead log that stay after it was copied into the database.
+/// Size to which the write-ahead log is truncated after a checkpoint, in bytes.
 const LOG_BYTES: i64 = 16 << 20;
 
-/// Figures of minutes: samples and histograms as they come.
+/// Level of figures per minute: samples and histograms as written.
 pub(crate) const LEVEL_MINUTE: i64 = 0;
 
-/// In the column of hosts: all of them.
+/// Value of the host column for all hosts together.
 pub(crate) const ALL_HOSTS: i64 = -1;
 
 /// The database, open for writing.
@@ -54,15 +54,15 @@ pub(crate) const ALL_HOSTS: i64 = -1;
 pub(crate) struct Store {
     connection: Connection,
     names: Names,
-    /// Rows that one write keeps of all hosts.
+    /// Maximum number of rows per write, of all hosts.
     kept_at_once: usize,
     file: Option<Identity>,
-    /// Dropped last.
+    /// Declared last, so that the lock is released after the connection is closed.
     _lock: File,
 }
 
 impl Store {
-    /// Opens the database in `folder`, and makes what is not there.
+    /// Opens the database in `folder` and creates missing files.
     pub(crate) fn open(folder: &Path) -> Result<Self, VisitsError> {
         DirBuilder::new()
             .recursive(true)
@@ -76,7 +76,7 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(&path, flags)?;
         connection.busy_timeout(BUSY)?;
-        // Takes effect in a new database alone, and there before the first page is written.
+        // Effective only in a new database, before the first page is written.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "trusted_schema", false)?;
         check_owner(&connection, &path)?;
@@ -87,14 +87,14 @@ impl Store {
         Ok(Self { connection, names: Names::default(), kept_at_once: 8_192, file, _lock: lock })
     }
 
-    /// Whether the file in `folder` is still the one that is open.
+    /// Whether the path in `folder` still refers to the open file.
     pub(crate) fn is_current(&self, folder: &Path) -> bool {
         identity(&folder.join(FILE)) == self.file
     }
 
-    /// Moves the files of a damaged database in `folder` out of the way, over those of an earlier one. Returns where to; `None`
-    /// if the file is no longer the one that is `damaged`: another process has moved that. Fails while another process has the
-    /// database open.
+    /// Renames the files of a damaged database in `folder`, overwriting earlier ones. Returns the new path, or `None`
+    /// if the file is not the `damaged` one because another process has renamed that. Fails while another process has
+    /// the database open.
     pub(crate) fn move_damaged(
         folder: &Path,
         damaged: Option<Identity>,
@@ -116,7 +116,7 @@ impl Store {
         Ok(Some(to))
     }
 
-    /// Bytes of the database that are in use, without the write-ahead log.
+    /// Size of the used pages of the database in bytes, without the write-ahead log.
     pub(crate) fn used(&self) -> Result<u64, VisitsError> {
         let pages = self.pragma("page_count")? - self.pragma("freelist_count")?;
         Ok((pages * self.pragma("page_size")?) as u64)
@@ -126,7 +126,7 @@ impl Store {
         Ok(self.connection.pragma_query_value(None, name, |row| row.get(0))?)
     }
 
-    /// Writes what was gathered, all or nothing.
+    /// Writes gathered visits in one transaction.
     pub(crate) fn write(
         &mut self,
         gathered: &mut Gathered,
@@ -139,27 +139,27 @@ impl Store {
         let written = write.all(gathered);
         let committed = written.and_then(|()| Ok(transaction.commit()?));
         if committed.is_err() {
-            // Numbers that were given in this transaction are not in the database.
+            // Numbers assigned in the failed transaction are not in the database.
             self.names.forget();
         }
         committed
     }
 }
 
-/// Bytes of the files of the database in `folder`, with the write-ahead log.
+/// Size of the files of the database in `folder`, including the write-ahead log, in bytes.
 pub(crate) fn bytes(folder: &Path) -> u64 {
     let size = |suffix| fs::metadata(folder.join(format!("{FILE}{suffix}"))).map_or(0, |found| found.len());
     size("") + size("-wal")
 }
 
-/// One write.
+/// State of one write.
 struct Write<'a> {
     transaction: &'a Transaction<'a>,
     names: &'a mut Names,
     definitions: &'a Definitions,
-    /// In Unix seconds.
+    /// Current time in Unix seconds.
     now: i64,
-    /// Rows of all hosts.
+    /// Maximum number of rows, of all hosts.
     kept: usize,
 }
 
@@ -260,7 +260,8 @@ impl Write<'_> {
     }
 }
 
-/// Makes the file if it is not there, so that no other user can read it or the files that `SQLite` puts beside it.
+/// Creates the file if it is missing, with permissions that keep other users from reading it and the files that
+/// `SQLite` creates beside it.
 fn make_file(path: &Path) -> Result<(), VisitsError> {
     let wrong = |reason: String| VisitsError::File { path: path.to_owned(), reason };
     match fs::symlink_metadata(path) {
@@ -269,7 +270,7 @@ fn make_file(path: &Path) -> Result<(), VisitsError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             match made {
-                // Another process made it just now.
+                // Another process has created it in the meantime.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
                 made => made.map(drop).map_err(|error| wrong(error.to_string())),
             }
@@ -278,7 +279,7 @@ fn make_file(path: &Path) -> Result<(), VisitsError> {
     }
 }
 
-/// The database is new, or one of these.
+/// Checks that the database is empty or was created by brisk.
 fn check_owner(connection: &Connection, path: &Path) -> Result<(), VisitsError> {
     let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -288,9 +289,9 @@ fn check_owner(connection: &Connection, path: &Path) -> Result<(), VisitsError> 
     Err(VisitsError::File { path: path.to_owned(), reason: "it is another program's database".to_owned() })
 }
 
-/// Brings the schema to the latest.
+/// Migrates the schema to the latest version.
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), VisitsError> {
-    // Within the transaction, as another process may do the same.
+    // Read within the transaction, since another process may migrate at the same time.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = MIGRATIONS.len() as i64;

@@ -1,4 +1,4 @@
-//! One visit: what the page measured and what the gateway knows of its connection.
+//! One visit: measurements of the page and properties of its connection.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,14 +13,14 @@ use crate::kinds::{CertificateType, Connection, Navigation, Session, Window};
 use crate::metric::Measures;
 use crate::network::Network;
 
-/// One page view, without anything that says whose it was.
+/// One page view, without data that identifies the visitor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Visit {
-    /// When its measurements arrived; kept to the minute.
+    /// Time at which the measurements arrived; stored with a precision of one minute.
     pub at: SystemTime,
-    /// The name of the configured host. Never a text from a client.
+    /// Name of the configured host; never text from a client.
     pub host: Arc<str>,
-    /// The path of the configured route. Never the path of the request.
+    /// Path of the configured route; never the path of the request.
     pub route: Arc<str>,
     /// TLS version.
     pub version: Option<ProtocolVersion>,
@@ -30,7 +30,7 @@ pub struct Visit {
     pub group: Option<NamedGroup>,
     /// Version of HTTP.
     pub http: Option<HttpVersion>,
-    /// How the session came about.
+    /// Kind of the TLS session.
     pub session: Session,
     /// Outcome of the client's early data; `None` if it announced none.
     pub early_data: Option<EarlyData>,
@@ -44,18 +44,18 @@ pub struct Visit {
     pub network: Network,
     /// Browser family.
     pub browser: Browser,
-    /// Class of the device.
+    /// Device class.
     pub device: Device,
     /// How the visitor reached the page.
     pub navigation: Navigation,
-    /// What the connection got in experiments.
+    /// Arms of experiments assigned to the connection.
     pub arms: Arms,
-    /// What was measured.
+    /// Measured values.
     pub measures: Measures,
 }
 
 impl Visit {
-    /// A visit now, of which nothing is known but where it went.
+    /// Creates a visit at the current time with all other values unknown.
     pub fn new(host: Arc<str>, route: Arc<str>) -> Self {
         Self {
             at: SystemTime::now(),

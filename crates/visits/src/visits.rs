@@ -1,4 +1,4 @@
-//! The handle that takes visits from workers.
+//! [`Visits`], the handle through which workers record visits.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,28 +22,28 @@ use crate::shared::{Asked, Shared};
 use crate::visit::Visit;
 use crate::writer::Writer;
 
-/// Visits that wait for the writing thread; the next one is dropped.
+/// Capacity of the queue to the writer thread; visits beyond it are dropped.
 const QUEUE: usize = 16_384;
-/// That many are not left to gather.
+/// Queue length at which the writer thread is woken.
 const MANY: usize = QUEUE / 4;
-/// What the thread is asked beside; that is rare.
+/// Capacity of the queue of other messages, which are rare.
 const ASKED: usize = 64;
 
-/// What the store is doing.
+/// State of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// Visits taken.
+    /// Visits accepted.
     pub recorded: u64,
-    /// Visits that were lost: the queue was full, or the database could not be written.
+    /// Visits lost because the queue was full or the database could not be written.
     pub dropped: u64,
-    /// Bytes of the database.
+    /// Size of the database in bytes.
     pub bytes: u64,
-    /// Why visits are not stored now.
+    /// Reason for which visits are not stored now.
     pub error: Option<String>,
 }
 
-/// Takes visits and keeps them. Cheap to clone. When the last clone is dropped, what is queued is written, by a thread that ends
-/// with the process: at its end [`close`](Self::close) waits for that.
+/// Records visits. Cheap to clone. After the last clone is dropped, a thread writes the queued visits and ends with
+/// the process; call [`close`](Self::close) to wait for it.
 #[derive(Debug, Clone, Default)]
 pub struct Visits(Option<Arc<Inner>>);
 
@@ -53,13 +53,17 @@ struct Inner {
     queue: Sender<Visit>,
     asked: Sender<Asked>,
     shared: Arc<Shared>,
-    /// One at a time asks what takes much memory.
+    /// Serializes queries that need much memory.
     turn: Arc<Mutex<()>>,
 }
 
 impl Visits {
-    /// Keeps visits in `folder`, which is made if it is not there. The database is opened by a thread of its own; where that
-    /// fails, the reason is logged and in [`status`](Self::status), and is tried again. Fails if there can be no thread.
+    /// Stores visits in `folder`, which is created if missing. A separate thread opens the database; on failure it
+    /// logs the reason, reports it in [`status`](Self::status) and retries.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the thread cannot be started.
     pub fn open(folder: &Path, settings: Settings) -> io::Result<Self> {
         let (queue, visits) = bounded(QUEUE);
         let (asked, questions) = bounded(ASKED);
@@ -80,12 +84,12 @@ impl Visits {
         Ok(Self(Some(Arc::new(Inner { folder, queue, asked, shared, turn: Arc::default() }))))
     }
 
-    /// Keeps nothing.
+    /// Creates a handle that discards all visits.
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// Whether visits are kept.
+    /// Whether visits are stored.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -97,13 +101,13 @@ impl Visits {
         }
     }
 
-    /// The share of page views that are to be measured, from 0 to 1.
+    /// Share of page views to measure, 0 to 1.
     pub fn share(&self) -> f64 {
         self.0.as_ref().map_or(0.0, |inner| inner.shared.settings.load().share)
     }
 
-    /// Takes a visit. Never waits: where the writing thread is behind, the visit is dropped and counted. Seldom wakes that
-    /// thread, which lets visits gather.
+    /// Records a visit. Never blocks: if the writer thread is behind, the visit is dropped and counted. Rarely wakes
+    /// that thread, which collects visits at intervals.
     pub fn record(&self, visit: Visit) {
         let Some(inner) = &self.0 else { return };
         let is_closed = inner.shared.is_closed.load(Ordering::Relaxed);
@@ -121,47 +125,49 @@ impl Visits {
         inner.map_or(Network::UNKNOWN, |inner| inner.shared.settings.load().networks.find(address))
     }
 
-    /// Makes the experiments of the configuration known, all of them, and returns their ids in the same order. Those that were
-    /// there and are not among these end, so that a configuration without any calls it with none. The same definition has the same id while it
-    /// stays; one that was changed, or was away, is compared anew.
+    /// Sets the experiments of the configuration and returns their ids in the same order. Previous experiments that
+    /// are not in `experiments` end; a configuration without any passes an empty slice. An unchanged definition keeps
+    /// its id; one that was changed, or removed and added again, starts anew.
     pub fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
         let Some(inner) = &self.0 else { return vec![ExperimentId::NONE; experiments.len()] };
         let ids = inner.shared.definitions.define(experiments);
         inner.shared.figures.forget_arms(&inner.shared.definitions);
-        // Where too much is asked they are looked for a little later.
+        // If the queue is full, the next regular update finds the change.
         let _ = inner.asked.try_send(Asked::Defined);
         ids
     }
 
-    /// Whether connections are to be drawn for an experiment: it is compared, and not decided. Not before the database was asked
-    /// whether it is, so that a decision holds from the first connection after a restart on. Costs a look into a table.
+    /// Whether connections should take part in an experiment: it is compared and not decided. `false` until the
+    /// decision was read from the database, so that a decision applies from the first connection after a restart.
+    /// Costs a hash lookup.
     pub fn is_running(&self, experiment: ExperimentId) -> bool {
         let shared = self.0.as_ref().map(|inner| &inner.shared);
         shared.is_some_and(|shared| matches!(shared.decisions.load().get(&experiment), Some(None)))
     }
 
-    /// The decision on an experiment, once there is one: then no connection should be drawn for it any more.
+    /// The decision on an experiment, if any; then no connection should take part in it.
     pub fn decision(&self, experiment: ExperimentId) -> Option<Decision> {
         self.0.as_ref()?.shared.decisions.load().get(&experiment).copied().flatten()
     }
 
-    /// The metrics of all of this, for [`Metrics::register`](brisk_telemetry::Metrics::register); `None` where nothing is kept.
+    /// Metrics of the store, for [`Metrics::register`](brisk_telemetry::Metrics::register); `None` if visits are not
+    /// stored.
     pub fn collector(&self) -> Option<impl Collector> {
         self.0.as_ref().map(|inner| VisitsCollector(Arc::clone(&inner.shared)))
     }
 
-    /// What asks the database; `None` where there is none.
+    /// A reader of the database; `None` if visits are not stored.
     pub fn reader(&self) -> Option<Reader> {
         self.0.as_ref().map(|inner| Reader::new(&inner.folder, &inner.turn, &inner.shared))
     }
 
-    /// Has everything written that was recorded before, and waits for that until `timeout`. Returns whether it is in the
-    /// database. Blocks.
+    /// Writes all visits recorded so far and blocks until this is done, at most for `timeout`. Returns whether they
+    /// are in the database.
     pub fn flush(&self, timeout: Duration) -> bool {
         self.ask(Asked::Flush, timeout)
     }
 
-    /// As [`flush`](Self::flush), and closes the database: what is recorded later is dropped. For the end of the process.
+    /// Like [`flush`](Self::flush), and closes the database: later visits are dropped. For the end of the process.
     pub fn close(&self, timeout: Duration) -> bool {
         self.ask(Asked::Close, timeout)
     }
@@ -174,7 +180,7 @@ impl Visits {
             && done.recv_deadline(deadline).unwrap_or(false)
     }
 
-    /// What the store is doing now.
+    /// The current state of the store.
     pub fn status(&self) -> Status {
         let shared = self.0.as_ref().map(|inner| &inner.shared);
         let load =

@@ -1,10 +1,12 @@
-//! What a change would be worth: how much less visits wait that have what others lack, beside comparable ones.
+//! Estimated gain of changes: differences in waiting time between visits with two values of a dimension, adjusted for
+//! confounders.
 //!
-//! Visits are compared with visits of the same host, route, device, browser, network, class of round-trip times, way of
-//! navigation and time. A difference is an average over visits, not over the rows of the sample: each stratum counts by the
-//! visits that its rows stand for. Robots are left out.
+//! Visits are compared with visits of the same host, route, device, browser, network, class of round-trip times,
+//! navigation and time. A difference is an average over visits instead of rows of the sample: each stratum is
+//! weighted by the visits that its rows represent. Robots are excluded.
 //!
-//! All intervals of one answer hold together with 95 %: each is wider for as many as there are (Bonferroni).
+//! All intervals of one result hold simultaneously with 95 %: each is widened for the number of comparisons
+//! (Bonferroni).
 
 mod levers;
 mod words;
@@ -19,18 +21,18 @@ use crate::metric::Metric;
 use crate::sample::{Sample, Sampled};
 use crate::statistics::{Estimate, Stratum, resampled, shift, two_sided};
 
-/// The probability that any interval of an answer misses what it should hold.
+/// Probability that any interval of a result misses the true value.
 const ALPHA: f64 = 0.05;
-/// Visits of the sample that each group needs, and as many that have a counterpart.
+/// Minimum number of sampled visits per group, and of those with a counterpart.
 const FEWEST: usize = 50;
-/// The part of the visits that must have a counterpart.
+/// Minimum share of visits with a counterpart.
 const MATCHED: f64 = 0.2;
-/// Values of each group from which the difference without strata is computed.
+/// Maximum number of values per group for the unadjusted difference.
 const UNADJUSTED: usize = 20_000;
-/// The difference of shares from which on a confounder is named.
+/// Minimum difference of shares from which an imbalance is reported.
 const UNBALANCED: f64 = 0.1;
 
-/// What both groups could differ in besides.
+/// Dimensions in which both groups could differ.
 const CONFOUNDERS: [Dimension; 7] = [
     Dimension::Host,
     Dimension::Route,
@@ -41,78 +43,78 @@ const CONFOUNDERS: [Dimension; 7] = [
     Dimension::Navigation,
 ];
 
-/// What changes would be worth.
+/// Estimated gains of changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Worth {
     /// The name of the metric.
     pub metric: &'static str,
-    /// From when on, in Unix seconds.
+    /// Start of the time span, in Unix seconds.
     pub start: i64,
-    /// Visits in all.
+    /// Total number of visits.
     pub visits: u64,
-    /// Visits that were looked at: a random sample.
+    /// Number of visits analysed, a random sample.
     pub sampled: usize,
-    /// What was compared, in words: findings are among these.
+    /// All comparisons as text, including those without a finding.
     pub compared: Vec<String>,
-    /// The differences that are there, those that are worth most first.
+    /// Significant differences, greatest gain first.
     pub findings: Vec<Finding>,
 }
 
 /// A difference between visits with one value and comparable visits with another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// What it is about: `session`.
+    /// Name of the dimension, for example `session`.
     pub dimension: &'static str,
-    /// The visits that wait less: "resumed".
+    /// Description of the faster visits: "resumed".
     pub better: String,
-    /// The visits that wait more: "made a full handshake".
+    /// Description of the slower visits: "made a full handshake".
     pub worse: String,
-    /// The part of visits that wait more, of those where either is the case, from 0 to 1.
+    /// Share of the slower visits among both groups, 0 to 1.
     pub share: f64,
-    /// Why, where that is known, as parts of the same visits.
+    /// Reasons for which visits are in the slower group, where known, as shares of the same visits.
     pub reasons: Vec<Share>,
-    /// By how much less those wait that wait less, beside comparable visits.
+    /// Time saved by the faster visits compared with similar visits.
     pub difference: Estimate,
-    /// The same without regard to whether visits are comparable.
+    /// The same difference without adjustment for confounders.
     pub unadjusted: f64,
-    /// The part of visits that have a counterpart, from 0 to 1.
+    /// Share of the visits with a counterpart, 0 to 1.
     pub matched: f64,
-    /// What else both groups differ in.
+    /// Other dimensions in which the groups differ.
     pub imbalances: Vec<Imbalance>,
-    /// All of it in words.
+    /// The finding as text.
     pub text: String,
 }
 
-/// A part of visits.
+/// A share of visits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Share {
-    /// Which.
+    /// Name of the share.
     pub name: String,
-    /// From 0 to 1.
+    /// Share, 0 to 1.
     pub share: f64,
 }
 
-/// What two groups differ in besides.
+/// Another dimension in which two groups differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Imbalance {
-    /// The dimension: `browser`; `time` for the hour or the day.
+    /// Name of the dimension, for example `browser`; `time` for the hour or day.
     pub dimension: &'static str,
-    /// The value that those that wait less have most more of.
+    /// Value with the greatest excess among the faster visits.
     pub value: String,
-    /// Its share among the visits that wait less.
+    /// Its share among the faster visits.
     pub better: f64,
-    /// Its share among the visits that wait more.
+    /// Its share among the slower visits.
     pub worse: f64,
 }
 
-/// The visits of both sides of one comparison.
+/// Visits of both sides of a comparison.
 struct Groups<'s> {
     lever: Lever,
-    /// Of the first side and of the second, with their values.
+    /// Visits of the first and the second side, with their values.
     sides: [Vec<(&'s Sampled, f64)>; 2],
 }
 
-/// Looks for differences in `sample`.
+/// Searches `sample` for differences.
 pub(crate) fn worth(sample: &Sample, metric: Metric) -> Worth {
     let groups = levers(sample).into_iter().map(|lever| Groups::new(lever, sample, metric));
     let groups: Vec<_> =
@@ -161,7 +163,7 @@ impl<'s> Groups<'s> {
             resampled(&mut values, side.len().min(UNADJUSTED))
         });
         let unadjusted = shift(vec![Stratum { first, second, each: 1.0 }], z)?.value;
-        // Values of the first less those of the second: negative where the first wait less.
+        // The value is first minus second: negative if the first side is faster.
         let better = usize::from(found.value > 0.0);
         let (difference, unadjusted) = if better == 0 {
             (Estimate { value: -found.value, low: -found.high, high: -found.low }, -unadjusted)
@@ -186,7 +188,7 @@ impl<'s> Groups<'s> {
         Some(finding)
     }
 
-    /// The values of both sides by what visits have in common, of those that have a counterpart, and their part of the visits.
+    /// Values of both sides by stratum, for strata with both, and their share of the visits.
     fn strata(&self) -> (Vec<Stratum>, f64) {
         let (mut strata, mut all) = (HashMap::<_, Stratum>::new(), 0.0);
         for (number, side) in self.sides.iter().enumerate() {
@@ -200,7 +202,7 @@ impl<'s> Groups<'s> {
         }
         let mut strata: Vec<_> = strata.into_values().collect();
         strata.retain(|stratum| !stratum.first.is_empty() && !stratum.second.is_empty());
-        // Until here it is the weight of all values together.
+        // `each` has accumulated the weight of all values up to here.
         let matched: f64 = strata.iter().map(|stratum| stratum.each).sum();
         for stratum in &mut strata {
             stratum.each /= (stratum.first.len() + stratum.second.len()) as f64;
@@ -208,19 +210,19 @@ impl<'s> Groups<'s> {
         (strata, if all > 0.0 { matched / all } else { 0.0 })
     }
 
-    /// What visits must have in common to be compared. One of them is the class of weights, in powers of two, as all values of a
-    /// stratum count alike.
+    /// Properties that compared visits share. One of them is the class of weights, in powers of two, since all values
+    /// of a stratum count equally.
     fn stratum(&self, visit: &Sampled) -> ([u16; CONFOUNDERS.len()], [u16; 3], u16, i16) {
         let confounders = CONFOUNDERS.map(|dimension| dimension.of(visit));
         (confounders, self.lever.stratum(visit), visit.period, visit.weight.max(1.0).log2() as i16)
     }
 }
 
-/// The confounders whose values are distributed unlike on both sides, the worst first.
+/// Confounders with different distributions on the two sides, the greatest difference first.
 fn imbalances(sides: [&Vec<(&Sampled, f64)>; 2], weights: [f64; 2], sample: &Sample) -> Vec<Imbalance> {
     let mut found: Vec<(f64, Imbalance)> = Vec::new();
     for dimension in CONFOUNDERS.into_iter().map(Some).chain([None]) {
-        // None is the time.
+        // `None` stands for the time.
         let of = |visit: &Sampled| dimension.map_or(visit.period, |dimension| dimension.of(visit));
         let mut shares = HashMap::<u16, [f64; 2]>::new();
         for (number, side) in sides.iter().enumerate() {
@@ -230,7 +232,7 @@ fn imbalances(sides: [&Vec<(&Sampled, f64)>; 2], weights: [f64; 2], sample: &Sam
         }
         let apart = |shares: &[f64; 2]| (shares[0] - shares[1]).abs();
         let distance = shares.values().map(apart).sum::<f64>() / 2.0;
-        // The value that the better side has more of: of two values both are as far apart.
+        // The value with the greatest excess on the better side; the comparison of names breaks ties.
         let more = |shares: &[f64; 2]| shares[0] - shares[1];
         let worst = shares.iter().max_by(|a, b| more(a.1).total_cmp(&more(b.1)).then(b.0.cmp(a.0)));
         if let Some((value, [better, worse])) = worst.filter(|_| distance >= UNBALANCED) {

@@ -1,4 +1,4 @@
-//! The thread that writes: it gathers visits, and puts them into the database a few times a minute.
+//! The writer thread: collects visits and writes them into the database every [`INTERVAL`].
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -15,23 +15,23 @@ use crate::shared::{Asked, Decisions, Shared};
 use crate::store::{self, Identity, Store};
 use crate::visit::Visit;
 
-/// Between two writes. What was taken since the last one is lost with the process.
+/// Interval between two writes. Visits since the last write are lost if the process is killed.
 const INTERVAL: Duration = Duration::from_secs(20);
-/// Between two looks at what visits there are: who records one need not wake the thread.
+/// Interval at which the queue is read, so that recording a visit need not wake the thread.
 const GATHERING: Duration = Duration::from_millis(250);
 
-/// The thread's part of the store.
+/// State of the writer thread.
 #[derive(Debug)]
 pub(crate) struct Writer {
     folder: Arc<Path>,
     shared: Arc<Shared>,
     gathered: Gathered,
     store: Option<Store>,
-    /// The file that was opened last.
+    /// Identity of the last opened file.
     file: Option<Identity>,
     clock: Clock,
     started: Instant,
-    /// Why not all was done beside writing.
+    /// Last error of the maintenance beside writing.
     trouble: Option<String>,
     said: Said,
 }
@@ -53,7 +53,7 @@ impl Writer {
         }
     }
 
-    /// Writes until every handle is gone and everything is written.
+    /// Writes until all handles are dropped and all visits are written.
     pub(crate) fn run(mut self, visits: &Receiver<Visit>, questions: &Receiver<Asked>) {
         self.write();
         let mut due = Instant::now() + INTERVAL;
@@ -66,7 +66,8 @@ impl Writer {
             if matches!(asked, Ok(Asked::Close(_))) {
                 self.shared.is_closed.store(true, Ordering::Relaxed);
             }
-            // What was recorded before the caller asked is among these; more may come all the time.
+            // Limited to the current length, which includes all visits recorded before the message; more may arrive
+            // without end.
             for visit in visits.try_iter().take(visits.len()) {
                 self.keep(visit);
             }
@@ -76,7 +77,7 @@ impl Writer {
                     self.write();
                 }
                 Ok(Asked::Flush(reply)) => {
-                    // The caller may have given up.
+                    // The send fails if the caller's timeout has passed.
                     let _ = reply.try_send(self.write());
                 }
                 Ok(Asked::Close(reply)) => {
@@ -112,7 +113,7 @@ impl Writer {
         }
     }
 
-    /// Puts what was gathered into the database. Returns whether it is there.
+    /// Writes collected visits into the database. Returns whether this succeeded.
     fn write(&mut self) -> bool {
         let result = self.try_write();
         let error = result.as_ref().err().map(ToString::to_string);
@@ -144,10 +145,10 @@ impl Writer {
         result
     }
 
-    /// Closes the database after an error: whatever it is, it is opened anew. Returns whether it was damaged, and is out of the
-    /// way now.
+    /// Closes the database after an error, so that the next write opens it again. Returns whether it was damaged and
+    /// has been renamed.
     fn give_up(&mut self, error: &VisitsError) -> Result<bool, VisitsError> {
-        // Others that want it alone must not be kept from it.
+        // Releases the shared lock, so that another process can lock the folder exclusively.
         self.store = None;
         if !error.is_damage() {
             return Ok(false);
@@ -162,7 +163,7 @@ impl Writer {
     }
 
     fn write_to_store(&mut self) -> Result<(), VisitsError> {
-        // One that was moved away or removed would take everything, and no reader would see it.
+        // Writes to a removed file would succeed, but no reader would see them.
         if self.store.as_ref().is_some_and(|store| !store.is_current(&self.folder)) {
             tracing::warn!("the database of visits was moved or removed; a new one is begun");
             self.store = None;
@@ -190,7 +191,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What is done beside writing. Each part by itself: what keeps one from its work must not keep the others.
+    /// Maintenance beside writing. A failed part does not prevent the others.
     fn look_after(&mut self) {
         let (now, uptime, settings) = (unix_seconds(), self.started.elapsed(), self.shared.settings.load());
         let Some(store) = &mut self.store else { return };
@@ -222,7 +223,7 @@ impl Writer {
 }
 
 impl Shared {
-    /// Warns of experiments that have nothing to compare although their hosts have visitors.
+    /// Warns of experiments without data although their hosts have visitors.
     fn say_what_is_blind(&self, decided: &store::Decided, said: &mut Said) {
         let running = decided.decisions.iter().filter(|(_, decision)| decision.is_none());
         for (id, _) in running {
@@ -237,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// From here on connections are drawn by these decisions. What is decided is said then: when it is, and at each start.
+    /// Applies decisions to new connections. Each decision is logged when it is made and at every start.
     fn put_in_force(&self, decisions: Decisions) {
         let decisions = Arc::new(decisions);
         let before = self.decisions.swap(Arc::clone(&decisions));

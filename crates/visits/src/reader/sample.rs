@@ -1,4 +1,4 @@
-//! Reading of samples from the database.
+//! Reads samples of visits from the database.
 
 use rusqlite::params;
 
@@ -9,22 +9,22 @@ use crate::row::{self, Row};
 use crate::sample::{Sample, Sampled};
 use crate::store::{ALL_HOSTS, LEVEL_MINUTE, SAMPLE_HOUR};
 
-/// Rows that are looked at, and one of each portion.
+/// Maximum number of rows read, beyond one per portion.
 const ROWS: usize = 100_000;
-/// Portions that are looked at.
+/// Maximum number of portions read.
 const PORTIONS: usize = 20_000;
 
 struct Portion {
     id: i64,
     start: i64,
     host: u16,
-    /// Visits that it stands for: its own, and those of portions that are not looked at.
+    /// Number of visits represented: those of this portion and of portions that are not read.
     seen: f64,
     rows: usize,
 }
 
 impl Database {
-    /// A sample of the visits that `query` asks for.
+    /// Reads a sample of the visits that `query` selects.
     pub(crate) fn sample(&self, query: &Query, now: i64) -> Result<Sample, VisitsError> {
         let (start, step) = (query.span.start(now), query.span.period());
         let mut sample = Sample { start, step, ..Sample::default() };
@@ -35,7 +35,7 @@ impl Database {
         let part = (ROWS as f64 / rows.max(1) as f64).min(1.0);
         let mut statement = self.connection.prepare("SELECT substr(rows, 1, ?) FROM sample WHERE id = ?")?;
         for portion in portions {
-            // Rows are in random order: the first are as good as any.
+            // Rows are in random order, so the first ones are a random sample.
             let wanted = (portion.rows as f64 * part).ceil() as usize;
             let bytes: Vec<u8> =
                 statement.query_row(params![(wanted * row::LENGTH) as i64, portion.id], |row| row.get(0))?;
@@ -48,8 +48,8 @@ impl Database {
         Ok(sample)
     }
 
-    /// The number of visits, and what has them. Of too many portions some are drawn, each with a probability in proportion to its
-    /// visits.
+    /// The number of visits, and the portions to read. If there are too many portions, some are drawn with a
+    /// probability proportional to their visits.
     fn portions(&self, span: Span, host: i64, now: i64) -> Result<(u64, Vec<Portion>), VisitsError> {
         let level = if span == Span::Hour { LEVEL_MINUTE } else { SAMPLE_HOUR };
         let of = "FROM sample WHERE level IN (0, ?1) AND rolled IN (0, 1)
@@ -59,7 +59,7 @@ impl Database {
         let (count, visits) = self
             .connection
             .query_row(&text, values, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
-        // Of one visit.
+        // Probability per visit.
         let chance = if count as usize <= PORTIONS { f64::INFINITY } else { PORTIONS as f64 / visits as f64 };
         let mut statement =
             self.connection.prepare(&format!("SELECT id, start, host, seen, length(rows) {of}"))?;

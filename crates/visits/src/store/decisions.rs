@@ -1,4 +1,4 @@
-//! Decisions on experiments: made once, when the figures allow it, and kept.
+//! Decisions on experiments, made once when the figures allow it, and stored.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::metric::METRICS;
 use crate::sequential::{Decision, decide};
 use crate::shared::Decisions;
 
-/// What was found of the experiments of the configuration.
+/// Decisions on the configured experiments, with their visits by metric.
 #[derive(Debug, Default)]
 pub(crate) struct Decided {
     pub(crate) decisions: Decisions,
@@ -21,8 +21,8 @@ pub(crate) struct Decided {
 }
 
 impl Store {
-    /// The experiments of the configuration, with the decision on each; what can be decided at `now` is. What was decided
-    /// `before` stays so, where the database was lost.
+    /// Returns the decisions on the configured experiments, and makes those that are possible at `now`. Decisions in
+    /// `before` remain valid if the database was lost.
     pub(crate) fn decide(
         &mut self,
         definitions: &Definitions,
@@ -37,7 +37,7 @@ impl Store {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let names = &mut self.names;
         let all = || -> Result<(), VisitsError> {
-            // Each time: a process that ends meanwhile may still have some of them.
+            // Repeated at every call: a process that is shutting down may have restored some of them.
             names.end_experiments(&transaction, definitions, now)?;
             for id in ids {
                 let number = names.go_on(&transaction, id, definitions, now)?;
@@ -83,7 +83,7 @@ fn decision(
     Ok(decision)
 }
 
-/// The sums of each arm of an experiment for its metric, and the visits with each metric.
+/// Sums of each arm of an experiment for its metric, and the number of visits by metric.
 fn sums(
     transaction: &Transaction<'_>,
     number: u16,
@@ -95,7 +95,7 @@ fn sums(
     let mut statement = transaction.prepare_cached(text)?;
     let mut found = statement.query([number])?;
     while let Some(row) = found.next()? {
-        // What is no number of an arm or a metric is none of brisk's.
+        // Skips rows with invalid numbers.
         let (Ok(arm), Ok(metric)) = (row.get::<_, u8>(0), row.get::<_, u8>(1)) else { continue };
         let visits = row.get::<_, i64>(2)? as u64;
         if let Some(all) = by_metric.get_mut(usize::from(metric)) {

@@ -1,5 +1,5 @@
-//! Which processes have the folder open: any number at once, as while one takes over from another; but only one that is alone may
-//! put a damaged database out of the way.
+//! Locks on the folder: any number of processes may have it open, for example while one replaces another, but only a
+//! process that has it alone may move a damaged database.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -9,27 +9,27 @@ use std::time::Duration;
 
 use crate::error::VisitsError;
 
-/// The file that is locked; it has no content and stays.
+/// Lock file; empty and never removed.
 const FILE: &str = "visits.lock";
 
-/// A process that is being started has the locks of the one that starts it, for a moment.
+/// A process that is being started inherits the locks of its parent for a moment.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Which file it is, whatever its name: device and inode.
+/// Identity of a file independent of its name: device and inode.
 pub(crate) type Identity = (u64, u64);
 
-/// Which file `path` is now.
+/// Identity of the file at `path`.
 pub(crate) fn identity(path: &Path) -> Option<Identity> {
     path.metadata().ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Has the folder together with others, until the file is dropped.
+/// Locks the folder shared with other processes, until the file is dropped.
 pub(super) fn shared(folder: &Path) -> Result<File, VisitsError> {
     lock(folder, File::try_lock_shared, "another process is putting a damaged database out of the way")
 }
 
-/// Has the folder alone, until the file is dropped.
+/// Locks the folder exclusively, until the file is dropped.
 pub(super) fn alone(folder: &Path) -> Result<File, VisitsError> {
     lock(
         folder,

@@ -1,4 +1,4 @@
-//! Names as numbers: hosts, routes, networks, experiments. Each kind has a limit; what exceeds it has number 0 with others.
+//! Numbers of names: hosts, routes, networks, experiments. Each kind has a limit; names beyond it share number 0.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use super::DAY;
 use crate::error::VisitsError;
 use crate::experiment::{Definitions, Experiment, ExperimentId, MOST_ARMS};
 
-/// Bytes of a name that are kept.
+/// Maximum length of a stored name in bytes.
 const LONGEST: usize = 255;
 
-/// Kinds of names; their numbers are in the database.
+/// Kind of a name; its number is stored in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Host = 0,
@@ -20,28 +20,28 @@ pub(crate) enum Kind {
     Network = 2,
 }
 
-/// Names of a kind that a database has at most.
+/// Maximum number of names per kind.
 const MOST: u16 = 8_192;
-/// Experiments that a database has at most.
+/// Maximum number of experiments.
 const MOST_EXPERIMENTS: i64 = 10_000;
 
-/// What is known of the database's names.
+/// Cache of the names in the database.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Numbers, and the day on which the database last noted that the name is in use.
+    /// Numbers, each with the day of the last note in the database that the name is in use.
     numbers: HashMap<(Kind, Arc<str>), (u16, i64)>,
     experiments: HashMap<ExperimentId, u16>,
-    /// Kinds that have as many as they may, and the day on which that was found.
+    /// Kinds that have reached their limit, with the day on which this was detected.
     full: HashMap<Kind, i64>,
 }
 
 impl Names {
-    /// Forgets all: a transaction was undone.
+    /// Clears the cache after a transaction was rolled back.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The number of a name, from 1 on; 0 if there are too many.
+    /// The number of a name, starting at 1; 0 if there are too many.
     pub(super) fn number(
         &mut self,
         transaction: &Transaction<'_>,
@@ -72,7 +72,7 @@ impl Names {
         Ok(number)
     }
 
-    /// The number of an experiment, from 1 on; 0 if it is not in the configuration or there are too many.
+    /// The number of an experiment, starting at 1; 0 if it is not configured or there are too many.
     pub(super) fn experiment(
         &mut self,
         transaction: &Transaction<'_>,
@@ -80,7 +80,7 @@ impl Names {
         definitions: &Definitions,
         now: i64,
     ) -> Result<u16, VisitsError> {
-        // What has ended gets no more.
+        // A removed experiment gets no more visits.
         let Some(experiment) = definitions.get(id).filter(|_| definitions.is_current(id)) else {
             return Ok(0);
         };
@@ -92,8 +92,8 @@ impl Names {
         Ok(number)
     }
 
-    /// The number of an experiment of the configuration again, after another process, which does not have it, ended its row: the
-    /// row goes on, unless there is another one by now.
+    /// The number of a configured experiment whose row was ended by another process with a different configuration.
+    /// The row is reopened unless a newer one exists.
     pub(super) fn go_on(
         &mut self,
         transaction: &Transaction<'_>,
@@ -115,8 +115,8 @@ impl Names {
         self.experiment(transaction, id, definitions, now)
     }
 
-    /// Ends the experiments that are no longer in the configuration: those of this process first, so that one which left and came
-    /// back is another.
+    /// Ends the experiments that are no longer configured. Those of this process are ended first, so that an
+    /// experiment which was removed and added again is a new one.
     pub(super) fn end_experiments(
         &mut self,
         transaction: &Transaction<'_>,
@@ -146,7 +146,7 @@ fn find(transaction: &Transaction<'_>, kind: Kind, name: &str, day: i64) -> Resu
     Ok(statement.query_row(params![day, kind as u8, name], |row| row.get(0)).optional()?)
 }
 
-/// Gives a name the number after the last, or one that is free again.
+/// Assigns a name the next number, or a free one.
 fn make(transaction: &Transaction<'_>, kind: Kind, name: &str, day: i64) -> Result<u16, VisitsError> {
     let text = "SELECT coalesce(max(number), 0) + 1 FROM name WHERE kind = ?";
     let mut number: u16 = transaction.query_row(text, [kind as u8], |row| row.get(0))?;
@@ -187,7 +187,7 @@ fn experiment_number(
     Ok(last as u16 + 1)
 }
 
-/// A name in one line.
+/// The name truncated to [`LONGEST`] and in one line.
 fn line(text: &str) -> String {
     text[..text.floor_char_boundary(LONGEST)].replace(char::is_control, " ")
 }

@@ -1,4 +1,4 @@
-//! What is too old or too much is removed.
+//! Removal of data beyond the limits of age and size.
 
 use rusqlite::{OptionalExtension, TransactionBehavior};
 
@@ -7,41 +7,41 @@ use crate::error::VisitsError;
 use crate::row;
 use crate::settings::Settings;
 
-/// How long minutes are kept after they were rolled up: the last hour is shown by minutes.
+/// Retention of minutes after they were rolled up; the dashboard shows the last hour by minutes.
 const KEEP_MINUTES: i64 = 3 * HOUR;
 const KEEP_TEN_MINUTES: i64 = 2 * DAY;
-/// How long names are kept that are in use no more, and experiments that have ended.
+/// Retention of unused names and of ended experiments.
 const KEEP_NAMES: i64 = 400 * DAY;
 
-/// Rows that one write keeps of all hosts, where there is room.
+/// Maximum number of rows per write, of all hosts, if the size permits.
 const KEPT_AT_ONCE: u64 = 8_192;
-/// The part of the database that samples of minutes may take, of as many writes as are kept at most.
+/// Samples of minutes may take `1 / MINUTES_PART` of the database, spread over at most [`WRITES`] writes.
 const MINUTES_PART: u64 = 3;
 const WRITES: u64 = 4 * 180;
 
-/// The smallest size of any database: what is not of hosts, and minutes as they come.
+/// Minimum size of a database, for data independent of hosts and for minutes before they are rolled up.
 const SMALLEST: u64 = 16 << 20;
-/// Of each host with a visit in every minute: the hour that is not rolled up yet has half of the database, and a day of hours two
-/// fifths of it.
+/// Minimum size per host with a visit in every minute: the hour that is not rolled up yet takes half of the database,
+/// and a day of hours two fifths.
 const SMALLEST_OF_HOST: u64 = 112 << 10;
 
 impl Settings {
-    /// The least [`max_bytes`](Self::max_bytes) for this many hosts: a smaller database does not hold a day of them once each has a
-    /// visit in every minute.
+    /// The minimum [`max_bytes`](Self::max_bytes) for this many hosts. A smaller database does not hold a day if each
+    /// host has a visit in every minute.
     pub fn smallest(hosts: usize) -> u64 {
         SMALLEST.max(SMALLEST_OF_HOST.saturating_mul(hosts as u64))
     }
 }
 
 impl Store {
-    /// When something was last removed for its age.
+    /// Time of the last removal because of age, in Unix seconds.
     pub(crate) fn latest(&self) -> Result<Option<i64>, VisitsError> {
         let text = "SELECT value FROM meta WHERE name = 'latest'";
         Ok(self.connection.prepare_cached(text)?.query_row([], |row| row.get(0)).optional()?)
     }
 
-    /// Removes what is older than it may be, then the oldest if the database is too large. What is of the future stays, as it may
-    /// be `now` that is wrong; no answer has it.
+    /// Removes data beyond its age limit, then the oldest data if the database is too large. Data with a time after
+    /// `now` is kept, since `now` may be wrong; queries do not return it.
     pub(crate) fn remove_old(&mut self, now: i64, settings: &Settings) -> Result<(), VisitsError> {
         let keep = now - settings.keep.as_secs() as i64;
         for (table, level, oldest) in [
@@ -61,7 +61,7 @@ impl Store {
         self.remove_too_much(settings.max_bytes)
     }
 
-    /// Removes what is too much, and gives the space back.
+    /// Removes data beyond the size limit and returns the space to the file system.
     pub(crate) fn remove_too_much(&mut self, max_bytes: u64) -> Result<(), VisitsError> {
         if self.used()? > max_bytes {
             tracing::warn!(
@@ -74,19 +74,19 @@ impl Store {
         self.shrink()
     }
 
-    /// Has `SQLite` refuse to let the file grow beyond `max_bytes` and a quarter, whatever happens between two removals.
+    /// Makes `SQLite` refuse to grow the file beyond 125 % of `max_bytes`, as a limit between two removals.
     pub(crate) fn limit(&mut self, max_bytes: u64) -> Result<(), VisitsError> {
         let page = self.pragma("page_size")?;
         let pages = (max_bytes + max_bytes / 4) as i64 / page;
-        // It answers with the limit, so it is a query.
+        // The pragma returns the limit, so it is a query.
         self.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
         let room = max_bytes / MINUTES_PART / (WRITES * row::LENGTH as u64);
         self.kept_at_once = room.clamp(64, KEPT_AT_ONCE) as usize;
         Ok(())
     }
 
-    /// Removes until nine tenths of `max_bytes` are enough: first what is kept twice, then the oldest days. Minutes that are in no
-    /// hour yet cannot go; where they are too much, days keep two fifths all the same.
+    /// Removes data until the database fits into 90 % of `max_bytes`: first rolled-up minutes, then the oldest days.
+    /// Minutes that are not rolled up yet are kept; even if they are too large, days keep two fifths.
     fn fit(&mut self, max_bytes: u64) -> Result<(), VisitsError> {
         let wanted = max_bytes / 10 * 9;
         for text in [
@@ -127,16 +127,16 @@ impl Store {
         Ok(())
     }
 
-    /// About how many bytes the hours before `end` take.
+    /// Approximate size of the hours before `end`, in bytes.
     pub(super) fn history(&self, end: i64) -> Result<u64, VisitsError> {
-        // With what the row and its places in the indexes take.
+        // Includes the overhead of a row and its index entries.
         let text = "SELECT
             (SELECT coalesce(sum(length(rows) + 70), 0) FROM sample WHERE level = 1 AND rolled = 1 AND start < ?1)
             + (SELECT coalesce(sum(length(histogram) + 90), 0) FROM series WHERE level = 2 AND rolled = 1 AND start < ?1)";
         Ok(self.connection.query_row(text, [end], |row| row.get::<_, i64>(0))? as u64)
     }
 
-    /// Gives the pages that are free back to the file system, some at a time: each time is a transaction, which is in the log.
+    /// Returns free pages to the file system in small transactions, since each is written to the log.
     pub(super) fn shrink(&self) -> Result<(), VisitsError> {
         let mut free = self.pragma("freelist_count")?;
         while free > 0 {

@@ -1,4 +1,4 @@
-//! What becomes of figures as they age: minutes become hours.
+//! Roll-up of figures: minutes become hours.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,28 @@ use crate::random::Random;
 use crate::row;
 use crate::settings::Settings;
 
-/// Samples of hours.
+/// Level of samples per hour.
 pub(crate) const SAMPLE_HOUR: i64 = 1;
-/// Histograms of ten minutes, hours.
+/// Levels of histograms: per ten minutes and per hour.
 pub(crate) const SERIES_TEN_MINUTES: i64 = 1;
 pub(crate) const SERIES_HOUR: i64 = 2;
 
 pub(crate) const HOUR: i64 = 3_600;
 pub(crate) const DAY: i64 = 24 * HOUR;
 
-/// An hour is rolled up when it has been over for this time: visits that were queued at its end are in it.
+/// Delay in seconds before a past hour is rolled up, so that visits queued at its end are included.
 const GRACE: i64 = 120;
-/// Visits that the sample of an hour has of all hosts.
+/// Maximum number of visits in the sample of an hour, of all hosts.
 const KEPT_OF_AN_HOUR: u64 = 6_000;
-/// The part of the database that samples may take.
+/// Share of the database for samples.
 const SAMPLES_PART: f64 = 0.45;
 
-/// Hours that are rolled up at once; more than two are there only after a time without a database.
+/// Maximum number of hours per roll-up; more than two exist only after an outage of the database.
 const HOURS_AT_ONCE: i64 = 8;
 
 impl Store {
-    /// Rolls up the hours that were over at `now`. Each host is a transaction of its own: whatever is cut off is done again,
-    /// and never twice.
+    /// Rolls up the hours that had ended at `now`. Each host is a separate transaction: interrupted work is repeated,
+    /// and nothing is counted twice.
     pub(crate) fn roll_up(&mut self, now: i64, settings: &Settings) -> Result<(), VisitsError> {
         let over = (now - GRACE).div_euclid(HOUR) * HOUR;
         let text =
@@ -70,15 +70,15 @@ impl Store {
     }
 }
 
-/// Visits of all hosts that the sample of an hour has.
+/// Number of visits in the sample of an hour, of all hosts.
 fn kept_of_an_hour(settings: &Settings) -> usize {
     let hours = (settings.keep.as_secs() / HOUR as u64).max(1);
     let room = settings.max_bytes as f64 * SAMPLES_PART / (hours as usize * row::LENGTH) as f64;
     KEPT_OF_AN_HOUR.min(room as u64).max(64) as usize
 }
 
-/// Puts the samples of the minutes of an hour together. Their rows stand for unlike numbers of visits, and the rows of one portion
-/// must stand for the same: so the hour has a portion for each class of weights.
+/// Merges the samples of the minutes of an hour. Their rows represent different numbers of visits, but rows of a
+/// portion must represent the same number, so the hour gets one portion per class of weights.
 fn roll_up_sample(
     transaction: &Transaction<'_>,
     hour: i64,
@@ -117,27 +117,27 @@ fn roll_up_sample(
     Ok(())
 }
 
-/// Rows whose weights differ by less than twice.
+/// Rows whose weights differ by less than a factor of two.
 #[derive(Debug, Default)]
 struct Class {
-    /// Visits that the rows stand for.
+    /// Number of visits that the rows represent.
     seen: i64,
     /// The greatest weight.
     greatest: f64,
-    /// With their weights.
+    /// Rows with their weights.
     rows: Vec<([u8; row::LENGTH], f64)>,
 }
 
 impl Class {
-    /// Rows that can be drawn such that each has the same weight thereafter.
+    /// Number of rows that can be drawn so that all have the same weight afterwards.
     fn most(&self) -> usize {
         let most = self.seen as f64 / self.greatest;
-        // All of them where weights are equal, whatever was rounded.
+        // All of them if the weights are equal, despite rounding errors.
         if (most - self.rows.len() as f64).abs() < 1e-6 { self.rows.len() } else { (most as usize).max(1) }
     }
 
-    /// Draws `size` rows, [`most`](Self::most) or fewer, each with a probability in proportion to its weight (systematic
-    /// sampling of a random order).
+    /// Draws `size` rows, at most [`most`](Self::most), each with a probability proportional to its weight
+    /// (systematic sampling in random order).
     fn draw(mut self, size: usize, random: &mut Random) -> Vec<[u8; row::LENGTH]> {
         random.shuffle(&mut self.rows);
         if size >= self.rows.len() {
@@ -156,11 +156,11 @@ impl Class {
     }
 }
 
-/// How many rows of each class are kept so that they are about `most` in all: as nearly as can be in proportion to their visits,
-/// and at least one.
+/// The number of rows to keep of each class, about `most` in total: as proportional to their visits as possible, and
+/// at least one.
 fn sizes(classes: &[Class], most: usize) -> Vec<usize> {
     let mut order: Vec<_> = (0..classes.len()).collect();
-    // Those that cannot have their share come first, and leave more for the others.
+    // Classes that cannot provide their share come first and leave the rest to the others.
     let room = |place: &usize| classes[*place].most() as f64 / classes[*place].seen as f64;
     order.sort_by(|a, b| room(a).total_cmp(&room(b)));
     let mut seen: i64 = classes.iter().map(|class| class.seen).sum();
@@ -175,7 +175,7 @@ fn sizes(classes: &[Class], most: usize) -> Vec<usize> {
     sizes
 }
 
-/// Adds up the histograms of the minutes of an hour.
+/// Merges the histograms of the minutes of an hour.
 fn roll_up_series(transaction: &Transaction<'_>, hour: i64, host: i64) -> Result<(), VisitsError> {
     let text = "SELECT metric, start, histogram FROM series
         WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 AND host = ?2";
@@ -183,7 +183,7 @@ fn roll_up_series(transaction: &Transaction<'_>, hour: i64, host: i64) -> Result
     let mut found = statement.query([hour, host])?;
     let mut sums = BTreeMap::<(i64, u8, i64), TimeHistogram>::new();
     while let Some(minute) = found.next()? {
-        // What is no number of a metric is no figure of brisk's.
+        // Skips invalid metric numbers.
         let Ok(metric) = minute.get::<_, u8>(0) else { continue };
         let (start, histogram): (i64, Vec<u8>) = (minute.get(1)?, minute.get(2)?);
         for (level, start) in [(SERIES_TEN_MINUTES, start - start.rem_euclid(600)), (SERIES_HOUR, hour)] {

@@ -1,4 +1,4 @@
-//! What is compared: pairs of values that a change of settings could turn into one another.
+//! Comparisons: pairs of values that a change of settings can convert into each other.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use crate::kinds::{CertificateType, Connection, Session};
 use crate::row;
 use crate::sample::{Sample, Sampled};
 
-/// Values of a dimension that are compared with the most frequent one.
+/// Number of values of a dimension compared with the most frequent one.
 const VALUES: usize = 4;
 
 /// One comparison.
 #[derive(Debug, Clone)]
 pub(super) struct Lever {
     pub(super) dimension: Dimension,
-    /// What visits of each side did, to follow "visits": "resumed", "made a full handshake".
+    /// Descriptions of the visits of each side, to follow "visits": "resumed", "made a full handshake".
     pub(super) names: [String; 2],
-    /// Of which visits it is, to follow "visits"; may be empty.
+    /// Restriction of the visits, to follow "visits"; may be empty.
     pub(super) scope: &'static str,
     kind: Kind,
 }
@@ -34,14 +34,14 @@ enum Kind {
     Http,
     Connection,
     Certificate,
-    /// Two values of the dimension, of full handshakes or of all.
+    /// Two values of the dimension, among full handshakes or all visits.
     Pair {
         values: [u16; 2],
         full: bool,
     },
 }
 
-/// The comparisons that `sample` allows.
+/// Comparisons that `sample` permits.
 pub(super) fn levers(sample: &Sample) -> Vec<Lever> {
     let opened = "that opened a connection";
     let fixed = |dimension, kind, first: &str, second: &str, scope| Lever {
@@ -77,7 +77,7 @@ pub(super) fn levers(sample: &Sample) -> Vec<Lever> {
     levers
 }
 
-/// The most frequent value of a dimension beside each of the next.
+/// Pairs of the most frequent value of a dimension with each of the next.
 fn pairs(dimension: Dimension, full: bool, sample: &Sample) -> Vec<Lever> {
     let mut counts = HashMap::<u16, f64>::new();
     for visit in
@@ -108,7 +108,7 @@ fn is_full(visit: &Sampled) -> bool {
 }
 
 impl Lever {
-    /// The side that a visit is on, 0 or 1.
+    /// The side of a visit, 0 or 1; `None` if it does not take part.
     pub(super) fn side(&self, visit: &Sampled) -> Option<usize> {
         let row = &visit.row;
         let either = |first: bool, second: bool| if first { Some(0) } else { second.then_some(1) };
@@ -146,7 +146,7 @@ impl Lever {
         }
     }
 
-    /// What visits must have in common besides, so that nothing but the sides makes the difference.
+    /// Further properties that compared visits share, so that only the sides differ.
     pub(super) fn stratum(&self, visit: &Sampled) -> [u16; 3] {
         let row = &visit.row;
         let resumed = u16::from(session(visit).is_resumed() == Some(true));
@@ -160,7 +160,7 @@ impl Lever {
         }
     }
 
-    /// Why visits of the worse side are on it, as parts of `all`; empty where that is not known.
+    /// Reasons for which visits are on the worse side, as shares of `all`; empty if unknown.
     pub(super) fn reasons(&self, better: usize, worse: &[(&Sampled, f64)], all: f64) -> Vec<Share> {
         if !matches!(self.kind, Kind::Resumption) || better != 0 {
             return Vec::new();
@@ -177,14 +177,14 @@ impl Lever {
             .collect()
     }
 
-    /// What is compared, in words.
+    /// The comparison as text.
     pub(super) fn question(&self) -> String {
         let scope = if self.scope.is_empty() { String::new() } else { format!(" {}", self.scope) };
         format!("visits{scope}: those that {} beside those that {}", self.names[0], self.names[1])
     }
 }
 
-/// Why a full handshake was made, in words.
+/// The reason for a full handshake as text.
 const fn reason(session: Session) -> &'static str {
     match session {
         Session::NewVisitor => "new visitors",
