@@ -50,6 +50,43 @@ impl<'a> RequestPath<'a> {
     }
 }
 
+/// A [`RequestPath`] that borrows nothing from its request: only the forms that differ from the path as written are kept,
+/// so a plain path costs no allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NormalizedPath {
+    decoded: Option<Vec<u8>>,
+    forwarded: Option<String>,
+}
+
+impl NormalizedPath {
+    /// Reads the path of a request target in origin form, as [`RequestPath::read`] does.
+    pub fn read(raw: &str) -> Result<Self, AmbiguousPath> {
+        let RequestPath { decoded, forwarded } = RequestPath::read(raw)?;
+        Ok(Self { decoded: changed(decoded), forwarded: changed(forwarded) })
+    }
+
+    /// A path that no route takes.
+    pub fn empty() -> Self {
+        Self { decoded: Some(Vec::new()), forwarded: Some(String::new()) }
+    }
+
+    /// The path for routes and upstreams; `raw` is the text that [`read`](Self::read) got.
+    pub fn of<'a>(&'a self, raw: &'a str) -> RequestPath<'a> {
+        RequestPath {
+            decoded: Cow::Borrowed(self.decoded.as_deref().unwrap_or(raw.as_bytes())),
+            forwarded: Cow::Borrowed(self.forwarded.as_deref().unwrap_or(raw)),
+        }
+    }
+}
+
+/// The owned form of a text; a borrowed one is the whole path as written.
+fn changed<T: ToOwned + ?Sized>(text: Cow<'_, T>) -> Option<T::Owned> {
+    match text {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(text) => Some(text),
+    }
+}
+
 /// Whether a path means the same to every server, without normalisation.
 fn is_plain(raw: &[u8]) -> bool {
     let mut after_slash = false;
@@ -211,6 +248,16 @@ mod tests {
             assert!(matches!(path.decoded, Cow::Borrowed(_)), "{raw}");
             assert_eq!(read(raw), (raw.to_owned(), raw.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_normalized_path_is_the_same_without_its_request() {
+        for raw in ["/", "/a/b", "/%61dmin/x", "/a/../b", "/a;x/b", "//a"] {
+            let normalized = NormalizedPath::read(raw).expect(raw);
+            assert_eq!(normalized.of(raw), RequestPath::read(raw).expect(raw), "{raw}");
+        }
+        assert_eq!(NormalizedPath::read("/a/b"), Ok(NormalizedPath::default()));
+        assert_eq!(NormalizedPath::read("/a\\b"), Err(AmbiguousPath));
     }
 
     #[test]
