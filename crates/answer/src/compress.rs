@@ -1,12 +1,11 @@
-//! Compresses answers: which of them, by which coding, and what their heads say then.
+//! Compression of responses: the choice of responses and of a coding, and the headers of compressed responses.
 //!
-//! An answer is compressed if its route says so, its type is listed, it is long enough, and nothing speaks against it: it is
-//! no part of something (RFC 9110 section 14), has no coding yet, may be changed (`no-transform`), and states no digest of
-//! what is sent (RFC 9530). `Vary` is set on all of these, compressed or not.
+//! A response is compressed if its route says so, its type is listed, it is long enough, and nothing forbids it: it is not
+//! partial (RFC 9110 section 14), has no coding yet, may be changed (no `no-transform`), and states no digest of its content
+//! (RFC 9530). `Vary` is set on all such responses, compressed or not.
 //!
-//! The length of a compressed answer shows how often what an attacker made it repeat occurs in it (BREACH). Who can have a
-//! browser ask for pages with the secrets of its user in them is another site, so what the browser says of that decides:
-//! [`BreachGuard`].
+//! The length of a compressed response shows how often a text that an attacker placed in it occurs (BREACH). Only another site can
+//! have a browser request pages with the secrets of its user, so the site that a browser names decides: [`BreachGuard`].
 
 mod body;
 mod dictionaries;
@@ -38,14 +37,14 @@ pub use self::settings::{BreachGuard, CompressionSettings};
 use crate::body::Body;
 use crate::experiments::ByArm;
 
-/// Answers of up to this size that are here as a whole are compressed at once, and keep their length.
+/// Responses up to this size whose body is complete are compressed at once, and have a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// zstd with a dictionary that the client has, RFC 9842.
+/// zstd with a dictionary of the client, RFC 9842.
 const DICTIONARY_CODING: &str = "dcz";
 
-/// RFC 9530, and what came before it.
+/// Digests of the content: RFC 9530 and its predecessors.
 pub(crate) const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
@@ -57,37 +56,37 @@ pub(crate) const DIGESTS: [HeaderName; 4] = [
 #[derive(Debug)]
 pub(crate) struct Compression {
     settings: Arc<CompressionSettings>,
-    /// What it answers with may hold secrets, and repeat what a request says.
+    /// Responses may hold secrets, and repeat parts of requests.
     may_leak: bool,
-    /// The folder of files: what is compressed may be kept.
+    /// The folder of a route that serves files: compressed files may be kept.
     root: Option<PathBuf>,
-    /// Levels that connections have by experiments.
+    /// The levels of connections that take part in experiments.
     levels: Vec<(Coding, ByArm<u8>)>,
 }
 
-/// The compression of the answer to one request.
+/// The compression of the response to one request.
 #[derive(Debug)]
-pub(crate) struct Compressing {
+pub(crate) struct ResponseCompression {
     compression: Rc<Compression>,
-    /// What the client prefers of what is offered.
+    /// The client's preferred coding among those of the route.
     coding: Option<Coding>,
-    /// The request may have been made by an attacker's page, with the user's credentials.
+    /// The request may come from an attacker's page, with the user's credentials.
     is_exposed: bool,
-    /// The client forbids it.
+    /// The client forbids compression.
     is_forbidden: bool,
     is_head: bool,
-    /// The tags of what the client has, if one of them is weak: it was compressed, perhaps here.
+    /// The tags of the client's copies, if one of them is weak: that copy was compressed, perhaps here.
     known: Option<HeaderValue>,
-    /// The file that was asked for.
+    /// The requested file.
     file: Option<String>,
-    /// The path that was asked for, where answers may be dictionaries.
+    /// The requested path, where responses may become dictionaries.
     path: Option<String>,
-    /// What the client has of an earlier answer.
+    /// An earlier response that the client has.
     dictionary: Option<Arc<Dictionary>>,
 }
 
 impl Compression {
-    /// `may_leak`: answers are made for each request, unlike those from the files of `root`.
+    /// The compression of a route. `may_leak`: responses are made for each request, unlike files, whose folder is `root`.
     pub(crate) fn new(
         settings: &Arc<CompressionSettings>,
         may_leak: bool,
@@ -96,7 +95,7 @@ impl Compression {
         Self::drawn(settings, may_leak, root, Vec::new())
     }
 
-    /// The same, with levels that connections have by experiments.
+    /// Like [`new`](Self::new), with the levels of connections that take part in experiments.
     pub(crate) fn drawn(
         settings: &Arc<CompressionSettings>,
         may_leak: bool,
@@ -112,19 +111,19 @@ impl Compression {
         drawn.copied().unwrap_or_else(|| self.settings.level(coding))
     }
 
-    /// What a request for `path` says about it.
-    pub(crate) fn asked(self: &Rc<Self>, request: &Parts, path: &[u8]) -> Compressing {
+    /// Chooses the coding of the response to a request for `path`.
+    pub(crate) fn negotiate(self: &Rc<Self>, request: &Parts, path: &[u8]) -> ResponseCompression {
         let headers = &request.headers;
         let accepted = Accepted::of(headers);
         let uses = self.settings.dictionaries
             && accepted.takes_dictionaries(&self.settings.codings)
             && may_use_dictionary(headers);
         let known = headers.get(header::IF_NONE_MATCH).filter(|tags| tags.as_bytes().starts_with(b"W/"));
-        Compressing {
+        ResponseCompression {
             compression: Rc::clone(self),
             coding: accepted.best(&self.settings.codings),
             is_exposed: self.may_leak && is_exposed(self.settings.guard, headers),
-            // What answers CONNECT is of another protocol.
+            // The response to CONNECT belongs to another protocol.
             is_forbidden: forbids_transforming(headers) || request.method == Method::CONNECT,
             is_head: request.method == Method::HEAD,
             known: known.cloned(),
@@ -135,8 +134,8 @@ impl Compression {
     }
 }
 
-impl Compressing {
-    /// Compresses `response`, if it is to be. Costs a look at its head, and for a short body the compression.
+impl ResponseCompression {
+    /// Compresses `response` where all conditions hold. Costs a look at its head, and for a short body the compression.
     pub(crate) fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         if response.status() == StatusCode::NOT_MODIFIED {
             return self.confirm(response.headers_mut());
@@ -197,7 +196,7 @@ impl Compressing {
         mark(response.headers_mut(), coding.name());
     }
 
-    /// Compresses `response` against what the client has (RFC 9842).
+    /// Compresses `response` with a dictionary that the client has (RFC 9842).
     fn use_dictionary(
         &self,
         dictionary: &Dictionary,
@@ -219,7 +218,7 @@ impl Compressing {
         mark(response.headers_mut(), DICTIONARY_CODING);
     }
 
-    /// Looks for a compressed copy of the file that is the answer.
+    /// Looks for a compressed copy of the requested file.
     fn kept(&self, headers: &HeaderMap, coding: Coding, level: u8, connection: &Connection) -> Found {
         let tag = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
         let (Some(file), Some(tag)) = (&self.file, tag) else { return Found::Nothing };
@@ -227,7 +226,7 @@ impl Compressing {
         kept::find(Key { file: file.clone(), tag: tag.clone(), coding, level }, limit)
     }
 
-    /// Whether the answer is one that would be compressed for some client.
+    /// Whether the response would be compressed for some client.
     fn is_eligible(&self, response: &Response<Body>) -> bool {
         let settings = &self.compression.settings;
         let headers = response.headers();
@@ -246,7 +245,7 @@ impl Compressing {
             && !DIGESTS.iter().any(|name| headers.contains_key(name))
     }
 
-    /// The length of the answer, if it is known. To HEAD it has no body, and its head states the length.
+    /// The length of the response, if it is known. The response to HEAD has no body; its head states the length.
     fn length(&self, response: &Response<Body>) -> Option<u64> {
         let stated = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
         match response.body().size_hint().exact() {
@@ -255,7 +254,7 @@ impl Compressing {
         }
     }
 
-    /// What was compressed has a weak tag: the answer that it has not changed shows the same.
+    /// Weakens the tag of a 304 where the client's copy was compressed: that copy has a weak tag.
     fn confirm(&self, headers: &mut HeaderMap) {
         let Some(known) = &self.known else { return };
         let is_same = headers.get(header::ETAG).is_some_and(|tag| {
@@ -268,12 +267,12 @@ impl Compressing {
     }
 }
 
-/// A file by its folder and path.
+/// The key of a file: folder and path.
 fn file(root: &Path, path: &[u8]) -> String {
     format!("{}:{}", root.display(), path.escape_ascii())
 }
 
-/// Whether a page of another site may have made this request, with what a browser adds to it by itself.
+/// Whether a page of another site may have made this request, with the credentials that a browser adds by itself.
 fn is_exposed(guard: BreachGuard, headers: &HeaderMap) -> bool {
     let trusts_sites_alike = match guard {
         BreachGuard::Off => return false,
@@ -295,7 +294,7 @@ fn is_exposed(guard: BreachGuard, headers: &HeaderMap) -> bool {
         }
 }
 
-/// Whether the page that made the request may read the answer: otherwise its length would say something of the dictionary.
+/// Whether the page that made the request may read the response. Otherwise the length would reveal parts of the dictionary.
 fn may_use_dictionary(headers: &HeaderMap) -> bool {
     // A client without the header is no browser.
     let site = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
@@ -307,7 +306,7 @@ pub(crate) fn forbids_transforming(headers: &HeaderMap) -> bool {
     has_directive(headers, "no-transform")
 }
 
-/// Whether caches may show the answer to anyone (RFC 9111 section 5.2.2.9): then it has no user's secrets.
+/// Whether shared caches may store the response (`public`, RFC 9111 section 5.2.2.9): then it has no user's secrets.
 fn is_public(headers: &HeaderMap) -> bool {
     has_directive(headers, "public")
 }
@@ -325,7 +324,7 @@ pub(crate) fn is_identity(headers: &HeaderMap) -> bool {
     tokens(headers, &header::CONTENT_ENCODING).all(|coding| coding.eq_ignore_ascii_case("identity"))
 }
 
-/// Whether each piece is to be sent as it comes: events, and what its sender wants no proxy to buffer.
+/// Whether each piece is sent as it arrives: event streams, and responses with `X-Accel-Buffering: no`.
 fn is_live(headers: &HeaderMap) -> bool {
     let is_events = headers
         .get(header::CONTENT_TYPE)
@@ -346,16 +345,16 @@ fn add_to_vary(headers: &mut HeaderMap, name: &HeaderName) {
     }
 }
 
-/// Changes a head into that of the compressed answer.
+/// Sets the headers of a compressed response.
 fn mark(headers: &mut HeaderMap, coding: &'static str) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     headers.remove(header::CONTENT_LENGTH);
-    // Ranges would be of what is sent, which is not made twice alike.
+    // A range would be one of the compressed bytes, which differ each time.
     headers.remove(header::ACCEPT_RANGES);
     weaken(headers);
 }
 
-/// RFC 9110 section 8.8.3.3: the bytes are others, so a strong tag must not stay.
+/// Weakens the tag, since the bytes are changed (RFC 9110 section 8.8.3.3).
 pub(crate) fn weaken(headers: &mut HeaderMap) {
     let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) else { return };
     if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
@@ -363,7 +362,7 @@ pub(crate) fn weaken(headers: &mut HeaderMap) {
     }
 }
 
-/// The whole body if it is here and short enough to be compressed in this turn; otherwise the body as it is.
+/// The whole body if it is complete and short enough to be compressed in this turn; otherwise the body as it is.
 fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
     match body.whole() {
         Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),
@@ -372,7 +371,7 @@ fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
     }
 }
 
-/// `None` if that would make it no shorter.
+/// The compressed body; `None` if it would be no shorter.
 fn compress_at_once(whole: &[u8], mut lease: Lease) -> Option<Vec<u8>> {
     let mut compressed = Vec::with_capacity(whole.len() / 2);
     let made = lease.made();

@@ -1,12 +1,12 @@
-//! Serves other origins below paths of a host, so that a page needs one connection.
+//! Consolidation: other origins served below paths of a host, so that a page needs one connection.
 //!
-//! A request below such a path goes to the origin with nothing of the host's: neither its cookies nor its credentials, and no
-//! more of its pages' addresses than their origin. An answer of the host or of the origin comes back with the URLs that
-//! name the origin changed, in headers and in documents; what an origin says of itself as a whole (`Strict-Transport-Security`)
-//! does not reach the host.
+//! A request below such a path is forwarded to the origin without anything that belongs to the host: without its cookies and
+//! credentials, and of the addresses of its pages with their origin only. In responses of the host and of the origins, URLs of
+//! the origins are changed into those of the host, in headers and in documents. Headers by which an origin speaks for itself as
+//! a whole (`Strict-Transport-Security`) are removed.
 //!
-//! A document that is changed has another tag: it has the changes in it, so that a browser whose copy has others gets a
-//! new one.
+//! The `ETag` of a changed document contains a digest of the changes, so a browser with a copy from before a change of
+//! configuration gets a new one.
 
 mod body;
 mod cookies;
@@ -27,7 +27,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, header};
 pub use self::metrics::RewritingMetrics;
 use self::tags::Mark;
 use crate::body::Body;
-use crate::compress::{BreachGuard, Compressing, Compression, CompressionSettings};
+use crate::compress::{BreachGuard, Compression, CompressionSettings, ResponseCompression};
 use crate::hosts::Names;
 
 /// The origins that a host serves below paths.
@@ -35,58 +35,60 @@ use crate::hosts::Names;
 pub struct Consolidation {
     /// Origins and paths.
     pub map: Arc<Map>,
-    /// For each place of the map, which cookies its origin gets and sets.
+    /// The cookies that each origin gets and sets, in the order of the map.
     pub cookies: Vec<Cookies>,
 }
 
 /// Which cookies an origin gets and sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cookies {
-    /// Its own: they have its path in their names at the browser, and no others are sent.
+    /// Its own cookies only: the browser stores them with the origin's path in their names.
     #[default]
     Own,
-    /// None.
+    /// No cookies.
     None,
-    /// Those of the host, too, and `Authorization`.
+    /// The cookies of the host too, and `Authorization`.
     Host,
 }
 
-/// What a route does about the origins of its host, on one worker.
+/// A route of a host that serves other origins, on one worker.
 #[derive(Debug)]
-pub(crate) struct Consolidated {
+pub(crate) struct ConsolidatedRoute {
     settings: Arc<Consolidation>,
-    /// The place that the route serves; `None` for those of the host itself.
+    /// The index of the origin that the route serves; `None` where the route belongs to the host itself.
     place: Option<usize>,
     /// Whether documents are changed.
     rewrites: bool,
     mark: Mark,
-    /// For documents that came compressed, where the route compresses nothing.
+    /// The compression of documents that arrived compressed, where the route compresses nothing.
     recompression: Option<Rc<Compression>>,
 }
 
-/// What is done about the origins in the answer to one request.
+/// One request to a host that serves other origins, as far as its response needs it.
 #[derive(Debug)]
-pub(crate) struct Consolidating {
-    consolidated: Rc<Consolidated>,
-    /// Host and port of the request, where they are the host's own.
+pub(crate) struct ConsolidatedRequest {
+    consolidated: Rc<ConsolidatedRoute>,
+    /// Host and port of the request, if they are a name of the host; otherwise empty.
     own: String,
     is_head: bool,
     is_tunnel: bool,
     /// `If-None-Match` of the client, in one line.
     known: Option<HeaderValue>,
-    /// What was asked for, for the log.
+    /// The requested path, for the log.
     path: String,
-    recompressing: Option<Compressing>,
+    recompression: Option<ResponseCompression>,
 }
 
-impl Consolidated {
+impl ConsolidatedRoute {
+    /// A route that serves the origin with the index `place`, or the host itself. `rewrites`: documents are changed;
+    /// `compresses`: the route compresses responses.
     pub(crate) fn new(
         settings: &Arc<Consolidation>,
         place: Option<usize>,
         rewrites: bool,
         compresses: bool,
     ) -> Rc<Self> {
-        // The sender of a compressed answer has thought of what its length says.
+        // A sender that compresses has decided that the length may be seen.
         let usual = CompressionSettings { guard: BreachGuard::Off, ..CompressionSettings::default() };
         Rc::new(Self {
             settings: Arc::clone(settings),
@@ -102,8 +104,8 @@ impl Consolidated {
         self.settings.map.places.get(self.place?)
     }
 
-    /// Where a request for the place itself is sent: to its folder. Served without the slash, its scripts and the URLs of its
-    /// pages would be relative to the root of the host: a service worker from there would have all of it.
+    /// The target of the redirect from the origin's path to the path with a slash. Without the slash, relative URLs of the
+    /// origin's pages would start from the root of the host, and a service worker from there would control the whole host.
     pub(crate) fn folder(&self, path: &RequestPath<'_>, request: &Parts) -> Option<HeaderValue> {
         let prefix = self.place()?.prefix.as_str();
         if path.forwarded != prefix {
@@ -116,11 +118,6 @@ impl Consolidated {
         HeaderValue::try_from(folder).ok()
     }
 
-    /// The map, where hints of the host's own pages are to be changed.
-    pub(crate) fn map(&self) -> Option<Arc<Map>> {
-        self.place.is_none().then(|| Arc::clone(&self.settings.map))
-    }
-
     fn cookies(&self) -> Cookies {
         self.place.and_then(|place| self.settings.cookies.get(place)).copied().unwrap_or_default()
     }
@@ -129,42 +126,45 @@ impl Consolidated {
         self.place.map_or(Base::Own, Base::Place)
     }
 
-    /// Notes what the answer to a request needs.
-    pub(crate) fn asked(
+    /// Notes the parts of a request that its response needs.
+    pub(crate) fn begin(
         self: &Rc<Self>,
         request: &Parts,
         authority: &str,
         names: &Names,
         path: &[u8],
-    ) -> Consolidating {
+    ) -> ConsolidatedRequest {
         let lower = authority.to_ascii_lowercase();
         let own = lower.strip_suffix(":443").unwrap_or(&lower);
         let own = if names.include(own) { own.to_owned() } else { String::new() };
-        Consolidating {
+        ConsolidatedRequest {
             consolidated: Rc::clone(self),
             is_head: request.method == Method::HEAD,
             is_tunnel: request.method == Method::CONNECT,
             known: tags::known(&request.headers),
             path: String::from_utf8_lossy(path).into_owned(),
-            recompressing: self.recompression.as_ref().map(|compression| compression.asked(request, path)),
+            recompression: self
+                .recompression
+                .as_ref()
+                .map(|compression| compression.negotiate(request, path)),
             own,
         }
     }
 
-    /// Changes links of an upstream's answer, once.
+    /// Changes the links of an upstream's response.
     pub(crate) fn change_links(&self, headers: &mut HeaderMap) {
         let (base, map) = (self.base(), &self.settings.map);
         response::change(headers, &header::LINK, |value| brisk_rewrite::link(value, base, map));
     }
 }
 
-impl Consolidating {
-    /// Changes the headers of the request.
+impl ConsolidatedRequest {
+    /// Changes the headers of the request for its origin.
     pub(crate) fn change_request(&self, headers: &mut HeaderMap) {
         self.consolidated.change_request(headers, &self.own);
     }
 
-    /// Changes an answer. Costs a look at its head; documents are changed while they stream.
+    /// Changes a response. Costs a look at its head; documents are changed while they stream.
     pub(crate) fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         self.change_headers(response.headers_mut());
         if self.consolidated.rewrites && !self.is_tunnel {

@@ -38,9 +38,9 @@ pub(crate) struct Forwarding {
     underscores: Underscores,
 }
 
-/// The target and the id of a request.
+/// The properties of a request that its forwarding headers contain, beside its client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ForwardedRequest<'a> {
     /// Host and port as the client wrote them; may be empty.
     pub(crate) authority: &'a str,
     pub(crate) id: RequestId,
@@ -55,21 +55,26 @@ impl Forwarding {
     }
 
     /// Sets the headers of a request that is about to be forwarded.
-    pub(crate) fn apply(&self, headers: &mut HeaderMap, connection: &Connection, asked: &Asked<'_>) {
+    pub(crate) fn apply(
+        &self,
+        headers: &mut HeaderMap,
+        connection: &Connection,
+        request: &ForwardedRequest<'_>,
+    ) {
         let client = connection.record.borrow().client;
         let mut kept = connection.forwarded.borrow_mut();
         let values = match &mut *kept {
-            Some(values) if *values.authority == *asked.authority => values,
-            other => other.insert(Box::new(values_of(client, connection.secure, asked))),
+            Some(values) if *values.authority == *request.authority => values,
+            other => other.insert(Box::new(values_of(client, connection.secure, request))),
         };
         if self.trusts(client.ip()) {
             claims::remove_forged(headers, self.underscores);
             extend(headers, values);
-            keep_request_id(headers, asked.id);
+            keep_request_id(headers, request.id);
         } else {
             claims::remove(headers, self.underscores);
             replace(headers, values);
-            headers.insert(REQUEST_ID, request_id(asked.id));
+            headers.insert(REQUEST_ID, request_id(request.id));
         }
     }
 
@@ -91,10 +96,10 @@ fn keep_request_id(headers: &mut HeaderMap, id: RequestId) {
 }
 
 /// The values for a client and the authority of its request.
-fn values_of(client: SocketAddr, secure: bool, asked: &Asked<'_>) -> ForwardedValues {
+fn values_of(client: SocketAddr, secure: bool, request: &ForwardedRequest<'_>) -> ForwardedValues {
     let ip = client.ip().to_canonical();
-    let authority = asked.authority;
-    let host = Some(authority).filter(|authority| asked.names.include(authority));
+    let authority = request.authority;
+    let host = Some(authority).filter(|authority| request.names.include(authority));
     let proto = if secure { "https" } else { "http" };
     ForwardedValues {
         authority: authority.into(),
@@ -183,7 +188,7 @@ mod tests {
         Forwarding::new(trusted, Underscores::Drop).apply(
             &mut map,
             &connection(client),
-            &Asked { authority, id: RequestId(0xab), names: &names() },
+            &ForwardedRequest { authority, id: RequestId(0xab), names: &names() },
         );
         map
     }
@@ -254,7 +259,7 @@ mod tests {
         let connection = connection("192.0.2.1");
         for authority in ["a.example", "b.example"] {
             let mut headers = HeaderMap::new();
-            let asked = Asked { authority, id: RequestId(1), names: &names() };
+            let asked = ForwardedRequest { authority, id: RequestId(1), names: &names() };
             forwarding.apply(&mut headers, &connection, &asked);
             assert_eq!(headers["x-forwarded-host"], authority);
         }

@@ -15,7 +15,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 
 use crate::early_data::{EarlyDataPolicy, EarlyPath};
-use crate::forwarding::{Asked, Forwarding};
+use crate::forwarding::{ForwardedRequest, Forwarding};
 use crate::headers;
 use crate::hosts::Names;
 use crate::redirect::HttpsRedirect;
@@ -36,7 +36,7 @@ pub fn forwarding(bytes: &[u8]) {
     ] {
         let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
         let mut headers = given.clone();
-        let asked = Asked { authority: "a.example", id: RequestId(7), names: &names };
+        let asked = ForwardedRequest { authority: "a.example", id: RequestId(7), names: &names };
         Forwarding::new(trusted, underscores).apply(&mut headers, &connection(client), &asked);
         let folded =
             |name: &HeaderName| name.as_str().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");

@@ -1,9 +1,9 @@
-//! 103 Early Hints (RFC 8297): what a page needs, while its upstream makes it.
+//! 103 Early Hints (RFC 8297): the resources of a page, sent while its upstream makes the page.
 //!
-//! The links come from the configuration, from the upstream's own 103, or from the `Link` headers that earlier answers for the
-//! same path had. The last are kept from answers alone that are alike for all users: those to requests without credentials,
-//! and those that are `public`. Only navigations to pages get hints, and only over HTTP/2: others gain nothing, and old
-//! clients of HTTP/1.1 take an interim answer for the answer.
+//! The links come from the configuration, from the upstream's own 103, or from the `Link` headers of earlier responses for the
+//! same path. Links are learned only from responses that are the same for all users: responses to requests without credentials,
+//! and `public` ones. Only navigations to pages get hints, and only over HTTP/2: other requests gain nothing, and old
+//! HTTP/1.1 clients mistake an interim response for the response.
 
 mod links;
 
@@ -22,8 +22,9 @@ pub(crate) use self::links::of as links_of;
 pub use self::links::{HintLink, HintLinkError};
 use crate::body::Body;
 
-/// Paths that a route has learned links of, on each worker, and the length of a path at most: 300 KiB with all links.
+/// The number of paths whose links a route remembers on each worker: 300 KiB with all links.
 const PATHS: usize = 64;
+/// The longest path whose links are remembered, in bytes.
 const PATH: usize = 256;
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -35,12 +36,12 @@ pub struct EarlyHintsSettings {
     pub links: Vec<HintLink>,
     /// Whether the upstream's own hints are passed on.
     pub upstream: bool,
-    /// Whether the links of answers are hints for the next request of the same path.
+    /// Whether the links of responses are hints for the next request of the same path.
     pub learn: bool,
 }
 
 impl EarlyHintsSettings {
-    /// The upstream's own, and what its answers teach: what is meant where no more is said than that there are to be hints.
+    /// The upstream's own hints and learned links: the default of routes with early hints.
     pub fn usual() -> Self {
         Self { links: Vec::new(), upstream: true, learn: true }
     }
@@ -55,9 +56,9 @@ pub(crate) struct EarlyHints {
     learned: RefCell<VecDeque<(String, Vec<HeaderValue>)>>,
 }
 
-/// The hints for one request.
+/// The early hints for one request.
 #[derive(Debug)]
-pub(crate) struct Hinting {
+pub(crate) struct RequestHints {
     hints: Rc<EarlyHints>,
     interim: Interim,
     /// The path whose links are to be learned, if they may be.
@@ -71,18 +72,14 @@ impl EarlyHints {
         Rc::new(Self { settings: Arc::clone(settings), fixed, learned: RefCell::default() })
     }
 
-    /// Sends what is known for the page that `request` asks for, and prepares for what the upstream says.
-    pub(crate) fn begin(self: &Rc<Self>, request: &Parts, path: &[u8], interim: Interim) -> Hinting {
+    /// The hints for a request for `path`, which are sent through `interim`.
+    pub(crate) fn prepare(self: &Rc<Self>, request: &Parts, path: &[u8], interim: Interim) -> RequestHints {
         let path =
             (self.settings.learn && path.len() <= PATH).then(|| String::from_utf8_lossy(path).into_owned());
-        let learned = self.learned.borrow();
-        let known = learned.iter().find(|(known, _)| path.as_ref() == Some(known)).map(|(_, links)| links);
-        interim.hint(self.fixed.iter().chain(known.into_iter().flatten()));
-        drop(learned);
         let headers = &request.headers;
         let has_credentials =
             headers.contains_key(header::COOKIE) || headers.contains_key(header::AUTHORIZATION);
-        Hinting { hints: Rc::clone(self), interim, path, has_credentials }
+        RequestHints { hints: Rc::clone(self), interim, path, has_credentials }
     }
 
     fn learn(&self, path: &str, links: Vec<HeaderValue>) {
@@ -98,14 +95,22 @@ impl EarlyHints {
     }
 }
 
-impl Hinting {
-    /// Where the upstream's own hints go.
+impl RequestHints {
+    /// Sends the configured and the learned links.
+    pub(crate) fn announce(&self) {
+        let learned = self.hints.learned.borrow();
+        let known =
+            learned.iter().find(|(known, _)| self.path.as_ref() == Some(known)).map(|(_, links)| links);
+        self.interim.hint(self.hints.fixed.iter().chain(known.into_iter().flatten()));
+    }
+
+    /// The channel for the upstream's own hints; `None` where they are not passed on.
     pub(crate) fn interim(&self) -> Option<&Interim> {
         self.hints.settings.upstream.then_some(&self.interim)
     }
 
-    /// Learns the links of the upstream's answer.
-    pub(crate) fn answered(&self, response: &Response<Body>) {
+    /// Learns the links of an upstream's response.
+    pub(crate) fn learn_from(&self, response: &Response<Body>) {
         let Some(path) = &self.path else { return };
         let headers = response.headers();
         let is_alike = has_directive(headers, "public")
@@ -121,7 +126,7 @@ impl Hinting {
     }
 }
 
-/// Whether a browser goes to a page with this request.
+/// Whether the request is a browser's navigation to a page.
 pub(crate) fn is_navigation(request: &Parts) -> bool {
     let headers = &request.headers;
     request.method == Method::GET
@@ -176,8 +181,8 @@ mod tests {
         let stream = connection.multiplex().streams.begin(std::time::Instant::now());
         let settings = EarlyHintsSettings { learn: true, ..EarlyHintsSettings::default() };
         let hints = EarlyHints::new(&Arc::new(settings));
-        let hinting = hints.begin(&request(asked), b"/", Interim::new(connection, stream));
-        hinting.answered(&answer(response));
+        let prepared = hints.prepare(&request(asked), b"/", Interim::new(connection, stream));
+        prepared.learn_from(&answer(response));
         let learned = hints.learned.borrow();
         learned.iter().map(|(_, links)| links.len()).sum()
     }

@@ -25,6 +25,7 @@ mod redirect;
 mod route;
 mod service;
 pub mod settings;
+mod stage;
 mod stages;
 mod timing;
 mod visits;

@@ -1,76 +1,52 @@
-//! Answers requests: finds the host and the route of each, and does what the route says.
+//! The service of a worker: finds the host and the route of each request, runs the route's stages, and acts.
 
+mod action;
 mod answers;
-mod passage;
-mod route;
+mod site;
+mod upstream_call;
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use brisk_http::error::BodyError;
-use brisk_http::http2::Protocol;
-use brisk_http::path::RequestPath;
-use brisk_http::validate;
-use brisk_http::validate::{Refusal, Target};
+use brisk_http::validate::{self, Refusal, Target};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::upload::Upload;
 use brisk_telemetry::{RequestId, RequestIds, Throttle};
 use brisk_upstream::Group;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body::Body as _;
-use ipnet::IpNet;
+use http::{Request, Response, StatusCode};
 
-use self::answers::{fixed, found, no_content, over_rate, preconnected, refuse, said};
-use self::passage::{Passage, upstream_target};
-use self::route::{Prepared, Route};
+use self::answers::{challenge, no_content, over_rate, refuse};
+use self::site::Site;
 use crate::body::Body;
-use crate::client_cert::ClientCert;
-use crate::consolidate::Consolidated;
 use crate::error::ServiceError;
 use crate::exchange::{Exchange, RecordedBody, Telemetry};
-use crate::experiments::HostExperiments;
-use crate::files::in_room;
 use crate::forwarding::Forwarding;
 use crate::head_limits::HeadLimits;
-use crate::hints;
-use crate::hosts::{Host, Hosts, Misdirected, Names, Origin};
-use crate::redirect;
+use crate::hosts::{Host, Hosts, Misdirected, Origin};
 use crate::redirect::HttpsRedirect;
-use crate::route::Routes;
-use crate::settings::{Preconnect, RouteSettings, ServiceSettings};
-use crate::stages::{OfHost, Stages};
-use crate::visits::{Own, SiteVisits};
+use crate::settings::ServiceSettings;
+use crate::stage::{ClientRequest, RequestState, StageContext, StageTarget};
+use crate::stages::RouteStages;
 
-/// Answers requests to the hosts of one configuration, on one worker.
+/// The hosts of one configuration, on one worker.
 #[derive(Debug)]
 pub struct Service {
     hosts: Hosts<Site>,
+    /// The stages of responses to requests that reach no host.
+    hostless: RouteStages,
     forwarding: Forwarding,
     telemetry: Rc<Telemetry>,
     ids: RequestIds,
-    /// Limits the rate of warnings that no request can be gathered.
+    /// Limits the rate of warnings about requests that cannot be buffered.
     full_warnings: Throttle,
 }
 
-/// One host: its routes and what its answers need.
-#[derive(Debug)]
-struct Site {
-    names: Names,
-    client_cert: ClientCert,
-    routes: Routes<Route>,
-    headers: OfHost,
-    preconnect: Option<Preconnect>,
-    /// `None` where no visits are measured.
-    visits: Option<Rc<SiteVisits>>,
-    /// `None` where there are none.
-    experiments: Option<HostExperiments>,
-}
-
 impl Service {
-    /// Makes one worker's service; `group` finds its upstream groups by name. Paths and status codes are taken as they
-    /// are; names of hosts and groups are checked.
+    /// The service of one worker; `group` finds the worker's upstream groups by name. Names of hosts and groups are checked,
+    /// paths and status codes are not.
     pub fn new(
         settings: &ServiceSettings,
         telemetry: Telemetry,
@@ -80,10 +56,11 @@ impl Service {
             return Err(ServiceError::NoHost);
         }
         let trusted: Rc<[_]> = settings.trusted_proxies.clone().into();
-        let site = |place| Site::new(place, settings, &trusted, &group);
+        let site = |index| Site::new(index, settings, &trusted, &group);
         let sites: Result<Vec<_>, _> = (0..settings.hosts.len()).map(site).collect();
         Ok(Self {
             hosts: Hosts::new(settings, sites?)?,
+            hostless: RouteStages::compile(&StageContext { host: None, target: StageTarget::Unrouted }),
             forwarding: Forwarding::new(settings.trusted_proxies.clone(), settings.underscores),
             telemetry: Rc::new(telemetry),
             ids: RequestIds::from_random_seed(),
@@ -91,8 +68,8 @@ impl Service {
         })
     }
 
-    /// Answers one request that came on `connection`. Every request is counted and logged once: when the body of its response
-    /// has ended or is dropped, or when this future is dropped.
+    /// Responds to one request on `connection`. Every request is counted and logged once: when the body of its response has
+    /// ended or is dropped, or when this future is dropped.
     pub async fn respond(
         &self,
         connection: &Rc<Connection>,
@@ -104,22 +81,30 @@ impl Service {
         if let Some(response) = over_rate(connection, &mut exchange) {
             return exchange.respond(response);
         }
-        let (version, mut stages) = (head.version, Stages::of(&head));
-        let mut host = None;
-        let answered = match self.admit(connection, &head) {
-            Ok(Found::Server) => Ok(no_content()),
-            Ok(Found::Site(found)) => {
-                host.insert(found).value().answer(self, head, body, &mut exchange, &mut stages).await
+        let response = match self.admit(connection, &head) {
+            Ok(Destination::Host(host)) => {
+                let mut request = ClientRequest::new(head, body);
+                host.value().answer(self, &mut request, &mut exchange).await
             }
-            Err(refusal) => Err(refusal),
+            Ok(Destination::Server) => self.answer(&head, Ok(no_content()), &mut exchange),
+            Err(refusal) => self.answer(&head, Err(refusal), &mut exchange),
         };
-        let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, version, &mut exchange));
-        let headers = host.as_ref().map(|host| &host.value().headers);
-        stages.finish(&exchange, headers, &mut response);
         exchange.respond(response)
     }
 
-    /// Refuses a request on a connection that is about to be closed for a flood. Counted and logged as any other.
+    /// Responds to a request that reaches no host.
+    fn answer(
+        &self,
+        head: &Parts,
+        answered: Result<Response<Body>, Refusal>,
+        exchange: &mut Exchange,
+    ) -> Response<Body> {
+        let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, head.version, exchange));
+        self.hostless.response(exchange, &RequestState::new(head), &mut response);
+        response
+    }
+
+    /// Refuses a request on a connection that is about to be closed for a flood. It is counted and logged like any other.
     pub fn turn_away(
         &self,
         connection: &Rc<Connection>,
@@ -132,7 +117,8 @@ impl Service {
         exchange.respond(response)
     }
 
-    /// Answers one request over plain HTTP: with `text`, for an authority that asks for it, or with a redirect to HTTPS.
+    /// Responds to one request over plain HTTP: with `text`, the response to an authority's challenge, or with a redirect to
+    /// HTTPS.
     pub fn redirect(
         &self,
         redirect: HttpsRedirect,
@@ -141,8 +127,8 @@ impl Service {
         head: &Parts,
     ) -> Response<RecordedBody> {
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
-        let answer = || text.map_or_else(|| redirect.answer(head), said);
-        let response = over_rate(connection, &mut exchange).unwrap_or_else(answer);
+        let usual = || text.map_or_else(|| redirect.answer(head), challenge);
+        let response = over_rate(connection, &mut exchange).unwrap_or_else(usual);
         exchange.respond(response)
     }
 
@@ -151,6 +137,7 @@ impl Service {
         &self.telemetry
     }
 
+    /// Logs that a request body was not buffered.
     fn not_gathered(&self, error: &BodyError, request: RequestId) {
         let passed = matches!(error, BodyError::NoRoom).then(|| self.full_warnings.pass()).flatten();
         if let Some(more) = passed {
@@ -159,7 +146,8 @@ impl Service {
         tracing::debug!(%error, %request, "a request body was not gathered");
     }
 
-    fn admit(&self, connection: &Connection, head: &Parts) -> Result<Found, Refusal> {
+    /// Checks the limits of the connection and finds the destination of a request.
+    fn admit(&self, connection: &Connection, head: &Parts) -> Result<Destination, Refusal> {
         if let Some((settings, multiplexed)) = connection.settings().zip(connection.multiplexed()) {
             multiplexed.head_received(HeadLimits::of(settings).check(head)?);
         }
@@ -169,9 +157,9 @@ impl Service {
         self.find(connection, head)
     }
 
-    fn find(&self, connection: &Connection, head: &Parts) -> Result<Found, Refusal> {
+    fn find(&self, connection: &Connection, head: &Parts) -> Result<Destination, Refusal> {
         let Target::Path { authority } = validate::target(head)? else {
-            return Ok(Found::Server);
+            return Ok(Destination::Server);
         };
         let record = connection.record.borrow();
         let origin = if connection.secure {
@@ -180,140 +168,15 @@ impl Service {
         } else {
             Origin::Plain
         };
-        Ok(Found::Site(self.hosts.find(authority, origin)?))
+        Ok(Destination::Host(self.hosts.find(authority, origin)?))
     }
 }
 
-enum Found {
-    Site(Rc<Host<Site>>),
-    /// `OPTIONS *`
+/// The destination of a request.
+enum Destination {
+    Host(Rc<Host<Site>>),
+    /// The server as such: `OPTIONS *`.
     Server,
-}
-
-impl Site {
-    /// The host at `place`.
-    fn new(
-        place: usize,
-        all: &ServiceSettings,
-        trusted: &Rc<[IpNet]>,
-        group: &impl Fn(&str) -> Option<Rc<Group>>,
-    ) -> Result<Self, ServiceError> {
-        let host = &all.hosts[place];
-        let measured = host.visits.as_ref().zip(all.beacons.as_ref());
-        let experiments = HostExperiments::new(&all.experiments, place);
-        let ids: Vec<_> = experiments.all().iter().map(|(id, _)| *id).collect();
-        let prepared = |route: &RouteSettings| {
-            Ok((route.path.clone(), Route::new(route, host, experiments.all(), group)?))
-        };
-        let routes: Result<Vec<_>, ServiceError> = host.routes.iter().map(prepared).collect();
-        Ok(Self {
-            names: Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref()),
-            client_cert: host.client_cert,
-            routes: Routes::new(routes?),
-            headers: OfHost::new(host),
-            preconnect: host.preconnect.clone(),
-            visits: measured.map(|(visits, beacons)| {
-                SiteVisits::new(visits, beacons, host.tls.names.first(), ids, trusted)
-            }),
-            experiments: (!experiments.all().is_empty()).then_some(experiments),
-        })
-    }
-
-    async fn answer(
-        &self,
-        service: &Service,
-        mut head: Parts,
-        body: Upload,
-        exchange: &mut Exchange,
-        stages: &mut Stages,
-    ) -> Result<Response<Body>, Refusal> {
-        if let Some(experiments) = &self.experiments {
-            exchange.name_arms(experiments);
-        }
-        let path = RequestPath::read(head.uri.path())?;
-        let is_tunnel = head.extensions.get::<Protocol>().is_some();
-        let is_asked = |own: &&Preconnect| *own.path.as_bytes() == *path.decoded && !is_tunnel;
-        if let Some(preconnect) = self.preconnect.as_ref().filter(is_asked) {
-            exchange.connection().keep(Some(preconnect.keep_alive));
-            return Ok(preconnected());
-        }
-        if let Some(visits) = self.visits.as_ref().filter(|_| !is_tunnel)
-            && let Some(own) = Own::of(&path.decoded)
-        {
-            if own == Own::Script {
-                stages.compress_by(visits.compression(), &head, head.uri.path());
-            }
-            return Box::pin(visits.answer(own, &head, body, exchange)).await;
-        }
-        let not_found = Refusal::new(StatusCode::NOT_FOUND, "no-route");
-        let route = self.routes.find(&path.decoded).ok_or(not_found)?;
-        stages.on_route(exchange.connection(), &head, &route.stages, &path.decoded);
-        if let Some(folder) =
-            route.stages.consolidated.as_ref().and_then(|origin| origin.folder(&path, &head))
-        {
-            return Ok(redirect::to(StatusCode::PERMANENT_REDIRECT, folder));
-        }
-        if let Some(consolidated) = &route.stages.consolidated {
-            let authority = validate::authority_of(&head);
-            let asked = consolidated.asked(&head, authority, &self.names, &path.decoded);
-            asked.change_request(&mut head.headers);
-            stages.consolidating = Some(Box::new(asked));
-        }
-        if let Some(visits) = &self.visits {
-            let may_be_hinted = route.may_hint(head.version);
-            stages.visiting = visits.asked(exchange, &head, &route.path, may_be_hinted);
-            let inserting = stages.visiting.as_ref().filter(|visiting| visiting.inserts());
-            // Where compression is off the upstream's own stays: what brisk asks for without a coding it has to compress.
-            if let Some(visiting) = inserting.filter(|_| !route.stages.is_never_compressed) {
-                let compression = Rc::clone(visiting.compression());
-                stages.compress_page_by(&compression, &head, head.uri.path());
-                head.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            }
-        }
-        if body.size_hint().lower() > route.body_limit {
-            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "request-body-too-large"));
-        }
-        if exchange.is_early() && !route.early_data.lets_pass(&head, &path.decoded, body.is_end_stream()) {
-            Box::pin(exchange.hold_until_confirmed()).await;
-        }
-        match &route.action {
-            // To the client, any 2xx would mean that it speaks to a server of its protocol.
-            action if is_tunnel && !matches!(action, Prepared::Upstream { .. }) => {
-                Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method"))
-            }
-            Prepared::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
-            Prepared::Page(page) => Ok(page.make(exchange.connection(), &head)),
-            Prepared::Redirect(redirect) => redirect::answer(redirect, &head, validate::authority_of(&head)),
-            // Boxed: the future of every request should be as small as the fastest answers need.
-            Prepared::Static(files) if exchange.shares_connection() => {
-                found(Box::pin(in_room(exchange, files.answer(&head, &path))).await)
-            }
-            Prepared::Static(files) => found(Box::pin(files.answer(&head, &path)).await),
-            Prepared::Upstream { group, path: kept } => {
-                let target = upstream_target(&head, &path, *kept, &route.path)?;
-                let hinting = route
-                    .hints(exchange.connection())
-                    .filter(|_| hints::is_navigation(&head) && !exchange.is_early());
-                let consolidated = route.stages.consolidated.as_deref();
-                let hinting = hinting.and_then(|hints| {
-                    let interim = exchange.interim()?.consolidating(consolidated.and_then(Consolidated::map));
-                    Some(hints.begin(&head, &path.decoded, interim))
-                });
-                drop(path);
-                let rules = route.request_headers.as_deref();
-                let body_limit = route.body_limit;
-                let passage =
-                    Passage { service, site: self, group, body_limit, rules, hinting, consolidated };
-                if is_tunnel {
-                    return Box::pin(passage.tunnel(head, target, body, exchange)).await;
-                }
-                if route.buffer_request && !body.is_end_stream() {
-                    return Box::pin(passage.gather_and_go(head, target, body, exchange)).await;
-                }
-                Box::pin(passage.go(head, target, body, exchange)).await
-            }
-        }
-    }
 }
 
 impl From<Misdirected> for Refusal {

@@ -1,8 +1,9 @@
-//! Visits: which answers are measured by the browser that gets them, and what their pages get for that.
+//! Visits: page views that the browsers of visitors measure.
 //!
-//! A navigation to a page is drawn by the share of its host. Its answer carries an id in `Server-Timing`, under which the
-//! gateway remembers the facts of the connection and the request ([`brisk_beacon`]); the script, which is put into the page or
-//! is there already, sends the id back with what the browser measured. Who asks for privacy (`Sec-GPC: 1`) is not measured.
+//! A share of the navigations to a host's pages is drawn. The response carries an id in `Server-Timing`, under which the gateway
+//! remembers the facts of the connection and the request ([`brisk_beacon`]). The script, which brisk inserts into the page or
+//! which the page contains, sends the id back with the measurements of the browser. Clients that ask for privacy (`Sec-GPC: 1`)
+//! are not measured.
 
 mod endpoint;
 mod facts;
@@ -23,9 +24,9 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 use ipnet::IpNet;
 
-pub(crate) use self::endpoint::Own;
+pub(crate) use self::endpoint::{BEACON_PATH, SCRIPT_PATH, script};
 use crate::body::Body;
-use crate::compress::{Compression, CompressionSettings};
+use crate::compress::{Compression, CompressionSettings, ResponseCompression};
 use crate::exchange::Exchange;
 use crate::timing::SERVER_TIMING;
 
@@ -36,19 +37,19 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const NEL: HeaderName = HeaderName::from_static("nel");
 const REPORT_TO: HeaderName = HeaderName::from_static("report-to");
 
-/// Failures of requests are reported for a week after the last visit, all of them and no success.
+/// The policy of Network Error Logging: for a week after the last visit all failures are reported, and no successes.
 const NEL_POLICY: HeaderValue = HeaderValue::from_static(
     "{\"report_to\":\"brisk\",\"max_age\":604800,\"success_fraction\":0.0,\"failure_fraction\":1.0}",
 );
 
-/// What a host has measured of its visits.
+/// The measurement of a host's visits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostVisits {
-    /// Which part of its page views, from 0 to 1; `None`: that of all hosts.
+    /// The share of page views that is measured, from 0 to 1; `None`: the share of all hosts.
     pub share: Option<f64>,
-    /// The script is put into pages; otherwise they have it already.
+    /// Whether brisk inserts the script into pages; otherwise they contain it.
     pub insert: bool,
-    /// Browsers are asked to report failures of requests (Network Error Logging).
+    /// Whether browsers are to report failures of requests (Network Error Logging).
     pub network_errors: bool,
 }
 
@@ -59,28 +60,30 @@ pub(crate) struct SiteVisits {
     beacons: Arc<Beacons>,
     /// The first name of the host.
     host: Arc<str>,
-    /// Proxies whose addresses stand for many clients.
+    /// Proxies, whose addresses stand for many clients.
     trusted: Rc<[IpNet]>,
     /// The experiments of the host.
     experiments: Vec<ExperimentId>,
-    /// What is put into pages.
+    /// The tag that loads the script, inserted into pages.
     tag: Bytes,
-    /// For pages whose route does not say how, and for the script.
+    /// The compression of the script, and of pages whose route has no setting for compression.
     compression: Rc<Compression>,
 }
 
-/// What is done about one navigation.
+/// A navigation that is measured, or whose failures are to be reported, or both.
 #[derive(Debug)]
-pub(crate) struct Visiting {
+pub(crate) struct PageView {
     visits: Rc<SiteVisits>,
     route: Arc<str>,
     version: Version,
     user_agent: Option<HeaderValue>,
-    /// Host and port, where failures are to be reported to them.
+    /// The host and port that failures are reported to; `None` where they are not reported.
     authority: Option<String>,
     is_measured: bool,
-    /// The browser may take hints for the beginning of the answer.
+    /// Whether the browser could mistake early hints for the beginning of the response.
     may_be_hinted: bool,
+    /// The compression of the page, where its route has no setting for it.
+    compression: Option<ResponseCompression>,
 }
 
 impl SiteVisits {
@@ -91,11 +94,8 @@ impl SiteVisits {
         experiments: Vec<ExperimentId>,
         trusted: &Rc<[IpNet]>,
     ) -> Rc<Self> {
-        let tag = format!(
-            "<script async fetchpriority=low src=\"{}?{}\"></script>",
-            endpoint::SCRIPT_PATH,
-            script_version()
-        );
+        let tag =
+            format!("<script async fetchpriority=low src=\"{}?{}\"></script>", SCRIPT_PATH, script_version());
         let usual = Arc::new(CompressionSettings::default());
         Rc::new(Self {
             settings: settings.clone(),
@@ -108,14 +108,15 @@ impl SiteVisits {
         })
     }
 
-    /// What is done about a request, if it is a navigation to a page.
-    pub(crate) fn asked(
+    /// Decides whether the page view of a request is measured; `None` for requests that are no navigation to a page, and for
+    /// views without measurement and reports. `may_hint`: some requests of the route get early hints.
+    pub(crate) fn measure_request(
         self: &Rc<Self>,
         exchange: &Exchange,
         head: &Parts,
         route: &Arc<str>,
-        may_be_hinted: bool,
-    ) -> Option<Box<Visiting>> {
+        may_hint: bool,
+    ) -> Option<Box<PageView>> {
         if !is_page_view(head) || wants_privacy(&head.headers) {
             return None;
         }
@@ -126,24 +127,25 @@ impl SiteVisits {
             return None;
         }
         let authority = self.settings.network_errors.then(|| validate::authority_of(head).to_owned());
-        Some(Box::new(Visiting {
+        Some(Box::new(PageView {
             visits: Rc::clone(self),
             route: Arc::clone(route),
             version: head.version,
             user_agent: head.headers.get(header::USER_AGENT).cloned(),
             authority,
             is_measured,
-            may_be_hinted,
+            may_be_hinted: may_hint && head.version == Version::HTTP_2,
+            compression: None,
         }))
     }
 
-    /// The share of all hosts; where no visits are kept, all are counted.
+    /// The share of all hosts; 1 where visits are counted but not stored.
     fn share(&self) -> f64 {
         let visits = self.beacons.visits();
         if visits.is_on() { visits.share() } else { 1.0 }
     }
 
-    /// The compression of the script, and of pages whose route does not say.
+    /// The compression of the script, and of pages whose route has no setting for compression.
     pub(crate) fn compression(&self) -> &Rc<Compression> {
         &self.compression
     }
@@ -155,18 +157,25 @@ impl SiteVisits {
     }
 }
 
-impl Visiting {
-    /// Whether the script is put into the answer, so that it has to come without a coding.
-    pub(crate) fn inserts(&self) -> bool {
+impl PageView {
+    /// Whether the script is inserted into the response, so that the content has to arrive without a coding.
+    pub(crate) fn inserts_script(&self) -> bool {
         self.is_measured && self.visits.settings.insert
     }
 
-    /// The compression of the page, where its route does not say.
-    pub(crate) fn compression(&self) -> &Rc<Compression> {
-        self.visits.compression()
+    /// Chooses the coding of the page, where its route has no setting for compression.
+    pub(crate) fn negotiate_compression(&mut self, request: &Parts) {
+        let path = request.uri.path().as_bytes();
+        self.compression = Some(self.visits.compression.negotiate(request, path));
     }
 
-    /// Changes the answer. Costs a look at its head, and where it is measured a lock that few contend for.
+    /// The compression of the response, if it is a page whose route has no setting for compression.
+    pub(crate) fn compression(&self, response: &Response<Body>) -> Option<&ResponseCompression> {
+        self.compression.as_ref().filter(|_| is_page(response))
+    }
+
+    /// Inserts the script and the id of the view into the response. Costs a look at its head, and for measured pages a lock with
+    /// little contention.
     pub(crate) fn apply(&self, exchange: &Exchange, response: &mut Response<Body>) {
         if let Some(authority) = self.authority.as_deref().filter(|_| exchange.connection().secure) {
             ask_for_errors(authority, response.headers_mut());
@@ -192,7 +201,7 @@ impl Visiting {
     }
 }
 
-/// Whether a person goes to a page with this request, as browsers say it since 2023. Parts of pages and frames are none.
+/// Whether the request is a navigation to a page, by the headers that browsers send since 2023. Frames and parts of pages are not.
 fn is_page_view(head: &Parts) -> bool {
     let is = |name: &HeaderName, value: &str| head.headers.get(name).is_some_and(|found| found == value);
     head.method == Method::GET && is(&SEC_FETCH_DEST, "document") && is(&SEC_FETCH_MODE, "navigate")
@@ -203,17 +212,17 @@ fn wants_privacy(headers: &HeaderMap) -> bool {
     headers.get(SEC_GPC).is_some_and(|value| value == "1")
 }
 
-/// Whether a request is one of the share, by its id, which is as good as random for that.
+/// Whether the request with this `id` belongs to the `share` that is measured. Ids are uniformly distributed.
 fn is_drawn(id: u64, share: f64) -> bool {
     let drawn = (id >> 11) as f64 / (1_u64 << 53) as f64;
     drawn < share
 }
 
-/// Whether the answer is a page, or says that the browser's copy still is.
-pub(super) fn is_page(response: &Response<Body>) -> bool {
+/// Whether the response is a page, or confirms the browser's copy of one.
+fn is_page(response: &Response<Body>) -> bool {
     let headers = response.headers();
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    // What is saved to a file is shown by no browser.
+    // Browsers save attachments and do not show them.
     let is_saved = headers.get(header::CONTENT_DISPOSITION).is_some_and(|disposition| {
         disposition.as_bytes().get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"attachment"))
     });
@@ -226,13 +235,13 @@ pub(super) fn is_page(response: &Response<Body>) -> bool {
     }
 }
 
-/// Asks for reports of failures, unless the application does.
+/// Adds the headers that request reports of failures, unless the application has its own.
 fn ask_for_errors(authority: &str, headers: &mut HeaderMap) {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_[]".contains(&byte);
     if headers.contains_key(NEL) || headers.contains_key(REPORT_TO) || !authority.bytes().all(is_plain) {
         return;
     }
-    let path = endpoint::BEACON_PATH;
+    let path = BEACON_PATH;
     let group = format!(
         "{{\"group\":\"brisk\",\"max_age\":604800,\"endpoints\":[{{\"url\":\"https://{authority}{path}\"}}]}}"
     );

@@ -42,7 +42,7 @@ fn text() -> Body {
 /// What becomes of an answer of a route that compresses.
 fn answered(request: &Parts, mut response: Response<Body>) -> Response<Body> {
     let compression = Compression::new(&Arc::default(), true, None);
-    compression.asked(request, b"/").apply(&connection(), &mut response);
+    compression.negotiate(request, b"/").apply(&connection(), &mut response);
     response
 }
 
@@ -156,11 +156,11 @@ fn pages_for_users_are_not_compressed_for_other_sites() {
             None,
         );
         let mut answer = response(&[HTML], text());
-        compression.asked(&request(&[ALL, cookie, site(from)]), b"/").apply(&connection(), &mut answer);
+        compression.negotiate(&request(&[ALL, cookie, site(from)]), b"/").apply(&connection(), &mut answer);
         assert_eq!(coding(&answer).is_some(), compressed, "{guard:?} {from}");
     }
     let mut file = response(&[HTML], text());
-    Compression::new(&Arc::default(), false, None).asked(&exposed, b"/").apply(&connection(), &mut file);
+    Compression::new(&Arc::default(), false, None).negotiate(&exposed, b"/").apply(&connection(), &mut file);
     assert!(coding(&file).is_some(), "files hold no secrets and repeat nothing");
 }
 
@@ -277,7 +277,7 @@ async fn one_turn_compresses_a_limited_number_of_bytes() {
     let asked = request(&[gzip()]);
     let connection = connection();
     let mut answer = response(&[HTML], body);
-    Compression::new(&Arc::default(), true, None).asked(&asked, b"/").apply(&connection, &mut answer);
+    Compression::new(&Arc::default(), true, None).negotiate(&asked, b"/").apply(&connection, &mut answer);
     let mut body = answer.into_body();
     let mut turns = 0;
     let mut seen = Vec::new();
@@ -318,7 +318,7 @@ async fn a_body_that_is_here_as_a_whole_and_is_not_compressed_at_once_arrives_wh
     for (text, connection) in [(whole.as_str(), connection()), (&whole[..20_000], busy)] {
         let mut answer = response(&[HTML], Body::full(text.to_owned()));
         let asked = request(&[gzip()]);
-        Compression::new(&Arc::default(), true, None).asked(&asked, b"/").apply(&connection, &mut answer);
+        Compression::new(&Arc::default(), true, None).negotiate(&asked, b"/").apply(&connection, &mut answer);
         assert_eq!(coding(&answer), Some("gzip"));
         let compressed = answer.into_body().collect().await.expect("a body").to_bytes();
         assert!(inflated(&compressed) == text.as_bytes(), "{} bytes", compressed.len());

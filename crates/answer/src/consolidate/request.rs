@@ -1,4 +1,4 @@
-//! What an origin gets of a request.
+//! Requests to origins: the headers that an origin gets.
 
 use brisk_coding::{Accepted, Coding};
 use brisk_http::claims;
@@ -6,32 +6,32 @@ use brisk_rewrite::Place;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
-use super::{Consolidated, Cookies, cookies};
+use super::{ConsolidatedRoute, Cookies, cookies};
 
 const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dictionary");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// All that an origin hears of the client.
+/// The headers about the client that an origin gets.
 const OF_CLIENTS: [HeaderName; 3] = [
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("x-forwarded-proto"),
     HeaderName::from_static("x-request-id"),
 ];
 
-/// Whether the answer may be a document that is changed. It is asked for in gzip, whose decoder takes little memory. What
-/// the client says is none is asked for in all codings, since it passes as it is; where that is not true, the decoders of
-/// the others have little room of their own.
+/// Whether the response may be a document, which is changed. Documents are requested in gzip, whose decoder takes little memory.
+/// Other content passes unchanged and is requested in all codings. Where the client is wrong about the kind of content, the
+/// decoders of the other codings have a small budget of their own.
 fn may_be_document(headers: &HeaderMap) -> bool {
     let destination = headers.get(SEC_FETCH_DEST).map(HeaderValue::as_bytes);
     !matches!(destination, Some(b"script" | b"font" | b"audio" | b"video" | b"track" | b"worker"))
 }
 
-impl Consolidated {
-    /// `own` is the host of the request, or empty.
+impl ConsolidatedRoute {
+    /// Changes the headers of a request for its origin; `own` is the host of the request, or empty.
     pub(super) fn change_request(&self, headers: &mut HeaderMap, own: &str) {
         if self.rewrites {
-            // What cannot be decoded here cannot be changed.
+            // Content in a coding without a decoder cannot be changed.
             let offered = if may_be_document(headers) { &[Coding::Gzip][..] } else { &Coding::ALL };
             let narrowed = Accepted::of(headers).narrowed(offered);
             headers.insert(header::ACCEPT_ENCODING, narrowed.unwrap_or(HeaderValue::from_static("identity")));
@@ -55,8 +55,8 @@ impl Consolidated {
         }
     }
 
-    /// The addresses of the origin's own pages are its own again; of other pages it gets the origin, as browsers do it
-    /// (Referrer Policy, `strict-origin-when-cross-origin`). Whether one of its own pages asks.
+    /// Translates `Referer` and `Origin`: the origin gets the whole address of its own pages and the origin of other pages, as
+    /// browsers send them (Referrer Policy, `strict-origin-when-cross-origin`). Returns whether the page is its own.
     fn change_origin(&self, headers: &mut HeaderMap, place: &Place, own: &str) -> bool {
         let Some(referer) = headers.remove(header::REFERER) else { return false };
         let text = referer.to_str().unwrap_or_default();
@@ -81,7 +81,8 @@ impl Consolidated {
         own_page.is_some()
     }
 
-    /// The last changes before an origin gets a request: it is asked by its own name, and hears of no other.
+    /// Sets `Host` to the name of the origin, and removes all headers about the client but [`OF_CLIENTS`]. Does nothing for routes
+    /// of the host itself.
     pub(crate) fn address(&self, headers: &mut HeaderMap) {
         let Some(place) = self.place() else { return };
         if let Ok(host) = HeaderValue::try_from(place.origin.authority()) {

@@ -1,4 +1,4 @@
-//! What a browser gets of an answer.
+//! Responses of origins and of the host: the headers and documents that a browser gets.
 
 use std::rc::Rc;
 
@@ -10,15 +10,15 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::body::{DocumentNames, RewrittenBody};
-use super::{Consolidating, Cookies, cookies, metrics};
+use super::{ConsolidatedRequest, Cookies, cookies, metrics};
 use crate::body::Body;
 use crate::compress::encoders::Room;
 use crate::compress::{DIGESTS, forbids_transforming, tokens};
 
-/// Documents of up to this size that are here as a whole are changed at once, and keep a length.
+/// Complete documents up to this size are changed at once, and have a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
 
-/// What an origin says of itself as a whole would be said of the host.
+/// Headers by which an origin speaks for itself as a whole. Here they would apply to the host.
 const OF_ORIGINS: [HeaderName; 15] = [
     header::STRICT_TRANSPORT_SECURITY,
     header::ALT_SVC,
@@ -48,7 +48,7 @@ pub(super) fn change(headers: &mut HeaderMap, name: &HeaderName, changed: impl F
     }
 }
 
-impl Consolidating {
+impl ConsolidatedRequest {
     pub(super) fn change_headers(&self, headers: &mut HeaderMap) {
         let (base, map) = (self.consolidated.base(), &self.consolidated.settings.map);
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
@@ -62,7 +62,7 @@ impl Consolidating {
             for name in &OF_ORIGINS {
                 headers.remove(name);
             }
-            // A browser would ask in the host's name, and the origin would never get the password.
+            // A browser would ask for a password in the name of the host, and the origin would never get it.
             if self.consolidated.cookies() != Cookies::Host {
                 headers.remove(header::WWW_AUTHENTICATE);
             }
@@ -89,7 +89,7 @@ impl Consolidating {
         };
         self.mark(response.headers_mut());
         if self.is_head {
-            // The body of an upstream's answer is empty, and its connection is to be used again.
+            // The upstream sent no body, and its connection is to be used again.
             if !matches!(response.body(), Body::Upstream(_)) {
                 *response.body_mut() = Body::Empty;
             }
@@ -104,16 +104,16 @@ impl Consolidating {
                 Err(body) => Body::boxed(new.streaming(body)),
             };
         }
-        if let (Some(_), Some(compressing)) = (coding, &self.recompressing) {
-            compressing.apply(connection, response);
+        if let (Some(_), Some(compression)) = (coding, &self.recompression) {
+            compression.apply(connection, response);
         }
     }
 
-    /// Changes a head into that of the changed document.
+    /// Sets the headers of a changed document.
     fn mark(&self, headers: &mut HeaderMap) {
         headers.remove(header::CONTENT_LENGTH);
         headers.remove(header::CONTENT_ENCODING);
-        // Ranges would be of what the origin has; its time says nothing of how the document is changed.
+        // A range would be one of the origin's bytes, and the time of the origin's document ignores the changes.
         headers.remove(header::ACCEPT_RANGES);
         headers.remove(header::LAST_MODIFIED);
         for name in &DIGESTS {
@@ -126,13 +126,13 @@ impl Consolidating {
         }
     }
 
-    /// A document that has not changed has the tag that the client knows.
+    /// Gives a 304 the tag of the client's copy.
     fn confirm(&self, headers: &mut HeaderMap) {
         let Some(known) = &self.known else { return };
         let tag = headers.get(header::ETAG);
         if let Some(marked) = tag.and_then(|tag| self.consolidated.mark.known_as(known, tag)) {
             headers.insert(header::ETAG, marked);
-            // As in the answer that the client has: it would ask by this time.
+            // The client's copy has no time either; with one, the client would revalidate by it.
             headers.remove(header::LAST_MODIFIED);
         }
     }
@@ -143,7 +143,7 @@ impl Consolidating {
     }
 }
 
-/// In place of a document that there is no memory to decode: its URLs would not be those of the host.
+/// The response in place of a document that no memory is left to decode: its URLs would not be those of the host.
 fn no_room() -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -153,7 +153,7 @@ fn no_room() -> Response<Body> {
     response
 }
 
-/// What kind of document an answer is, and its coding, if it can be changed. Parts of documents cannot.
+/// The kind and the coding of a document; `None` for content that is not changed, such as parts of documents.
 fn document(response: &Response<Body>) -> Option<(Kind, Option<Coding>)> {
     let headers = response.headers();
     let status = response.status();
@@ -172,7 +172,7 @@ fn document(response: &Response<Body>) -> Option<(Kind, Option<Coding>)> {
     }
 }
 
-/// The whole body if it is here, short and plain, and this turn has room for it; otherwise the body as it is.
+/// The whole body if it is complete, short and without a coding, and this turn has room for it; otherwise the body as it is.
 fn short(mut body: Body, connection: &Connection, coding: Option<Coding>) -> Result<Bytes, Body> {
     if coding.is_some() {
         return Err(body);

@@ -38,11 +38,11 @@ fn asked(
     place: Option<usize>,
     cookies: Cookies,
     headers: &[(&'static str, &str)],
-) -> (HeaderMap, Consolidating) {
-    let consolidated = Consolidated::new(&settings(cookies), place, true, false);
+) -> (HeaderMap, ConsolidatedRequest) {
+    let consolidated = ConsolidatedRoute::new(&settings(cookies), place, true, false);
     let names = Names::new(&["www.example".to_owned()]).expect("names");
     let mut request = request(headers);
-    let asked = consolidated.asked(&request, "WWW.example:443", &names, b"/x");
+    let asked = consolidated.begin(&request, "WWW.example:443", &names, b"/x");
     asked.change_request(&mut request.headers);
     consolidated.address(&mut request.headers);
     (request.headers, asked)
@@ -305,7 +305,7 @@ async fn compressed_documents_are_changed_and_compressed_again() {
 #[test]
 fn the_place_of_an_origin_is_a_folder() {
     let folder = |place, path: &str, target: &str| {
-        let consolidated = Consolidated::new(&settings(Cookies::Own), place, true, false);
+        let consolidated = ConsolidatedRoute::new(&settings(Cookies::Own), place, true, false);
         let request = Request::get(target).body(()).expect("a request").into_parts().0;
         consolidated.folder(&RequestPath::read(path).expect("a path"), &request)
     };

@@ -17,10 +17,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
+use super::upstream_call::upstream_target;
+use brisk_http::path::RequestPath;
+
 use super::*;
+use crate::Body;
 use crate::settings::{
-    Action, Experiments, FixedResponse, HostSettings, HstsSettings, Page, RoutePath, Underscores,
-    UpstreamAction, UpstreamPath,
+    Action, Experiments, FixedResponse, HostSettings, HstsSettings, Page, RoutePath, RouteSettings,
+    Underscores, UpstreamAction, UpstreamPath,
 };
 
 fn prefix(path: &str, action: Action) -> RouteSettings {
@@ -319,4 +323,16 @@ fn a_query_alone_is_sent_with_its_path() {
         let sent = upstream_target(&head, &path, UpstreamPath::Whole, "/").expect("a target");
         assert_eq!(sent.as_str(), target, "{uri}");
     }
+}
+
+#[test]
+fn the_future_of_a_request_stays_small() {
+    fn size<F: Future>(
+        _: impl FnOnce(&'static Service, &'static Rc<Connection>, Request<ClientBody>) -> F,
+    ) -> usize {
+        size_of::<F>()
+    }
+    let respond = size(Service::respond);
+    // Each connection over HTTP/2 has one such future for each request in flight.
+    assert!(respond <= 1152, "{respond} bytes");
 }

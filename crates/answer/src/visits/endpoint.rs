@@ -1,7 +1,7 @@
-//! Where pages load the script and send their beacons to: `/.brisk/` of their own host.
+//! The paths below `/.brisk/` of a measured host: pages load the script there and send their beacons there.
 //!
-//! A beacon is answered with 204 whatever is done with it: its sender does not wait for the answer, and a stranger learns
-//! nothing from it. Metrics say how many were dropped and why.
+//! The response to a beacon is always 204: the sender does not wait for it, and strangers learn nothing from it. Metrics count
+//! dropped beacons by reason.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,55 +22,35 @@ use super::{SEC_FETCH_SITE, SiteVisits, wants_privacy};
 use crate::body::Body;
 use crate::exchange::Exchange;
 
-pub(super) const SCRIPT_PATH: &str = "/.brisk/rum.js";
-pub(super) const BEACON_PATH: &str = "/.brisk/beacon";
+/// The path of the script.
+pub(crate) const SCRIPT_PATH: &str = "/.brisk/rum.js";
+/// The path that takes beacons.
+pub(crate) const BEACON_PATH: &str = "/.brisk/beacon";
 
-/// The longest that a beacon may take to arrive.
+/// The timeout for the body of a beacon.
 const ARRIVAL: Duration = Duration::from_secs(5);
 
-/// A path that no route of the host gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Own {
-    Script,
-    Beacon,
-}
-
-impl Own {
-    /// The one that a path, without percent-encoding, is.
-    pub(crate) fn of(path: &[u8]) -> Option<Self> {
-        if path == SCRIPT_PATH.as_bytes() {
-            Some(Self::Script)
-        } else if path == BEACON_PATH.as_bytes() {
-            Some(Self::Beacon)
-        } else {
-            None
-        }
-    }
-}
+const NOT_ALLOWED: Refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method");
 
 impl SiteVisits {
-    /// Answers a request for one of these paths.
-    pub(crate) async fn answer(
+    /// Records the beacon in a request for [`BEACON_PATH`].
+    pub(crate) async fn take_beacon(
         &self,
-        own: Own,
         head: &Parts,
         body: Upload,
         exchange: &Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let is_get = head.method == Method::GET;
-        match own {
-            Own::Script if is_get || head.method == Method::HEAD => Ok(script(head)),
-            // Boomerang sends short beacons as the query of a picture.
-            Own::Beacon if head.method == Method::POST || (is_get && head.uri.query().is_some()) => {
-                self.beacons.arrived();
-                if let Err(dropped) = self.receive(head, body, exchange.connection()).await {
-                    tracing::debug!(request = %exchange.id(), reason = dropped.name(), "a beacon was dropped");
-                    self.beacons.refused(dropped);
-                }
-                Ok(taken())
-            }
-            _ => Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method")),
+        // Boomerang sends short beacons as the query of a picture.
+        if head.method != Method::POST && !(is_get && head.uri.query().is_some()) {
+            return Err(NOT_ALLOWED);
         }
+        self.beacons.arrived();
+        if let Err(dropped) = self.receive(head, body, exchange.connection()).await {
+            tracing::debug!(request = %exchange.id(), reason = dropped.name(), "a beacon was dropped");
+            self.beacons.refused(dropped);
+        }
+        Ok(taken())
     }
 
     async fn receive(&self, head: &Parts, body: Upload, connection: &Connection) -> Result<(), Dropped> {
@@ -103,7 +83,7 @@ impl SiteVisits {
     }
 }
 
-/// The whole body, and its room.
+/// The whole body, with the memory reserved for it.
 async fn arrived(mut body: Upload, mut held: Held<'_>) -> Result<(Vec<u8>, Held<'_>), Dropped> {
     let mut whole = Vec::new();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
@@ -116,8 +96,8 @@ async fn arrived(mut body: Upload, mut held: Held<'_>) -> Result<(Vec<u8>, Held<
     Ok((whole, held))
 }
 
-/// Whether a page of this very origin sent it. Browsers add these headers, and no page can change them. Reports come from the
-/// browser itself, which may add none.
+/// Whether a page of the same origin sent the request. Browsers add these headers, and pages cannot change them. Reports come from
+/// the browser itself, which may add none.
 fn is_of_own_page(headers: &HeaderMap, authority: &str, kind: Kind) -> bool {
     let site = headers.get(SEC_FETCH_SITE).map(|site| site == "same-origin");
     let origin = headers.get(header::ORIGIN).map(|origin| {
@@ -139,8 +119,11 @@ fn taken() -> Response<Body> {
     response
 }
 
-/// The script. Under the address that names its version it never changes.
-fn script(head: &Parts) -> Response<Body> {
+/// The response to a request for [`SCRIPT_PATH`]. Under the URL with its version, the script never changes.
+pub(crate) fn script(head: &Parts) -> Result<Response<Body>, Refusal> {
+    if head.method != Method::GET && head.method != Method::HEAD {
+        return Err(NOT_ALLOWED);
+    }
     let version = script_version();
     let tag = HeaderValue::try_from(format!("\"{version}\"")).expect("digits");
     let known = head.headers.get_all(header::IF_NONE_MATCH).iter();
@@ -158,13 +141,13 @@ fn script(head: &Parts) -> Response<Body> {
     headers.insert(header::ETAG, tag);
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
-        return response;
+        return Ok(response);
     }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
-    response
+    Ok(response)
 }
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");

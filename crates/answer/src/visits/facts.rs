@@ -1,4 +1,4 @@
-//! What the gateway knows of a visit when it answers.
+//! The facts of a page view that the gateway knows when it sends the response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use brisk_telemetry::{ConnectionRecord, Milestone};
 use brisk_visits::{Browser, CertificateType, Connection, Device, Metric, Session, Visit, Window};
 use http::HeaderValue;
 
-use super::Visiting;
+use super::PageView;
 use crate::exchange::{Exchange, http_version};
 
-/// What passes between two messages that a client sends one after the other.
+/// The longest pause between two messages that a client sends one after the other.
 const SOON: Duration = Duration::from_millis(2);
 
 /// The facts of the connection and the request, as far as they are known now.
-pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
+pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
     let connection = exchange.connection();
     let record = connection.record.borrow();
-    let mut visit = Visit::new(Arc::clone(&visiting.visits.host), Arc::clone(&visiting.route));
-    let user_agent = visiting.user_agent.as_ref().map_or(&[][..], HeaderValue::as_bytes);
+    let mut visit = Visit::new(Arc::clone(&view.visits.host), Arc::clone(&view.route));
+    let user_agent = view.user_agent.as_ref().map_or(&[][..], HeaderValue::as_bytes);
     visit.browser = Browser::of(user_agent);
     visit.device = Device::of(user_agent);
-    visit.network = visiting.visits.beacons.visits().network(record.client.ip());
-    visit.http = Some(http_version(visiting.version));
-    visit.arms = connection.arms().map(|arms| arms.within(&visiting.visits.experiments)).unwrap_or_default();
+    visit.network = view.visits.beacons.visits().network(record.client.ip());
+    visit.http = Some(http_version(view.version));
+    visit.arms = connection.arms().map(|arms| arms.within(&view.visits.experiments)).unwrap_or_default();
     let is_new = exchange.number() == 1;
     visit.connection = if is_new { Connection::New } else { Connection::Reused };
     note_tls(&mut visit, &record);
@@ -34,12 +34,12 @@ pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
         visit,
         answered_in: exchange.elapsed(),
         held_since_hello: held_since_hello(&record).filter(|_| is_new),
-        may_be_hinted: visiting.may_be_hinted,
+        may_be_hinted: view.may_be_hinted,
     }
 }
 
-/// From the `ClientHello` to the first request, if the client can have held it until the connection was open. In TLS 1.2 the server's
-/// Finished is a round trip away then; early data comes before the client's.
+/// The time from the `ClientHello` to the first request, if the client may have held the request until the connection was open.
+/// In TLS 1.2 the server's Finished is a round trip away at that time; early data precedes the client's Finished.
 fn held_since_hello(record: &ConnectionRecord) -> Option<Duration> {
     let between = |earlier, later| record.timeline.between(earlier, later);
     let ready = between(Milestone::HandshakeFinished, Milestone::FirstRequest).unwrap_or_default();
@@ -58,7 +58,7 @@ fn note_tls(visit: &mut Visit, record: &ConnectionRecord) {
     visit.window = Window::of_segments(record.window.into());
 }
 
-/// The handshake is the visit's where its navigation waited for it.
+/// Notes the times of the visit. The handshake counts only where the navigation `waited_for_it`.
 fn note_times(visit: &mut Visit, exchange: &Exchange, record: &ConnectionRecord, waited_for_it: bool) {
     let queue = record.timeline.between(Milestone::KeyOperationStarted, Milestone::KeyOperationFinished);
     let handshake = record.tls.as_ref().map(|tls| tls.handshake_time);

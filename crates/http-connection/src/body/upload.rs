@@ -14,7 +14,7 @@ use crate::body::client::ClientBody;
 use crate::connection::Connection;
 
 /// A request body. Dropped before its end over HTTP/2, it is left to its connection to discard.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Upload {
     /// The body, until this is dropped.
     body: Option<ClientBody>,

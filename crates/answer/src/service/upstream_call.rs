@@ -1,53 +1,106 @@
-//! The way of a request to an upstream group, from the client's head to the answer or its error.
+//! The action that calls an upstream: from the client's head to the upstream's response or the error page.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
 use brisk_http::path::RequestPath;
-use brisk_http::validate;
-use brisk_http::validate::Refusal;
+use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::gathered::{Gathered, Room};
 use brisk_http_connection::body::request::{Arriving, BodyProgress};
 use brisk_http_connection::body::upload::Upload;
 use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
-use brisk_upstream::{Group, Server, UpstreamBody, UpstreamError};
+use brisk_upstream::{Group, Server};
+use brisk_upstream::{UpstreamBody, UpstreamError};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Response, header};
+use http_body::Body as _;
 
-use super::{Service, Site};
+use super::Service;
+use super::site::{Route, Site};
 use crate::body::Body;
-use crate::consolidate::Consolidated;
+use crate::error::ServiceError;
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
-use crate::forwarding::Asked;
-use crate::header_rules::HeaderRules;
+use crate::forwarding::ForwardedRequest;
 use crate::headers;
-use crate::hints::Hinting;
-use crate::settings::UpstreamPath;
+use crate::hints::RequestHints;
+use crate::settings::{RouteSettings, UpstreamAction, UpstreamPath};
+use crate::stage::{ClientRequest, RequestState};
 
-/// A request on its way to an upstream group.
-pub(super) struct Passage<'a> {
-    pub(super) service: &'a Service,
-    pub(super) site: &'a Site,
-    pub(super) group: &'a Rc<Group>,
-    pub(super) body_limit: u64,
-    pub(super) rules: Option<&'a HeaderRules>,
-    pub(super) hinting: Option<Hinting>,
-    pub(super) consolidated: Option<&'a Consolidated>,
+/// A route to an upstream group.
+#[derive(Debug)]
+pub(super) struct UpstreamRoute {
+    group: Rc<Group>,
+    path: UpstreamPath,
+    /// The most bytes of a request body; `u64::MAX` for no limit.
+    body_limit: u64,
+    /// The upstream gets a request only when its body is complete.
+    buffers: bool,
 }
 
-impl Passage<'_> {
+impl UpstreamRoute {
+    /// A route to the group of `upstream`; fails if `group` does not find it.
+    pub(super) fn new(
+        route: &RouteSettings,
+        upstream: &UpstreamAction,
+        group: &impl Fn(&str) -> Option<Rc<Group>>,
+    ) -> Result<Self, ServiceError> {
+        let unknown = || ServiceError::UnknownGroup { name: upstream.group.clone() };
+        Ok(Self {
+            group: group(&upstream.group).ok_or_else(unknown)?,
+            path: upstream.path,
+            body_limit: route.body_limit.unwrap_or(u64::MAX),
+            buffers: route.buffer_request,
+        })
+    }
+}
+
+/// A response that an upstream is to give; a refusal where the request cannot be buffered.
+type PendingResponse<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, Refusal>> + 'a>>;
+
+/// One request to an upstream group.
+pub(super) struct UpstreamCall<'a> {
+    pub(super) service: &'a Service,
+    pub(super) site: &'a Site,
+    pub(super) route: &'a Route,
+    pub(super) upstream: &'a UpstreamRoute,
+    pub(super) state: &'a RequestState,
+}
+
+impl<'a> UpstreamCall<'a> {
+    /// Begins to forward a request; refuses it if its path cannot be translated for the upstream.
+    pub(super) fn start(
+        self,
+        request: &mut ClientRequest,
+        exchange: &'a mut Exchange,
+    ) -> Result<PendingResponse<'a>, Refusal> {
+        let target = upstream_target(&request.head, &request.path(), self.upstream.path, &self.route.path)?;
+        if let Some(hints) = &self.state.hints {
+            hints.announce();
+        }
+        let is_tunnel = request.is_tunnel;
+        let (head, body) = request.take();
+        Ok(if is_tunnel {
+            Box::pin(self.tunnel(head, target, body, exchange))
+        } else if self.upstream.buffers && !body.is_end_stream() {
+            Box::pin(self.gather_and_go(head, target, body, exchange))
+        } else {
+            Box::pin(self.go(head, target, body, exchange))
+        })
+    }
+
     /// Forwards the request once its whole body is gathered.
-    pub(super) async fn gather_and_go(
-        &self,
+    async fn gather_and_go(
+        self,
         mut head: Parts,
         target: PathAndQuery,
         body: Upload,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let connection = exchange.connection();
-        let progress = BodyProgress::new(connection, self.body_limit);
+        let progress = BodyProgress::new(connection, self.upstream.body_limit);
         let limit = connection.settings().map_or(u64::MAX, |settings| settings.gathered_total);
         let room = Room::new(&self.service.telemetry.metrics, limit);
         let gathered = Gathered::from(body, progress, room).await.map_err(|error| {
@@ -61,8 +114,9 @@ impl Passage<'_> {
         self.go(head, target, Arriving::Whole(Box::new(gathered)), exchange).await
     }
 
-    pub(super) async fn go(
-        &self,
+    /// Forwards the request while its body arrives.
+    async fn go(
+        self,
         mut head: Parts,
         target: PathAndQuery,
         body: impl Into<Arriving>,
@@ -71,17 +125,17 @@ impl Passage<'_> {
         let connection = self.prepare(&mut head, target, exchange);
         let facts = ForwardFacts {
             connection: &connection,
-            body_limit: self.body_limit,
-            interim: self.hinting.as_ref().and_then(Hinting::interim),
+            body_limit: self.upstream.body_limit,
+            interim: self.state.hints.as_deref().and_then(RequestHints::interim),
             outcome: &exchange.outcome,
         };
-        let answered = forward(self.group, Request::from_parts(head, body), &facts).await;
+        let answered = forward(&self.upstream.group, Request::from_parts(head, body), &facts).await;
         Ok(self.answered(answered, exchange))
     }
 
     /// Joins a stream of the client with a server that speaks its protocol.
-    pub(super) async fn tunnel(
-        &self,
+    async fn tunnel(
+        self,
         mut head: Parts,
         target: PathAndQuery,
         upload: Upload,
@@ -94,11 +148,11 @@ impl Passage<'_> {
             interim: None,
             outcome: &exchange.outcome,
         };
-        let answered = tunnel(self.group, head, upload, &facts).await;
+        let answered = tunnel(&self.upstream.group, head, upload, &facts).await;
         Ok(self.answered(answered, exchange))
     }
 
-    /// Makes the client's head one for an upstream.
+    /// Turns the client's head into one for the upstream.
     fn prepare(&self, head: &mut Parts, target: PathAndQuery, exchange: &Exchange) -> Rc<Connection> {
         let authority = validate::authority_of(head).to_owned();
         let connection = Rc::clone(exchange.connection());
@@ -106,16 +160,10 @@ impl Passage<'_> {
         if exchange.is_early() {
             headers::mark_early(&mut head.headers);
         }
-        let asked = Asked { authority: &authority, id: exchange.id(), names: &self.site.names };
-        self.service.forwarding.apply(&mut head.headers, &connection, &asked);
-        match self.consolidated {
-            // What clients prove to the host is not for others.
-            Some(consolidated) if consolidated.place().is_some() => consolidated.address(&mut head.headers),
-            _ => self.site.client_cert.apply(&mut head.headers, &connection.record.borrow()),
-        }
-        if let Some(rules) = self.rules {
-            rules.apply(&mut head.headers);
-        }
+        let forwarded =
+            ForwardedRequest { authority: &authority, id: exchange.id(), names: &self.site.names };
+        self.service.forwarding.apply(&mut head.headers, &connection, &forwarded);
+        self.route.stages.forward(exchange, &mut head.headers);
         connection
     }
 
@@ -127,12 +175,7 @@ impl Passage<'_> {
         match answered {
             Ok(response) => {
                 let mut response = response.map(Body::Upstream);
-                if let Some(consolidated) = self.consolidated {
-                    consolidated.change_links(response.headers_mut());
-                }
-                if let Some(hinting) = &self.hinting {
-                    hinting.answered(&response);
-                }
+                self.route.stages.received(self.state, &mut response);
                 headers::prepare_response(response.status(), response.headers_mut());
                 response
             }
@@ -141,7 +184,7 @@ impl Passage<'_> {
     }
 
     fn failed(&self, error: &UpstreamError, exchange: &mut Exchange) -> Response<Body> {
-        let group = &self.group.state().settings().name;
+        let group = &self.upstream.group.state().settings().name;
         let server = exchange.outcome.server();
         let server = server.as_deref().map(Server::name);
         tracing::debug!(%error, group, server, request = %exchange.id(), "upstream gave no response");
@@ -150,7 +193,7 @@ impl Passage<'_> {
     }
 }
 
-/// The target that is sent to an upstream: the client's own wherever its path is unambiguous.
+/// The target that is sent to an upstream: the client's own unless its path has to be written in another way.
 pub(super) fn upstream_target(
     head: &Parts,
     path: &RequestPath<'_>,
@@ -162,7 +205,7 @@ pub(super) fn upstream_target(
         UpstreamPath::BelowRoute => path.below(route)?,
     };
     match head.uri.path_and_query() {
-        // A query alone, of the path `/`, is spelled out.
+        // The path `/` is written before a query that the client sent alone.
         Some(asked) if asked.path() == forwarded && asked.as_str().starts_with('/') => Ok(asked.clone()),
         _ => with_query(&forwarded, head.uri.query()),
     }

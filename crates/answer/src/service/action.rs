@@ -1,0 +1,116 @@
+//! Actions of routes: the responses to requests that have passed all stages.
+
+use std::rc::Rc;
+
+use brisk_http::validate::{self, Refusal};
+use brisk_upstream::Group;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+
+use super::Service;
+use super::answers::found;
+use super::site::{Route, Site};
+use super::upstream_call::{UpstreamCall, UpstreamRoute};
+use crate::body::Body;
+use crate::error::ServiceError;
+use crate::exchange::Exchange;
+use crate::files::{StaticFiles, in_room};
+use crate::redirect;
+use crate::settings::{Action, FixedResponse, Page, Redirect, RouteSettings};
+use crate::stage::{ClientRequest, RequestState};
+use crate::visits::{SiteVisits, script};
+
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// The action of a route, with everything prepared that does not depend on a request.
+#[derive(Debug)]
+pub(super) enum RouteAction {
+    Upstream(UpstreamRoute),
+    Files(Box<StaticFiles>),
+    Fixed {
+        status: StatusCode,
+        headers: HeaderMap,
+        body: Bytes,
+    },
+    Redirect(Redirect),
+    Page(Page),
+    /// The script that measures visits.
+    Script,
+    /// Takes a beacon.
+    Beacon(Rc<SiteVisits>),
+    Refuse(Refusal),
+}
+
+impl RouteAction {
+    /// The action of a configured route; fails where its upstream group does not exist.
+    pub(super) fn new(
+        route: &RouteSettings,
+        group: &impl Fn(&str) -> Option<Rc<Group>>,
+    ) -> Result<Self, ServiceError> {
+        Ok(match &route.action {
+            Action::Upstream(upstream) => Self::Upstream(UpstreamRoute::new(route, upstream, group)?),
+            Action::Static(files) => Self::Files(Box::new(StaticFiles::new(files, route.path.as_str()))),
+            Action::Fixed(response) => Self::fixed(response),
+            Action::Redirect(redirect) => Self::Redirect(redirect.clone()),
+            Action::Page(page) => Self::Page(page.clone()),
+        })
+    }
+
+    fn fixed(response: &FixedResponse) -> Self {
+        let mut headers = HeaderMap::new();
+        if !response.body.is_empty() {
+            headers.insert(header::CONTENT_TYPE, response.content_type.clone());
+        }
+        Self::Fixed { status: response.status, headers, body: response.body.clone() }
+    }
+
+    /// The response to a page that has a connection opened ahead of need: empty, readable by pages of any origin, never cached.
+    pub(super) fn preconnect() -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
+        Self::Fixed { status: StatusCode::NO_CONTENT, headers, body: Bytes::new() }
+    }
+}
+
+impl Route {
+    /// Performs the action for a request that has passed all stages. Futures are boxed: the future of every request should be as
+    /// small as the fastest responses need.
+    pub(super) async fn act(
+        &self,
+        service: &Service,
+        site: &Site,
+        request: &mut ClientRequest,
+        exchange: &mut Exchange,
+        state: &RequestState,
+    ) -> Result<Response<Body>, Refusal> {
+        match &self.action {
+            RouteAction::Upstream(upstream) => {
+                let call = UpstreamCall { service, site, route: self, upstream, state };
+                call.start(request, exchange)?.await
+            }
+            RouteAction::Files(files) if exchange.shares_connection() => {
+                found(Box::pin(in_room(exchange, files.answer(&request.head, &request.path()))).await)
+            }
+            RouteAction::Files(files) => found(Box::pin(files.answer(&request.head, &request.path())).await),
+            RouteAction::Beacon(visits) => {
+                let body = std::mem::take(&mut request.body);
+                Box::pin(visits.take_beacon(&request.head, body, exchange)).await
+            }
+            RouteAction::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
+            RouteAction::Redirect(redirect) => {
+                redirect::answer(redirect, &request.head, validate::authority_of(&request.head))
+            }
+            RouteAction::Page(page) => Ok(page.make(exchange.connection(), &request.head)),
+            RouteAction::Script => script(&request.head),
+            RouteAction::Refuse(refusal) => Err(*refusal),
+        }
+    }
+}
+
+fn fixed(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::full(body.clone()));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers.clone();
+    response
+}

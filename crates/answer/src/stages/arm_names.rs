@@ -1,0 +1,25 @@
+//! The arms of the client's connection in experiments, for the access log.
+
+use std::rc::Rc;
+
+use crate::exchange::Exchange;
+use crate::experiments::HostExperiments;
+use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
+
+/// Names the arms of the connection in the access log. Compiled where the host takes part in experiments.
+#[derive(Debug)]
+pub(super) struct ArmNamesStage {
+    experiments: Rc<HostExperiments>,
+}
+
+impl Stage for ArmNamesStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        let experiments = &context.host?.experiments;
+        (!experiments.all().is_empty()).then(|| Self { experiments: Rc::clone(experiments) })
+    }
+
+    fn request(&self, exchange: &mut Exchange, _: &mut ClientRequest, _: &mut RequestState) -> Flow {
+        exchange.name_arms(&self.experiments);
+        Flow::Continue
+    }
+}

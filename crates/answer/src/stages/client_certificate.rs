@@ -1,0 +1,27 @@
+//! The client's certificate, for upstreams.
+
+use http::HeaderMap;
+
+use crate::client_cert::ClientCert;
+use crate::exchange::Exchange;
+use crate::stage::{Stage, StageContext};
+
+/// Sends the client's certificate to the upstream (RFC 9440). Compiled where the host says so; origins that the host serves
+/// below paths never get the certificate, since clients prove it to the host alone.
+#[derive(Debug)]
+pub(super) struct ClientCertificateStage {
+    certificates: ClientCert,
+}
+
+impl Stage for ClientCertificateStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        let (host, route) = (context.host?.settings, context.upstream_route()?);
+        let is_other_origin = host.consolidation.is_some() && route.place.is_some();
+        let sends = host.client_cert != ClientCert::None && !is_other_origin;
+        sends.then_some(Self { certificates: host.client_cert })
+    }
+
+    fn forward(&self, exchange: &Exchange, headers: &mut HeaderMap) {
+        self.certificates.apply(headers, &exchange.connection().record.borrow());
+    }
+}

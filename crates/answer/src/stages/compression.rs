@@ -1,0 +1,87 @@
+//! Compression of responses. The request side and the response side are two stages, because other stages change
+//! `Accept-Encoding` and the body between them.
+
+use std::rc::Rc;
+
+use brisk_coding::Coding;
+use http::{Method, Response};
+
+use crate::body::Body;
+use crate::compress::Compression;
+use crate::exchange::Exchange;
+use crate::experiments::{ByArm, HostExperiments, Values};
+use crate::settings::{Action, RouteSettings};
+use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
+
+/// Chooses a content coding from the client's `Accept-Encoding`. Compiled where the route compresses, and for the script that
+/// measures visits.
+#[derive(Debug)]
+pub(super) struct NegotiationStage {
+    compression: Rc<Compression>,
+}
+
+/// Compresses the response with the chosen coding. Compiled together with [`NegotiationStage`], and for measured pages, whose
+/// coding [`PageView`](crate::visits::PageView) chooses where the route has no setting for compression.
+#[derive(Debug)]
+pub(super) struct CompressionStage;
+
+impl Stage for NegotiationStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        let host = context.host?;
+        let compression = match context.target {
+            StageTarget::Route(route) => of_route(route, &host.experiments)?,
+            StageTarget::Script => Rc::clone(host.visits.as_ref()?.compression()),
+            StageTarget::Preconnect(_) | StageTarget::Beacon | StageTarget::Unrouted => return None,
+        };
+        Some(Self { compression })
+    }
+
+    fn request(&self, _: &mut Exchange, request: &mut ClientRequest, state: &mut RequestState) -> Flow {
+        // The bytes after the head of a tunnel are no HTTP content.
+        if request.head.method != Method::CONNECT {
+            let negotiated = self.compression.negotiate(&request.head, &request.path().decoded);
+            state.compression = Some(Box::new(negotiated));
+        }
+        Flow::Continue
+    }
+}
+
+impl Stage for CompressionStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        match context.target {
+            StageTarget::Route(route) => {
+                let is_measured = context.host.is_some_and(|host| host.visits.is_some());
+                let compresses = route.compression.is_some() || (is_measured && !route.is_never_compressed);
+                compresses.then_some(Self)
+            }
+            StageTarget::Script => Some(Self),
+            StageTarget::Preconnect(_) | StageTarget::Beacon | StageTarget::Unrouted => None,
+        }
+    }
+
+    fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
+        let of_page = || state.page_view.as_ref()?.compression(response);
+        if let Some(compression) = state.compression.as_deref().or_else(of_page) {
+            compression.apply(exchange.connection(), response);
+        }
+    }
+}
+
+fn of_route(route: &RouteSettings, experiments: &HostExperiments) -> Option<Rc<Compression>> {
+    let settings = route.compression.as_ref()?;
+    let may_leak = matches!(route.action, Action::Upstream(_) | Action::Page(_));
+    let root = match &route.action {
+        Action::Static(files) => Some(files.root.clone()),
+        _ => None,
+    };
+    Some(Compression::drawn(settings, may_leak, root, levels(experiments)))
+}
+
+/// The compression levels of the arms of experiments.
+fn levels(experiments: &HostExperiments) -> Vec<(Coding, ByArm<u8>)> {
+    let levels = experiments.all().iter().filter_map(|(id, one)| match &one.values {
+        Values::Level(coding, levels) => Some((*coding, ByArm::new(*id, levels.iter().copied()))),
+        _ => None,
+    });
+    levels.collect()
+}

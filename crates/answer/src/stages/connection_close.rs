@@ -1,0 +1,24 @@
+//! The end of a connection after its last response.
+
+use http::{HeaderValue, Response, StatusCode, Version, header};
+
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::stage::{RequestState, Stage, StageContext};
+
+/// Adds `Connection: close` to the last response on a connection over HTTP/1.1. Compiled for every response.
+#[derive(Debug)]
+pub(super) struct ConnectionCloseStage;
+
+impl Stage for ConnectionCloseStage {
+    fn compile(_: &StageContext<'_>) -> Option<Self> {
+        Some(Self)
+    }
+
+    fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if state.version < Version::HTTP_2 && !switches && exchange.connection().is_used_up() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Other origins that the host serves below paths of its own.
+
+use std::rc::Rc;
+
+use brisk_http::validate;
+use http::{HeaderMap, Response, StatusCode};
+
+use crate::body::Body;
+use crate::consolidate::ConsolidatedRoute;
+use crate::exchange::Exchange;
+use crate::hosts::Names;
+use crate::redirect;
+use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
+
+/// Translates between the URLs of the host and those of the origins. Compiled where the host consolidates origins.
+#[derive(Debug)]
+pub(super) struct ConsolidationStage {
+    route: Rc<ConsolidatedRoute>,
+    names: Rc<Names>,
+}
+
+impl Stage for ConsolidationStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        let (host, route) = (context.host?, context.route()?);
+        let settings = host.settings.consolidation.as_ref()?;
+        let compresses = route.compression.is_some();
+        let consolidated = ConsolidatedRoute::new(settings, route.place, route.rewrite, compresses);
+        Some(Self { route: consolidated, names: Rc::clone(&host.names) })
+    }
+
+    fn request(&self, _: &mut Exchange, request: &mut ClientRequest, state: &mut RequestState) -> Flow {
+        let path = request.path();
+        if let Some(folder) = self.route.folder(&path, &request.head) {
+            return Flow::Respond(Box::new(redirect::to(StatusCode::PERMANENT_REDIRECT, folder)));
+        }
+        let authority = validate::authority_of(&request.head);
+        let consolidated = self.route.begin(&request.head, authority, &self.names, &path.decoded);
+        consolidated.change_request(&mut request.head.headers);
+        state.consolidation = Some(Box::new(consolidated));
+        Flow::Continue
+    }
+
+    fn forward(&self, _: &Exchange, headers: &mut HeaderMap) {
+        self.route.address(headers);
+    }
+
+    fn received(&self, _: &RequestState, response: &mut Response<Body>) {
+        self.route.change_links(response.headers_mut());
+    }
+
+    fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
+        if let Some(consolidated) = &state.consolidation {
+            consolidated.apply(exchange.connection(), response);
+        }
+    }
+}

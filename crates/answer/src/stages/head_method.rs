@@ -1,0 +1,30 @@
+//! Responses to HEAD.
+
+use http::{Response, header};
+use http_body::Body as _;
+
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::stage::{RequestState, Stage, StageContext};
+
+/// Removes the body of responses to HEAD; the head stays that of the response to GET. Compiled for every response.
+#[derive(Debug)]
+pub(super) struct HeadMethodStage;
+
+impl Stage for HeadMethodStage {
+    fn compile(_: &StageContext<'_>) -> Option<Self> {
+        Some(Self)
+    }
+
+    // RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 a body would be sent all the same.
+    fn response(&self, _: &Exchange, state: &RequestState, response: &mut Response<Body>) {
+        // An upstream sent no body, and its connection is to be used again.
+        if !state.is_head || matches!(response.body(), Body::Upstream(_)) {
+            return;
+        }
+        let body = std::mem::take(response.body_mut());
+        if let Some(length @ 1..) = body.size_hint().exact() {
+            response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
+        }
+    }
+}

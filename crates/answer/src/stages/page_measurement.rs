@@ -1,0 +1,69 @@
+//! The measurement of page views by the browsers of visitors.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::{HeaderValue, Response, header};
+
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::experiments::Values;
+use crate::settings::Action;
+use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
+use crate::visits::SiteVisits;
+
+/// Draws page views for measurement, and puts the script and the id of the view into their pages. Compiled where the visits of
+/// the host are measured.
+#[derive(Debug)]
+pub(super) struct PageMeasurementStage {
+    visits: Rc<SiteVisits>,
+    route: Arc<str>,
+    /// Whether some requests of the route get early hints. All views are treated as if they did, so that they can be compared.
+    may_hint: bool,
+    /// Whether pages for the script may be requested without a coding: brisk compresses them then.
+    may_recode: bool,
+    /// Whether the compression of these pages is left to this stage, because the route says nothing of compression.
+    compresses: bool,
+}
+
+impl Stage for PageMeasurementStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        let (host, route) = (context.host?, context.route()?);
+        let draws_hints = matches!(route.action, Action::Upstream(_))
+            && host.experiments.all().iter().any(|(_, one)| matches!(one.values, Values::EarlyHints(_)));
+        Some(Self {
+            visits: Rc::clone(host.visits.as_ref()?),
+            route: route.path.as_str().into(),
+            may_hint: route.early_hints.is_some() || draws_hints,
+            may_recode: !route.is_never_compressed,
+            compresses: !route.is_never_compressed && route.compression.is_none(),
+        })
+    }
+
+    fn request(
+        &self,
+        exchange: &mut Exchange,
+        request: &mut ClientRequest,
+        state: &mut RequestState,
+    ) -> Flow {
+        let Some(mut view) = self.visits.measure_request(exchange, &request.head, &self.route, self.may_hint)
+        else {
+            return Flow::Continue;
+        };
+        if self.may_recode && view.inserts_script() {
+            if self.compresses {
+                view.negotiate_compression(&request.head);
+            }
+            // The script is inserted into identity content only.
+            request.head.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        state.page_view = Some(view);
+        Flow::Continue
+    }
+
+    fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
+        if let Some(view) = &state.page_view {
+            view.apply(exchange, response);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! `Server-Timing`: the times of a request, for its page.
+
+use http::Response;
+
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::settings::ServerTiming;
+use crate::stage::{RequestState, Stage, StageContext};
+
+/// Adds `Server-Timing` and `Timing-Allow-Origin`. Compiled where the host says so.
+#[derive(Debug)]
+pub(super) struct ServerTimingStage {
+    timing: ServerTiming,
+}
+
+impl Stage for ServerTimingStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        Some(Self { timing: context.host?.settings.server_timing.clone()? })
+    }
+
+    fn response(&self, exchange: &Exchange, _: &RequestState, response: &mut Response<Body>) {
+        self.timing.apply(exchange, response.headers_mut());
+    }
+}

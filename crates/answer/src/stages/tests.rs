@@ -1,0 +1,261 @@
+//! Tests of the order of compiled stages.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_beacon::Beacons;
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::client::ClientBody;
+use brisk_http_connection::body::upload::Upload;
+use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
+use brisk_visits::{Experiment, ExperimentId, Metric, Visits};
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderValue, Request, StatusCode};
+
+use super::*;
+use crate::exchange::Telemetry;
+use crate::experiments::{Experiments, HostExperiments};
+use crate::hosts::Names;
+use crate::settings::{
+    Action, ClientCert, Consolidation, Cookies, ExperimentSettings, FixedResponse, HostHeaders, HostSettings,
+    HostVisits, HstsSettings, KeepAlive, Map, Place, Preconnect, RoutePath, RouteSettings, ServerTiming,
+    UpstreamAction, UpstreamPath, Values,
+};
+use crate::stage::{HostContext, StageTarget};
+use crate::visits::SiteVisits;
+
+/// The stages that every route has.
+const EVERY: [&str; 4] = ["KeepAlive", "EarlyData", "HeadMethod", "ConnectionClose"];
+
+const KEEP_ALIVE: KeepAlive = KeepAlive { idle: None, requests: Some(1), closes: false };
+
+fn host() -> HostSettings {
+    HostSettings::new(brisk_tls::HostSettings::new(["www.example"]))
+}
+
+/// A host with every feature.
+fn full_host() -> HostSettings {
+    let place = Place {
+        origin: "https://static.example".parse().expect("an origin"),
+        prefix: "/_s".parse().expect("a prefix"),
+    };
+    let consolidation =
+        Consolidation { map: Arc::new(Map { places: vec![place] }), cookies: vec![Cookies::default()] };
+    HostSettings {
+        client_cert: ClientCert::Chain,
+        hsts: Some(HstsSettings { max_age: Duration::ZERO, include_subdomains: false, preload: false }),
+        server_timing: Some(ServerTiming::default()),
+        visits: Some(HostVisits { share: None, insert: true, network_errors: false }),
+        preconnect: Some(Preconnect { path: "/connect".to_owned(), keep_alive: KEEP_ALIVE }),
+        consolidation: Some(Arc::new(consolidation)),
+        ..host()
+    }
+}
+
+fn upstream() -> RouteSettings {
+    let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole });
+    RouteSettings::new(RoutePath::Prefix("/".to_owned()), action)
+}
+
+fn fixed() -> RouteSettings {
+    let response = FixedResponse {
+        status: StatusCode::OK,
+        content_type: HeaderValue::from_static("text/plain"),
+        body: Bytes::new(),
+    };
+    RouteSettings { action: Action::Fixed(response), ..upstream() }
+}
+
+/// A route to an upstream with every feature.
+fn full_route() -> RouteSettings {
+    RouteSettings {
+        body_limit: Some(1),
+        compression: Some(Arc::default()),
+        request_headers: Some(Arc::default()),
+        response_headers: Some(Arc::default()),
+        early_hints: Some(Arc::default()),
+        ..upstream()
+    }
+}
+
+/// The host with `visits` measured where it says so, and with experiments on `values`.
+fn context(settings: &HostSettings, values: Option<Values>) -> HostContext<'_> {
+    let experiments = Experiments::new(values.into_iter().map(experiment).collect());
+    let visits = Visits::off();
+    experiments.define(&visits);
+    let beacons = Beacons::new(visits);
+    let ids: Vec<ExperimentId> = Vec::new();
+    HostContext {
+        settings,
+        names: Rc::new(Names::new(&settings.tls.names).expect("names")),
+        experiments: Rc::new(HostExperiments::new(&experiments, 0)),
+        visits: settings
+            .visits
+            .as_ref()
+            .map(|visits| SiteVisits::new(visits, &beacons, None, ids, &Rc::from([]))),
+    }
+}
+
+fn experiment(values: Values) -> ExperimentSettings {
+    let arms = [Arc::from("control"), Arc::from("other")].into();
+    let experiment = Experiment {
+        name: "x".into(),
+        arms,
+        advice: Vec::new(),
+        metric: Metric::Load,
+        margin: 0.0,
+        hosts: Vec::new(),
+        share: 1.0,
+    };
+    ExperimentSettings { experiment, hosts: vec![0], values }
+}
+
+fn names(host: Option<&HostContext<'_>>, target: StageTarget<'_>) -> Vec<&'static str> {
+    RouteStages::compile(&StageContext { host, target }).0.iter().map(AnyStage::name).collect()
+}
+
+fn of_route(host: &HostSettings, route: &RouteSettings) -> Vec<&'static str> {
+    names(Some(&context(host, None)), StageTarget::Route(route))
+}
+
+#[test]
+fn a_route_with_every_feature_has_all_stages_in_their_order() {
+    let host = full_host();
+    let context = context(&host, Some(Values::EarlyHints(vec![true])));
+    let route = full_route();
+    let all = [
+        "ArmNames",
+        "KeepAlive",
+        "Negotiation",
+        "Consolidation",
+        "ClientCertificate",
+        "HostHeaders",
+        "HeaderRules",
+        "PageMeasurement",
+        "ServerTiming",
+        "Compression",
+        "BodyLimit",
+        "EarlyData",
+        "EarlyHints",
+        "HeadMethod",
+        "ConnectionClose",
+    ];
+    assert_eq!(names(Some(&context), StageTarget::Route(&route)), all);
+    let place = RouteSettings { place: Some(0), ..full_route() };
+    let without = all.into_iter().filter(|name| *name != "ClientCertificate");
+    assert_eq!(names(Some(&context), StageTarget::Route(&place)), without.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_route_pays_for_no_feature_that_it_does_not_use() {
+    assert_eq!(of_route(&host(), &upstream()), EVERY);
+    let refusing = ["KeepAlive", "EarlyData", "TunnelRefusal", "HeadMethod", "ConnectionClose"];
+    assert_eq!(of_route(&host(), &fixed()), refusing);
+}
+
+#[test]
+fn each_feature_of_a_route_adds_its_stages_alone() {
+    let cases: [(RouteSettings, &[&str]); 5] = [
+        (RouteSettings { body_limit: Some(1), ..upstream() }, &["BodyLimit"]),
+        (RouteSettings { compression: Some(Arc::default()), ..upstream() }, &["Negotiation", "Compression"]),
+        (RouteSettings { request_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),
+        (RouteSettings { response_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),
+        (RouteSettings { early_hints: Some(Arc::default()), ..upstream() }, &["EarlyHints"]),
+    ];
+    for (route, added) in cases {
+        assert_eq!(added_by(&host(), &route), added, "{route:?}");
+    }
+}
+
+#[test]
+fn each_feature_of_a_host_adds_its_stages_alone() {
+    let full = full_host();
+    let headers = HostHeaders(vec![(http::header::SERVER, HeaderValue::from_static("x"))]);
+    let cases: [(HostSettings, &[&str]); 6] = [
+        (HostSettings { client_cert: full.client_cert, ..host() }, &["ClientCertificate"]),
+        (HostSettings { hsts: full.hsts, ..host() }, &["HostHeaders"]),
+        (HostSettings { headers, ..host() }, &["HostHeaders"]),
+        (HostSettings { server_timing: full.server_timing.clone(), ..host() }, &["ServerTiming"]),
+        (HostSettings { visits: full.visits.clone(), ..host() }, &["PageMeasurement", "Compression"]),
+        (HostSettings { consolidation: full.consolidation.clone(), ..host() }, &["Consolidation"]),
+    ];
+    for (host, added) in cases {
+        assert_eq!(added_by(&host, &upstream()), added, "{host:?}");
+    }
+    let measured = HostSettings { visits: full.visits, ..host() };
+    let plain = RouteSettings { is_never_compressed: true, ..upstream() };
+    assert_eq!(added_by(&measured, &plain), ["PageMeasurement"]);
+}
+
+fn added_by(host: &HostSettings, route: &RouteSettings) -> Vec<&'static str> {
+    of_route(host, route).into_iter().filter(|name| !EVERY.contains(name)).collect()
+}
+
+#[test]
+fn experiments_add_hints_and_the_names_of_arms() {
+    let host = host();
+    let context = context(&host, Some(Values::EarlyHints(vec![true])));
+    let stages = names(Some(&context), StageTarget::Route(&upstream()));
+    let expected = ["ArmNames", "KeepAlive", "EarlyData", "EarlyHints", "HeadMethod", "ConnectionClose"];
+    assert_eq!(stages, expected);
+}
+
+#[test]
+fn responses_without_a_route_have_the_stages_of_their_host() {
+    let host = full_host();
+    let context = context(&host, None);
+    let of_host = ["HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
+    assert_eq!(names(Some(&context), StageTarget::Unrouted), of_host);
+    assert_eq!(names(Some(&context), StageTarget::Beacon), of_host);
+    let script = names(Some(&context), StageTarget::Script);
+    let with_compression =
+        ["Negotiation", "HostHeaders", "ServerTiming", "Compression", "HeadMethod", "ConnectionClose"];
+    assert_eq!(script, with_compression);
+    let preconnect = host.preconnect.as_ref().expect("a path");
+    let stages = names(Some(&context), StageTarget::Preconnect(preconnect));
+    assert_eq!(stages, [&["KeepAlive"], &of_host[..]].concat());
+    assert_eq!(names(None, StageTarget::Unrouted), ["HeadMethod", "ConnectionClose"]);
+}
+
+/// A request for a page by a browser that takes gzip, on its way through the stages of `route`, and the coding that the page gets.
+async fn coding_of_page(route: &RouteSettings, kind: &'static str) -> (HeaderValue, Option<HeaderValue>) {
+    let visits = Some(HostVisits { share: Some(1.0), insert: true, network_errors: false });
+    let host = HostSettings { visits, ..host() };
+    let context = context(&host, None);
+    let target = StageTarget::Route(route);
+    let stages = RouteStages::compile(&StageContext { host: Some(&context), target });
+    let address = SocketAddr::from(([192, 0, 2, 1], 40000));
+    let connection = Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true);
+    let request = Request::get("https://www.example/")
+        .header("accept-encoding", "gzip")
+        .header("sec-fetch-mode", "navigate")
+        .header("sec-fetch-dest", "document");
+    let (head, ()) = request.body(()).expect("a request").into_parts();
+    let telemetry = Rc::new(Telemetry { metrics: Metrics::new(), access_log: None });
+    let mut exchange = Exchange::begin(&telemetry, &connection, RequestId(1), &head);
+    let mut state = RequestState::new(&head);
+    let body = Upload::new(ClientBody::Empty, &connection, head.version);
+    let mut request = ClientRequest::new(head, body);
+    assert!(stages.request(&mut exchange, &mut request, &mut state).await.is_none());
+    let mut response = Response::new(Body::full("<p>It is a long way.</p>".repeat(100)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    stages.response(&exchange, &state, &mut response);
+    (request.head.headers[ACCEPT_ENCODING].clone(), response.headers().get(CONTENT_ENCODING).cloned())
+}
+
+#[tokio::test]
+async fn without_a_setting_of_the_route_only_pages_are_compressed_for_their_script() {
+    let silent = upstream();
+    let (accepted, coding) = coding_of_page(&silent, "text/html").await;
+    assert_eq!((accepted.as_bytes(), coding), (&b"identity"[..], Some(HeaderValue::from_static("gzip"))));
+    assert_eq!(coding_of_page(&silent, "text/csv").await.1, None, "a download stays as it is");
+    let compressing = RouteSettings { compression: Some(Arc::default()), ..upstream() };
+    let (accepted, coding) = coding_of_page(&compressing, "text/csv").await;
+    assert_eq!((accepted.as_bytes(), coding), (&b"identity"[..], Some(HeaderValue::from_static("gzip"))));
+    let never = RouteSettings { is_never_compressed: true, ..upstream() };
+    let (accepted, coding) = coding_of_page(&never, "text/html").await;
+    assert_eq!((accepted.as_bytes(), coding), (&b"gzip"[..], None));
+}
