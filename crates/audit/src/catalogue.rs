@@ -1,23 +1,23 @@
-//! Every finding that an audit can have: what it is, how bad, and what to change in brisk and in nginx. docs/audit.md lists
-//! them too.
+//! Catalogue of the findings that an audit can have: description, severity, and changes in brisk and in nginx. Also
+//! listed in docs/audit.md.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing; nothing has to change.
+    /// Information; no change is necessary.
     Info,
     /// A protection is not used.
     Low,
-    /// Clients or their data are at risk under conditions.
+    /// Clients or their data are at risk under certain conditions.
     Medium,
     /// An attack is known, or clients refuse the server.
     High,
-    /// Anyone can attack it.
+    /// Exploitable by anyone.
     Critical,
 }
 
@@ -33,22 +33,22 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A kind of finding.
+/// Kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Kind {
-    /// Stable name, for filters and for CI.
+    /// Stable name for filters and CI.
     pub id: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// What it is, in one sentence.
+    /// Description in one sentence.
     pub what: &'static str,
-    /// What to change in brisk.
+    /// Change in brisk.
     pub brisk: &'static str,
-    /// What to change in nginx.
+    /// Change in nginx.
     pub nginx: &'static str,
 }
 
-/// brisk never does what the finding is about.
+/// Remedy for findings that brisk never has.
 const NEVER: &str = "brisk never does this";
 
 macro_rules! kinds {
@@ -59,7 +59,7 @@ macro_rules! kinds {
                 Kind { id: $id, severity: Severity::$severity, what: $what, brisk: $brisk, nginx: $nginx };
         )+
 
-        /// All of them, by subject.
+        /// All kinds, by subject.
         pub const ALL: &[Kind] = &[$($name),+];
     };
 }

@@ -1,10 +1,12 @@
-//! Oracles of CBC padding in TLS 1.2: whether a server's answers distinguish a wrong padding from a wrong MAC.
+//! Oracles of CBC padding in TLS 1.2: differences between the reactions of a server to a wrong padding and to a wrong
+//! MAC.
 //!
-//! Records of block ciphers are authenticated before they are padded, so a server that shows which of both was wrong lets who
-//! changes records on their way decrypt them byte by byte (Vaudenay, 2002). Servers have shown it by looking at the length of the
-//! padding alone (POODLE against TLS, CVE-2014-8730), by other alerts or ends of the connection (GOLDENDOODLE and Zombie POODLE,
-//! 2019), and with records without content (CVE-2019-1559). Each connection here sends one record of its own that is wrong in
-//! one way. What is compared is what can be seen from outside: kinds of records, and the end; never what an encrypted alert says.
+//! Records of block ciphers are authenticated before they are padded. A server that reveals which of both was wrong
+//! lets an attacker on the path decrypt records byte by byte (Vaudenay, 2002). Servers reveal it if they check only the
+//! length of the padding (POODLE against TLS, CVE-2014-8730), by different alerts or connection ends (GOLDENDOODLE and
+//! Zombie POODLE, 2019), and with empty records (CVE-2019-1559). Each connection sends one record with one flaw.
+//! Compared are properties visible from outside, i.e. record types and the end of the connection, never the content of
+//! an encrypted alert.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 use brisk_wire::server_flight::Part;
 use brisk_wire::suites::Suite;
 
-use crate::contact::{Contact, End, Line};
+use crate::contact::{AuditConnection, AuditTarget, ConnectionEnd};
 use crate::error::AuditError;
 use crate::protocols::Protocols;
 use crate::weaknesses::SILENCE;
@@ -23,30 +25,30 @@ use crate::{http, random, tls12};
 
 const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
 
-/// Bytes of a block, and of an initialization vector.
+/// Size of a block and of an initialization vector in bytes.
 pub(crate) const BLOCK: usize = 16;
 
-/// The beginning of a request. With its MAC it is shorter than the 255 bytes of padding that a wrong length claims.
+/// Beginning of a request. With its MAC it is shorter than the 255 bytes of padding that a wrong length claims.
 const SHORT: &[u8] = b"GET / HTTP/1.1\r\n";
 
-/// How long the end of a connection is waited for after an alert: servers close at once, or leave that to the client.
+/// Wait for the end of a connection after an alert: servers close at once, or leave that to the client.
 const END: Duration = Duration::from_millis(300);
 
-/// All connections here at most: servers that keep silent take seconds each.
+/// Most connections of this check: silent servers take seconds each.
 const BUDGET: Duration = Duration::from_secs(30);
 
-/// Parts of a reaction that are looked at.
+/// Most records compared of a reaction.
 const PARTS: usize = 4;
 
-/// What a suite protects records with.
+/// Record protection of a suite.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protection {
     pub(crate) mac: hmac::Algorithm,
-    /// Bytes of a key of AES.
+    /// Size of an AES key in bytes.
     pub(crate) key: usize,
 }
 
-/// That of a suite of AES in CBC that is spoken here; those with forward secrecy first.
+/// Record protection of supported suites with AES-CBC; suites with forward secrecy first.
 const SUITES: &[(u16, hmac::Algorithm, usize)] = &[
     (0xc009, hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, 16),
     (0xc013, hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, 16),
@@ -62,26 +64,26 @@ const SUITES: &[(u16, hmac::Algorithm, usize)] = &[
     (0x003d, hmac::HMAC_SHA256, 32),
 ];
 
-/// What this suite protects records with, if it is AES in CBC.
+/// Record protection of a suite; `None` unless it uses AES-CBC.
 pub(crate) fn protection(suite: CipherSuite) -> Option<Protection> {
     let found = SUITES.iter().find(|(code, ..)| *code == suite.0)?;
     Some(Protection { mac: found.1, key: found.2 })
 }
 
-/// What is wrong with a record.
+/// Flaw of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
-    /// The MAC, below a right padding.
+    /// Wrong MAC, right padding.
     Mac,
-    /// The bytes of the padding, not its length, around a right MAC.
+    /// Wrong bytes of the padding with a right length, right MAC.
     Padding,
     Both,
-    /// The padding says that it is longer than the record, which holds where the plaintext is [`SHORT`].
+    /// The padding claims to be longer than the record, which is true for the plaintext [`SHORT`].
     Length,
 }
 
-/// Encrypts the client's records (RFC 5246 section 6.2.3.2).
+/// Encryption of the client's records (RFC 5246 section 6.2.3.2).
 pub(crate) struct Sealer {
     cipher: EncryptingKey,
     mac: hmac::Key,
@@ -89,7 +91,7 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    /// With the client's keys of the key block.
+    /// Uses the client's keys of the key block.
     pub(crate) fn new(protection: Protection, mac: &[u8], key: &[u8]) -> Option<Self> {
         let algorithm = if protection.key == 32 { &AES_256 } else { &AES_128 };
         let cipher = EncryptingKey::ecb(UnboundCipherKey::new(algorithm, key).ok()?).ok()?;
@@ -127,64 +129,64 @@ impl Sealer {
     }
 }
 
-/// What a server showed.
+/// Reaction of a server to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reaction {
-    seen: Vec<Seen>,
-    end: Option<End>,
+    seen: Vec<RecordKind>,
+    end: Option<ConnectionEnd>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
+enum RecordKind {
     Data,
     Alert { is_encrypted: bool },
     Other,
 }
 
 impl Reaction {
-    fn of(line: &mut Line) -> Self {
+    fn of(line: &mut AuditConnection) -> Self {
         let (mut seen, mut end) = (Vec::new(), None);
         while seen.len() < PARTS && end.is_none() {
             match line.part() {
                 // An answer may come in any number of records.
-                Ok(Part::Data(_)) => return Self { seen: vec![Seen::Data], end: None },
+                Ok(Part::Data(_)) => return Self { seen: vec![RecordKind::Data], end: None },
                 Ok(Part::Alert(alert)) => {
                     line.hurry(END);
-                    seen.push(Seen::Alert { is_encrypted: alert.is_none() });
+                    seen.push(RecordKind::Alert { is_encrypted: alert.is_none() });
                 }
-                Ok(_) => seen.push(Seen::Other),
+                Ok(_) => seen.push(RecordKind::Other),
                 // Whether the system reports an end or a reset depends on what it had read.
-                Err(End::Broken) => end = Some(End::Closed),
+                Err(ConnectionEnd::Broken) => end = Some(ConnectionEnd::Closed),
                 Err(other) => end = Some(other),
             }
         }
         Self { seen, end }
     }
 
-    /// It answered the request.
+    /// Whether the server responded to the request.
     fn is_answer(&self) -> bool {
-        self.seen == [Seen::Data]
+        self.seen == [RecordKind::Data]
     }
 }
 
-/// What was found; `None` where it cannot be judged.
+/// Result of the check; `None` if it could not be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Oracles {
-    /// A wrong padding is accepted (POODLE against TLS).
+    /// The server accepts a wrong padding (POODLE against TLS).
     pub(crate) accepts: Option<bool>,
-    /// A wrong padding and a wrong MAC are answered differently.
+    /// The server reacts differently to a wrong padding and to a wrong MAC.
     pub(crate) differs: Option<bool>,
 }
 
-/// Whether there is such an oracle, with one suite for each hash of the MAC, which servers have own code for.
-pub(crate) fn find(contact: &Contact, protocols: &Protocols) -> Result<Oracles, AuditError> {
+/// Looks for oracles with one suite for each hash of the MAC, since servers have separate code for each.
+pub(crate) fn find(contact: &AuditTarget, protocols: &Protocols) -> Result<Oracles, AuditError> {
     contact.step("oracles of CBC padding");
     find_until(contact, protocols, contact.budget(BUDGET))
 }
 
-/// The same. What is not judged at `end` stays so.
+/// [`find`] with a deadline; checks not finished at `end` stay `None`.
 pub(crate) fn find_until(
-    contact: &Contact,
+    contact: &AuditTarget,
     protocols: &Protocols,
     end: Instant,
 ) -> Result<Oracles, AuditError> {
@@ -208,7 +210,7 @@ pub(crate) fn find_until(
     Ok(if is_whole { all } else { all.and(Oracles::default()) })
 }
 
-/// Whether every suite of block ciphers that the server accepts below TLS 1.3 is known, and is spoken here.
+/// Whether all block cipher suites that the server accepts below TLS 1.3 are known and supported here.
 fn is_all_spoken(protocols: &Protocols) -> bool {
     let is_spoken = |version, suite: &Suite| version == V12 && protection(suite.code).is_some();
     let mut blocks = protocols
@@ -224,18 +226,18 @@ impl Oracles {
     }
 }
 
-/// Yes if one of both is, no if both are.
+/// True if one of both is true, false if both are false.
 fn either(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     if one == Some(true) || other == Some(true) { Some(true) } else { one.and(other) }
 }
 
-/// Flaws of a record with a request, then those of one without content.
+/// Flaws of a record with a request, then flaws of an empty record.
 const FLAWS: [Flaw; 4] = [Flaw::Mac, Flaw::Padding, Flaw::Both, Flaw::Length];
 const EMPTY: [Flaw; 3] = [Flaw::Mac, Flaw::Padding, Flaw::Both];
 
-/// What is found of a suite; `None` without a handshake, or none until `end`.
+/// Result for one suite; `None` without a handshake, or without a result before `end`.
 fn judge(
-    contact: &Contact,
+    contact: &AuditTarget,
     protocols: &Protocols,
     suite: CipherSuite,
     end: Instant,
@@ -275,9 +277,9 @@ fn judge(
     Ok(Some(Oracles::default()))
 }
 
-/// What a server does with one record after a handshake; `None` without a handshake.
+/// Reaction to one record after a handshake; `None` without a handshake.
 fn react(
-    contact: &Contact,
+    contact: &AuditTarget,
     protocols: &Protocols,
     suite: CipherSuite,
     plaintext: &[u8],
@@ -289,7 +291,7 @@ fn react(
         session.line.hurry(SILENCE * 2);
         return Ok(Some(match session.send_flawed(plaintext, flaw) {
             Ok(()) => Reaction::of(&mut session.line),
-            Err(_) => Reaction { seen: Vec::new(), end: Some(End::Closed) },
+            Err(_) => Reaction { seen: Vec::new(), end: Some(ConnectionEnd::Closed) },
         }));
     }
     Ok(None)

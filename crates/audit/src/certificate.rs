@@ -1,4 +1,4 @@
-//! The chains that a server shows, as they were sent, and what is wrong with each.
+//! Certificate chains as sent by a server, and their faults.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -17,25 +17,25 @@ use x509_parser::signature_algorithm::RsaSsaPssParams;
 
 use crate::error::AuditError;
 
-/// A chain as a server shows it, and what else came with it.
+/// A chain as sent, and the data sent with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shown {
-    /// DER, in the order in which they were sent.
+pub(crate) struct SentChain {
+    /// Certificates (DER) in the server's order.
     pub(crate) chain: Vec<Vec<u8>>,
     pub(crate) staple: Option<Vec<u8>>,
-    /// The list of SCTs of the TLS extension.
+    /// Content of the TLS extension with SCTs.
     pub(crate) scts: Option<Vec<u8>>,
-    /// TLS 1.3 showed it, whose extension with SCTs is not seen here.
+    /// The chain was sent in TLS 1.3, where the extension with SCTs is not visible here.
     pub(crate) is_tls13: bool,
 }
 
-/// What was found of one chain.
+/// Properties and faults of a chain.
 #[derive(Clone, Debug, Default, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and a field of the document")]
 pub struct Certificate {
     /// Subject of the server's certificate.
     pub subject: String,
-    /// Its issuer.
+    /// Issuer of the server's certificate.
     pub issuer: String,
     /// Host names and addresses.
     pub names: Vec<String>,
@@ -43,73 +43,73 @@ pub struct Certificate {
     pub key: String,
     /// Bits of the key.
     pub key_bits: usize,
-    /// Until when it is valid.
+    /// End of validity.
     pub not_after: String,
-    /// Days until then; negative afterwards.
+    /// Days until the end of validity; negative afterwards.
     pub days_left: i64,
-    /// Days from its begin to its end.
+    /// Days from begin to end of validity.
     pub lifetime_days: i64,
-    /// Certificates sent.
+    /// Number of certificates sent.
     pub sent: usize,
-    /// Bytes of the chain.
+    /// Size of the chain in bytes.
     pub bytes: usize,
-    /// Whether the host's name is one of its names.
+    /// The certificate is valid for the host's name.
     pub name_matches: bool,
     /// Each certificate is followed by its issuer.
     pub in_order: bool,
-    /// No certificate is known to be missing. `false` where the chain leads to no authority here, and its last certificate says
-    /// where its issuer's is to be had.
+    /// No certificate is known to be missing. `false` if the chain leads to no authority known here and its last
+    /// certificate contains the URL of its issuer.
     pub is_complete: bool,
-    /// The issuer that is neither sent nor an authority here; `None` where the chain ends as it should.
+    /// Issuer that was not sent and is no known authority; `None` if the chain is complete.
     #[serde(skip)]
     pub missing: Option<String>,
-    /// The root was sent as well, which no client needs.
+    /// The root was sent, which clients do not need.
     pub has_root: bool,
-    /// Certificates sent that do not belong to the chain.
+    /// Number of sent certificates that do not belong to the chain.
     pub strays: usize,
-    /// Hashes of signatures that are broken: `SHA-1`, `MD5`.
+    /// Broken hashes of signatures: `SHA-1`, `MD5`.
     pub weak_hash: Option<String>,
-    /// Keys of the chain that are too short, with their bits.
+    /// Keys of the chain that are too short, with their sizes in bits.
     pub weak_key: Option<String>,
-    /// An intermediate that has expired or is not valid yet, or the server's own.
+    /// A certificate of the chain that has expired or is not valid yet.
     pub wrong_time: Option<String>,
-    /// Clients demand a staple (RFC 7633).
+    /// The certificate requires a staple (RFC 7633).
     pub must_staple: bool,
-    /// What of the staple: `none`, `good`, or why it is wrong.
+    /// State of the staple: `none`, `good`, or its fault.
     pub staple: String,
-    /// A staple came, and clients refuse it.
+    /// A staple was sent, and clients reject it.
     #[serde(skip)]
     pub staple_is_wrong: bool,
-    /// A staple came.
+    /// A staple was sent.
     #[serde(skip)]
     pub is_stapled: bool,
-    /// Logs that have it, by SCTs within the certificate, the TLS extension and the staple.
+    /// Number of logs that have the certificate, by SCTs in the certificate, the TLS extension and the staple.
     pub sct_logs: usize,
-    /// SCTs of the TLS extension were not to be seen.
+    /// SCTs of the TLS extension are not visible here.
     #[serde(skip)]
     pub has_hidden_scts: bool,
-    /// Verdict of each set of authorities.
+    /// Verdicts by set of authorities.
     pub trust: Vec<Trust>,
 }
 
-/// The verdict of a set of authorities.
+/// Verdict by a set of authorities.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trust {
-    /// Whose.
+    /// Name of the set.
     pub authorities: &'static str,
-    /// `None` if they trust it.
+    /// Reason for distrust; `None` if trusted.
     pub distrust: Option<String>,
-    /// It leads to one of them, whatever else is wrong with it.
+    /// The chain leads to an authority of the set, whatever its other faults.
     #[serde(skip)]
     pub is_anchored: bool,
 }
 
-/// Whose authorities judge.
+/// Sets of authorities that judge chains.
 #[derive(Debug)]
-pub(crate) struct Judges(Vec<(&'static str, Judge)>);
+pub(crate) struct AuthoritySets(Vec<(&'static str, Judge)>);
 
-impl Judges {
-    /// Mozilla's, the system's where there are any, and those of `files`.
+impl AuthoritySets {
+    /// Mozilla's authorities, the system's if there are any, and those of `files`.
     pub(crate) fn new(files: &[std::path::PathBuf]) -> Result<Self, AuditError> {
         let mut all = Vec::new();
         if !files.is_empty() {
@@ -124,8 +124,13 @@ impl Judges {
     }
 }
 
-/// Judges a chain; `None` if the server's own certificate cannot be read.
-pub(crate) fn judge(shown: &Shown, host: &str, judges: &Judges, now: SystemTime) -> Option<Certificate> {
+/// Judges a chain; `None` if the server's own certificate cannot be parsed.
+pub(crate) fn judge(
+    shown: &SentChain,
+    host: &str,
+    judges: &AuthoritySets,
+    now: SystemTime,
+) -> Option<Certificate> {
     let parsed: Vec<_> = shown.chain.iter().map(|der| X509Certificate::from_der(der).ok()).collect();
     let all: Vec<&X509Certificate<'_>> =
         parsed.iter().flatten().map(|(_, certificate)| certificate).collect();
@@ -182,7 +187,7 @@ pub(crate) fn judge(shown: &Shown, host: &str, judges: &Judges, now: SystemTime)
     Some(found)
 }
 
-/// A time at which all are valid, or else the server's own.
+/// A time at which all certificates are valid, otherwise one at which the server's own is.
 fn within(all: &[&X509Certificate<'_>]) -> Option<SystemTime> {
     let begin = |certificate: &&X509Certificate<'_>| certificate.validity().not_before.timestamp();
     let end = |certificate: &&X509Certificate<'_>| certificate.validity().not_after.timestamp();
@@ -192,7 +197,7 @@ fn within(all: &[&X509Certificate<'_>]) -> Option<SystemTime> {
     Some(time(i64::midpoint(begin, end)))
 }
 
-/// Whether it says where its issuer's certificate is (`caIssuers`, RFC 5280 section 4.2.2.1).
+/// Whether the certificate contains the URL of its issuer's certificate (`caIssuers`, RFC 5280 section 4.2.2.1).
 fn names_issuer(certificate: &X509Certificate<'_>) -> bool {
     certificate.extensions().iter().any(|extension| match extension.parsed_extension() {
         ParsedExtension::AuthorityInfoAccess(access) => {
@@ -206,7 +211,7 @@ fn is_self_signed(certificate: &X509Certificate<'_>) -> bool {
     certificate.subject().as_raw() == certificate.issuer().as_raw()
 }
 
-/// Follows the issuers from the server's certificate on, and returns the last one.
+/// Follows the issuers from the server's certificate and returns the last one.
 fn links<'a, 'b>(all: &[&'a X509Certificate<'b>], found: &mut Certificate) -> &'a X509Certificate<'b> {
     let issues = |issuer: &X509Certificate<'_>, below: &X509Certificate<'_>| {
         below.issuer().as_raw() == issuer.subject().as_raw()
@@ -240,7 +245,8 @@ fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     .collect()
 }
 
-/// RFC 9525 section 6.3: a wildcard is the whole first label, and stands for one.
+/// Whether a name matches, with wildcards by RFC 9525 section 6.3: a wildcard is the whole first label and matches one
+/// label.
 fn matches(pattern: &str, host: &str) -> bool {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
     // An address can be written in many ways.
@@ -302,7 +308,7 @@ fn wrong_time(certificate: &X509Certificate<'_>, now: i64) -> Option<String> {
     early.then(|| format!("{} is not valid before {}", certificate.subject(), day(begin.timestamp())))
 }
 
-/// `id-pe-tlsfeature` with `status_request` (RFC 7633).
+/// Whether the certificate has `id-pe-tlsfeature` with `status_request` (RFC 7633).
 fn must_staple(certificate: &X509Certificate<'_>) -> bool {
     let mut all = certificate.extensions().iter();
     all.any(|extension| {
@@ -311,7 +317,7 @@ fn must_staple(certificate: &X509Certificate<'_>) -> bool {
     })
 }
 
-fn staple(shown: &Shown, now: SystemTime, found: &mut Certificate) {
+fn staple(shown: &SentChain, now: SystemTime, found: &mut Certificate) {
     let Some(staple) = shown.staple.as_deref().filter(|staple| !staple.is_empty()) else {
         "none".clone_into(&mut found.staple);
         return;
@@ -340,8 +346,8 @@ fn staple(shown: &Shown, now: SystemTime, found: &mut Certificate) {
     };
 }
 
-/// Logs that signed SCTs: counted, not verified, since their keys change with lists that are not bundled.
-fn logs(certificate: &X509Certificate<'_>, shown: &Shown, found: &Certificate) -> usize {
+/// Logs that signed SCTs. Signatures are not verified, since the keys of logs change with lists that are not bundled.
+fn logs(certificate: &X509Certificate<'_>, shown: &SentChain, found: &Certificate) -> usize {
     const EMBEDDED: &str = "1.3.6.1.4.1.11129.2.4.2";
     let embedded = certificate.extensions().iter().filter(|one| one.oid.to_id_string() == EMBEDDED);
     let mut lists: Vec<&[u8]> = embedded.filter_map(|one| octets(one.value)).collect();
@@ -356,7 +362,7 @@ fn logs(certificate: &X509Certificate<'_>, shown: &Shown, found: &Certificate) -
     logs.len()
 }
 
-/// The list of SCTs of an OCSP response: `1.3.6.1.4.1.11129.2.4.5` (RFC 6962 section 3.3).
+/// List of SCTs of an OCSP response: `1.3.6.1.4.1.11129.2.4.5` (RFC 6962 section 3.3).
 fn stapled_scts(response: &[u8]) -> Option<&[u8]> {
     const NUMBER: &[u8] = &[6, 10, 0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5];
     let begin = response.windows(NUMBER.len()).position(|window| window == NUMBER)?;
@@ -368,7 +374,7 @@ fn stapled_scts(response: &[u8]) -> Option<&[u8]> {
     octets(octets(value)?)
 }
 
-/// The content of the OCTET STRING that begins here.
+/// Content of the OCTET STRING at the beginning of these bytes.
 fn octets(der: &[u8]) -> Option<&[u8]> {
     let (length, content) = match der {
         [4, 0x82, high, low, rest @ ..] => (usize::from(u16::from_be_bytes([*high, *low])), rest),

@@ -1,8 +1,7 @@
-//! `brisk probe --config`: what a gateway with a configuration would do, and the machine that it would run on, judged without
-//! network.
+//! Advice on a configuration and its machine (`brisk probe --config`), without network.
 //!
-//! [`Facts`] are plain data, which the program gathers from its settings; here they are judged, and advice has the command
-//! that mends what is wrong.
+//! The program gathers [`Facts`] from its settings; [`judge`] turns them into [`Advice`] with the command that corrects
+//! each problem.
 
 mod machine;
 mod route;
@@ -19,10 +18,10 @@ pub use machine::Machine;
 
 use crate::catalogue::Severity;
 
-/// A configuration, as far as it is judged.
+/// Judged facts about a configuration.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Facts {
-    /// The file.
+    /// Configuration file.
     pub file: PathBuf,
     /// Hosts.
     pub hosts: Vec<HostFacts>,
@@ -30,77 +29,77 @@ pub struct Facts {
     pub keys: Vec<KeyFile>,
     /// Listeners ask for TCP Fast Open.
     pub fast_open: bool,
-    /// Connections that may wait to be accepted, of the listener with most.
+    /// Largest backlog of a listener.
     pub backlog: u32,
-    /// The machine.
+    /// Kernel settings of the machine.
     pub machine: Machine,
 }
 
-/// A host.
+/// Facts about a host.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HostFacts {
-    /// Its first name.
+    /// First name.
     pub name: String,
-    /// Its certificates.
+    /// Certificates.
     pub certificates: Vec<CertificateFacts>,
-    /// Certificates come from an authority by themselves.
+    /// Certificates are obtained and renewed by ACME.
     pub has_acme: bool,
-    /// It sends HSTS.
+    /// The host sends HSTS.
     pub hsts: bool,
-    /// Paths whose requests are answered as early data whatever their method.
+    /// Paths that accept early data for any method.
     pub early_paths: Vec<String>,
 }
 
-/// A certificate.
+/// Facts about a certificate.
 #[derive(Clone, Debug, Serialize)]
 pub struct CertificateFacts {
-    /// Its file.
+    /// File.
     pub file: PathBuf,
-    /// The algorithm of its key.
+    /// Algorithm of the key.
     pub algorithm: String,
-    /// It is for RSA.
+    /// The key is for RSA.
     pub is_rsa: bool,
-    /// The SHA-256 of the certificate.
+    /// SHA-256 of the certificate.
     pub fingerprint: String,
-    /// What its key has in common with certificates of the same key.
+    /// Identifier of the key, equal for certificates with the same key.
     pub key: String,
-    /// From when on it is valid.
+    /// Begin of validity.
     pub not_before: SystemTime,
-    /// Until when.
+    /// End of validity.
     pub not_after: SystemTime,
-    /// Bytes of the chain.
+    /// Size of the chain in bytes.
     pub chain_bytes: usize,
-    /// Bytes of the first flight at most.
+    /// Maximum size of the first flight in bytes.
     pub flight: usize,
-    /// Bytes that TCP sends at once with the usual 10 segments.
+    /// Size of an initial window of 10 segments in bytes.
     pub window: usize,
-    /// Bytes of a chain's certificates, each.
+    /// Sizes of the chain's certificates in bytes.
     pub parts: Vec<usize>,
 }
 
 /// A file with a private key.
 #[derive(Clone, Debug, Serialize)]
 pub struct KeyFile {
-    /// The file.
+    /// File.
     pub file: PathBuf,
-    /// Permissions, as of `chmod`.
+    /// Permissions, as in `chmod`.
     pub mode: u32,
 }
 
-/// What is wrong, and what mends it.
+/// A problem and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     /// Stable name.
     pub id: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// What was seen.
+    /// Observation.
     pub evidence: String,
-    /// What mends it: a command, or a setting.
+    /// Remedy: a command or a setting.
     pub remedy: String,
 }
 
-/// Every ID.
+/// All IDs with their severities.
 pub const IDS: &[(&str, Severity)] = &[
     ("inside-flight", Severity::Medium),
     ("inside-no-ecdsa", Severity::Low),
@@ -118,12 +117,12 @@ pub const IDS: &[(&str, Severity)] = &[
     ("inside-slow-start", Severity::Low),
 ];
 
-/// Days before its end from which on a certificate without a renewal needs one, or a third of its life where that is less.
+/// Time before the end of a certificate without renewal at which it is reported; at most a third of its validity.
 const SOON: Duration = Duration::from_hours(24 * 14);
 
-/// Judges all, the worst first.
+/// Judges the facts; the most severe advice first.
 pub fn judge(facts: &Facts, now: SystemTime) -> Vec<Advice> {
-    let mut all = Found::default();
+    let mut all = AdviceList::default();
     for host in &facts.hosts {
         self::host(host, now, facts.machine.initcwnd, &mut all);
     }
@@ -141,9 +140,9 @@ pub fn judge(facts: &Facts, now: SystemTime) -> Vec<Advice> {
 }
 
 #[derive(Default)]
-struct Found(Vec<Advice>);
+struct AdviceList(Vec<Advice>);
 
-impl Found {
+impl AdviceList {
     fn add(&mut self, id: &'static str, evidence: impl Into<String>, remedy: impl Into<String>) {
         let severity =
             IDS.iter().find(|(own, _)| *own == id).map_or(Severity::Info, |(_, severity)| *severity);
@@ -154,7 +153,7 @@ impl Found {
     }
 }
 
-fn host(host: &HostFacts, now: SystemTime, initcwnd: Option<u32>, all: &mut Found) {
+fn host(host: &HostFacts, now: SystemTime, initcwnd: Option<u32>, all: &mut AdviceList) {
     let name = &host.name;
     for certificate in &host.certificates {
         self::certificate(host, certificate, now, initcwnd, all);
@@ -189,7 +188,7 @@ fn certificate(
     certificate: &CertificateFacts,
     now: SystemTime,
     initcwnd: Option<u32>,
-    all: &mut Found,
+    all: &mut AdviceList,
 ) {
     let file = certificate.file.display();
     let window = initcwnd.map_or(certificate.window, |segments| segments as usize * 1460);
@@ -224,8 +223,8 @@ fn certificate(
     }
 }
 
-/// Keys that several certificates have: who gets one key has all of them, and none can be revoked alone.
-fn reused(facts: &Facts, all: &mut Found) {
+/// Reports keys used by several certificates: a leaked key affects all of them, and they must be revoked together.
+fn reused(facts: &Facts, all: &mut AdviceList) {
     let mut by_key: BTreeMap<&str, Vec<&CertificateFacts>> = BTreeMap::new();
     for certificate in facts.hosts.iter().flat_map(|host| &host.certificates) {
         let own = by_key.entry(&certificate.key).or_default();
@@ -243,7 +242,7 @@ fn reused(facts: &Facts, all: &mut Found) {
     }
 }
 
-fn machine(facts: &Facts, all: &mut Found) {
+fn machine(facts: &Facts, all: &mut AdviceList) {
     let machine = &facts.machine;
     if facts.fast_open
         && let Some(value) = machine.fast_open.filter(|value| value & 2 == 0)
@@ -296,7 +295,7 @@ fn machine(facts: &Facts, all: &mut Found) {
     }
 }
 
-/// The document of `--json`.
+/// Document of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     format: u32,
@@ -304,12 +303,12 @@ struct Document<'a> {
     facts: &'a Facts,
 }
 
-/// JSON.
+/// Facts and advice as JSON.
 pub fn json(facts: &Facts, advice: &[Advice]) -> String {
     json::document(&Document { format: 1, advice, facts })
 }
 
-/// Text of at most `width` columns.
+/// Advice as text of at most `width` columns.
 pub fn text(facts: &Facts, advice: &[Advice], width: usize) -> String {
     let mut text = format!("{}\n\n", facts.file.display());
     if advice.is_empty() {

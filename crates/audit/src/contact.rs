@@ -1,4 +1,4 @@
-//! Connections of an audit: their number, rate and time are bounded, and so is what a server may send.
+//! Connections of an audit, with limits of number, rate, time and received bytes.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
@@ -13,22 +13,22 @@ use brisk_wire::suites::{self, Suite};
 
 use crate::error::AuditError;
 
-/// A handshake message at most. Chains of today have 10 KB; a server that announces more is not audited.
+/// Largest handshake message. Chains of today have 10 KB; a server that announces more is not audited.
 pub(crate) const LONGEST_MESSAGE: usize = 128 << 10;
 
-/// Bytes taken of one connection at most.
+/// Most bytes received on one connection.
 const MOST_BYTES: usize = 512 << 10;
 
-/// What an audit may cost the server and the caller.
+/// Limits of an audit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of each connection, until its answer is complete. Default: 5 s.
+    /// Timeout of each connection until its response is complete. Default: 5 s.
     pub step: Duration,
-    /// Of the whole audit. Default: 60 s.
+    /// Timeout of the whole audit. Default: 60 s.
     pub whole: Duration,
-    /// Connections in all. Default: 600.
+    /// Most connections. Default: 600.
     pub connections: u32,
-    /// Connections begun per second. Default: 50.
+    /// Connections per second. Default: 50.
     pub rate: u32,
 }
 
@@ -38,13 +38,13 @@ impl Default for Limits {
     }
 }
 
-/// A server and what may be asked of it still.
+/// The audited server and the remaining limits.
 #[derive(Debug)]
-pub(crate) struct Contact {
+pub(crate) struct AuditTarget {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) address: SocketAddr,
-    /// Others of the name; none where the caller named the address.
+    /// Other addresses of the name; empty if the caller gave the address.
     pub(crate) others: Vec<SocketAddr>,
     limits: Limits,
     begun: Instant,
@@ -57,14 +57,14 @@ pub(crate) struct Contact {
     silent: RefCell<Vec<&'static str>>,
 }
 
-/// Hellos that were repeated, one after the other, and ended alike, after which none is repeated: so this server refuses.
+/// Repeated hellos in a row with the same result, after which none is repeated: this is how the server refuses.
 const VAIN_REPEATS: u32 = 8;
 
-/// How long a hello that got no answer waits before it is repeated.
+/// Pause before an unanswered hello is repeated.
 const PAUSE: Duration = Duration::from_millis(200);
 
-impl Contact {
-    /// For the first of at least one address.
+impl AuditTarget {
+    /// Audits the first of at least one address.
     pub(crate) fn new(host: &str, addresses: &[SocketAddr], limits: Limits) -> Self {
         let address = addresses[0];
         Self {
@@ -84,22 +84,23 @@ impl Contact {
         }
     }
 
-    /// Names what is done now, for messages.
+    /// Sets the name of the current step for messages.
     pub(crate) fn step(&self, step: &'static str) {
         self.step.set(step);
     }
 
-    /// Connections so far.
+    /// Number of connections made.
     pub(crate) fn used(&self) -> u32 {
         self.used.get()
     }
 
-    /// The name for SNI: none of an address.
+    /// Name for SNI; `None` if the host is an address.
     pub(crate) fn name(&self) -> Option<&str> {
         (!is_address(&self.host)).then_some(self.host.as_str())
     }
 
-    /// A place for one more connection, to `address` if the caller makes it: waits for the rate. Returns its deadline.
+    /// Reserves one more connection, to `address` if the caller opens it. Waits for the rate. Returns the deadline of
+    /// the connection.
     pub(crate) fn place(&self) -> Result<Instant, AuditError> {
         if self.used.get() >= self.limits.connections {
             return Err(AuditError::Connections { step: self.step.get(), limit: self.limits.connections });
@@ -118,24 +119,24 @@ impl Contact {
         Ok(end.min(now + self.limits.step))
     }
 
-    /// The end of something that may take `most`, and no more than half of what is left: the rest has to fit too.
+    /// Deadline of a task that may take `most`, limited to half of the remaining time so that later steps fit.
     pub(crate) fn budget(&self, most: Duration) -> Instant {
         let now = Instant::now();
         let left = (self.begun + self.limits.whole).saturating_duration_since(now);
         now + most.min(left / 2)
     }
 
-    /// Lets the audit last until `time` later: a watch is not held against its limit.
+    /// Extends the audit by `time`: a watch does not count against the limit.
     pub(crate) fn extend(&mut self, time: Duration) {
         self.limits.whole += time;
     }
 
-    /// A new connection.
-    pub(crate) fn open(&self) -> Result<Line, AuditError> {
+    /// Opens a connection.
+    pub(crate) fn open(&self) -> Result<AuditConnection, AuditError> {
         self.open_at(self.address)
     }
 
-    fn open_at(&self, address: SocketAddr) -> Result<Line, AuditError> {
+    fn open_at(&self, address: SocketAddr) -> Result<AuditConnection, AuditError> {
         let mut failure = None;
         // A server that counts connections may refuse one; it gets another after a moment.
         for wait in [0, 300, 1000] {
@@ -145,7 +146,12 @@ impl Contact {
             match TcpStream::connect_timeout(&address, left) {
                 Ok(stream) => {
                     let _ = stream.set_nodelay(true);
-                    return Ok(Line { stream, deadline, flight: Flight::new(LONGEST_MESSAGE), received: 0 });
+                    return Ok(AuditConnection {
+                        stream,
+                        deadline,
+                        flight: Flight::new(LONGEST_MESSAGE),
+                        received: 0,
+                    });
                 }
                 Err(error) if self.used.get() == 1 => return Err(AuditError::Connect { address, error }),
                 Err(error) => failure = Some(error),
@@ -157,13 +163,13 @@ impl Contact {
         })
     }
 
-    /// Sends a hello, and reads until the server waits for the client or ends.
+    /// Sends a hello and reads until the server waits for the client or ends the connection.
     pub(crate) fn ask(&self, offer: &Offer) -> Result<Answer, AuditError> {
         self.ask_keeping(offer).map(|(answer, _)| answer)
     }
 
-    /// The same, and keeps the connection. What gets no answer is asked once more.
-    pub(crate) fn ask_keeping(&self, offer: &Offer) -> Result<(Answer, Line), AuditError> {
+    /// [`AuditTarget::ask`] that keeps the connection. Repeats an unanswered hello once.
+    pub(crate) fn ask_keeping(&self, offer: &Offer) -> Result<(Answer, AuditConnection), AuditError> {
         let mut asked = self.ask_once(offer)?;
         if asked.0.is_cut() && self.vain_repeats.get() < VAIN_REPEATS {
             thread::sleep(PAUSE);
@@ -173,19 +179,19 @@ impl Contact {
         let answer = &mut asked.0;
         self.has_alerted.set(self.has_alerted.get() || answer.alert.is_some());
         // A server that has alerts refuses by them; another one may close or reset what it refuses.
-        if answer.is_cut() && (self.has_alerted.get() || answer.end == Some(End::Silent)) {
+        if answer.is_cut() && (self.has_alerted.get() || answer.end == Some(ConnectionEnd::Silent)) {
             answer.has_failed = true;
             self.failed();
         }
         Ok(asked)
     }
 
-    /// Questions that got no answer so far.
+    /// Number of unanswered hellos.
     pub(crate) fn failures(&self) -> u32 {
         self.failures.get()
     }
 
-    /// Notes that what is done now got no answer.
+    /// Records that the current step got no response.
     pub(crate) fn failed(&self) {
         self.failures.set(self.failures.get() + 1);
         let mut silent = self.silent.borrow_mut();
@@ -194,12 +200,12 @@ impl Contact {
         }
     }
 
-    /// What got no answer.
+    /// Steps without a response.
     pub(crate) fn silent_steps(&self) -> Vec<&'static str> {
         self.silent.borrow().clone()
     }
 
-    fn ask_once(&self, offer: &Offer) -> Result<(Answer, Line), AuditError> {
+    fn ask_once(&self, offer: &Offer) -> Result<(Answer, AuditConnection), AuditError> {
         let mut line = self.open()?;
         let mut answer = Answer::default();
         if let Err(end) = line.send(&offer.to_bytes()) {
@@ -209,7 +215,9 @@ impl Contact {
         while !answer.is_whole() {
             match line.part() {
                 Ok(part) => answer.take(part)?,
-                Err(End::Wrong(error)) => return Err(AuditError::Flight { step: self.step.get(), error }),
+                Err(ConnectionEnd::Wrong(error)) => {
+                    return Err(AuditError::Flight { step: self.step.get(), error });
+                }
                 Err(end) => answer.end = Some(end),
             }
         }
@@ -217,77 +225,81 @@ impl Contact {
     }
 }
 
-/// How a connection ended before its answer was whole.
+/// End of a connection before the response was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// The server closed it.
+pub(crate) enum ConnectionEnd {
+    /// Closed by the server.
     Closed,
-    /// It was reset, or another error of the network.
+    /// Reset, or another error of the network.
     Broken,
-    /// Nothing, or not all, came in time.
+    /// Nothing, or an incomplete response, in time.
     Silent,
-    /// It sent what is no TLS.
+    /// The server sent bytes that are not TLS.
     Wrong(FlightError),
 }
 
-/// A connection.
+/// A connection of the audit.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct AuditConnection {
     stream: TcpStream,
     deadline: Instant,
     flight: Flight,
     received: usize,
 }
 
-impl Line {
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
-        self.stream.set_write_timeout(Some(self.left()?)).map_err(|_| End::Broken)?;
+impl AuditConnection {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), ConnectionEnd> {
+        self.stream.set_write_timeout(Some(self.left()?)).map_err(|_| ConnectionEnd::Broken)?;
         self.stream.write_all(bytes).map_err(|error| end_of(&error))
     }
 
-    fn left(&self) -> Result<Duration, End> {
+    fn left(&self) -> Result<Duration, ConnectionEnd> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(End::Silent) } else { Ok(left) }
+        if left.is_zero() { Err(ConnectionEnd::Silent) } else { Ok(left) }
     }
 
-    /// Waits at most this much longer from now on, and never longer than before.
+    /// Limits the remaining time to `most`; never extends it.
     pub(crate) fn hurry(&mut self, time: Duration) {
         self.deadline = self.deadline.min(Instant::now() + time);
     }
 
-    /// The next part of the flight.
-    pub(crate) fn part(&mut self) -> Result<Part, End> {
+    /// Next part of the server's flight.
+    pub(crate) fn part(&mut self) -> Result<Part, ConnectionEnd> {
         loop {
             match self.flight.next() {
                 Ok(Some(part)) => return Ok(part),
                 Ok(None) => self.read()?,
-                Err(error) => return Err(End::Wrong(error)),
+                Err(error) => return Err(ConnectionEnd::Wrong(error)),
             }
         }
     }
 
-    /// Raw bytes: what comes within the time, at most 4 KiB.
-    pub(crate) fn raw(&mut self) -> Result<Vec<u8>, End> {
+    /// Raw bytes received in time, at most 4 KiB.
+    pub(crate) fn raw(&mut self) -> Result<Vec<u8>, ConnectionEnd> {
         let mut buffer = [0; 4096];
         let len = self.read_into(&mut buffer)?;
         Ok(buffer[..len].to_vec())
     }
 
-    fn read(&mut self) -> Result<(), End> {
+    fn read(&mut self) -> Result<(), ConnectionEnd> {
         let mut buffer = [0; 16 << 10];
         let len = self.read_into(&mut buffer)?;
         self.flight.push(&buffer[..len]);
         Ok(())
     }
 
-    fn read_into(&mut self, buffer: &mut [u8]) -> Result<usize, End> {
+    fn read_into(&mut self, buffer: &mut [u8]) -> Result<usize, ConnectionEnd> {
         if self.received > MOST_BYTES {
             let what = "answer";
-            return Err(End::Wrong(FlightError::TooLong { what, length: self.received, limit: MOST_BYTES }));
+            return Err(ConnectionEnd::Wrong(FlightError::TooLong {
+                what,
+                length: self.received,
+                limit: MOST_BYTES,
+            }));
         }
-        self.stream.set_read_timeout(Some(self.left()?)).map_err(|_| End::Broken)?;
+        self.stream.set_read_timeout(Some(self.left()?)).map_err(|_| ConnectionEnd::Broken)?;
         match self.stream.read(buffer) {
-            Ok(0) => Err(End::Closed),
+            Ok(0) => Err(ConnectionEnd::Closed),
             Ok(len) => {
                 self.received += len;
                 Ok(len)
@@ -297,14 +309,14 @@ impl Line {
     }
 }
 
-fn end_of(error: &io::Error) -> End {
+fn end_of(error: &io::Error) -> ConnectionEnd {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => End::Silent,
-        _ => End::Broken,
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ConnectionEnd::Silent,
+        _ => ConnectionEnd::Broken,
     }
 }
 
-/// What a server answered to a hello.
+/// Response of a server to a hello.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) hello: Option<ServerHello>,
@@ -312,14 +324,14 @@ pub(crate) struct Answer {
     pub(crate) staple: Option<Vec<u8>>,
     exchange: Option<Vec<u8>>,
     pub(crate) alert: Option<u8>,
-    pub(crate) end: Option<End>,
-    /// Neither an answer nor a refusal: it says nothing.
+    pub(crate) end: Option<ConnectionEnd>,
+    /// Neither accepted nor refused: the connection ended without information.
     pub(crate) has_failed: bool,
     is_done: bool,
 }
 
 impl Answer {
-    /// The connection ended before anything was said.
+    /// Whether the connection ended before the server sent anything.
     fn is_cut(&self) -> bool {
         self.hello.is_none() && self.alert.is_none() && self.end.is_some()
     }
@@ -352,24 +364,24 @@ impl Answer {
         Ok(())
     }
 
-    /// The hello, if a handshake would go on from here with `version`.
+    /// The hello, if a handshake of `version` could continue.
     pub(crate) fn agreed(&self, version: ProtocolVersion) -> Option<&ServerHello> {
         self.hello.as_ref().filter(|hello| hello.version == version)
     }
 
-    /// The suite of the hello.
+    /// Suite of the hello.
     pub(crate) fn suite(&self) -> Option<&'static Suite> {
         suites::find(self.hello.as_ref()?.suite)
     }
 
-    /// What the key exchange says.
+    /// Parameters of the key exchange.
     pub(crate) fn exchanged(&self) -> Option<Exchanged> {
         let hello = self.hello.as_ref()?;
         server_flight::key_exchange(self.exchange.as_ref()?, self.suite()?, hello.version).ok()
     }
 }
 
-/// Whether the host is an address: of those there is neither SNI nor HSTS.
+/// Whether the host is an address: addresses have neither SNI nor HSTS.
 pub(crate) fn is_address(host: &str) -> bool {
     host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
 }

@@ -1,4 +1,4 @@
-//! Why an audit ended without a result.
+//! Failures of an audit.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,65 +7,65 @@ use std::time::Duration;
 use brisk_tls_client::ClientError;
 use brisk_wire::server_flight::FlightError;
 
-/// Why an audit ended without a result.
+/// Reason why an audit has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// The name has no address.
     #[error("{host} cannot be resolved: {error}")]
     Resolve {
-        /// The name.
+        /// Host name.
         host: String,
-        /// Why.
+        /// Error of the resolver.
         error: io::Error,
     },
-    /// No connection.
+    /// The server does not accept connections.
     #[error("cannot connect to {address}: {error}")]
     Connect {
-        /// The address.
+        /// Address.
         address: SocketAddr,
-        /// Why.
+        /// Error of the connection.
         error: io::Error,
     },
-    /// No version of TLS is spoken.
+    /// The server supports no version of TLS.
     #[error("{address} speaks no version of TLS: {reason}")]
     NoTls {
-        /// The address.
+        /// Address.
         address: SocketAddr,
-        /// What it did instead.
+        /// Reaction of the server.
         reason: String,
     },
-    /// The server sent what it may not.
+    /// The server violated the protocol.
     #[error("the server breaks the protocol at {step}: {error}")]
     Flight {
-        /// What was asked.
+        /// Current step.
         step: &'static str,
-        /// What is wrong.
+        /// Violation.
         error: FlightError,
     },
-    /// The time is over.
+    /// Timeout.
     #[error("the audit did not end within {limit:?}, and was at {step}; give it more with --timeout")]
     Time {
-        /// What was asked.
+        /// Current step.
         step: &'static str,
-        /// The limit.
+        /// Limit.
         limit: Duration,
     },
-    /// All connections are used.
+    /// The limit of connections was reached.
     #[error("the audit has used its {limit} connections, and was at {step}")]
     Connections {
-        /// What was asked.
+        /// Current step.
         step: &'static str,
-        /// The limit.
+        /// Limit.
         limit: u32,
     },
-    /// The authorities that the caller named cannot be read.
+    /// A file of authorities cannot be read.
     #[error(transparent)]
     Authorities(ClientError),
-    /// The TLS client cannot be made as it should.
+    /// The TLS client cannot be created.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// No runtime, no random numbers.
+    /// The system lacks a resource: runtime or random numbers.
     #[error("{0}")]
     System(String),
 }

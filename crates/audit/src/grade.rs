@@ -1,7 +1,7 @@
-//! The grade: SSL Labs' Server Rating Guide, version 2009r (2025).
+//! Grades by SSL Labs' Server Rating Guide, version 2009r (2025).
 //!
-//! Scores for protocol, key exchange and cipher make a number, the number a letter, and rules lower the letter. What the guide
-//! judges by simulated clients, which is one rule, is judged here by the suites that are accepted. What got no answer lowers no
+//! Scores for protocol, key exchange and cipher give a number, the number a letter, and rules lower the letter. One
+//! rule of the guide uses simulated clients; here the accepted suites decide. Checks without a response never lower a
 //! grade.
 
 use std::fmt;
@@ -13,10 +13,10 @@ use serde::{Serialize, Serializer};
 use crate::Audit;
 use crate::protocols::{Protocol, Protocols};
 
-/// The guide.
+/// Name and version of the guide.
 pub const GUIDE: &str = "SSL Labs Server Rating Guide 2009r";
 
-/// A grade, the best first.
+/// Letter of a grade; the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Letter {
     /// A+
@@ -76,24 +76,24 @@ impl std::str::FromStr for Letter {
     }
 }
 
-/// A grade and how it came about.
+/// A grade and its reasons.
 #[derive(Clone, Debug, Serialize)]
 pub struct Grade {
     /// The letter.
     pub letter: Letter,
-    /// What it would be with a trusted certificate; the same where it is trusted.
+    /// Letter if the certificate were trusted; equal to `letter` if it is.
     pub if_trusted: Letter,
-    /// The guide and its version.
+    /// Name and version of the guide.
     pub guide: &'static str,
-    /// Out of 100, for the versions.
+    /// Score of the versions, at most 100.
     pub protocol: u32,
-    /// Out of 100, for keys and groups.
+    /// Score of keys and groups, at most 100.
     pub key_exchange: u32,
-    /// Out of 100, for ciphers.
+    /// Score of ciphers, at most 100.
     pub cipher: u32,
-    /// All three, weighted by 30, 30 and 40 percent.
+    /// Weighted score: 30, 30 and 40 percent.
     pub score: u32,
-    /// Rules that lowered it, or that keep it from A+.
+    /// Rules that lowered the grade or prevented an A+.
     pub reasons: Vec<String>,
 }
 
@@ -155,7 +155,7 @@ fn protocol(found: &Protocols) -> u32 {
     mean(offered.chain(found.sslv2.then_some(0)))
 }
 
-/// The mean of the best and the worst.
+/// Mean of the best and the worst score.
 fn mean(scores: impl Iterator<Item = u32>) -> u32 {
     let all: Vec<u32> = scores.collect();
     match (all.iter().max(), all.iter().min()) {
@@ -164,7 +164,7 @@ fn mean(scores: impl Iterator<Item = u32>) -> u32 {
     }
 }
 
-/// The strength of the weakest, in bits of RSA.
+/// Strength of the weakest key or group, in bits of RSA.
 fn key_exchange(audit: &Audit) -> u32 {
     if audit.protocols.suites().any(|(_, suite)| suite.is_anonymous) {
         return 0;
@@ -187,7 +187,7 @@ fn key_exchange(audit: &Audit) -> u32 {
     if is_export { score.min(40) } else { score }
 }
 
-/// What a group is worth in bits of RSA; `None` of one that is known by lattices alone. A hybrid is worth its curve.
+/// Strength of a group in bits of RSA; `None` for pure lattice groups. Hybrids count as their curve.
 fn group_bits(name: &str) -> Option<usize> {
     let name = name.to_ascii_lowercase();
     if let Some(bits) = name.strip_prefix("ffdhe") {
@@ -318,7 +318,7 @@ fn attacks(audit: &Audit, rules: &mut Rules) {
     }
 }
 
-/// What keeps a good server from A+, or makes it A-.
+/// Applies the rules that prevent an A+ or lower it to A-.
 fn warnings(audit: &Audit, rules: &mut Rules) {
     let tls13 = audit.protocols.versions.iter().find(|own| own.version == ProtocolVersion::TLS1_3.0);
     if tls13.is_none_or(|own| !own.offered && own.unanswered == 0) {
@@ -352,7 +352,7 @@ fn warnings(audit: &Audit, rules: &mut Rules) {
     }
 }
 
-/// Seconds of HSTS from which on it counts.
+/// Minimum `max-age` of HSTS in seconds.
 pub(crate) const HALF_A_YEAR: u64 = 180 * 24 * 3600;
 
 fn trust(audit: &Audit, rules: &mut Rules) {

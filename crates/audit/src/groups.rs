@@ -1,4 +1,4 @@
-//! Groups and signature schemes: each found by a hello, in the order in which the server prefers them.
+//! Groups and signature schemes, each found with a hello, in the server's order of preference.
 
 use brisk_wire::offer::{Offer, extension};
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
@@ -6,12 +6,12 @@ use brisk_wire::server_flight::Exchanged;
 use brisk_wire::suites::{Exchange, Suite};
 use serde::Serialize;
 
-use crate::contact::Contact;
+use crate::contact::AuditTarget;
 use crate::error::AuditError;
 use crate::protocols::{Protocols, SCHEMES, offer};
 use crate::random;
 
-/// Every group that is asked for; those without a name in the registry are Brainpool and old curves of RFC 8422.
+/// All offered groups; those without a name in the registry are Brainpool and old curves of RFC 8422.
 pub(crate) const EVERY: &[NamedGroup] = &[
     NamedGroup::X25519MLKEM768,
     NamedGroup::SECP256R1MLKEM768,
@@ -36,7 +36,7 @@ pub(crate) const EVERY: &[NamedGroup] = &[
     NamedGroup(0x0104),
 ];
 
-/// The generator of secp256r1 (SEC 2 section 2.4.2), uncompressed: a point that every server accepts.
+/// Generator of secp256r1 (SEC 2 section 2.4.2), uncompressed: a point that every server accepts.
 const P256: [u8; 65] = [
     0x04, 0x6b, 0x17, 0xd1, 0xf2, 0xe1, 0x2c, 0x42, 0x47, 0xf8, 0xbc, 0xe6, 0xe5, 0x63, 0xa4, 0x40, 0xf2,
     0x77, 0x03, 0x7d, 0x81, 0x2d, 0xeb, 0x33, 0xa0, 0xf4, 0xa1, 0x39, 0x45, 0xd8, 0x98, 0xc2, 0x96, 0x4f,
@@ -44,28 +44,28 @@ const P256: [u8; 65] = [
     0x33, 0x57, 0x6b, 0x31, 0x5e, 0xce, 0xcb, 0xb6, 0x40, 0x68, 0x37, 0xbf, 0x51, 0xf5,
 ];
 
-/// What a server agrees on keys with, and signs with.
+/// Groups and signature schemes of a server.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Groups {
-    /// Groups of TLS 1.3, in the server's order where it has one.
+    /// Groups of TLS 1.3, in the server's order if it has one.
     pub tls13: Vec<String>,
-    /// Curves of TLS 1.2 and before.
+    /// Curves of TLS 1.2 and earlier.
     pub tls12: Vec<String>,
-    /// Whether a group of TLS 1.3 is safe from quantum computers; `None` without TLS 1.3, or without an answer.
+    /// Whether a TLS 1.3 group resists quantum computers; `None` without TLS 1.3 or without a response.
     pub post_quantum: Option<bool>,
-    /// Whether the order of groups is the server's; `None` where there is nothing to choose.
+    /// Whether the server's order of groups decides; `None` if there is no choice.
     pub server_order: Option<bool>,
-    /// Bits of the prime for Diffie-Hellman; the smallest seen.
+    /// Size in bits of the smallest prime for Diffie-Hellman.
     pub dh_bits: Option<usize>,
     /// Schemes of TLS 1.3 signatures.
     pub schemes_tls13: Vec<String>,
     /// Schemes of TLS 1.2 signatures.
     pub schemes_tls12: Vec<String>,
-    /// Bits of a temporary RSA key (export suites).
+    /// Size in bits of a temporary RSA key (export suites).
     pub temporary_rsa_bits: Option<usize>,
 }
 
-/// The name of a group, also of those that brisk does not negotiate.
+/// Name of a group, including groups that brisk does not support.
 pub(crate) fn name(group: NamedGroup) -> String {
     let name = match group.0 {
         19 => "secp192r1",
@@ -82,8 +82,8 @@ pub(crate) fn name(group: NamedGroup) -> String {
     name.to_owned()
 }
 
-/// Finds groups and schemes of the versions that are spoken.
-pub(crate) fn find(contact: &Contact, protocols: &Protocols) -> Result<Groups, AuditError> {
+/// Finds groups and schemes of the supported versions.
+pub(crate) fn find(contact: &AuditTarget, protocols: &Protocols) -> Result<Groups, AuditError> {
     contact.step("groups");
     let mut found = Groups::default();
     let mut tls13 = Vec::new();
@@ -153,7 +153,7 @@ fn order(
     Ok(one.zip(other).map(|(one, other)| one == other))
 }
 
-/// The newest version before TLS 1.3 with suites that `fit`, and these.
+/// Newest version before TLS 1.3 with suites that `fit`, and these suites.
 fn suites(
     protocols: &Protocols,
     fit: impl Fn(&Suite) -> bool,
@@ -164,9 +164,9 @@ fn suites(
     Some((version, own.map(|(_, suite)| suite.code).collect()))
 }
 
-/// The group that a server of TLS 1.3 asks for when it gets no share.
+/// Group requested by a TLS 1.3 server that receives no share.
 fn retried(
-    contact: &Contact,
+    contact: &AuditTarget,
     protocols: &Protocols,
     groups: &[NamedGroup],
 ) -> Result<Option<NamedGroup>, AuditError> {
@@ -174,9 +174,9 @@ fn retried(
     Ok(answer.agreed(ProtocolVersion::TLS1_3).and_then(|hello| hello.group))
 }
 
-/// A hello of TLS 1.3 without shares.
+/// TLS 1.3 hello without shares.
 fn modern(
-    contact: &Contact,
+    contact: &AuditTarget,
     protocols: &Protocols,
     groups: &[NamedGroup],
     schemes: &[SignatureScheme],
@@ -191,9 +191,9 @@ fn modern(
     Ok(offer.versions(&[version]).groups(groups).schemes(schemes))
 }
 
-/// The curve of a key exchange of TLS 1.2.
+/// Curve of a TLS 1.2 key exchange.
 fn curve(
-    contact: &Contact,
+    contact: &AuditTarget,
     version: ProtocolVersion,
     suites: &[CipherSuite],
     groups: &[NamedGroup],
@@ -207,8 +207,8 @@ fn curve(
     })
 }
 
-/// Primes and temporary keys: of every suite that has its own, exports apart.
-fn primes(contact: &Contact, protocols: &Protocols, found: &mut Groups) -> Result<(), AuditError> {
+/// Primes and temporary keys of all suites that have their own, including export suites.
+fn primes(contact: &AuditTarget, protocols: &Protocols, found: &mut Groups) -> Result<(), AuditError> {
     let kinds: [fn(&Suite) -> bool; 3] = [
         |suite| suite.exchange == Exchange::Dhe && !suite.is_export,
         |suite| suite.exchange == Exchange::Dhe && suite.is_export,
@@ -232,7 +232,7 @@ fn primes(contact: &Contact, protocols: &Protocols, found: &mut Groups) -> Resul
 }
 
 fn schemes(
-    contact: &Contact,
+    contact: &AuditTarget,
     protocols: &Protocols,
     groups: &[NamedGroup],
     found: &mut Groups,
@@ -274,7 +274,7 @@ fn schemes(
     Ok(())
 }
 
-/// The content of `signature_algorithms_cert` (RFC 8446 section 4.2.3) with all schemes.
+/// Content of `signature_algorithms_cert` (RFC 8446 section 4.2.3) with all schemes.
 fn chain_schemes() -> Vec<u8> {
     let numbers: Vec<u8> = SCHEMES.iter().flat_map(|scheme| scheme.0.to_be_bytes()).collect();
     [&(numbers.len() as u16).to_be_bytes()[..], &numbers].concat()

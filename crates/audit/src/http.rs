@@ -1,4 +1,4 @@
-//! What a server says over HTTP: HSTS, headers that protect pages, cookies, and where port 80 leads.
+//! HTTP properties of a server: HSTS, security headers, cookies, and redirects from port 80.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,63 +11,63 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 
-use crate::contact::Contact;
+use crate::contact::AuditTarget;
 use crate::error::AuditError;
 
-/// Redirects that are followed.
+/// Most redirects followed.
 const HOPS: usize = 5;
 
-/// What was said.
+/// HTTP properties.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Http {
-    /// Status of the answer to `GET /`.
+    /// Status of the response to `GET /`.
     pub status: u16,
     /// `Strict-Transport-Security`; `None` without.
     pub hsts: Option<Hsts>,
-    /// Other headers that were looked for, those that are there.
+    /// Other security headers that are present.
     pub headers: BTreeMap<String, String>,
     /// Cookies that lack an attribute.
     pub cookies: Vec<Cookie>,
-    /// What port 80 does.
-    pub plain: Plain,
+    /// Behaviour of port 80.
+    pub plain: PlainHttp,
 }
 
 /// `Strict-Transport-Security` (RFC 6797).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hsts {
-    /// Seconds; `None` if it cannot be read, and then the header says nothing.
+    /// `max-age` in seconds; `None` if it cannot be parsed, which makes the header ineffective.
     pub max_age: Option<u64>,
-    /// Subdomains too.
+    /// `includeSubDomains` is set.
     pub include_subdomains: bool,
-    /// It asks for a place on the preload list.
+    /// `preload` is set.
     pub preload: bool,
 }
 
 /// A cookie that lacks an attribute. Its value is not kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cookie {
-    /// Its name.
+    /// Name of the cookie.
     pub name: String,
     /// `Secure`, `HttpOnly` or `SameSite`.
     pub lacks: Vec<&'static str>,
 }
 
-/// What port 80 does.
+/// Behaviour of port 80.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Plain {
-    /// It was not asked.
+pub enum PlainHttp {
+    /// Not tested.
     #[default]
     Unasked,
-    /// Nothing listens there, which is safe.
+    /// No listener, which is safe.
     Closed,
-    /// Something listens there, or where it leads, and gave no answer of HTTP.
+    /// A listener at port 80 or at a redirect's target, without an HTTP response.
     Unjudged,
-    /// Redirects, one after the other, the last of them to HTTPS on the same host.
+    /// Redirects in order; the last one leads to HTTPS on the same host.
     Redirects(Vec<String>),
-    /// It redirects to another host before it redirects to HTTPS: the browser learns no HSTS of the first.
+    /// A redirect to another host before the one to HTTPS: browsers do not learn HSTS of the first host.
     OtherHost(Vec<String>),
-    /// It answers without HTTPS; the status.
+    /// A response without redirect to HTTPS, with its status.
     Answers(u16),
 }
 
@@ -86,26 +86,26 @@ impl Hsts {
         hsts
     }
 
-    /// What the preload list asks for: a year, subdomains, and the wish (hstspreload.org).
+    /// Whether the header fulfils the conditions of the preload list: a year, subdomains, `preload` (hstspreload.org).
     pub fn fits_preload_list(&self) -> bool {
         self.preload && self.include_subdomains && self.max_age.is_some_and(|age| age >= 31_536_000)
     }
 }
 
-/// The request whose answer is looked at.
-pub(crate) fn request(contact: &Contact, path: &str) -> String {
+/// Request whose response is judged.
+pub(crate) fn request(contact: &AuditTarget, path: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: brisk-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n",
         authority(&contact.host, contact.port, 443)
     )
 }
 
-/// Reads a head; interim ones are skipped. `None` if there is none in time, or none of HTTP.
+/// Reads a head and skips interim ones; `None` if there is none in time, or it is not HTTP.
 pub(crate) async fn head(stream: &mut (impl AsyncRead + Unpin), deadline: Instant) -> Option<Response> {
     timeout_at(deadline.into(), final_head(stream)).await.ok()?.ok()
 }
 
-/// Asks over a connection that is there.
+/// Sends a request over an open connection and reads the head of the response.
 pub(crate) async fn ask(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     request: &str,
@@ -116,7 +116,7 @@ pub(crate) async fn ask(
     head(stream, deadline).await
 }
 
-/// What a head says.
+/// Properties in the head of a response.
 pub(crate) fn judge(head: &Response) -> Http {
     const LOOKED_FOR: [&str; 8] = [
         "alt-svc",
@@ -138,7 +138,7 @@ pub(crate) fn judge(head: &Response) -> Http {
         hsts: head.header("strict-transport-security").map(Hsts::read),
         headers: named.collect(),
         cookies: cookies.filter_map(|(_, value)| cookie(value)).collect(),
-        plain: Plain::Unasked,
+        plain: PlainHttp::Unasked,
     }
 }
 
@@ -157,7 +157,7 @@ fn cookie(value: &str) -> Option<Cookie> {
 }
 
 /// Follows redirects from `http://host:port/` to HTTPS.
-pub(crate) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditError> {
+pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp, AuditError> {
     contact.step("port 80");
     let mut url = format!("http://{}/", authority(&contact.host, port, 80));
     let mut hops = Vec::new();
@@ -167,15 +167,15 @@ pub(crate) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditEr
         let address = std::net::SocketAddr::new(contact.address.ip(), at_port);
         let Ok(Ok(mut stream)) = timeout_at(deadline.into(), TcpStream::connect(address)).await else {
             // Where a redirect leads to a port that does not connect, nothing is known.
-            return Ok(if hops.is_empty() { Plain::Closed } else { Plain::Unjudged });
+            return Ok(if hops.is_empty() { PlainHttp::Closed } else { PlainHttp::Unjudged });
         };
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: brisk-probe\r\nConnection: close\r\n\r\n",
             authority(&contact.host, at_port, 80)
         );
-        let Some(head) = ask(&mut stream, &request, deadline).await else { return Ok(Plain::Unjudged) };
+        let Some(head) = ask(&mut stream, &request, deadline).await else { return Ok(PlainHttp::Unjudged) };
         let location = head.header("location").filter(|_| (300..400).contains(&head.status));
-        let Some(location) = location else { return Ok(Plain::Answers(head.status)) };
+        let Some(location) = location else { return Ok(PlainHttp::Answers(head.status)) };
         let next: String = if location.starts_with('/') {
             let origin = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
             format!("{origin}{location}")
@@ -193,23 +193,23 @@ pub(crate) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditEr
             is_same(host, &contact.host)
         };
         if let Some(rest) = next.strip_prefix("https://") {
-            return Ok(if is_own(rest) { Plain::Redirects(hops) } else { Plain::OtherHost(hops) });
+            return Ok(if is_own(rest) { PlainHttp::Redirects(hops) } else { PlainHttp::OtherHost(hops) });
         }
         let Some(rest) = next.strip_prefix("http://").filter(|rest| is_own(rest)) else {
-            return Ok(Plain::OtherHost(hops));
+            return Ok(PlainHttp::OtherHost(hops));
         };
         let (authority, rest) = rest.split_once('/').unwrap_or((rest, ""));
         at_port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80);
         path = format!("/{rest}");
         if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Ok(Plain::Answers(head.status));
+            return Ok(PlainHttp::Answers(head.status));
         }
         url = next;
     }
-    Ok(Plain::Answers(310))
+    Ok(PlainHttp::Answers(310))
 }
 
-/// Whether two hosts are the same, as names or as addresses, with brackets or without.
+/// Whether two hosts are equal, as names or as addresses, with or without brackets.
 fn is_same(one: &str, other: &str) -> bool {
     let address = |host: &str| host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
     match (address(one), address(other)) {

@@ -1,4 +1,4 @@
-//! What was found, judged: each finding with the evidence for it.
+//! Findings with their evidence, from the results of an audit.
 
 use brisk_wire::registry::ProtocolVersion;
 use brisk_wire::suites::{Cipher, Suite};
@@ -8,29 +8,29 @@ use crate::catalogue::{self, Kind, Severity};
 use crate::certificate::Certificate;
 use crate::contact::is_address;
 use crate::grade::HALF_A_YEAR;
-use crate::http::{Http, Plain};
+use crate::http::{Http, PlainHttp};
 use crate::protocols::{has_short_blocks, names};
 use crate::{Audit, grade};
 
-/// A finding: what, how bad, and how it was seen.
+/// A finding with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which.
+    /// Kind.
     #[serde(flatten)]
     pub kind: Kind,
-    /// What was seen.
+    /// Evidence.
     pub evidence: String,
 }
 
-/// Days before its end from which on a certificate expires soon, or a third of its life where that is shorter.
+/// Days before its end at which a certificate expires soon; at most a third of its validity.
 const SOON: i64 = 14;
 
-/// Whether the authorities that the caller named, or else any set, trust a certificate.
+/// Whether a certificate is trusted: by the authorities of the caller if given, otherwise by any set.
 pub(crate) fn is_trusted(certificate: &Certificate) -> bool {
     certificate.trust.iter().any(|trust| trust.distrust.is_none())
 }
 
-/// All findings, the worst first.
+/// All findings, the most severe first.
 pub(crate) fn findings(audit: &Audit) -> Vec<Finding> {
     let mut found = Findings::default();
     protocols(audit, &mut found);
@@ -289,8 +289,8 @@ fn http(http: &Http, is_address: bool, found: &mut Findings) {
         }
     }
     match &http.plain {
-        Plain::Answers(status) => found.add(catalogue::PLAIN, format!("status {status}")),
-        Plain::OtherHost(hops) => found.add(catalogue::PLAIN_OTHER, hops.join(" -> ")),
+        PlainHttp::Answers(status) => found.add(catalogue::PLAIN, format!("status {status}")),
+        PlainHttp::OtherHost(hops) => found.add(catalogue::PLAIN_OTHER, hops.join(" -> ")),
         _ => {}
     }
     for cookie in &http.cookies {
@@ -308,7 +308,7 @@ fn http(http: &Http, is_address: bool, found: &mut Findings) {
     }
 }
 
-/// Whether a kind of finding could not be judged, and why not: that it was not found says nothing.
+/// Reason why a kind of finding could not be judged; `None` if it could, so that its absence is meaningful.
 pub(crate) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
     const SILENT: &str = "hellos got no answer";
     let protocols = &audit.protocols;
@@ -351,8 +351,8 @@ pub(crate) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
             (true, "TLS 1.3 hides the SCTs of its extension")
         }
         "http-plain" | "http-redirect-host" => match audit.http.as_ref().map(|http| &http.plain) {
-            None | Some(Plain::Unasked) => (true, "port 80 was not asked"),
-            Some(plain) => (*plain == Plain::Unjudged, "port 80 gave no answer of HTTP"),
+            None | Some(PlainHttp::Unasked) => (true, "port 80 was not asked"),
+            Some(plain) => (*plain == PlainHttp::Unjudged, "port 80 gave no answer of HTTP"),
         },
         id if id.starts_with("suite-") => (!protocols.is_whole(), SILENT),
         id if ["hsts-", "cookie-", "header"].iter().any(|begin| id.starts_with(begin)) => {
@@ -366,7 +366,7 @@ pub(crate) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
     is_unknown.then_some(reason)
 }
 
-/// Whether a grade is worse than what is demanded.
+/// Whether a grade is worse than the required one.
 pub fn is_below(audit: &Audit, least: grade::Letter) -> bool {
     audit.grade.letter > least
 }

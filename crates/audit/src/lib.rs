@@ -41,14 +41,14 @@ pub use contact::Limits;
 pub use error::AuditError;
 pub use grade::{Grade, Letter};
 pub use groups::Groups;
-pub use http::{Cookie, Hsts, Http, Plain};
+pub use http::{Cookie, Hsts, Http, PlainHttp};
 pub use judged::{Finding, is_below};
 pub use modern::Sessions;
 pub use protocols::{AcceptedSuite, Protocol, Protocols};
 pub use weaknesses::Weaknesses;
 
-use certificate::{Judges, Shown};
-use contact::Contact;
+use certificate::{AuthoritySets, SentChain};
+use contact::AuditTarget;
 
 /// Target and limits of an audit.
 #[derive(Clone, Debug)]
@@ -117,10 +117,10 @@ pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<A
         Some(address) => vec![address],
         None => resolve(&settings.host, settings.port, settings.limits.whole)?,
     };
-    let judges = Judges::new(&settings.authorities)?;
+    let judges = AuthoritySets::new(&settings.authorities)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| AuditError::System(format!("no runtime: {error}")))?;
-    let mut contact = Contact::new(&settings.host, &addresses, settings.limits);
+    let mut contact = AuditTarget::new(&settings.host, &addresses, settings.limits);
     let mut audit = gather(settings, &mut contact, &runtime, &judges, progress)?;
     audit.not_judged = not_judged(&audit);
     let silent = contact.silent_steps().into_iter();
@@ -133,9 +133,9 @@ pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<A
 /// Performs all steps. The result has no grade and no findings yet.
 fn gather(
     settings: &AuditSettings,
-    contact: &mut Contact,
+    contact: &mut AuditTarget,
     runtime: &Runtime,
-    judges: &Judges,
+    judges: &AuthoritySets,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Audit, AuditError> {
     progress("versions and suites");
@@ -145,7 +145,7 @@ fn gather(
     progress("certificates");
     let shown = chains(contact, &protocols, runtime)?;
     let now = SystemTime::now();
-    let judge = |shown: &Shown| certificate::judge(shown, &settings.host, judges, now);
+    let judge = |shown: &SentChain| certificate::judge(shown, &settings.host, judges, now);
     let certificates: Vec<_> = shown.iter().filter_map(judge).collect();
     progress("known weaknesses");
     let weaknesses = weaknesses::find(contact, &protocols)?;
@@ -197,9 +197,13 @@ fn resolve(host: &str, port: u16, limit: Duration) -> Result<Vec<SocketAddr>, Au
 }
 
 /// Chains sent to clients: for ECDSA, RSA and DSS, or in TLS 1.3 if the server supports no older version.
-fn chains(contact: &Contact, protocols: &Protocols, runtime: &Runtime) -> Result<Vec<Shown>, AuditError> {
+fn chains(
+    contact: &AuditTarget,
+    protocols: &Protocols,
+    runtime: &Runtime,
+) -> Result<Vec<SentChain>, AuditError> {
     contact.step("certificates");
-    let mut found: Vec<Shown> = Vec::new();
+    let mut found: Vec<SentChain> = Vec::new();
     if let Some(version) = protocols.newest_before_13() {
         let kinds: [fn(&Suite) -> bool; 3] = [
             |suite| suite.name.contains("ECDSA"),
@@ -220,7 +224,7 @@ fn chains(contact: &Contact, protocols: &Protocols, runtime: &Runtime) -> Result
             let Some(hello) = answer.agreed(version) else { continue };
             let scts = hello.extension(extension::SCT).map(<[u8]>::to_vec);
             let (chain, staple) = (answer.certificates.clone(), answer.staple.clone());
-            let shown = Shown { chain, staple, scts, is_tls13: false };
+            let shown = SentChain { chain, staple, scts, is_tls13: false };
             if !shown.chain.is_empty() && !found.contains(&shown) {
                 found.push(shown);
             }
@@ -243,7 +247,7 @@ fn not_judged(audit: &Audit) -> Vec<String> {
     if audit.http.is_none() {
         all.push("HTTP: no answer over TLS 1.2 or TLS 1.3".to_owned());
     }
-    if audit.http.as_ref().is_some_and(|http| http.plain == Plain::Unjudged) {
+    if audit.http.as_ref().is_some_and(|http| http.plain == PlainHttp::Unjudged) {
         all.push("port 80: it takes connections, and gave no answer of HTTP in time".to_owned());
     }
     if audit.certificates.is_empty() {

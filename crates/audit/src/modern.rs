@@ -1,4 +1,4 @@
-//! What takes a whole handshake: the chain that TLS 1.3 hides, sessions, early data, and HTTP.
+//! Checks that need a complete handshake: chains of TLS 1.3, sessions, early data, HTTP.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,39 +14,40 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 
-use crate::certificate::Shown;
-use crate::contact::Contact;
+use crate::certificate::SentChain;
+use crate::contact::AuditTarget;
 use crate::error::AuditError;
 use crate::http::{self, Http};
 use crate::protocols::Protocols;
 use crate::weaknesses::SILENCE;
 
-/// Other addresses of a name that are asked at most.
+/// Most other addresses of a name that are checked.
 const ADDRESSES: usize = 4;
 
-/// Sessions as clients have them.
+/// Sessions from a client's point of view.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sessions {
-    /// A session of TLS 1.3 came, and its lifetime in seconds.
+    /// Lifetime of a TLS 1.3 session in seconds; `None` without a session.
     pub ticket_lifetime: Option<u32>,
-    /// It was resumed; `None` without a session, or without a connection.
+    /// Whether the session was resumed; `None` without a session or without a connection.
     pub resumed: Option<bool>,
-    /// Bytes of early data that the server takes at most; 0 for none.
+    /// Most bytes of early data; 0 for none.
     pub early_data: u32,
-    /// Early data was taken twice with one session; `None` where it was not taken once, or there was no second connection.
+    /// Whether the server accepted early data twice with one session; `None` if it did not accept it once, or without a
+    /// second connection.
     pub early_data_replayed: Option<bool>,
-    /// The answer to the second one.
+    /// Status of the response to the second early request.
     pub replay_status: Option<u16>,
     /// Other addresses of the name, and whether they resumed a session of the first.
     pub addresses: Vec<(String, bool)>,
-    /// With a watch: how long, in seconds, and whether the keys of tickets changed. `None` where tickets have no name of a
-    /// key, or none came at the end.
+    /// Result of a watch: duration in seconds, and whether the ticket keys changed. `None` if tickets do not name their
+    /// key, or there was none at the end.
     pub watched: Option<(u64, Option<bool>)>,
 }
 
-/// Keeps the chain of a connection.
+/// Observer that keeps the chain of a connection.
 #[derive(Debug, Default)]
-struct Keep(Mutex<Option<Shown>>);
+struct Keep(Mutex<Option<SentChain>>);
 
 impl Observer for Keep {
     fn sent(&self, _: Instant, _: &[u8]) {}
@@ -56,14 +57,14 @@ impl Observer for Keep {
     fn chain(&self, certificates: &[&[u8]], staple: &[u8]) {
         let chain = certificates.iter().map(|der| der.to_vec()).collect();
         let staple = (!staple.is_empty()).then(|| staple.to_vec());
-        let shown = Shown { chain, staple, scts: None, is_tls13: true };
+        let shown = SentChain { chain, staple, scts: None, is_tls13: true };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
     }
 
     fn secret(&self, _: &str, _: &[u8], _: &[u8]) {}
 }
 
-/// Schemes that ask for a certificate with a key for ECDSA, or for RSA.
+/// Schemes that request a certificate with an ECDSA or an RSA key.
 const ECDSA: &[SignatureScheme] = &[
     SignatureScheme::ECDSA_SECP256R1_SHA256,
     SignatureScheme::ECDSA_SECP384R1_SHA384,
@@ -76,7 +77,7 @@ const RSA: &[SignatureScheme] = &[
     SignatureScheme::RSA_PSS_RSAE_SHA512,
 ];
 
-fn settings(contact: &Contact, version: ProtocolVersion) -> ClientSettings {
+fn settings(contact: &AuditTarget, version: ProtocolVersion) -> ClientSettings {
     let mut settings = ClientSettings::new(contact.host.clone());
     settings.versions = vec![version];
     settings.verification = Verification::Off;
@@ -85,9 +86,9 @@ fn settings(contact: &Contact, version: ProtocolVersion) -> ClientSettings {
     settings
 }
 
-/// A connection to `address`; `None` if there is no handshake.
+/// Connects to `address`; `None` without a handshake.
 async fn connect(
-    contact: &Contact,
+    contact: &AuditTarget,
     client: &Client,
     address: SocketAddr,
     session: Option<SavedSession>,
@@ -102,10 +103,10 @@ async fn connect(
     Ok(stream.ok().and_then(Result::ok).map(|stream| (stream, deadline)))
 }
 
-/// The chains that a server shows to clients of TLS 1.3: one for ECDSA, one for RSA, and that of another key where it has neither.
-pub(crate) async fn chains(contact: &Contact) -> Result<Vec<Shown>, AuditError> {
+/// Chains sent to TLS 1.3 clients: for ECDSA, for RSA, or for another key if there is neither.
+pub(crate) async fn chains(contact: &AuditTarget) -> Result<Vec<SentChain>, AuditError> {
     contact.step("certificates");
-    let mut found: Vec<Shown> = Vec::new();
+    let mut found: Vec<SentChain> = Vec::new();
     for schemes in [ECDSA, RSA, &[]] {
         // No schemes stand for all.
         if schemes.is_empty() && !found.is_empty() {
@@ -130,9 +131,9 @@ pub(crate) async fn chains(contact: &Contact) -> Result<Vec<Shown>, AuditError> 
     Ok(found)
 }
 
-/// HTTP and sessions, with the newest version.
+/// Checks HTTP and sessions with the newest version.
 pub(crate) async fn sessions(
-    contact: &Contact,
+    contact: &AuditTarget,
     protocols: &Protocols,
     path: &str,
 ) -> Result<(Option<Http>, Sessions), AuditError> {
@@ -161,7 +162,7 @@ pub(crate) async fn sessions(
 }
 
 async fn resume(
-    contact: &Contact,
+    contact: &AuditTarget,
     client: &Client,
     session: &SavedSession,
     found: &mut Sessions,
@@ -178,9 +179,9 @@ async fn resume(
     Ok(())
 }
 
-/// Sends the same harmless request early, twice with one session.
+/// Sends the same harmless request as early data twice with one session.
 async fn replay(
-    contact: &Contact,
+    contact: &AuditTarget,
     client: &Client,
     session: &SavedSession,
     path: &str,
@@ -222,7 +223,7 @@ async fn replay(
 }
 
 async fn addresses(
-    contact: &Contact,
+    contact: &AuditTarget,
     client: &Client,
     session: &SavedSession,
     found: &mut Sessions,
@@ -239,7 +240,7 @@ async fn addresses(
     Ok(())
 }
 
-/// A session that the server gave, or gives soon.
+/// Session issued until now or shortly.
 async fn session_of(stream: &mut ClientStream) -> Option<SavedSession> {
     match stream.take_sessions().pop() {
         Some(session) => Some(session),
@@ -247,8 +248,8 @@ async fn session_of(stream: &mut ClientStream) -> Option<SavedSession> {
     }
 }
 
-/// The first 16 bytes of a ticket, where servers write the name of its key.
-async fn key_name(contact: &Contact, client: &Client) -> Result<Option<[u8; 16]>, AuditError> {
+/// First 16 bytes of a ticket, which usually contain the name of its key.
+async fn key_name(contact: &AuditTarget, client: &Client) -> Result<Option<[u8; 16]>, AuditError> {
     let Some((mut stream, deadline)) = connect(contact, client, contact.address, None, None, None).await?
     else {
         return Ok(None);
@@ -261,7 +262,7 @@ async fn key_name(contact: &Contact, client: &Client) -> Result<Option<[u8; 16]>
 /// Watches the names of ticket keys for `time`. Blocks.
 pub(crate) fn watch(
     runtime: &tokio::runtime::Runtime,
-    contact: &mut Contact,
+    contact: &mut AuditTarget,
     time: Duration,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Option<bool>, AuditError> {

@@ -1,4 +1,4 @@
-//! An audit as text for a terminal, as an HTML page, as JSON, SARIF and `JUnit`.
+//! Audits as text, HTML pages, JSON, SARIF and `JUnit`.
 
 mod ci;
 mod page;
@@ -8,14 +8,14 @@ use brisk_report::{Table, json};
 pub use ci::{junit, sarif};
 pub use page::html;
 
-use crate::{Audit, Plain};
+use crate::{Audit, PlainHttp};
 
-/// JSON: the [`Audit`] as it is.
+/// The [`Audit`] as JSON.
 pub fn json(audit: &Audit) -> String {
     json::document(audit)
 }
 
-/// Text of at most `width` columns.
+/// The audit as text of at most `width` columns.
 pub fn text(audit: &Audit, width: usize) -> String {
     let mut text = format!("{} ({}), {}\n\n", audit.host, audit.address, audit.time);
     for table in tables(audit) {
@@ -27,7 +27,7 @@ pub fn text(audit: &Audit, width: usize) -> String {
     text
 }
 
-/// All tables: the grade, findings, and what was seen.
+/// Tables of grade, findings and results.
 pub(crate) fn tables(audit: &Audit) -> Vec<Table> {
     let mut all = vec![grade(audit), findings(audit), protocols(audit), keys(audit)];
     all.extend(audit.certificates.iter().map(certificate));
@@ -179,13 +179,13 @@ fn behaviour(audit: &Audit) -> Table {
     table
 }
 
-fn plain(plain: &Plain) -> Option<String> {
+fn plain(plain: &PlainHttp) -> Option<String> {
     Some(match plain {
-        Plain::Unasked => return None,
-        Plain::Closed => "closed".to_owned(),
-        Plain::Unjudged => "no answer of HTTP".to_owned(),
-        Plain::Redirects(hops) | Plain::OtherHost(hops) => hops.join(" -> "),
-        Plain::Answers(status) => format!("answers {status}"),
+        PlainHttp::Unasked => return None,
+        PlainHttp::Closed => "closed".to_owned(),
+        PlainHttp::Unjudged => "no answer of HTTP".to_owned(),
+        PlainHttp::Redirects(hops) | PlainHttp::OtherHost(hops) => hops.join(" -> "),
+        PlainHttp::Answers(status) => format!("answers {status}"),
     })
 }
 

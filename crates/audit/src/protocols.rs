@@ -1,5 +1,4 @@
-//! Which versions and suites a server accepts, found by asking: a hello for each answer, and the accepted suite left out of
-//! the next one.
+//! Accepted versions and suites of a server, found with hellos: each hello leaves out the suites accepted before.
 
 use brisk_wire::offer::{Offer, extension, sslv2_hello};
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
@@ -7,14 +6,14 @@ use brisk_wire::server_flight::{alert_name, sslv2_accepts};
 use brisk_wire::suites::{self, Cipher, Exchange, Suite};
 use serde::Serialize;
 
-use crate::contact::{Answer, Contact, End};
+use crate::contact::{Answer, AuditTarget, ConnectionEnd};
 use crate::error::AuditError;
 use crate::random;
 
-/// Suites of one hello: servers are known that do not answer to more than 128.
+/// Most suites of one hello: some servers do not respond to more than 128.
 const CHUNK: usize = 110;
 
-/// Groups in hellos that do not ask for groups.
+/// Groups of hellos that do not test groups.
 pub(crate) const GROUPS: &[NamedGroup] = &[
     NamedGroup::X25519,
     NamedGroup::SECP256R1,
@@ -25,40 +24,40 @@ pub(crate) const GROUPS: &[NamedGroup] = &[
     NamedGroup::FFDHE3072,
 ];
 
-/// Schemes in hellos that do not ask for schemes.
+/// Schemes of hellos that do not test schemes.
 pub(crate) const SCHEMES: &[SignatureScheme] = SignatureScheme::ALL;
 
-/// A version, what it accepts and in whose order.
+/// A version with its accepted suites.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Protocol {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The number on the wire.
+    /// Version number in TLS.
     #[serde(skip)]
     pub version: u16,
-    /// Whether it is spoken.
+    /// Whether the server supports the version.
     pub offered: bool,
-    /// What it accepts, first what the server chose first.
+    /// Accepted suites; the server's first choice first.
     pub suites: Vec<AcceptedSuite>,
-    /// Whether the server's order counts; `None` where there is nothing to choose.
+    /// Whether the server's order of suites decides; `None` if there is no choice.
     pub server_order: Option<bool>,
-    /// Hellos that got no answer: of what they named, nothing is known.
+    /// Number of unanswered hellos. Support for their suites is unknown.
     pub unanswered: u32,
-    /// How the server refuses it.
+    /// The server's way of refusing the version.
     #[serde(skip)]
     pub refusal: String,
 }
 
-/// A suite that a server accepts.
+/// An accepted suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct AcceptedSuite {
-    /// Its registered name.
+    /// Registered name.
     pub name: &'static str,
-    /// Bits of strength.
+    /// Strength in bits.
     pub bits: u16,
-    /// Keys of the server cannot decrypt what was recorded.
+    /// Forward secrecy: keys of the server cannot decrypt recorded traffic.
     pub forward_secrecy: bool,
-    /// What it is.
+    /// Properties of the suite.
     #[serde(skip)]
     pub suite: Suite,
 }
@@ -74,51 +73,51 @@ impl From<&Suite> for AcceptedSuite {
     }
 }
 
-/// What is the same in all versions, seen in passing.
+/// Versions, suites and properties common to all versions.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Protocols {
-    /// SSL 2.0 is spoken.
+    /// The server supports SSL 2.0.
     pub sslv2: bool,
-    /// The others, oldest first.
+    /// Other versions, oldest first.
     pub versions: Vec<Protocol>,
-    /// TLS compression is accepted (CRIME); `None` where there was no answer.
+    /// The server accepts TLS compression (CRIME); `None` without a response.
     pub compression: Option<bool>,
-    /// Renegotiation is secured (RFC 5746); `None` where only TLS 1.3 is spoken, which has none.
+    /// Renegotiation is secure (RFC 5746); `None` if the server supports only TLS 1.3, which has none.
     pub secure_renegotiation: Option<bool>,
-    /// A fallback to an older version is refused (RFC 7507); `None` without one to fall back to.
+    /// The server refuses a fallback to an older version (RFC 7507); `None` if it supports no older one.
     pub fallback_signal: Option<bool>,
-    /// ALPN's choice of `h2` and `http/1.1`.
+    /// ALPN protocol chosen from `h2` and `http/1.1`.
     pub alpn: Option<String>,
 }
 
 impl Protocols {
-    /// A version's part.
+    /// Results for a version.
     pub fn version(&self, version: ProtocolVersion) -> Option<&Protocol> {
         self.versions.iter().find(|own| own.version == version.0 && own.offered)
     }
 
-    /// Whether every hello got an answer: what is not listed is not accepted.
+    /// Whether all hellos were answered, so that unlisted suites are not accepted.
     pub fn is_whole(&self) -> bool {
         self.versions.iter().all(|own| own.unanswered == 0)
     }
 
-    /// Every accepted suite with its version.
+    /// All accepted suites with their versions.
     pub fn suites(&self) -> impl Iterator<Item = (ProtocolVersion, &Suite)> {
         self.versions
             .iter()
             .flat_map(|own| own.suites.iter().map(|suite| (ProtocolVersion(own.version), &suite.suite)))
     }
 
-    /// The newest version up to TLS 1.2.
+    /// Newest supported version up to TLS 1.2.
     pub fn newest_before_13(&self) -> Option<ProtocolVersion> {
         let old = self.versions.iter().filter(|own| own.offered && own.version < ProtocolVersion::TLS1_3.0);
         old.map(|own| ProtocolVersion(own.version)).max()
     }
 }
 
-/// A hello of `version` with everything that servers expect.
+/// Hello of `version` with all extensions that servers expect.
 pub(crate) fn offer(
-    contact: &Contact,
+    contact: &AuditTarget,
     version: ProtocolVersion,
     suites: Vec<CipherSuite>,
 ) -> Result<Offer, AuditError> {
@@ -142,8 +141,8 @@ pub(crate) fn offer(
     Ok(offer)
 }
 
-/// Finds versions and suites.
-pub(crate) fn find(contact: &Contact) -> Result<Protocols, AuditError> {
+/// Finds accepted versions and suites.
+pub(crate) fn find(contact: &AuditTarget) -> Result<Protocols, AuditError> {
     contact.step("versions and suites");
     let mut found = Protocols::default();
     let mut refusal = String::new();
@@ -184,7 +183,11 @@ fn is_common(suite: &Suite) -> bool {
     kind && !["ARIA", "CAMELLIA"].iter().any(|part| suite.name.contains(part))
 }
 
-fn enumerate(contact: &Contact, version: ProtocolVersion, protocol: &mut Protocol) -> Result<(), AuditError> {
+fn enumerate(
+    contact: &AuditTarget,
+    version: ProtocolVersion,
+    protocol: &mut Protocol,
+) -> Result<(), AuditError> {
     let mut found: Vec<&'static Suite> = Vec::new();
     for mut chunk in candidates(version) {
         while !chunk.is_empty() {
@@ -210,9 +213,9 @@ fn enumerate(contact: &Contact, version: ProtocolVersion, protocol: &mut Protoco
     Ok(())
 }
 
-/// Whose order counts: the server chooses the same suite of two orders, or each time the first.
+/// Whether the server's order decides: it chooses the same suite from two opposite orders.
 fn order(
-    contact: &Contact,
+    contact: &AuditTarget,
     version: ProtocolVersion,
     found: &mut [&'static Suite],
 ) -> Result<Option<bool>, AuditError> {
@@ -242,23 +245,23 @@ pub(crate) fn describe(answer: &Answer) -> String {
             let name = alert_name(alert).unwrap_or("an alert without a name here");
             format!("it answers a hello with the alert {name}")
         }
-        (_, Some(End::Closed), _) => "it closes the connection after a hello".to_owned(),
-        (_, Some(End::Broken), _) => "it resets the connection after a hello".to_owned(),
-        (_, Some(End::Silent), _) => "it does not answer a hello in time".to_owned(),
-        (_, Some(End::Wrong(error)), _) => error.to_string(),
+        (_, Some(ConnectionEnd::Closed), _) => "it closes the connection after a hello".to_owned(),
+        (_, Some(ConnectionEnd::Broken), _) => "it resets the connection after a hello".to_owned(),
+        (_, Some(ConnectionEnd::Silent), _) => "it does not answer a hello in time".to_owned(),
+        (_, Some(ConnectionEnd::Wrong(error)), _) => error.to_string(),
         (_, _, Some(hello)) => format!("it answers with {}, which was not offered", hello.version),
         _ => "it does not answer".to_owned(),
     }
 }
 
-fn sslv2(contact: &Contact) -> Result<bool, AuditError> {
+fn sslv2(contact: &AuditTarget) -> Result<bool, AuditError> {
     let mut line = contact.open()?;
     let answer = line.send(&sslv2_hello(random::bytes()?)).and_then(|()| line.raw());
     Ok(answer.is_ok_and(|bytes| sslv2_accepts(&bytes)))
 }
 
-/// Compression, renegotiation, ALPN and fallback, with the newest version that shows them.
-fn in_passing(contact: &Contact, found: &mut Protocols) -> Result<(), AuditError> {
+/// Checks compression, renegotiation, ALPN and fallback with the newest suitable version.
+fn in_passing(contact: &AuditTarget, found: &mut Protocols) -> Result<(), AuditError> {
     contact.step("compression and fallback");
     let Some(newest) = found.newest_before_13() else {
         // TLS 1.3 has none.
@@ -284,9 +287,9 @@ fn in_passing(contact: &Contact, found: &mut Protocols) -> Result<(), AuditError
     Ok(())
 }
 
-/// A fallback to the oldest version of TLS, where a newer one is spoken as well.
+/// Tests a fallback to the oldest version if the server supports a newer one.
 fn fallback(
-    contact: &Contact,
+    contact: &AuditTarget,
     found: &Protocols,
     codes: &dyn Fn(&Protocols, ProtocolVersion) -> Vec<CipherSuite>,
 ) -> Result<Option<bool>, AuditError> {
@@ -304,7 +307,7 @@ fn fallback(
     Ok((!answer.has_failed).then(|| answer.agreed(oldest).is_none()))
 }
 
-/// Suites that share the cipher, as text.
+/// Name of the cipher that suites share.
 pub(crate) fn names<'a>(suites: impl Iterator<Item = (ProtocolVersion, &'a Suite)>) -> String {
     let mut names: Vec<_> = suites.map(|(_, suite)| suite.name).collect();
     names.sort_unstable();
@@ -315,7 +318,7 @@ pub(crate) fn names<'a>(suites: impl Iterator<Item = (ProtocolVersion, &'a Suite
     }
 }
 
-/// Whether blocks have 64 bits, so that collisions come within gigabytes (SWEET32).
+/// Whether blocks have 64 bits, which collide within gigabytes (SWEET32).
 pub(crate) fn has_short_blocks(suite: &Suite) -> bool {
     let ciphers = ["_DES_", "IDEA", "RC2", "DES40"];
     suite.cipher == Cipher::TripleDes || ciphers.iter().any(|part| suite.name.contains(part))

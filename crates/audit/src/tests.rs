@@ -354,7 +354,7 @@ fn a_staple_is_verified_as_clients_verify_it() {
     let ca = TestCa::new();
     let (leaf, other) = (ca.server(&["a.test"]).must_staple().issue(), ca.server(&["a.test"]).issue());
     let chain = certificates_of(&leaf.chain_pem);
-    let judges = Judges::new(&[ca.root_file()]).expect("authorities");
+    let judges = AuthoritySets::new(&[ca.root_file()]).expect("authorities");
     let question = |chain: &[Vec<u8>]| Question::new(&chain[0], &chain[1]).expect("a question");
     let good = response(&ca, &[&leaf], &[], None, &question(&chain).request());
     let others = certificates_of(&other.chain_pem);
@@ -367,7 +367,7 @@ fn a_staple_is_verified_as_clients_verify_it() {
         (Some(of_another), now, true, "it is not about this certificate"),
         (None, now, false, "none"),
     ] {
-        let shown = Shown { chain: chain.clone(), staple, ..Shown::default() };
+        let shown = SentChain { chain: chain.clone(), staple, ..SentChain::default() };
         let judged = certificate::judge(&shown, "a.test", &judges, at).expect("a certificate");
         assert!(
             judged.staple_is_wrong == is_wrong && judged.staple.contains(says),

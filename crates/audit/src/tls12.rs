@@ -1,7 +1,7 @@
-//! A handshake of TLS 1.2 without a TLS library, for probes that none lets happen: renegotiation, tickets as they are.
+//! TLS 1.2 handshakes without a TLS library, for tests that libraries do not allow: renegotiation, raw tickets.
 //!
-//! It proves nothing of the server: neither certificate nor signature nor `Finished` is verified, and nothing secret is
-//! sent. Suites: ECDHE with AES-GCM, on X25519 and secp256r1; and AES-CBC, with ECDHE or RSA, for [`cbc`].
+//! The server is not authenticated: neither certificate nor signature nor `Finished` is verified, and no secret data is
+//! sent. Suites: ECDHE with AES-GCM, on X25519 and secp256r1, and AES-CBC with ECDHE or RSA for [`cbc`].
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
@@ -12,7 +12,7 @@ use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion};
 use brisk_wire::server_flight::{self, Exchanged, Part, ServerHello, SessionTicket};
 use brisk_wire::suites::{self, Exchange};
 
-use crate::contact::{Contact, End, Line};
+use crate::contact::{AuditConnection, AuditTarget, ConnectionEnd};
 use crate::error::AuditError;
 use crate::protocols::{Protocols, offer};
 use crate::rsa::Key;
@@ -20,42 +20,42 @@ use crate::{cbc, random};
 
 const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
 
-/// What is spoken here, of suites with AES-GCM.
+/// Supported suites with AES-GCM.
 const SUITES: [u16; 4] = [0xc02f, 0xc02b, 0xc030, 0xc02c];
 
 /// A connection after its handshake.
 pub(crate) struct Session {
-    pub(crate) line: Line,
+    pub(crate) line: AuditConnection,
     pub(crate) hello: ServerHello,
     pub(crate) ticket: Option<SessionTicket>,
-    /// The client's `verify_data`, which a renegotiation names.
+    /// The client's `verify_data`, which a renegotiation contains.
     pub(crate) verify_data: Vec<u8>,
     sealer: Sealer,
 }
 
 impl Session {
-    /// Sends a handshake message, encrypted.
-    pub(crate) fn send_handshake(&mut self, message: &[u8]) -> Result<(), End> {
-        let bytes = self.sealer.seal(22, message).ok_or(End::Broken)?;
+    /// Sends an encrypted handshake message.
+    pub(crate) fn send_handshake(&mut self, message: &[u8]) -> Result<(), ConnectionEnd> {
+        let bytes = self.sealer.seal(22, message).ok_or(ConnectionEnd::Broken)?;
         self.line.send(&bytes)
     }
 
     /// Sends application data of a block cipher with this flaw.
-    pub(crate) fn send_flawed(&mut self, plaintext: &[u8], flaw: cbc::Flaw) -> Result<(), End> {
-        let Sealer::Cbc(sealer) = &mut self.sealer else { return Err(End::Broken) };
-        let bytes = sealer.seal(23, plaintext, flaw).ok_or(End::Broken)?;
+    pub(crate) fn send_flawed(&mut self, plaintext: &[u8], flaw: cbc::Flaw) -> Result<(), ConnectionEnd> {
+        let Sealer::Cbc(sealer) = &mut self.sealer else { return Err(ConnectionEnd::Broken) };
+        let bytes = sealer.seal(23, plaintext, flaw).ok_or(ConnectionEnd::Broken)?;
         self.line.send(&bytes)
     }
 }
 
-/// A full handshake; `None` if the server has no suite that is spoken here, or ends it.
-pub(crate) fn connect(contact: &Contact, protocols: &Protocols) -> Result<Option<Session>, AuditError> {
+/// Full handshake; `None` if the server has no supported suite, or ends the handshake.
+pub(crate) fn connect(contact: &AuditTarget, protocols: &Protocols) -> Result<Option<Session>, AuditError> {
     connect_with(contact, protocols, &SUITES)
 }
 
-/// The same with what the server accepts of `suites`.
+/// Full handshake with the suites of `suites` that the server accepts.
 pub(crate) fn connect_with(
-    contact: &Contact,
+    contact: &AuditTarget,
     protocols: &Protocols,
     suites: &[u16],
 ) -> Result<Option<Session>, AuditError> {
@@ -78,20 +78,20 @@ pub(crate) fn connect_with(
     Ok(finish(line, transcript, flight, &asked.random, &agreed))
 }
 
-/// The server's first flight.
+/// First flight of the server.
 struct Flight {
     hello: ServerHello,
     exchange: Agreement,
     wants_certificate: bool,
 }
 
-/// How both come to a secret.
+/// Key exchange.
 enum Agreement {
     Curve { group: NamedGroup, point: Vec<u8> },
     Rsa(Key),
 }
 
-fn flight(line: &mut Line, transcript: &mut Vec<u8>) -> Option<Flight> {
+fn flight(line: &mut AuditConnection, transcript: &mut Vec<u8>) -> Option<Flight> {
     let (mut hello, mut exchange, mut key, mut wants_certificate) = (None, None, None, false);
     loop {
         let Part::Handshake(kind, body) = line.part().ok()? else { return None };
@@ -117,9 +117,9 @@ fn flight(line: &mut Line, transcript: &mut Vec<u8>) -> Option<Flight> {
     Some(Flight { hello, exchange, wants_certificate })
 }
 
-/// The rest of the handshake.
+/// Completes the handshake.
 fn finish(
-    mut line: Line,
+    mut line: AuditConnection,
     mut transcript: Vec<u8>,
     flight: Flight,
     client: &[u8; 32],
@@ -158,19 +158,19 @@ fn finish(
     }
 }
 
-/// Bytes that keys are taken from: as many as two keys of HMAC-SHA384 and two of AES-256 have.
+/// Size of the largest key block in bytes: two keys of HMAC-SHA384 and two of AES-256.
 const KEYS: usize = 2 * (48 + 32);
 
-/// What both agreed on.
+/// Result of the key exchange.
 struct Agreed {
-    /// The body of the client's message.
+    /// Body of the client's message.
     body: Vec<u8>,
-    /// The premaster secret.
+    /// Premaster secret.
     secret: Vec<u8>,
 }
 
 impl Agreement {
-    /// The client's part; `None` where the server's share is of no use.
+    /// The client's part; `None` if the server's share is invalid.
     fn perform(&self) -> Result<Option<Agreed>, AuditError> {
         match self {
             Self::Curve { group, point } => {
@@ -203,12 +203,12 @@ fn agree(group: NamedGroup, point: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((share, secret))
 }
 
-/// What a suite hashes and encrypts with.
+/// Hash and encryption of a suite.
 #[derive(Clone, Copy)]
 pub(crate) struct Hash {
     mac: hmac::Algorithm,
     digest: &'static digest::Algorithm,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     key: usize,
 }
 
@@ -239,7 +239,7 @@ impl Hash {
     }
 }
 
-/// Encrypts the client's records.
+/// Encryption of the client's records.
 enum Sealer {
     Gcm(GcmSealer),
     Cbc(Box<cbc::Sealer>),
@@ -264,7 +264,7 @@ impl Sealer {
     }
 }
 
-/// Encrypts with AES-GCM (RFC 5288).
+/// Encryption with AES-GCM (RFC 5288).
 struct GcmSealer {
     key: LessSafeKey,
     salt: [u8; 4],
@@ -292,8 +292,8 @@ impl GcmSealer {
     }
 }
 
-/// Asks for a second handshake within the connection: `None` if there is no first one, otherwise whether the server begins it.
-pub(crate) fn renegotiates(contact: &Contact, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
+/// Requests a second handshake on the connection: `None` without a first one, otherwise whether the server begins it.
+pub(crate) fn renegotiates(contact: &AuditTarget, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
     contact.step("renegotiation");
     let Some(mut session) = connect(contact, protocols)? else { return Ok(None) };
     let mut asked = offer(contact, V12, vec![session.hello.suite])?.without(&[extension::RENEGOTIATION]);
@@ -309,13 +309,13 @@ pub(crate) fn renegotiates(contact: &Contact, protocols: &Protocols) -> Result<O
     Ok(Some(matches!(session.line.part(), Ok(Part::Data(_) | Part::Handshake(..)))))
 }
 
-/// Bytes of a session ID that a weak server makes one byte longer, the least that shows it.
+/// Length of the short session ID; a vulnerable server returns it one byte longer, the smallest proof.
 const ID: usize = 31;
 
-/// Whether the server repeats a short session ID with bytes of its memory (CVE-2016-9244): offers a ticket of it with an ID that
-/// lacks one byte. `None` if it does not answer.
+/// Tests for Ticketbleed (CVE-2016-9244): offers one of the server's tickets with a session ID that is one byte too
+/// short, and checks whether the server completes it from its memory. `None` without a response.
 pub(crate) fn bleeds_ids(
-    contact: &Contact,
+    contact: &AuditTarget,
     ticket: &[u8],
     suite: CipherSuite,
 ) -> Result<Option<bool>, AuditError> {

@@ -1,5 +1,5 @@
-//! Known weaknesses, found by how a server behaves. A probe goes no further than what shows the weakness: none makes a server
-//! give away memory other than one byte of Ticketbleed, and each ends its own connection at most.
+//! Known weaknesses, found by a server's behaviour. A probe stops once the weakness is shown: none makes a server
+//! reveal memory other than one byte of Ticketbleed, and each ends at most its own connection.
 
 use std::time::Duration;
 
@@ -9,38 +9,39 @@ use brisk_wire::server_flight::Part;
 use brisk_wire::suites::Exchange;
 use serde::Serialize;
 
-use crate::contact::{Contact, End, Line};
+use crate::contact::{AuditConnection, AuditTarget, ConnectionEnd};
 use crate::error::AuditError;
 use crate::protocols::{Protocols, offer};
 use crate::rsa::Key;
 use crate::{cbc, random, tls12};
 
-/// How long an answer that need not come is waited for.
+/// Timeout for responses that are optional.
 pub(crate) const SILENCE: Duration = Duration::from_millis(1500);
 
-/// What was found; `None` where it cannot be judged, or the server lacks what it takes.
+/// Results; `None` if a weakness cannot be judged, or the server lacks the feature.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Weaknesses {
-    /// Memory is given away by heartbeats (CVE-2014-0160).
+    /// Heartbeats reveal memory (Heartbleed, CVE-2014-0160).
     pub heartbleed: Option<bool>,
-    /// `change_cipher_spec` is taken before its time (CVE-2014-0224).
+    /// The server accepts an early `change_cipher_spec` (CVE-2014-0224).
     pub early_ccs: Option<bool>,
     /// RSA decryption is an oracle (ROBOT).
     pub robot: Option<bool>,
-    /// A wrong padding of block ciphers is accepted (POODLE against TLS).
+    /// The server accepts a wrong padding of block ciphers (POODLE against TLS).
     pub padding_accepted: Option<bool>,
-    /// A wrong padding and a wrong MAC are answered differently (GOLDENDOODLE, Zombie POODLE, CVE-2019-1559).
+    /// The server reacts differently to a wrong padding and to a wrong MAC (GOLDENDOODLE, Zombie POODLE,
+    /// CVE-2019-1559).
     pub padding_oracle: Option<bool>,
-    /// Session IDs are filled with memory (CVE-2016-9244).
+    /// Session IDs are completed from memory (Ticketbleed, CVE-2016-9244).
     pub ticketbleed: Option<bool>,
-    /// A client may ask for a second handshake.
+    /// Clients may renegotiate.
     pub client_renegotiation: Option<bool>,
-    /// Lifetime of a TLS 1.2 ticket, in seconds.
+    /// Lifetime of a TLS 1.2 ticket in seconds.
     pub ticket_lifetime: Option<u32>,
 }
 
-/// Tries all.
-pub(crate) fn find(contact: &Contact, protocols: &Protocols) -> Result<Weaknesses, AuditError> {
+/// Runs all tests.
+pub(crate) fn find(contact: &AuditTarget, protocols: &Protocols) -> Result<Weaknesses, AuditError> {
     let mut found = Weaknesses::default();
     let Some(version) = protocols.newest_before_13() else { return Ok(found) };
     let own = protocols.suites().filter(|(own, _)| *own == version);
@@ -62,13 +63,13 @@ pub(crate) fn find(contact: &Contact, protocols: &Protocols) -> Result<Weaknesse
     Ok(found)
 }
 
-/// Bytes of a heartbeat. All are sent, so that a weak server has nothing to add.
+/// Size of a heartbeat. All bytes are sent, so a vulnerable server has nothing to add.
 const BEAT: usize = 16;
 
-/// A heartbeat that is whole but for the padding, without which a right server drops it (RFC 6520 section 4). One that does not
-/// compare the lengths sends back what it got, and nothing else.
+/// A heartbeat without its padding, which a correct server drops (RFC 6520 section 4). A server that does not compare
+/// the lengths returns the received bytes and nothing else.
 fn heartbleed(
-    contact: &Contact,
+    contact: &AuditTarget,
     version: ProtocolVersion,
     suites: Vec<CipherSuite>,
 ) -> Result<Option<bool>, AuditError> {
@@ -90,10 +91,10 @@ fn heartbleed(
     }))
 }
 
-/// A `change_cipher_spec` before any key is agreed on: a right server refuses it. One that takes it decrypts what follows, with
-/// keys of nothing, and so fails otherwise.
+/// Sends `change_cipher_spec` before the key exchange. A correct server refuses it. A vulnerable one decrypts the next
+/// record with empty keys and fails in another way.
 fn early_ccs(
-    contact: &Contact,
+    contact: &AuditTarget,
     version: ProtocolVersion,
     suites: Vec<CipherSuite>,
 ) -> Result<Option<bool>, AuditError> {
@@ -111,21 +112,22 @@ fn early_ccs(
     Ok(match line.part() {
         // decryption_failed or bad_record_mac: it took the message and tried to decrypt.
         Ok(Part::Alert(Some((_, 20 | 21)) | None)) => Some(true),
-        Ok(_) | Err(End::Closed | End::Broken) => Some(false),
+        Ok(_) | Err(ConnectionEnd::Closed | ConnectionEnd::Broken) => Some(false),
         Err(_) => None,
     })
 }
 
-/// How a server answers to a premaster secret of some form.
+/// Reaction of a server to a premaster secret of some form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reaction {
     Alert(Option<u8>),
-    End(End),
+    End(ConnectionEnd),
     Other,
 }
 
-/// Bleichenbacher's oracle (RFC 8446 appendix C; ROBOT, 2018): whether answers depend on the form of what was decrypted.
-fn robot(contact: &Contact, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
+/// Bleichenbacher's oracle (RFC 8446 appendix C; ROBOT, 2018): whether the reaction depends on the form of the
+/// decrypted block.
+fn robot(contact: &AuditTarget, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
     contact.step("ROBOT");
     // Of a server that does not answer, no one knows whether it has such suites.
     let none = protocols.is_whole().then_some(false);
@@ -142,18 +144,18 @@ fn robot(contact: &Contact, protocols: &Protocols) -> Result<Option<bool>, Audit
     Ok(if alone == Some(true) { alone } else { whole.and(alone) })
 }
 
-/// What is sent after the premaster secret.
+/// Messages after the premaster secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
-    /// `ChangeCipherSpec` and something like a `Finished`.
+    /// `ChangeCipherSpec` and an imitation of `Finished`.
     Finished,
-    /// Nothing: a right server waits.
+    /// None: a correct server waits.
     Nothing,
 }
 
-/// Whether the answers differ, the same way twice; `None` if they do not repeat.
+/// Whether the reactions differ in the same way twice; `None` if they are not repeatable.
 fn differs(
-    contact: &Contact,
+    contact: &AuditTarget,
     version: ProtocolVersion,
     suite: CipherSuite,
     follows: Follows,
@@ -179,10 +181,10 @@ fn differs(
     Ok(None)
 }
 
-/// Makes a padded premaster secret out of random bytes that are not zero.
+/// Creates a padded premaster secret from random bytes without zeros.
 type Form = fn(&mut [u8], ProtocolVersion);
 
-/// A right one, and four that are wrong in the ways that leaks are known by.
+/// A correct block, and four with the flaws that known leaks depend on.
 const FORMS: &[Form] = &[
     |block, version| padded(block, 49, version),
     |block, version| {
@@ -197,7 +199,7 @@ const FORMS: &[Form] = &[
     |block, _| padded(block, 49, ProtocolVersion(0x0202)),
 ];
 
-/// RFC 8017 section 7.2.1, with the zero `distance` bytes before the end.
+/// Padding of RFC 8017 section 7.2.1 with the zero `distance` bytes before the end.
 fn padded(block: &mut [u8], distance: usize, version: ProtocolVersion) {
     block[..2].copy_from_slice(&[0, 2]);
     let zero = block.len() - distance;
@@ -206,7 +208,7 @@ fn padded(block: &mut [u8], distance: usize, version: ProtocolVersion) {
 }
 
 fn react(
-    contact: &Contact,
+    contact: &AuditTarget,
     version: ProtocolVersion,
     suite: CipherSuite,
     form: Form,
@@ -232,12 +234,12 @@ fn react(
     }))
 }
 
-fn reaction(line: &mut Line) -> Reaction {
+fn reaction(line: &mut AuditConnection) -> Reaction {
     match line.part() {
         Ok(Part::Alert(alert)) => Reaction::Alert(alert.map(|(_, description)| description)),
         Ok(_) => Reaction::Other,
         // Whether the system reports an end or a reset depends on what it had read.
-        Err(End::Broken) => Reaction::End(End::Closed),
+        Err(ConnectionEnd::Broken) => Reaction::End(ConnectionEnd::Closed),
         Err(end) => Reaction::End(end),
     }
 }

@@ -41,9 +41,9 @@ type Line = (String, String);
 
 /// Decoded header fields.
 #[derive(Debug, Default)]
-struct Lines(Vec<Line>);
+struct DecodedFields(Vec<Line>);
 
-impl Fields for Lines {
+impl Fields for DecodedFields {
     type Field = Line;
 
     fn constant(&mut self, index: usize) -> Line {
@@ -66,7 +66,7 @@ impl Fields for Lines {
 }
 
 /// The response that is being read.
-struct Wanted<'a> {
+struct PendingResponse<'a> {
     stream: u32,
     response: &'a mut Response,
 }
@@ -164,7 +164,7 @@ impl Http2 {
         response: &mut Response,
     ) -> Result<(), HttpError> {
         *response = Response { protocol: "h2".to_owned(), ..Response::default() };
-        let mut wanted = Wanted { stream: self.next - 2, response };
+        let mut wanted = PendingResponse { stream: self.next - 2, response };
         while wanted.response.done_at.is_none() {
             while let Some((head, payload)) = self.next_frame()? {
                 self.frame(head, &payload, &mut wanted).map_err(broken)?;
@@ -235,7 +235,12 @@ impl Http2 {
         Ok(Some((head, payload)))
     }
 
-    fn frame(&mut self, head: FrameHead, payload: &[u8], wanted: &mut Wanted<'_>) -> Result<(), Reason> {
+    fn frame(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        wanted: &mut PendingResponse<'_>,
+    ) -> Result<(), Reason> {
         if head.kind != kind::DATA {
             self.control += 1;
             if self.control > CONTROL {
@@ -270,7 +275,12 @@ impl Http2 {
         Ok(())
     }
 
-    fn headers(&mut self, head: FrameHead, payload: &[u8], wanted: &mut Wanted<'_>) -> Result<(), Reason> {
+    fn headers(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        wanted: &mut PendingResponse<'_>,
+    ) -> Result<(), Reason> {
         wanted.response.head_bytes += HEAD + payload.len();
         let block = if head.kind == kind::HEADERS {
             self.order.headers(head, payload)?
@@ -289,9 +299,9 @@ impl Http2 {
         &mut self,
         head: FrameHead,
         block: &HeaderBlock<'_>,
-        wanted: &mut Wanted<'_>,
+        wanted: &mut PendingResponse<'_>,
     ) -> Result<(), Reason> {
-        let mut lines = Lines::default();
+        let mut lines = DecodedFields::default();
         let decoded = self.decoder.decode(&block.bytes, FIELDS, LIST as usize, &mut lines);
         let whole = decoded.map_err(|_| Reason::COMPRESSION_ERROR)?.is_whole;
         self.log.headers(Party::Server, head, &lines.0, whole);
@@ -318,7 +328,12 @@ impl Http2 {
         Ok(())
     }
 
-    fn data(&mut self, head: FrameHead, payload: &[u8], wanted: &mut Wanted<'_>) -> Result<(), Reason> {
+    fn data(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        wanted: &mut PendingResponse<'_>,
+    ) -> Result<(), Reason> {
         let bytes = without_padding(head.flags, payload)?.len();
         let length = i64::from(head.length);
         (self.connection_window, self.stream_window) =

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use hello::Hello;
-use request::Got;
+use request::BrowserOutcome;
 
 use crate::prober::Prober;
 use crate::report::Report;
@@ -62,13 +62,13 @@ const DIFFERENCES: &[&str] = &[
 
 /// The server's reaction to the hello.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+enum HelloOutcome {
     Hello { version: ProtocolVersion, group: Option<NamedGroup>, is_retry: bool },
     Failed(String),
 }
 
 /// Result of the rest of the connection, or the reason for its end.
-type Rest = Result<Got, String>;
+type RestOfConnection = Result<BrowserOutcome, String>;
 
 /// Sends the hello to the server of a report, completes the connection and checks both.
 pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeError> {
@@ -82,7 +82,7 @@ pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeErr
         let mut answer = Vec::new();
         let work = ask(&mut tcp, &hello.bytes, &mut answer);
         let outcome =
-            timeout_at(deadline, work).await.unwrap_or_else(|_| Outcome::Failed("no answer".to_owned()));
+            timeout_at(deadline, work).await.unwrap_or_else(|_| HelloOutcome::Failed("no answer".to_owned()));
         if !outcome.goes_on() {
             return Ok((outcome, None));
         }
@@ -94,7 +94,7 @@ pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeErr
     Ok(Browser { hello_bytes: hello.bytes.len(), checks, differences: DIFFERENCES })
 }
 
-impl Outcome {
+impl HelloOutcome {
     /// Whether the handshake can be completed here: TLS 1.3 without a retry.
     fn goes_on(&self) -> bool {
         matches!(self, Self::Hello { version: ProtocolVersion::TLS1_3, is_retry: false, .. })
@@ -102,26 +102,26 @@ impl Outcome {
 }
 
 /// Sends the hello and reads the server's reaction.
-async fn ask(tcp: &mut TcpStream, hello: &[u8], answer: &mut Vec<u8>) -> Outcome {
+async fn ask(tcp: &mut TcpStream, hello: &[u8], answer: &mut Vec<u8>) -> HelloOutcome {
     let written = tcp.write_all(hello).await;
     loop {
         if let Some(outcome) = judge(answer) {
             return outcome;
         }
         match tcp.read_buf(answer).await {
-            Ok(0) => return Outcome::Failed("the server closes the connection".to_owned()),
-            Ok(_) if answer.len() > ANSWER => return Outcome::Failed("no server hello".to_owned()),
+            Ok(0) => return HelloOutcome::Failed("the server closes the connection".to_owned()),
+            Ok(_) if answer.len() > ANSWER => return HelloOutcome::Failed("no server hello".to_owned()),
             Ok(_) => {}
             Err(error) => {
                 let reason = written.as_ref().err().unwrap_or(&error);
-                return Outcome::Failed(format!("the connection breaks: {reason}"));
+                return HelloOutcome::Failed(format!("the connection breaks: {reason}"));
             }
         }
     }
 }
 
 /// Completes the handshake and sends a request. `answer` begins with the server's hello.
-async fn rest(settings: &Settings, hello: &Hello, mut tcp: TcpStream, answer: &[u8]) -> Rest {
+async fn rest(settings: &Settings, hello: &Hello, mut tcp: TcpStream, answer: &[u8]) -> RestOfConnection {
     let (read, mut write) = tcp.split();
     let mut read = answer.chain(read);
     let secured = handshake::complete(&mut read, &mut write, hello.message(), &hello.secrets).await?;
@@ -129,29 +129,33 @@ async fn rest(settings: &Settings, hello: &Hello, mut tcp: TcpStream, answer: &[
 }
 
 /// Interprets the bytes of a server; `None` if more bytes are needed.
-fn judge(answer: &[u8]) -> Option<Outcome> {
+fn judge(answer: &[u8]) -> Option<HelloOutcome> {
     if let Some(hello) = server_hellos(answer).into_iter().next() {
-        return Some(Outcome::Hello { version: hello.version, group: hello.group, is_retry: hello.is_retry });
+        return Some(HelloOutcome::Hello {
+            version: hello.version,
+            group: hello.group,
+            is_retry: hello.is_retry,
+        });
     }
     let (mut header, mut payload, mut rest) = split(answer)?;
     while header[0] == 21 && is_warning(payload) {
         (header, payload, rest) = split(rest)?;
     }
     match (header[0], payload) {
-        (21, [_, description, ..]) => Some(Outcome::Failed(alert_text(*description))),
+        (21, [_, description, ..]) => Some(HelloOutcome::Failed(alert_text(*description))),
         (22, _) => None,
-        _ => Some(Outcome::Failed("not TLS".to_owned())),
+        _ => Some(HelloOutcome::Failed("not TLS".to_owned())),
     }
 }
 
-fn checks(outcome: &Outcome, rest: Option<&Rest>, report: &Report) -> Vec<Check> {
+fn checks(outcome: &HelloOutcome, rest: Option<&RestOfConnection>, report: &Report) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut add = |name, gets: String, is_right, should| checks.push(Check { name, gets, is_right, should });
     match outcome {
-        Outcome::Failed(reason) => {
+        HelloOutcome::Failed(reason) => {
             add("hello", reason.clone(), false, "accepted: reserved values are to be ignored (RFC 8701)");
         }
-        Outcome::Hello { version, group, is_retry } => {
+        HelloOutcome::Hello { version, group, is_retry } => {
             add(
                 "hello",
                 "accepted".to_owned(),
@@ -203,7 +207,7 @@ fn checks(outcome: &Outcome, rest: Option<&Rest>, report: &Report) -> Vec<Check>
 
 /// Compression of the chain, and whether it is the right one. If this connection did not get to the chain, the probe's
 /// regular connection decides, which offers more algorithms than Chrome.
-fn compression(rest: Option<&Rest>, chain: &Chain) -> (String, bool) {
+fn compression(rest: Option<&RestOfConnection>, chain: &Chain) -> (String, bool) {
     let compressed = match rest {
         Some(Ok(got)) => got.compression,
         _ => chain.compressed.as_ref().map(|(bytes, name)| (*bytes, name.as_str())),
@@ -225,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_compressed_chain_is_that_of_the_connection_that_is_judged() {
-        let got = |compression| Ok(Got { status: 200, protocol: "h2".to_owned(), compression });
+        let got = |compression| Ok(BrowserOutcome { status: 200, protocol: "h2".to_owned(), compression });
         let chain = |compressed: Option<(usize, &str)>| Chain {
             compressed: compressed.map(|(bytes, name)| (bytes, name.to_owned())),
             ..Chain::default()
@@ -274,9 +278,9 @@ mod tests {
         let mut answer = warning.to_vec();
         answer.extend([22, 3, 3, 0, body.len() as u8 + 4, 2, 0, 0, body.len() as u8]);
         answer.extend(body);
-        let Some(Outcome::Hello { version, .. }) = judge(&answer) else { panic!("no hello") };
+        let Some(HelloOutcome::Hello { version, .. }) = judge(&answer) else { panic!("no hello") };
         assert_eq!(version, ProtocolVersion::TLS1_2);
         let refused = judge(&[21, 3, 3, 0, 2, 2, 40]);
-        assert_eq!(refused, Some(Outcome::Failed("alert handshake_failure".to_owned())));
+        assert_eq!(refused, Some(HelloOutcome::Failed("alert handshake_failure".to_owned())));
     }
 }

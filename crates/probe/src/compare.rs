@@ -54,7 +54,7 @@ pub struct Compared {
 }
 
 /// Steps of one connection: name, whether it is a phase, time, bytes.
-type Row = (String, bool, f64, Option<u64>);
+type MeasuredStep = (String, bool, f64, Option<u64>);
 
 /// Measures `rounds` connections of each side in alternation; every second round begins with the second side. Calls
 /// `progress` before each round.
@@ -64,7 +64,7 @@ pub fn compare(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Compared, ProbeError> {
     let probers = [Prober::new(&sides[0].settings)?, Prober::new(&sides[1].settings)?];
-    let mut all: Vec<[Vec<Row>; 2]> = Vec::new();
+    let mut all: Vec<[Vec<MeasuredStep>; 2]> = Vec::new();
     let (mut as_meant, mut missed, mut distrust) = ([0; 2], [None, None], [None, None]);
     block_on(async {
         for round in 0..rounds {
@@ -105,13 +105,13 @@ fn named(side: &Side, error: ProbeError) -> ProbeError {
 }
 
 /// Steps of one connection.
-struct Found {
-    rows: Vec<Row>,
+struct MeasuredSteps {
+    rows: Vec<MeasuredStep>,
     missed: Option<String>,
     distrust: Option<String>,
 }
 
-async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<Found, ProbeError> {
+async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<MeasuredSteps, ProbeError> {
     let mut trip = prober.trip_as(mode).await?;
     if let Some(error) = trip.close().await {
         return Err(error);
@@ -120,7 +120,7 @@ async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<Found, ProbeError> {
     let report = Report::of(prober.settings, resolved, &trip.trace, None);
     let phases = report.phases.named().into_iter().map(|(name, time)| (name.to_owned(), true, time, None));
     let total = report.phases.total_ms.map(|time| ("total".to_owned(), true, time, None));
-    let mut rows: Vec<Row> = phases.chain(total).collect();
+    let mut rows: Vec<MeasuredStep> = phases.chain(total).collect();
     for step in &report.steps {
         let arrow = if step.from == Party::Client { "→" } else { "←" };
         let plain = format!("{arrow} {}", step.name);
@@ -129,12 +129,12 @@ async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<Found, ProbeError> {
         rows.push((name, false, step.at_ms, Some(step.bytes)));
     }
     let distrust = trip.trace.verdict().distrust().map(str::to_owned);
-    Ok(Found { rows, missed: trip.missed(mode), distrust })
+    Ok(MeasuredSteps { rows, missed: trip.missed(mode), distrust })
 }
 
 /// Names in the order of the first round that contains them; steps of only the second side follow their predecessors
 /// there.
-fn names(all: &[[Vec<Row>; 2]]) -> Vec<(String, bool)> {
+fn names(all: &[[Vec<MeasuredStep>; 2]]) -> Vec<(String, bool)> {
     let mut names: Vec<(String, bool)> = Vec::new();
     for rows in all.iter().flatten() {
         let mut at = 0;
@@ -149,8 +149,8 @@ fn names(all: &[[Vec<Row>; 2]]) -> Vec<(String, bool)> {
     names
 }
 
-fn aligned(all: &[[Vec<Row>; 2]]) -> Vec<ComparedStep> {
-    let find = |rows: &[Row], name: &str| rows.iter().find(|(found, ..)| found == name).cloned();
+fn aligned(all: &[[Vec<MeasuredStep>; 2]]) -> Vec<ComparedStep> {
+    let find = |rows: &[MeasuredStep], name: &str| rows.iter().find(|(found, ..)| found == name).cloned();
     let step = |(name, is_phase): (String, bool)| {
         let times = [0, 1].map(|side| {
             Median::of(all.iter().filter_map(|both| find(&both[side], &name).map(|(_, _, time, _)| time)))
@@ -169,7 +169,7 @@ fn aligned(all: &[[Vec<Row>; 2]]) -> Vec<ComparedStep> {
 mod tests {
     use super::*;
 
-    fn row(name: &str, time: f64) -> Row {
+    fn row(name: &str, time: f64) -> MeasuredStep {
         (name.to_owned(), false, time, Some(1))
     }
 

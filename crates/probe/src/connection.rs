@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
 use crate::error::{ProbeError, Step};
-use crate::eyeballs::{self, Missed};
+use crate::eyeballs::{self, DialError};
 use crate::recorder::Recorder;
 use crate::trace::{Refused, Trace};
 use crate::url::Url;
@@ -25,7 +25,7 @@ const NAMED: usize = 8;
 
 /// Parameters common to all connections of a probe.
 #[derive(Clone, Debug)]
-pub(crate) struct Course {
+pub(crate) struct Connector {
     pub(crate) url: Url,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) client: Client,
@@ -35,7 +35,7 @@ pub(crate) struct Course {
 
 /// Begin of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Start {
+pub(crate) struct ConnectionStart {
     pub(crate) session: Option<SavedSession>,
     /// Protocol of a request in the first flight, which is sent if the session allows early data.
     pub(crate) early: Option<Protocol>,
@@ -57,15 +57,19 @@ impl Protocol {
 
 /// A connection that can carry a further request.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct OpenConnection {
     stream: ClientStream,
     http2: Option<Http2>,
 }
 
-impl Course {
+impl Connector {
     /// Connects, sends the request and reads the response. Fills the trace even on failure. Returns the connection if
     /// it can be reused.
-    pub(crate) async fn run(&self, start: Start, trace: &mut Trace) -> Result<Option<Kept>, ProbeError> {
+    pub(crate) async fn run(
+        &self,
+        start: ConnectionStart,
+        trace: &mut Trace,
+    ) -> Result<Option<OpenConnection>, ProbeError> {
         let deadline = Deadline::now() + self.timeout;
         let tcp = self.dial(deadline, trace).await?;
         let secured = timeout_at(deadline, self.secure(tcp, start, trace)).await;
@@ -81,7 +85,7 @@ impl Course {
     }
 
     /// Sends a further request on a connection. The trace begins with the request.
-    pub(crate) async fn again(&self, kept: &mut Kept, trace: &mut Trace) -> Result<(), ProbeError> {
+    pub(crate) async fn again(&self, kept: &mut OpenConnection, trace: &mut Trace) -> Result<(), ProbeError> {
         let request = self.request(kept.http2.as_mut());
         let done = timeout(self.timeout, self.ask(kept, Some(&request), trace)).await;
         kept.note(trace);
@@ -107,11 +111,11 @@ impl Course {
     async fn secure(
         &self,
         tcp: TcpStream,
-        start: Start,
+        start: ConnectionStart,
         trace: &mut Trace,
-    ) -> Result<(Kept, Option<Vec<u8>>), ProbeError> {
+    ) -> Result<(OpenConnection, Option<Vec<u8>>), ProbeError> {
         trace.milestones.reach(Step::Handshake);
-        let Start { session, early } = start;
+        let ConnectionStart { session, early } = start;
         let mut http2 = (early == Some(Protocol::Http2)).then(Http2::new);
         let early = early.map(|_| self.request(http2.as_mut()));
         let observer: Arc<Recorder> = Arc::clone(&trace.recorder);
@@ -122,7 +126,7 @@ impl Course {
         trace.milestones.reach(Step::Request);
         let outcome = stream.facts().early_data;
         let protocol = Protocol::of(stream.facts().protocol.as_deref());
-        let mut kept = Kept { stream, http2 };
+        let mut kept = OpenConnection { stream, http2 };
         let rest = match (outcome, early) {
             (EarlyOutcome::Accepted, _) => None,
             // What was rejected is sent again, in the protocol that was chosen now.
@@ -144,8 +148,8 @@ impl Course {
         trace.milestones.reach(Step::Connect);
         let found = eyeballs::dial(&self.addresses, deadline, trace).await;
         let tcp = found.map_err(|missed| match missed {
-            Missed::All => ProbeError::Unconnected(format!("cannot connect to {}", each(&trace.refused))),
-            Missed::Late => self.late(trace),
+            DialError::All => ProbeError::Unconnected(format!("cannot connect to {}", each(&trace.refused))),
+            DialError::Late => self.late(trace),
         })?;
         trace.tcp = TcpInfo::of(&tcp).ok();
         Ok(tcp)
@@ -154,7 +158,7 @@ impl Course {
     /// Sends the request, unless it was sent early, and reads the response.
     async fn ask(
         &self,
-        kept: &mut Kept,
+        kept: &mut OpenConnection,
         request: Option<&[u8]>,
         trace: &mut Trace,
     ) -> Result<(), ProbeError> {
@@ -176,7 +180,7 @@ impl Course {
     }
 }
 
-impl Kept {
+impl OpenConnection {
     /// Completes the trace at the end of a response or of the time for it.
     fn note(&mut self, trace: &mut Trace) {
         if let Some(response) = &trace.response {

@@ -43,7 +43,7 @@ impl Attempt {
 
 /// Reason for having no connection. The trace contains the reason of each address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missed {
+pub(crate) enum DialError {
     /// All addresses failed.
     All,
     /// The time was over.
@@ -55,7 +55,7 @@ pub(crate) async fn dial(
     addresses: &[SocketAddr],
     deadline: Deadline,
     trace: &mut Trace,
-) -> Result<TcpStream, Missed> {
+) -> Result<TcpStream, DialError> {
     let ended = dial_until(addresses, deadline, trace).await;
     // They failed in another order than that in which they were tried.
     trace.refused.sort_by_key(|one| one.began);
@@ -66,7 +66,7 @@ async fn dial_until(
     addresses: &[SocketAddr],
     deadline: Deadline,
     trace: &mut Trace,
-) -> Result<TcpStream, Missed> {
+) -> Result<TcpStream, DialError> {
     let mut waiting = in_turns(addresses);
     let mut attempts = JoinSet::new();
     let mut open: Vec<(SocketAddr, Instant)> = Vec::new();
@@ -90,7 +90,7 @@ async fn dial_until(
             () = turn => continue,
             () = sleep_until(deadline) => {
                 trace.refused.extend(open.into_iter().map(|(address, began)| Refused::of(address, began, NO_ANSWER)));
-                return Err(Missed::Late);
+                return Err(DialError::Late);
             }
         };
         open.retain(|(own, _)| *own != address);
@@ -105,7 +105,7 @@ async fn dial_until(
             Err(error) => trace.refused.push(Refused::of(address, began, &reason(&error))),
         }
         if open.is_empty() && waiting.is_empty() {
-            return Err(Missed::All);
+            return Err(DialError::All);
         }
         due = Deadline::now();
     }
@@ -205,7 +205,7 @@ mod tests {
         ];
         let mut trace = Trace::default();
         let deadline = Deadline::now() + 12 * NEXT;
-        assert_eq!(dial(&all, deadline, &mut trace).await.err(), Some(Missed::Late));
+        assert_eq!(dial(&all, deadline, &mut trace).await.err(), Some(DialError::Late));
         let refused: Vec<_> = trace.refused.iter().map(|one| (one.address, one.why == NO_ANSWER)).collect();
         // The second failed before the others, and was tried after the first.
         assert_eq!(refused, [(all[0], true), (all[1], false), (all[2], true)]);
@@ -238,7 +238,7 @@ mod tests {
         assert!(dial(&all, late(), &mut trace).await.is_ok());
         assert_eq!((trace.refused.len(), trace.refused[0].address), (1, closed));
         let mut trace = Trace::default();
-        assert_eq!(dial(&[closed], late(), &mut trace).await.err(), Some(Missed::All));
+        assert_eq!(dial(&[closed], late(), &mut trace).await.err(), Some(DialError::All));
         assert!(trace.refused[0].why.contains("refused"), "{}", trace.refused[0].why);
     }
 }

@@ -7,7 +7,7 @@ use brisk_telemetry::Resumption;
 use brisk_tls_client::{Client, EarlyOutcome, SavedSession};
 
 use crate::Settings;
-use crate::connection::{Course, Kept, Protocol, Start};
+use crate::connection::{ConnectionStart, Connector, OpenConnection, Protocol};
 use crate::error::{ProbeError, Step};
 use crate::resolve;
 use crate::trace::Trace;
@@ -40,12 +40,12 @@ impl Mode {
 
 /// A session and the protocol of the connection that issued it.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct ResumableSession {
     session: SavedSession,
     protocol: Protocol,
 }
 
-impl Ready {
+impl ResumableSession {
     /// Whether the session allows early data.
     pub(crate) fn takes_early_data(&self) -> bool {
         self.session.early_data_limit() > 0
@@ -54,16 +54,16 @@ impl Ready {
 
 /// An attempted connection.
 #[derive(Debug)]
-pub(crate) struct Trip {
+pub(crate) struct ProbedConnection {
     /// Begin of name resolution.
     pub(crate) began: Instant,
     pub(crate) resolved: Duration,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) trace: Trace,
-    pub(crate) ended: Result<Option<Kept>, ProbeError>,
+    pub(crate) ended: Result<Option<OpenConnection>, ProbeError>,
 }
 
-impl Trip {
+impl ProbedConnection {
     /// Closes the connection, or returns the reason for its failure.
     pub(crate) async fn close(&mut self) -> Option<ProbeError> {
         match std::mem::replace(&mut self.ended, Ok(None)) {
@@ -92,7 +92,7 @@ impl Trip {
     }
 
     /// Newest session of the connection. Waits for one if there is none yet.
-    pub(crate) async fn session(&mut self) -> Option<Ready> {
+    pub(crate) async fn session(&mut self) -> Option<ResumableSession> {
         let facts = self.trace.facts.as_ref()?;
         let protocol = Protocol::of(facts.protocol.as_deref());
         if self.trace.sessions.is_empty()
@@ -100,7 +100,7 @@ impl Trip {
         {
             self.trace.sessions = kept.sessions(SESSION_WAIT).await;
         }
-        self.trace.sessions.pop().map(|session| Ready { session, protocol })
+        self.trace.sessions.pop().map(|session| ResumableSession { session, protocol })
     }
 }
 
@@ -120,27 +120,29 @@ impl<'a> Prober<'a> {
     }
 
     /// Makes a connection, from name resolution to the response.
-    pub(crate) async fn trip(&self, ready: Option<Ready>, early: bool) -> Trip {
+    pub(crate) async fn trip(&self, ready: Option<ResumableSession>, early: bool) -> ProbedConnection {
         let (began, mut trace) = (Instant::now(), Trace::default());
         let addresses = self.addresses().await;
         let resolved = began.elapsed();
         let start = match ready {
-            None => Start::default(),
-            Some(Ready { session, protocol }) => {
-                Start { session: Some(session), early: early.then_some(protocol) }
+            None => ConnectionStart::default(),
+            Some(ResumableSession { session, protocol }) => {
+                ConnectionStart { session: Some(session), early: early.then_some(protocol) }
             }
         };
         match addresses {
             Ok(addresses) => {
                 let ended = self.course(addresses.clone()).run(start, &mut trace).await;
-                Trip { began, resolved, addresses, trace, ended }
+                ProbedConnection { began, resolved, addresses, trace, ended }
             }
-            Err(error) => Trip { began, resolved, addresses: Vec::new(), trace, ended: Err(error) },
+            Err(error) => {
+                ProbedConnection { began, resolved, addresses: Vec::new(), trace, ended: Err(error) }
+            }
         }
     }
 
     /// Makes a connection of this kind; a kind with a session makes another connection first to obtain one.
-    pub(crate) async fn trip_as(&self, mode: Mode) -> Result<Trip, ProbeError> {
+    pub(crate) async fn trip_as(&self, mode: Mode) -> Result<ProbedConnection, ProbeError> {
         if mode == Mode::Full {
             return Ok(self.trip(None, false).await);
         }
@@ -162,7 +164,7 @@ impl<'a> Prober<'a> {
     }
 
     /// Sends a further request on the connection of a trip; `None` if it was closed.
-    pub(crate) async fn again(&self, trip: &mut Trip) -> Option<Result<Trace, ProbeError>> {
+    pub(crate) async fn again(&self, trip: &mut ProbedConnection) -> Option<Result<Trace, ProbeError>> {
         let Ok(Some(kept)) = &mut trip.ended else { return None };
         let mut trace = Trace::default();
         let result = self.course(trip.addresses.clone()).again(kept, &mut trace).await;
@@ -181,9 +183,9 @@ impl<'a> Prober<'a> {
         self.course(addresses).connect().await
     }
 
-    fn course(&self, addresses: Vec<SocketAddr>) -> Course {
+    fn course(&self, addresses: Vec<SocketAddr>) -> Connector {
         let Settings { url, agent, timeout, .. } = self.settings.clone();
-        Course { url, addresses, client: self.client.clone(), agent, timeout }
+        Connector { url, addresses, client: self.client.clone(), agent, timeout }
     }
 
     async fn addresses(&self) -> Result<Vec<SocketAddr>, ProbeError> {

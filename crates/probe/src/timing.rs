@@ -8,7 +8,7 @@ use brisk_tls_client::EarlyOutcome;
 use serde::Serialize;
 
 use crate::error::ProbeError;
-use crate::prober::{Mode, Prober, Trip};
+use crate::prober::{Mode, ProbedConnection, Prober};
 use crate::trace::Milestones;
 use crate::{Settings, block_on};
 
@@ -87,7 +87,7 @@ pub fn timing(
 ) -> Result<Timing, ProbeError> {
     let prober = Prober::new(settings)?;
     block_on(async {
-        let mut rows = Rows::default();
+        let mut rows = Measurements::default();
         for round in 1..=rounds {
             progress(&format!("round {round} of {rounds}"));
             rows.round(&prober).await?;
@@ -98,13 +98,13 @@ pub fn timing(
 }
 
 #[derive(Debug, Default)]
-struct Rows {
+struct Measurements {
     samples: [Vec<Sample>; 4],
     missing: [Option<String>; 4],
     distrust: Option<String>,
 }
 
-impl Rows {
+impl Measurements {
     async fn round(&mut self, prober: &Prober<'_>) -> Result<(), ProbeError> {
         let mut first = prober.trip(None, false).await;
         self.note(0, &first);
@@ -136,7 +136,7 @@ impl Rows {
     async fn early(
         &mut self,
         prober: &Prober<'_>,
-        session: Option<crate::prober::Ready>,
+        session: Option<crate::prober::ResumableSession>,
     ) -> Result<(), ProbeError> {
         let session = if session.is_some() {
             session
@@ -148,7 +148,7 @@ impl Rows {
             }
             session
         };
-        let Some(session) = session.filter(crate::prober::Ready::takes_early_data) else {
+        let Some(session) = session.filter(crate::prober::ResumableSession::takes_early_data) else {
             self.missing[2] = Some("the server's sessions do not allow early data".to_owned());
             return Ok(());
         };
@@ -158,7 +158,7 @@ impl Rows {
     }
 
     /// Records a connection of the intended kind, or the reason why it is not.
-    fn note(&mut self, kind: usize, trip: &Trip) {
+    fn note(&mut self, kind: usize, trip: &ProbedConnection) {
         if self.distrust.is_none() {
             self.distrust = trip.trace.verdict().distrust().map(str::to_owned);
         }
@@ -178,7 +178,7 @@ impl Rows {
     }
 }
 
-fn sample(trip: &Trip) -> Option<Sample> {
+fn sample(trip: &ProbedConnection) -> Option<Sample> {
     let times = &trip.trace.milestones;
     let since = |at: Instant| millis(at.saturating_duration_since(trip.began));
     let is_early = trip.trace.facts.as_ref()?.early_data == EarlyOutcome::Accepted;

@@ -1,4 +1,4 @@
-//! What the kernel of this machine is set to, as far as it matters for TLS.
+//! Kernel settings of this machine that matter for TLS.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::route;
 
-/// Settings of the kernel; `None` where it does not say.
+/// Kernel settings; `None` if they cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// `net.ipv4.tcp_fastopen`, a set of bits: 2 is for servers.
+    /// `net.ipv4.tcp_fastopen`, a bit set: 2 enables servers.
     pub fast_open: Option<u32>,
     /// `net.core.somaxconn`.
     pub somaxconn: Option<u32>,
@@ -24,17 +24,17 @@ pub struct Machine {
     pub congestion_available: Vec<String>,
     /// `net.ipv4.tcp_slow_start_after_idle`.
     pub slow_start_after_idle: Option<u32>,
-    /// `initcwnd` of the default route; `None` where it is the kernel's 10, or not known.
+    /// `initcwnd` of the default route; `None` for the kernel's default of 10, or if it is unknown.
     pub initcwnd: Option<u32>,
 }
 
 impl Machine {
-    /// This machine. Reads files of the kernel, and asks it for the default route.
+    /// Settings of this machine. Reads files of the kernel and queries the default route.
     pub fn this() -> Self {
         Self { initcwnd: route::initcwnd(), ..Self::settings(Path::new("/proc/sys")) }
     }
 
-    /// What the files below `folder` say.
+    /// Settings in the files below `folder`.
     fn settings(folder: &Path) -> Self {
         let text = |name: &str| text(folder, name);
         Self {
@@ -50,7 +50,7 @@ impl Machine {
         }
     }
 
-    /// All of it.
+    /// All settings as a table.
     pub(super) fn table(&self) -> Table {
         let mut table = Table::new("This machine").text("").text("");
         let mut row = |name: &str, value: Option<String>| {

@@ -1,4 +1,4 @@
-//! The initial congestion window of the default route, asked of the kernel by netlink (RFC 3549).
+//! Initial congestion window of the default route, queried with netlink (RFC 3549).
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ const INITCWND: u16 = 11;
 const MAIN_TABLE: u8 = 254;
 const UNICAST: u8 = 1;
 
-/// Answers that are read at most.
+/// Most responses read.
 const MOST: usize = 256;
 
-/// Segments; `None` if the default route has no window of its own, or there is none, or the kernel does not say.
+/// Window in segments; `None` if the default route does not set it, there is no default route, or the query fails.
 pub(super) fn initcwnd() -> Option<u32> {
     ask().ok().flatten()
 }
@@ -57,7 +57,7 @@ enum Answer {
     Window(u32),
 }
 
-/// Reads the messages of an answer.
+/// Parses the messages of a response.
 fn read(mut messages: &[u8]) -> Answer {
     while let Some((length, kind)) = header(messages) {
         let Some(message) = messages.get(16..length) else { return Answer::End };
@@ -81,7 +81,7 @@ fn header(bytes: &[u8]) -> Option<(usize, u16)> {
     (length >= 16).then_some((length, kind))
 }
 
-/// The window of a route, if it is the default one.
+/// Window of a route, if it is the default route.
 fn of_route(message: &[u8]) -> Option<u32> {
     let (&[_, destination, _, _, table, _, _, kind], attributes) =
         (message.first_chunk()?, message.get(12..)?);
@@ -92,7 +92,7 @@ fn of_route(message: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(window.get(..4)?.try_into().ok()?))
 }
 
-/// The content of an attribute.
+/// Content of an attribute.
 fn attribute(mut bytes: &[u8], number: u16) -> Option<&[u8]> {
     loop {
         let length = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));

@@ -1,4 +1,4 @@
-//! One thing wrong at a time, and nothing wrong.
+//! Advice for configurations with one problem each and for one without.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn right() -> Facts {
     }
 }
 
-/// The IDs that a change brings.
+/// IDs that a change adds.
 fn found(change: impl FnOnce(&mut Facts)) -> Vec<Advice> {
     let mut facts = right();
     change(&mut facts);

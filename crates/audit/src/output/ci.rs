@@ -9,7 +9,7 @@ use crate::Audit;
 use crate::catalogue::{self, Kind, Severity};
 use crate::judged::not_judged;
 
-/// SARIF 2.1.0: every kind as a rule, every finding as a result.
+/// SARIF 2.1.0: each kind is a rule, each finding a result.
 pub fn sarif(audit: &Audit, version: &str) -> String {
     let rule = |kind: &Kind| {
         json!({
@@ -60,7 +60,7 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// `JUnit`: every kind is a test; one with a finding above `info` has failed, and one that could not be judged is skipped.
+/// `JUnit`: each kind is a test. It failed if it has a finding above `info`, and was skipped if it could not be judged.
 pub fn junit(audit: &Audit) -> String {
     let failed = |kind: &Kind| {
         let own = audit.findings.iter().find(|finding| finding.kind.id == kind.id);
@@ -100,7 +100,7 @@ pub fn junit(audit: &Audit) -> String {
     text + "</testsuite>\n"
 }
 
-/// Characters that XML 1.0 has no way to write are left out: evidence quotes servers.
+/// Removes characters that XML 1.0 cannot represent: evidence contains text of servers.
 fn attribute(text: &str) -> String {
     let legal = |letter: &char| !letter.is_control() && !matches!(letter, '\u{fffe}' | '\u{ffff}');
     escape(&text.chars().filter(legal).collect::<String>())

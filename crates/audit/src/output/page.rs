@@ -1,10 +1,10 @@
-//! An audit as an HTML page: one file that asks nothing of the network.
+//! Audits as HTML pages: one file without external resources.
 
 use brisk_report::html;
 
 use crate::Audit;
 
-/// The page.
+/// The audit as a page.
 pub fn html(audit: &Audit) -> String {
     let title = format!("{}: {}", audit.host, audit.grade.letter);
     let lead =

@@ -7,8 +7,8 @@ use brisk_wire::suites;
 use super::*;
 
 fn judged(chain: Vec<Vec<u8>>, ca: &TestCa) -> Certificate {
-    let judges = Judges::new(&[ca.root_file()]).expect("authorities");
-    let shown = Shown { chain, ..Shown::default() };
+    let judges = AuthoritySets::new(&[ca.root_file()]).expect("authorities");
+    let shown = SentChain { chain, ..SentChain::default() };
     certificate::judge(&shown, "a.test", &judges, SystemTime::now()).expect("a certificate")
 }
 
@@ -47,8 +47,8 @@ fn a_staple_is_judged_by_the_issuer_wherever_it_stands() {
     let question = Question::new(&chain[0], &chain[1]).expect("a question");
     let staple = response(&ca, &[&leaf], &[], None, &question.request());
     chain.insert(1, certificates_of(&stray.chain_pem).remove(0));
-    let judges = Judges::new(&[ca.root_file()]).expect("authorities");
-    let shown = Shown { chain, staple: Some(staple), ..Shown::default() };
+    let judges = AuthoritySets::new(&[ca.root_file()]).expect("authorities");
+    let shown = SentChain { chain, staple: Some(staple), ..SentChain::default() };
     let judged = certificate::judge(&shown, "a.test", &judges, SystemTime::now()).expect("a certificate");
     assert!(judged.staple.starts_with("good until") && !judged.staple_is_wrong, "{}", judged.staple);
 }
@@ -155,7 +155,7 @@ fn one_byte_is_enough_to_find_ticketbleed() {
             let _ = stream.write_all(&record(22, ProtocolVersion::TLS1_2, &flight));
         });
         let settings = server.settings();
-        let contact = Contact::new("a.test", &[server.address], settings.limits);
+        let contact = AuditTarget::new("a.test", &[server.address], settings.limits);
         let bleeds = tls12::bleeds_ids(&contact, &[1; 64], CipherSuite(0xc02f)).expect("an answer");
         assert_eq!(bleeds, expected);
     }

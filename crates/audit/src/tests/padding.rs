@@ -133,7 +133,7 @@ fn found(identity: &Arc<Identity>, fault: Fault) -> Oracles {
 /// Of a server that accepts these suites, within this time. It speaks AES-128-CBC with SHA-1 alone.
 fn found_of(identity: &Arc<Identity>, fault: Fault, suites: &[u16], time: Duration) -> Oracles {
     let server = serving(identity, fault);
-    let contact = Contact::new("a.test", &[server.address], server.settings().limits);
+    let contact = AuditTarget::new("a.test", &[server.address], server.settings().limits);
     let protocols = Protocols { versions: vec![accepting(V12, suites)], ..Protocols::default() };
     cbc::find_until(&contact, &protocols, Instant::now() + time).expect("an answer")
 }
@@ -189,7 +189,7 @@ fn a_suite_or_a_version_that_is_not_spoken_here_leaves_no_clean_verdict() {
     assert_eq!(found_of(&identity, Fault::Ignores, &[AES], Duration::ZERO), unknown, "no time");
 
     let server = Server::start(|_| {});
-    let contact = Contact::new("a.test", &[server.address], server.settings().limits);
+    let contact = AuditTarget::new("a.test", &[server.address], server.settings().limits);
     for (version, suites, clean) in [
         (ProtocolVersion::TLS1_0, &[AES][..], None),
         (ProtocolVersion::TLS1_1, &[AES], None),
@@ -218,7 +218,7 @@ fn a_suite_that_was_not_judged_leaves_its_hash_to_another() {
 fn a_server_that_answers_no_request_is_not_asked_over_each_suite() {
     let identity = identity(&TestCa::new());
     let server = serving(&identity, Fault::Ends);
-    let contact = Contact::new("a.test", &[server.address], server.settings().limits);
+    let contact = AuditTarget::new("a.test", &[server.address], server.settings().limits);
     let protocols = Protocols { versions: vec![accepting(V12, &[AES, 0x0035])], ..Protocols::default() };
     assert_eq!(cbc::find(&contact, &protocols).expect("an answer"), Oracles::default());
     assert_eq!(contact.used(), 1);

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
-use super::handshake::{Messages, Said, complete, flight};
+use super::handshake::{Messages, ServerFlight, complete, flight};
 use super::hello::{Hello, chrome};
 
 /// If the first byte is 0, the rest are the bytes of a server: without a key, no handshake completes. Otherwise the
@@ -24,7 +24,7 @@ pub(crate) fn server(bytes: &[u8]) {
         assert!(ended.is_err_and(|reason| !reason.is_empty()));
         return;
     }
-    let (mut said, mut messages, mut all) = (Said::default(), Messages::default(), Vec::new());
+    let (mut said, mut messages, mut all) = (ServerFlight::default(), Messages::default(), Vec::new());
     for piece in rest.chunks(first.into()) {
         match flight(&mut said, &mut messages, piece) {
             Ok(found) => all.extend(found.into_iter().flat_map(|(_, message)| message)),

@@ -28,7 +28,7 @@ const ALPS: u16 = 0x44cd;
 
 /// Facts from the server's flight after its hello.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct ServerFlight {
     /// ALPN protocol.
     pub(super) protocol: Option<String>,
     /// Size and algorithm of a `CompressedCertificate` (RFC 8879).
@@ -41,7 +41,7 @@ pub(super) struct Said {
     is_signed: bool,
 }
 
-impl Said {
+impl ServerFlight {
     /// Reads a message before `Finished`.
     fn take(&mut self, kind: u8, body: &[u8]) -> Result<(), String> {
         match kind {
@@ -124,7 +124,7 @@ impl Messages {
 /// Messages of the server's flight up to `Finished`. The keys change after `Finished`, so it must end its record (RFC
 /// 8446 section 5.1). Also called by the fuzz target.
 pub(super) fn flight(
-    said: &mut Said,
+    said: &mut ServerFlight,
     messages: &mut Messages,
     content: &[u8],
 ) -> Result<Vec<(u8, Vec<u8>)>, String> {
@@ -176,10 +176,10 @@ impl Schedule {
 
     /// Traffic secret for the current transcript.
     fn traffic(&self, label: &[u8]) -> Vec<u8> {
-        expand(self.hash, &self.secret, label, self.said().as_ref(), self.digest.output_len())
+        expand(self.hash, &self.secret, label, self.transcript_hash().as_ref(), self.digest.output_len())
     }
 
-    fn said(&self) -> digest::Digest {
+    fn transcript_hash(&self) -> digest::Digest {
         digest::digest(self.digest, &self.transcript)
     }
 
@@ -191,7 +191,7 @@ impl Schedule {
 
 /// A connection after its handshake.
 pub(super) struct Secured {
-    pub(super) said: Said,
+    pub(super) said: ServerFlight,
     pub(super) opener: Opener,
     pub(super) sealer: Sealer,
 }
@@ -211,13 +211,13 @@ pub(super) async fn complete(
     let (client, server) = (schedule.traffic(b"c hs traffic"), schedule.traffic(b"s hs traffic"));
     let mut opener = Opener::new(answer.suite, [&server[..]].into_iter());
 
-    let (mut said, mut messages) = (Said::default(), Messages::default());
+    let (mut said, mut messages) = (ServerFlight::default(), Messages::default());
     'flight: loop {
         let content = handshake_content(read, &mut opener).await?;
         for (kind, message) in flight(&mut said, &mut messages, &content)? {
             if kind == FINISHED {
                 let key = schedule.finished(&server);
-                hmac::verify(&key, schedule.said().as_ref(), &message[4..])
+                hmac::verify(&key, schedule.transcript_hash().as_ref(), &message[4..])
                     .map_err(|_| "the server's Finished is wrong")?;
                 schedule.transcript.extend(message);
                 break 'flight;
@@ -235,7 +235,7 @@ pub(super) async fn complete(
     schedule.transcript.extend(&own);
     own.extend(handshake(
         FINISHED,
-        hmac::sign(&schedule.finished(&client), schedule.said().as_ref()).as_ref(),
+        hmac::sign(&schedule.finished(&client), schedule.transcript_hash().as_ref()).as_ref(),
     ));
     let failed = "keys cannot be made";
     let mut sealer = Sealer::new(answer.suite, &client).ok_or(failed)?;
@@ -320,12 +320,12 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_may_be_behind_a_change_of_keys_in_one_record() {
-        let (mut said, mut messages) = (Said::default(), Messages::default());
+        let (mut said, mut messages) = (ServerFlight::default(), Messages::default());
         let finished = handshake(FINISHED, &[7; 32]);
         assert!(flight(&mut said, &mut messages, &finished).is_ok());
         for rest in [&handshake(4, &[7; 9])[..], &[4]] {
             let content = [&finished[..], rest].concat();
-            let ended = flight(&mut Said::default(), &mut Messages::default(), &content);
+            let ended = flight(&mut ServerFlight::default(), &mut Messages::default(), &content);
             assert!(ended.is_err_and(|reason| reason.contains("Finished")), "{rest:?}");
         }
 

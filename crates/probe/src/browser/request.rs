@@ -20,7 +20,7 @@ const CLOSE_NOTIFY: u8 = 0;
 
 /// Result of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Got {
+pub(super) struct BrowserOutcome {
     pub(super) status: u16,
     /// ALPN name; `http/1.1` without ALPN.
     pub(super) protocol: String,
@@ -34,7 +34,7 @@ pub(super) async fn ask(
     secured: Secured,
     read: &mut (impl AsyncRead + Unpin),
     write: &mut (impl AsyncWrite + Unpin),
-) -> Result<Got, String> {
+) -> Result<BrowserOutcome, String> {
     let Secured { said, mut opener, mut sealer } = secured;
     let (near, far) = duplex(ROOM);
     let (mut from, mut to) = split(far);
@@ -78,7 +78,7 @@ pub(super) async fn ask(
         failed = down => return failed,
     };
     let protocol = said.protocol.unwrap_or_else(|| "http/1.1".to_owned());
-    Ok(Got { status: answer.status, protocol, compression: said.compression })
+    Ok(BrowserOutcome { status: answer.status, protocol, compression: said.compression })
 }
 
 /// Text of an alert that ends the connection; `None` for `close_notify`.
@@ -106,18 +106,18 @@ async fn exchange(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::browser::handshake::Said;
+    use crate::browser::handshake::ServerFlight;
     use brisk_handshake_view::open::{Opener, Sealer};
     use brisk_wire::registry::CipherSuite;
 
     /// Result with a server that sends these records after its handshake.
-    async fn asked(records: &[(u8, &[u8])]) -> Result<Got, String> {
+    async fn asked(records: &[(u8, &[u8])]) -> Result<BrowserOutcome, String> {
         let (suite, secret) = (CipherSuite::TLS_AES_128_GCM_SHA256, [7; 32]);
         let mut server = Sealer::new(suite, &secret).expect("keys");
         let sealed = records.iter().map(|(kind, content)| server.seal(*kind, content).expect("a record"));
         let bytes: Vec<u8> = sealed.flatten().collect();
         let secured = Secured {
-            said: Said::default(),
+            said: ServerFlight::default(),
             opener: Opener::new(suite, [&secret[..]].into_iter()),
             sealer: Sealer::new(suite, &secret).expect("keys"),
         };
