@@ -99,7 +99,7 @@ pub struct Trust {
     pub authorities: &'static str,
     /// Reason for distrust; `None` if trusted.
     pub distrust: Option<String>,
-    /// The chain leads to an authority of the set, whatever its other faults.
+    /// The chain leads to an authority of the set, even if it has other faults.
     #[serde(skip)]
     pub is_anchored: bool,
 }

@@ -19,16 +19,16 @@ const CLIENT_HELLO: u8 = 1;
 // RFC 8446 section 5.1: "The length MUST NOT exceed 2^14 bytes."
 const MAX_RECORD: usize = 1 << 14;
 
-/// How far the bytes seen so far go.
+/// Completeness of the bytes received until now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
     /// Right so far; more bytes are needed.
     Incomplete,
-    /// The hello is whole, and this is what it says.
+    /// The hello is complete; these are its fields.
     Complete(Box<ClientHello>),
 }
 
-/// How far the bytes seen so far go, without reading what they say.
+/// Completeness of the bytes received until now, from the record headers only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// Right so far; more bytes are needed.
@@ -58,12 +58,12 @@ pub enum HelloError {
         /// The limit that was given, in bytes on the wire.
         limit: usize,
     },
-    /// TLS records, but what they hold is no `ClientHello`; the text says what is wrong.
+    /// TLS records without a `ClientHello`; the text names the fault.
     #[error("malformed ClientHello: {0}")]
     Malformed(&'static str),
 }
 
-/// What a `ClientHello` says, in the client's order. Lists hold GREASE values (RFC 8701) where the client sent some.
+/// Fields of a `ClientHello` in the client's order. Lists contain GREASE values (RFC 8701) if the client sent some.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientHello {
@@ -78,8 +78,7 @@ pub struct ClientHello {
     pub suites: Vec<CipherSuite>,
     /// Groups offered; empty when the extension is missing.
     pub groups: Vec<NamedGroup>,
-    /// Groups of the key shares that came with the hello; `None` when the extension is missing. An empty list asks for a
-    /// `HelloRetryRequest`.
+    /// Groups of the key shares; `None` without the extension. An empty list requests a `HelloRetryRequest`.
     pub key_shares: Option<Vec<NamedGroup>>,
     /// Signature schemes the client can verify; empty when the extension is missing.
     pub signature_schemes: Vec<SignatureScheme>,
@@ -219,7 +218,7 @@ fn join_records(mut records: &[u8], length: usize) -> Cow<'_, [u8]> {
     Cow::Owned(message)
 }
 
-/// What the first of some whole records holds.
+/// Content of the first of some complete records.
 fn fragment(records: &[u8]) -> &[u8] {
     let length = usize::from(u16::from_be_bytes([records[3], records[4]]));
     &records[RECORD_HEADER..RECORD_HEADER + length]

@@ -1,4 +1,4 @@
-//! What must hold for any bytes, for tests and for libFuzzer.
+//! Properties that hold for any bytes, for tests and for libFuzzer.
 
 use fluke_hpack::{Decoder as OtherDecoder, Encoder as OtherEncoder};
 
@@ -14,7 +14,7 @@ use crate::suites;
 
 const LIMIT: usize = 2048;
 
-/// The reader of a `ClientHello`: no bytes make it panic, and bytes that come in pieces end as they do in one.
+/// Reader of a `ClientHello`: no bytes make it panic, and its result does not depend on how the bytes are split.
 pub fn client_hello(bytes: &[u8]) {
     let whole = ClientHello::read(bytes, LIMIT);
     if let Ok(Extent::Complete { wire, message }) = extent(bytes, LIMIT) {
@@ -33,8 +33,8 @@ pub fn client_hello(bytes: &[u8]) {
     }
 }
 
-/// What a server answers to a hello: no bytes make its readers panic, they end alike however they come in pieces, and what
-/// is held is no more than came.
+/// Readers of a server's response to a hello: no bytes make them panic, their result does not depend on how the bytes
+/// are split, and they hold no more bytes than were received.
 pub fn server_flight(bytes: &[u8]) {
     fn parts(bytes: &[u8], piece: usize) -> (Vec<Part>, Option<FlightError>) {
         let mut flight = Flight::new(LIMIT);
@@ -143,8 +143,8 @@ fn decoded(
     Ok((lines.0, decoded))
 }
 
-/// Header blocks, each behind a byte with its length: what is decoded is what another decoder makes of it, as far as that
-/// one keeps to the RFC; limits leave the table alone; and what is encoded of it comes back from both.
+/// Header blocks, each after one byte with its length: the result equals that of another decoder, as far as the other
+/// one follows the RFC. Limits leave the table unchanged, and both decoders read the re-encoded fields.
 pub fn hpack(bytes: &[u8]) {
     let (mut decoder, mut limited) = (Decoder::new(DEFAULT_TABLE), Decoder::new(DEFAULT_TABLE));
     let (mut encoder, mut back, mut other_back) =

@@ -20,7 +20,7 @@ impl HttpVersion {
         Self::ALL.into_iter().find(|version| version.alpn().as_bytes() == name)
     }
 
-    /// Its name in the registry of ALPN protocols.
+    /// Name in the registry of ALPN protocols.
     pub fn alpn(self) -> &'static str {
         match self {
             Self::Http10 => "http/1.0",
@@ -29,7 +29,7 @@ impl HttpVersion {
         }
     }
 
-    /// Its name as logs write it, with a minor version for all: `HTTP/1.1`, `HTTP/2.0`.
+    /// Name in logs, always with a minor version: `HTTP/1.1`, `HTTP/2.0`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",

@@ -1,7 +1,7 @@
-//! What TLS and HTTP/2 look like on the wire: code points with their registered names, the facts that a `ClientHello`
-//! states, hellos written for probes and what servers answer to them, frames and header blocks.
+//! Wire formats of TLS and HTTP/2: code points with registered names, facts of a `ClientHello`, hellos of probes and
+//! responses of servers, HTTP/2 frames and header blocks.
 //!
-//! Nothing here does I/O, holds a key or knows of a connection; every parser takes bytes of strangers and never panics.
+//! The crate does no I/O, holds no keys and has no connections. Every parser accepts untrusted bytes and never panics.
 
 pub mod client_hello;
 #[cfg(any(test, fuzzing))]

@@ -1,4 +1,4 @@
-//! Writes a `ClientHello`, byte by byte as it was asked for: also what no TLS library would offer any more.
+//! Writer of `ClientHello` messages with any content, including offers that TLS libraries no longer support.
 
 use crate::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
@@ -33,12 +33,12 @@ pub mod extension {
     pub const RENEGOTIATION: u16 = 0xff01;
 }
 
-/// What a `ClientHello` offers. Extensions are written in the order in which they were added.
+/// The content of a `ClientHello`. Extensions are written in the order in which they were added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The version of its record. Default: TLS 1.0, or SSL 3.0 where that is offered.
     pub record: ProtocolVersion,
-    /// The version of the hello's own field; TLS 1.3 says 1.2 here.
+    /// Version in the hello's own field; 1.2 for TLS 1.3.
     pub version: ProtocolVersion,
     /// The client's random.
     pub random: [u8; 32],
@@ -53,7 +53,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// An offer of `version` and what is below, without extensions.
+    /// An offer of `version`, suites and random value, without extensions.
     pub fn new(version: ProtocolVersion, random: [u8; 32], suites: Vec<CipherSuite>) -> Self {
         let record = version.min(ProtocolVersion::TLS1_0);
         let legacy = version.min(ProtocolVersion::TLS1_2);
@@ -111,7 +111,7 @@ impl Offer {
         self.with(extension::VERSIONS, vector8(&numbers))
     }
 
-    /// Adds key shares; none at all asks for a `HelloRetryRequest` (RFC 8446 section 4.2.8).
+    /// Adds key shares; an empty list requests a `HelloRetryRequest` (RFC 8446 section 4.2.8).
     #[must_use]
     pub fn key_shares(self, shares: &[(NamedGroup, &[u8])]) -> Self {
         let mut entries = Vec::new();
@@ -129,13 +129,13 @@ impl Offer {
         self.with(extension::ALPN, vector16(&names))
     }
 
-    /// Asks for a staple by OCSP.
+    /// Requests an OCSP staple.
     #[must_use]
     pub fn staple(self) -> Self {
         self.with(extension::STATUS_REQUEST, vec![1, 0, 0, 0, 0])
     }
 
-    /// The handshake message with its header of 4 bytes. What is too long for its field is cut.
+    /// The handshake message with its header of 4 bytes. Vectors that are too long for their field are truncated.
     pub fn message(&self) -> Vec<u8> {
         let mut body = self.version.0.to_be_bytes().to_vec();
         body.extend(self.random);

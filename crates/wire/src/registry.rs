@@ -61,7 +61,8 @@ macro_rules! code_points {
 }
 
 code_points! {
-    /// A protocol version. The record layer's version field is not one: it says 1.0 or 1.2 whatever is spoken.
+    /// A protocol version. The version field of the record layer is no protocol version: it contains 1.0 or 1.2 for
+    /// every version.
     ProtocolVersion {
         SSL3_0 = 0x0300, "SSL 3.0";
         TLS1_0 = 0x0301, "TLS 1.0";
@@ -89,7 +90,7 @@ code_points! {
 }
 
 impl CipherSuite {
-    /// Whether it is a TLS 1.2 suite whose server signs with an ECDSA (or `EdDSA`) key.
+    /// Whether this is a TLS 1.2 suite with a signature by an ECDSA (or `EdDSA`) key.
     pub const fn is_tls12_ecdsa(self) -> bool {
         matches!(
             self,
@@ -99,7 +100,7 @@ impl CipherSuite {
         )
     }
 
-    /// Whether it is a TLS 1.2 suite whose server signs with an RSA key.
+    /// Whether this is a TLS 1.2 suite with a signature by an RSA key.
     pub const fn is_tls12_rsa(self) -> bool {
         matches!(
             self,

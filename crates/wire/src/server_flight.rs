@@ -1,6 +1,6 @@
-//! Reads what a server answers to a hello, as far as it is not encrypted: records, handshake messages, alerts.
+//! Reader of a server's unencrypted response to a hello: records, handshake messages, alerts.
 //!
-//! Nothing is judged here: what a server may say and what it should are the reader's business.
+//! The reader parses and does not judge: whether a message is allowed or expected is decided by the caller.
 
 mod messages;
 
@@ -35,12 +35,12 @@ pub enum FlightError {
         /// The limit.
         limit: usize,
     },
-    /// The text says what is wrong.
+    /// The message names the fault.
     #[error("malformed {0}")]
     Malformed(&'static str),
 }
 
-/// A part of what a server sent.
+/// A part of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A handshake message: its kind and body.
@@ -181,7 +181,7 @@ pub fn alert_text(description: u8) -> String {
     alert_name(description).map_or_else(|| format!("alert {description}"), |name| format!("alert {name}"))
 }
 
-/// The registered name of an alert's description (RFC 8446 section 6, and of versions before); `None` for one that has none here.
+/// Registered name of an alert description (RFC 8446 section 6, and earlier versions); `None` if it is not listed here.
 pub const fn alert_name(description: u8) -> Option<&'static str> {
     Some(match description {
         0 => "close_notify",

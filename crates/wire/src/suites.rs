@@ -1,15 +1,15 @@
-//! Every cipher suite that the IANA registers, or once met on the web, with what its name says of it.
+//! Cipher suites of TLS registered by IANA or formerly in use, with the properties in their names.
 //!
-//! `registry::CipherSuite` names the few that brisk negotiates; this list is for probes, which ask for all of them.
+//! `registry::CipherSuite` names the few that brisk negotiates; this list is for probes, which offer all of them.
 
 use std::sync::LazyLock;
 
 use crate::registry::CipherSuite;
 
-/// How a suite of TLS 1.2 and before agrees on keys.
+/// Key exchange of a suite of TLS 1.2 and earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exchange {
-    /// TLS 1.3: the suite says nothing of it.
+    /// TLS 1.3: the suite does not determine the key exchange.
     Any,
     /// RSA encryption of the premaster secret: no forward secrecy.
     Rsa,
@@ -23,7 +23,7 @@ pub enum Exchange {
     Shared,
 }
 
-/// How a suite encrypts.
+/// Encryption of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cipher {
     /// Authenticated encryption (GCM, CCM, ChaCha20-Poly1305).
@@ -38,16 +38,16 @@ pub enum Cipher {
     Null,
 }
 
-/// What the name of a suite says.
+/// Properties in the name of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suite {
     /// The number.
     pub code: CipherSuite,
     /// The registered name.
     pub name: &'static str,
-    /// How keys are agreed on.
+    /// Key exchange.
     pub exchange: Exchange,
-    /// How data is encrypted.
+    /// Encryption.
     pub cipher: Cipher,
     /// Bits of strength: 0 for none, 40 and 56 for export suites and DES, 112 for Triple DES.
     pub bits: u16,
@@ -58,14 +58,14 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Whether keys of the server cannot decrypt what was recorded.
+    /// Whether keys of the server cannot decrypt recorded traffic (forward secrecy).
     pub fn has_forward_secrecy(&self) -> bool {
         // Those with a shared secret may exchange keys beside it (RFC 4279, 5489).
         matches!(self.exchange, Exchange::Any | Exchange::Dhe | Exchange::Ecdhe)
             || self.name.contains("DHE_PSK")
     }
 
-    /// Whether it belongs to TLS 1.3.
+    /// Whether the suite belongs to TLS 1.3.
     pub fn is_tls13(&self) -> bool {
         self.exchange == Exchange::Any
     }

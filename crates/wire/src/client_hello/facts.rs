@@ -1,4 +1,4 @@
-//! What the body of a whole `ClientHello` says.
+//! Fields in the body of a complete `ClientHello`.
 
 use tls_parser::{
     TlsExtension, parse_tls_extension_alpn_content, parse_tls_extension_unknown,

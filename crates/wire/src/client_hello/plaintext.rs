@@ -1,11 +1,11 @@
-//! What a first byte that starts no handshake record means: plain HTTP, another record, or no TLS at all.
+//! Bytes that begin no handshake record: plain HTTP, another record, or no TLS at all.
 
 use super::HelloError;
 
 /// Longer than every registered method (`UPDATEREDIRECTREF`).
 const LONGEST_METHOD: usize = 20;
 
-/// `Ok` while the bytes may still become an HTTP request; otherwise what they are. Looks at no more than 22 bytes.
+/// `Ok` while the bytes may still become an HTTP request; otherwise their kind. Reads at most 22 bytes.
 pub(super) fn classify(bytes: &[u8]) -> Result<(), HelloError> {
     if let 20..=24 = bytes[0] {
         return classify_record(bytes);

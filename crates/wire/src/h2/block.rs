@@ -1,17 +1,17 @@
-//! Header blocks in frames, as a sender writes them: the block goes straight behind the head of its first frame.
+//! Writer of header blocks: the block is encoded directly after the head of its first frame.
 
 use super::frame::{FrameHead, HEAD, WriteFrames, flag, kind};
 use super::settings::DEFAULT_FRAME;
 
-/// Leaves room in `out` for the head of a frame whose block comes next, and returns where it begins.
+/// Reserves room in `out` for the head of the frame whose block is appended next, and returns its offset.
 pub fn begin(out: &mut Vec<u8>) -> usize {
     let at = out.len();
     out.extend_from_slice(&[0; HEAD]);
     at
 }
 
-/// Fills in the head of `HEADERS` on `stream`, which begins at `at` and whose block ends `out`. A block that is too long for
-/// one frame goes on in `CONTINUATION`. With `is_last` nothing follows on the stream.
+/// Fills in the head of the `HEADERS` on `stream` that begin at offset `at` of `out` and end with `out`. A block that
+/// is too long for one frame continues in `CONTINUATION`. `is_last`: no more frames follow on the stream.
 pub fn end(out: &mut Vec<u8>, at: usize, stream: u32, is_last: bool) {
     let most = DEFAULT_FRAME as usize;
     let length = out.len() - at - HEAD;

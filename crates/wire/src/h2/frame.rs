@@ -1,11 +1,11 @@
-//! Frames: their heads, what is common to their payloads, and those that a server writes.
+//! Frames: heads, common parts of payloads, and frames written by servers.
 
 use std::fmt;
 
 /// Bytes of the head of a frame.
 pub const HEAD: usize = 9;
 
-/// What a client says first (RFC 9113 section 3.4).
+/// Connection preface of a client (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The largest window (RFC 9113 section 6.9.1).
@@ -110,7 +110,7 @@ pub struct FrameHead {
     pub length: u32,
     /// The type, one of [`kind`] or unknown.
     pub kind: u8,
-    /// What the type makes of it.
+    /// Flags; their meaning depends on the type.
     pub flags: u8,
     /// The stream; 0 for the connection.
     pub stream: u32,
@@ -143,7 +143,7 @@ impl FrameHead {
     }
 }
 
-/// What a header block comes with in `HEADERS`.
+/// Payload of `HEADERS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadersPayload<'a> {
     /// The stream that this one depends on by RFC 7540.

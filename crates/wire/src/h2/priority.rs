@@ -13,8 +13,8 @@ pub struct Priority {
 pub const DEFAULT: Priority = Priority { urgency: 3, incremental: false };
 
 impl Priority {
-    /// Reads a value of the `priority` header or of `PRIORITY_UPDATE`: a dictionary of RFC 8941 with `u` and `i`. What is
-    /// unknown, or of another type, means nothing; of two with one name the last counts.
+    /// Parses the value of a `priority` header or a `PRIORITY_UPDATE`: a dictionary of RFC 8941 with `u` and `i`.
+    /// Unknown members and wrong types are ignored; the last of two members with one name counts.
     pub fn read(value: &[u8]) -> Self {
         let mut priority = DEFAULT;
         for member in value.split(|byte| *byte == b',') {

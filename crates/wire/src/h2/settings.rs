@@ -1,4 +1,4 @@
-//! `SETTINGS`: what the other side asked for (RFC 9113 section 6.5).
+//! `SETTINGS` of the peer (RFC 9113 section 6.5).
 
 use super::frame::{LARGEST_WINDOW, Reason, WriteFrames, flag, kind};
 use super::hpack::Encoder;
@@ -17,7 +17,7 @@ pub mod id {
     pub const MAX_FRAME_SIZE: u16 = 5;
     /// Bytes of a head.
     pub const MAX_HEADER_LIST_SIZE: u16 = 6;
-    /// Protocols may be asked for on streams (RFC 8441 section 3).
+    /// Extended `CONNECT` is allowed (RFC 8441 section 3).
     pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
     /// Priorities by RFC 7540 are of no use (RFC 9218 section 2.1).
     pub const NO_RFC7540_PRIORITIES: u16 = 9;
@@ -29,16 +29,16 @@ pub const DEFAULT_WINDOW: u32 = 65_535;
 /// The least value of `MAX_FRAME_SIZE`, and its default.
 pub const DEFAULT_FRAME: u32 = 16_384;
 
-/// What the other side asked for, as far as it concerns what it is sent.
+/// Settings of the peer that concern frames sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerSettings {
     /// Bytes of its HPACK table.
     pub header_table: u32,
     /// The window of new streams.
     pub initial_window: u32,
-    /// Streams at a time, those that it is asked to open.
+    /// Maximum number of concurrent streams opened by this side.
     pub max_streams: u32,
-    /// Protocols may be asked for on streams.
+    /// Extended `CONNECT` is allowed.
     pub connect_protocol: bool,
 }
 
@@ -54,9 +54,9 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Takes over the settings in the payload of a frame, each with its identifier; those that are unknown mean nothing, and
-    /// that of the largest frame is only checked. Returns the least size of the HPACK table among them, which the encoder
-    /// is to be given before the last one (RFC 7541 section 4.2).
+    /// Applies the payload of a `SETTINGS` frame. Unknown settings are ignored, and the maximum frame size is only
+    /// checked. Returns the smallest size of the HPACK table among the settings; the encoder must be resized to this
+    /// size before the last one (RFC 7541 section 4.2).
     pub fn apply(&mut self, payload: &[u8]) -> Result<u32, Reason> {
         let mut least_table = u32::MAX;
         let (settings, rest) = payload.as_chunks::<6>();

@@ -11,10 +11,10 @@ pub const RETRY: [u8; 32] = [
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// What a `ServerHello` says.
+/// Fields of a `ServerHello`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHello {
-    /// The version agreed on: that of the extension where there is one.
+    /// Negotiated version, from the extension if there is one.
     pub version: ProtocolVersion,
     /// The server's random.
     pub random: [u8; 32],
@@ -24,9 +24,9 @@ pub struct ServerHello {
     pub suite: CipherSuite,
     /// The compression method.
     pub compression: u8,
-    /// It is a `HelloRetryRequest`.
+    /// The message is a `HelloRetryRequest`.
     pub is_retry: bool,
-    /// The group of TLS 1.3's key share, or of the one that is asked for.
+    /// Group of the TLS 1.3 key share, or the requested group.
     pub group: Option<NamedGroup>,
     /// Extensions: number and content.
     pub extensions: Vec<(u16, Vec<u8>)>,
@@ -121,7 +121,7 @@ pub fn scts(list: &[u8]) -> Result<Vec<[u8; 32]>, FlightError> {
     parse(list).ok_or(FlightError::Malformed("SignedCertificateTimestampList"))
 }
 
-/// What a `ServerKeyExchange` holds.
+/// Content of a `ServerKeyExchange`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exchanged {
     /// A point on a named curve.
@@ -130,14 +130,14 @@ pub enum Exchanged {
         group: NamedGroup,
         /// The server's point.
         point: Vec<u8>,
-        /// How it is signed; `None` before TLS 1.2, and for anonymous suites.
+        /// Signature scheme; `None` before TLS 1.2, and for anonymous suites.
         scheme: Option<SignatureScheme>,
     },
     /// A Diffie-Hellman group and value.
     Prime {
         /// The prime, without leading zeros.
         prime: Vec<u8>,
-        /// How it is signed; `None` before TLS 1.2, and for anonymous suites.
+        /// Signature scheme; `None` before TLS 1.2, and for anonymous suites.
         scheme: Option<SignatureScheme>,
     },
     /// A temporary RSA key: export suites.
@@ -190,7 +190,7 @@ fn scheme(
     bytes.u16().map(|scheme| Some(SignatureScheme(scheme))).ok_or(Ended)
 }
 
-/// A message ends before what it must hold.
+/// Error for a message that is too short.
 struct Ended;
 
 /// Bits of a number without its leading zeros.

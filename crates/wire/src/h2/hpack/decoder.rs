@@ -32,7 +32,7 @@ pub enum HpackError {
     TableSize,
 }
 
-/// What fields are made into, once: a field that stands in the table is made when it comes there.
+/// Receiver of decoded fields. A field in the table is converted once, when it is added.
 pub trait Fields {
     /// A field. Cloned for each time that the block refers to it.
     type Field: Clone;
@@ -50,9 +50,9 @@ pub trait Fields {
 /// The name of a field that is spelled out, all but the name perhaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name<'a, F> {
-    /// That of the static table at this index.
+    /// The name in the static table at this index.
     Constant(usize),
-    /// That of a field in the dynamic table.
+    /// The name of a field in the dynamic table.
     Of(&'a F),
     /// These bytes; no property of names is checked.
     New(&'a [u8]),
@@ -67,7 +67,7 @@ pub struct Decoded {
     pub is_whole: bool,
 }
 
-/// Decodes the header blocks of one connection.
+/// Decoder for the header blocks of one connection.
 #[derive(Debug)]
 pub struct Decoder<F> {
     /// The dynamic table, the latest field first.
@@ -88,14 +88,14 @@ struct Entry<F> {
     size: usize,
 }
 
-/// A string of a block: as it stands there, or decoded.
+/// A string of a block: borrowed, or decoded.
 #[derive(Clone, Debug)]
 enum Text<'a> {
     Raw(&'a [u8]),
     Decoded(Range<usize>),
 }
 
-/// How far a list may go.
+/// Limits of a header list.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     size: usize,
@@ -165,7 +165,8 @@ impl<F: Clone> Decoder<F> {
         Ok(())
     }
 
-    /// A field whose name is an index of `prefix` bits, or spelled out. With 6 bits it goes into the table.
+    /// A field with a name given as an index of `prefix` bits or as a literal. Fields with 6 bits are added to the
+    /// table.
     fn literal(
         &mut self,
         prefix: u32,
@@ -228,7 +229,7 @@ impl<F: Clone> Decoder<F> {
     }
 }
 
-/// How much of a list there is so far.
+/// Size of the header list until now.
 struct List {
     size: usize,
     fields: usize,
@@ -237,7 +238,7 @@ struct List {
 }
 
 impl List {
-    /// Counts one more field, and says whether it is to be taken.
+    /// Counts one more field and returns whether it is within the limits.
     fn count(&mut self, size: usize) -> bool {
         self.size = self.size.saturating_add(size);
         self.fields += 1;
@@ -288,7 +289,7 @@ impl<'a> Input<'a> {
         Err(HpackError::Number)
     }
 
-    /// A string (RFC 7541 section 5.2); what comes in Huffman code goes to the end of `plain`.
+    /// Reads a string (RFC 7541 section 5.2); appends decoded Huffman code to `plain`.
     fn text(&mut self, plain: &mut Vec<u8>) -> Result<Text<'a>, HpackError> {
         let is_coded = self.peek().is_some_and(|first| first & 0x80 != 0);
         let length = self.number(7)?;

@@ -8,21 +8,22 @@ use super::{CONSTANTS, DEFAULT_TABLE, OVERHEAD, huffman};
 /// Values that are longer stay out of the table.
 const LONG: usize = 512;
 
-/// Fields that were written once and not kept; one that comes again goes into the table.
+/// Number of remembered fields that were written once; a repeated field is added to the table.
 const REMEMBERED: usize = 32;
 
-/// Encodes the header blocks of one connection.
+/// Encoder for the header blocks of one connection.
 ///
-/// A field goes into the table when it is written a second time, so that values that differ each time leave the table
-/// alone. Secrets never do (RFC 7541 section 7.1): what an attacker who shares the connection could compare with.
+/// A field is added to the table when it is written a second time, so that changing values do not fill the table.
+/// Secrets are never added (RFC 7541 section 7.1): an attacker who shares the connection could compare guesses with the
+/// table.
 #[derive(Debug)]
 pub struct Encoder {
-    /// What the fields of the table have in common with a field, if anything (see [`tag`]); the latest first.
+    /// Tags of the fields in the table (see [`tag`]), the newest first.
     tags: VecDeque<u64>,
     table: VecDeque<Entry>,
     size: usize,
     capacity: usize,
-    /// The least and the last size that were asked for and not yet reported to the decoder.
+    /// Minimum and last size requested since the last report to the decoder.
     resized: Option<(usize, usize)>,
     /// Hashes of fields that were written once.
     seen: [u64; REMEMBERED],
@@ -36,12 +37,12 @@ struct Entry {
     name: usize,
 }
 
-/// How a field is written.
+/// Indexing of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// Into the table when it comes again.
+    /// Added to the table when it is repeated.
     Again,
-    /// Never into the table, by no one on the way either.
+    /// Never added to a table, neither here nor by intermediaries.
     Secret,
 }
 
@@ -130,7 +131,7 @@ impl Encoder {
         self.indexed_or(name, value, |encoder, out| encoder.first_or_second(name, value, out), out);
     }
 
-    /// Writes the index of a field, or what `otherwise` writes.
+    /// Writes the index of a field, or calls `otherwise`.
     fn indexed_or(
         &mut self,
         name: &[u8],

@@ -1,7 +1,7 @@
 //! The Huffman code of RFC 7541 appendix B.
 //!
-//! The code is canonical: codes of one length follow each other in the order of their bytes, and longer ones follow shorter
-//! ones. So the lengths say it all, and every table here is computed from them when this is compiled.
+//! The code is canonical: codes of one length follow each other in the order of their bytes, and longer codes follow
+//! shorter ones. So the lengths determine the code, and all tables are computed from them at compile time.
 
 /// Bits of the code of each byte.
 const LENGTHS: [u8; 256] = [
@@ -19,7 +19,7 @@ const LENGTHS: [u8; 256] = [
 
 /// Bits of the longest code.
 const LONGEST: usize = 30;
-/// Codes of up to this length are found in one step: all of them but those of bytes that are rare.
+/// Codes up to this length are decoded in one step: all except those of rare bytes.
 const SHORT: u32 = 8;
 
 /// The code of each byte.
@@ -37,7 +37,7 @@ struct Tables {
     ordered: [u8; 256],
     /// For each length the first code that is longer, with 32 bits.
     ends: [u32; LONGEST + 1],
-    /// For each length the place in `ordered` of the code that is zero, were there one.
+    /// For each length, the index in `ordered` that a code of zero would have.
     offsets: [i32; LONGEST + 1],
 }
 
@@ -85,8 +85,8 @@ impl Tables {
     }
 }
 
-/// Appends the bytes that `coded` stands for; `None` if it is no string: it contains the code of its end, or is padded
-/// with more than seven bits or with other ones than that code begins with (RFC 7541 section 5.2).
+/// Appends the decoded bytes of `coded`; `None` if the code contains the end of a string, or the padding is longer than
+/// seven bits or differs from the begin of that code (RFC 7541 section 5.2).
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
     // No code is shorter than 5 bits.
     out.reserve(coded.len() * 8 / 5);
