@@ -11,17 +11,18 @@ use zeroize::Zeroizing;
 
 use crate::AcmeError;
 use crate::error::{is_bad_nonce, is_gone, is_refused};
-use crate::http::{Http, Noted};
-use crate::persist::Standing;
+use crate::http::{Http, LastRetryAfter};
+use crate::persist::PersistentRecord;
 use crate::records::Records;
 use crate::settings::{AcmeSettings, AuthoritySettings};
 
-/// Attempts to obtain the lock of the account, and the pause between two: a gateway of the fleet has 30 s to create it.
-const TURNS: u32 = 60;
-const TURN: Duration = Duration::from_millis(500);
+/// Attempts to obtain the [`Lock`] of the [`Account`], and the pause between two: a gateway of the fleet has 30 s to
+/// create it.
+const LOCK_ATTEMPTS: u32 = 60;
+const LOCK_PAUSE: Duration = Duration::from_millis(500);
 
 /// Upper limit for `Retry-After` between two polls of an order. A larger value would hold the host's lock for minutes.
-const LONGEST_LOOK: Duration = Duration::from_mins(1);
+const LONGEST_POLL: Duration = Duration::from_mins(1);
 
 /// Number of times that a request is repeated because the authority rejected its nonce (`badNonce`, RFC 8555 section
 /// 6.5).
@@ -33,17 +34,17 @@ pub(crate) struct Authority {
     pub(crate) directory: String,
     pub(crate) account: Account,
     client: Client,
-    noted: Noted,
+    noted: LastRetryAfter,
 }
 
 impl Authority {
-    /// Opens the account with the authority at `directory`, or creates one. `directory` is that of `settings` or of its
-    /// trial authority.
+    /// Opens the [`Account`] with the authority at `directory`, or creates one. `directory` is that of `settings` or of
+    /// its trial authority.
     ///
     /// # Errors
     ///
-    /// [`AcmeError::Client`] if another gateway holds the lock of the account for 30 s, [`AcmeError::Authority`] if the
-    /// authority refuses the account.
+    /// [`AcmeError::Client`] if another gateway holds the [`Lock`] of the account for 30 s, [`AcmeError::Authority`] if
+    /// the authority refuses the account.
     pub(crate) async fn open(
         settings: &AuthoritySettings,
         directory: &str,
@@ -52,7 +53,7 @@ impl Authority {
     ) -> Result<Self, AcmeError> {
         let opening = Opening { settings, directory, contact: &acme.contact, records };
         // The lock prevents gateways that start at the same time from creating one account each.
-        for _ in 0..TURNS {
+        for _ in 0..LOCK_ATTEMPTS {
             if let Some(own) = opening.known().await? {
                 return Ok(own);
             }
@@ -62,7 +63,7 @@ impl Authority {
                     None => opening.create().await,
                 };
             }
-            sleep(TURN).await;
+            sleep(LOCK_PAUSE).await;
         }
         Err(AcmeError::Client {
             directory: directory.to_owned(),
@@ -70,15 +71,15 @@ impl Authority {
         })
     }
 
-    /// Removes the account from the store because the authority no longer knows it. An account that another gateway has
-    /// stored in the meantime is kept.
+    /// Removes the [`Account`] from the [`Store`] because the authority no longer knows it. An account that another
+    /// gateway has stored in the meantime is kept.
     pub(crate) fn forget_account(&self, records: &Records) -> Result<(), AcmeError> {
         let stored = records.account(&self.directory)?;
         let stored = stored.and_then(|stored| serde_json::from_slice::<Identity>(&stored).ok());
         if stored.is_some_and(|stored| stored.id == self.account.id()) {
             tracing::warn!(
                 authority = self.directory,
-                "the authority has forgotten the account: another is made"
+                "the authority no longer knows the account; creating another"
             );
             records.remove_account(&self.directory)?;
         }
@@ -87,23 +88,27 @@ impl Authority {
 
     /// Returns the DNS records that prove `names` permanently (`dns-persist-01`). Reads the issuer's name from
     /// `caaIdentities` of the directory.
-    pub(crate) async fn standing_records(&self, names: &[String]) -> Result<Vec<Standing>, AcmeError> {
+    pub(crate) async fn persistent_records(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<PersistentRecord>, AcmeError> {
         let unread = |reason: String| AcmeError::Client { directory: self.directory.clone(), reason };
         let directory =
             self.client.get_ok(&self.directory).await.map_err(|error| unread(error.to_string()))?;
-        let directory: Directory =
-            serde_json::from_slice(&directory).map_err(|error| unread(format!("its directory: {error}")))?;
+        let directory: Directory = serde_json::from_slice(&directory)
+            .map_err(|error| unread(format!("cannot parse its directory: {error}")))?;
         let Some(issuer) = directory.meta.caa_identities.into_iter().next() else {
-            let reason = "its directory does not say by which name (caaIdentities) records name it";
+            let reason =
+                "its directory names no issuer (caaIdentities), which records for dns-persist-01 need";
             return Err(unread(reason.to_owned()));
         };
-        Ok(Standing::of(names, &issuer, self.account.id()))
+        Ok(PersistentRecord::of(names, &issuer, self.account.id()))
     }
 
     /// Pause before the next poll of an order: `own`, or the `Retry-After` of the last response if that is longer, at
-    /// most [`LONGEST_LOOK`].
+    /// most [`LONGEST_POLL`].
     pub(crate) fn pause(&self, own: Duration) -> Duration {
-        own.max(self.noted.retry_after().unwrap_or_default().min(LONGEST_LOOK))
+        own.max(self.noted.retry_after().unwrap_or_default().min(LONGEST_POLL))
     }
 
     /// Wraps an error of this authority, together with the `Retry-After` of its last response.
@@ -126,7 +131,7 @@ struct Meta {
     caa_identities: Vec<String>,
 }
 
-/// Identifier of an account, as `instant-acme` serializes it among the credentials.
+/// Identifier of an [`Account`], as `instant-acme` serializes it among the credentials.
 #[derive(Deserialize)]
 struct Identity {
     id: String,
@@ -147,10 +152,7 @@ impl Opening<'_> {
     async fn known(&self) -> Result<Option<Authority>, AcmeError> {
         let Some(credentials) = self.records.account(self.directory)? else { return Ok(None) };
         let Ok(credentials) = serde_json::from_slice::<AccountCredentials>(&credentials) else {
-            tracing::warn!(
-                authority = self.directory,
-                "the account in the store is damaged: another is made"
-            );
+            tracing::warn!(authority = self.directory, "the stored account is damaged; creating another");
             return Ok(None);
         };
         let (http, noted) = self.http()?;
@@ -182,18 +184,18 @@ impl Opening<'_> {
                     self.records.remove_account_key(self.directory)?;
                     tracing::info!(
                         authority = self.directory,
-                        "an account was made; its terms of service are agreed to"
+                        "account created; its terms of service are accepted"
                     );
                     return Ok(self.authority(account, client, noted));
                 }
                 Err(error) if is_bad_nonce(&error) && attempts < NONCES => attempts += 1,
-                Err(source) => return Err(self.failed("no account can be made", source, &noted)),
+                Err(source) => return Err(self.failed("cannot create an account", source, &noted)),
             }
         }
     }
 
-    /// Creates an account with a key that is stored before the authority learns of it. The authority keeps one account
-    /// per key (RFC 8555 section 7.3.1), so a repeated attempt returns the same account.
+    /// Creates an [`Account`] with a key that is stored before the authority learns of it. The authority keeps one
+    /// account per key (RFC 8555 section 7.3.1), so a repeated attempt returns the same account.
     async fn with_key(&self, http: Box<Http>) -> Result<Made, AcmeError> {
         let key = if let Some(kept) = self.records.account_key(self.directory)? {
             PrivatePkcs8KeyDer::from(kept.to_vec())
@@ -244,7 +246,7 @@ impl Opening<'_> {
         self.directory != self.settings.directory
     }
 
-    fn http(&self) -> Result<(Box<Http>, Noted), AcmeError> {
+    fn http(&self) -> Result<(Box<Http>, LastRetryAfter), AcmeError> {
         // `ca_file` applies to the trial authority too: public authorities have public ones, and a private authority
         // uses one CA for both servers.
         let settings =
@@ -253,15 +255,20 @@ impl Opening<'_> {
             directory: self.directory.to_owned(),
             reason: error.to_string(),
         })?;
-        let noted = Noted::default();
+        let noted = LastRetryAfter::default();
         Ok((Box::new(Http { client, noted: noted.clone() }), noted))
     }
 
-    fn authority(&self, account: Account, client: Client, noted: Noted) -> Authority {
+    fn authority(&self, account: Account, client: Client, noted: LastRetryAfter) -> Authority {
         Authority { directory: self.directory.to_owned(), account, client, noted }
     }
 
-    fn failed(&self, attempt: &'static str, source: instant_acme::Error, noted: &Noted) -> AcmeError {
+    fn failed(
+        &self,
+        attempt: &'static str,
+        source: instant_acme::Error,
+        noted: &LastRetryAfter,
+    ) -> AcmeError {
         if is_gone(&source) {
             // The authority no longer knows the account; the next attempt creates another.
             let _ = self.records.remove_account(self.directory);

@@ -8,10 +8,10 @@ use time::OffsetDateTime;
 
 use crate::AcmeError;
 use crate::account::Authority;
-use crate::records::{Advice, moment, seconds};
+use crate::records::{RenewalAdvice, moment, seconds};
 use crate::renewal::{ask_again, choose};
 
-impl Advice {
+impl RenewalAdvice {
     /// Returns whether the authority has suggested a window. `false` for the placeholder that [`unknown`] stores.
     pub(crate) fn is_known(&self) -> bool {
         self.chosen != u64::MAX
@@ -28,19 +28,19 @@ impl Advice {
 pub(crate) async fn ask(
     authority: &Authority,
     certificate: &CertificateIdentifier<'_>,
-    known: Option<&Advice>,
-) -> Result<Option<Advice>, AcmeError> {
+    known: Option<&RenewalAdvice>,
+) -> Result<Option<RenewalAdvice>, AcmeError> {
     let (info, again) = match authority.account.renewal_info(certificate).await {
         Ok(answer) => answer,
         Err(instant_acme::Error::Unsupported(_)) => return Ok(None),
-        Err(error) => return Err(authority.error("no advice on the renewal", error)),
+        Err(error) => return Err(authority.error("no renewal information", error)),
     };
     let bound = |at: OffsetDateTime| u64::try_from(at.unix_timestamp()).unwrap_or_default();
     let (start, end) = (bound(info.suggested_window.start), bound(info.suggested_window.end));
     // The moment is chosen once per window. A new random moment for each response would postpone the renewal again and
     // again.
     let same = known.filter(|known| known.start == start && known.end == end && known.is_known());
-    Ok(Some(Advice {
+    Ok(Some(RenewalAdvice {
         certificate: certificate.to_string(),
         start,
         end,
@@ -51,14 +51,14 @@ pub(crate) async fn ask(
 }
 
 /// Information to store after a request without result: the `known` window or none, and the time of the next request.
-pub(crate) fn unknown(certificate: String, known: Option<&Advice>) -> Advice {
+pub(crate) fn unknown(certificate: String, known: Option<&RenewalAdvice>) -> RenewalAdvice {
     let again = seconds(ask_again(SystemTime::now(), None));
-    let none = Advice { certificate, start: 0, end: 0, chosen: u64::MAX, again, explanation: None };
-    known.cloned().map_or(none, |known| Advice { again, ..known })
+    let none = RenewalAdvice { certificate, start: 0, end: 0, chosen: u64::MAX, again, explanation: None };
+    known.cloned().map_or(none, |known| RenewalAdvice { again, ..known })
 }
 
 /// Returns whether `advice` concerns this certificate, and not its predecessor.
-pub(crate) fn is_about(advice: &Advice, certificate: &Certificate) -> bool {
+pub(crate) fn is_about(advice: &RenewalAdvice, certificate: &Certificate) -> bool {
     let own = certificate.chain.first().map(CertificateIdentifier::try_from);
     matches!(own, Some(Ok(own)) if own.to_string() == advice.certificate)
 }

@@ -8,12 +8,12 @@ use instant_acme::CertificateIdentifier;
 
 use crate::AcmeError;
 use crate::advice::{ask, is_about, unknown};
-use crate::common::Common;
-use crate::host::{Usable, fitting, usable};
-use crate::order::Job;
-use crate::records::{Held, Issued, Status, moment, seconds};
+use crate::context::AcmeContext;
+use crate::host::{UsableCertificate, fitting, usable};
+use crate::order::OrderJob;
+use crate::records::{AttemptStatus, IssuedCertificate, PausedAuthority, moment, seconds};
 use crate::renewal::{after_revocation, due, floor, held_until, pause, retry};
-use crate::settings::{AuthoritySettings, ChallengeKind, KeyKind, Wanted};
+use crate::settings::{AuthoritySettings, CertificateSpec, ChallengeKind, KeyKind};
 
 /// Consecutive failures after which the next authority is used.
 const FAILURES_OF_ONE: u32 = 3;
@@ -27,22 +27,22 @@ const UNVERIFIED: Duration = Duration::from_mins(15);
 
 /// Obtains and renews one certificate: the names of a host with one kind of key.
 pub(crate) struct Attempt<'h> {
-    common: &'h Common,
-    wanted: &'h Wanted,
+    context: &'h AcmeContext,
+    wanted: &'h CertificateSpec,
     kind: KeyKind,
     /// The name was accepted at run time (on-demand certificates).
     on_demand: bool,
 }
 
 impl<'h> Attempt<'h> {
-    pub(crate) fn new(common: &'h Common, wanted: &'h Wanted, kind: KeyKind) -> Self {
-        Self { common, wanted, kind, on_demand: false }
+    pub(crate) fn new(context: &'h AcmeContext, wanted: &'h CertificateSpec, kind: KeyKind) -> Self {
+        Self { context, wanted, kind, on_demand: false }
     }
 
     /// An attempt for an on-demand name. It uses a permit of [`AcmeContext::demand_orders`], so that configured hosts
     /// are never starved, and is retried sooner.
-    pub(crate) fn on_demand(common: &'h Common, wanted: &'h Wanted, kind: KeyKind) -> Self {
-        Self { common, wanted, kind, on_demand: true }
+    pub(crate) fn on_demand(context: &'h AcmeContext, wanted: &'h CertificateSpec, kind: KeyKind) -> Self {
+        Self { context, wanted, kind, on_demand: true }
     }
 
     /// Obtains the certificate if it is missing or due. Returns the time of the next call.
@@ -50,13 +50,13 @@ impl<'h> Attempt<'h> {
     /// # Errors
     ///
     /// Errors of the store. Failed orders are recorded in [`AttemptStatus`] instead.
-    pub(crate) async fn turn(&self) -> Result<SystemTime, AcmeError> {
-        let have = self.have()?;
-        if let Some(rest) = self.common.rest_of(self.name(), self.kind) {
+    pub(crate) async fn obtain_if_due(&self) -> Result<SystemTime, AcmeError> {
+        let have = self.stored_certificate()?;
+        if let Some(rest) = self.context.remaining_pause(self.name(), self.kind) {
             return Ok(SystemTime::now() + rest);
         }
         if let Some(have) = &have {
-            self.listen(have).await?;
+            self.update_renewal_info(have).await?;
         }
         let at = self.due(have.as_ref(), &self.status()?);
         if !is_past(at) {
@@ -64,34 +64,38 @@ impl<'h> Attempt<'h> {
         }
         // The lock is taken after the permits: a gateway that waits for a permit must not keep others of the fleet from
         // ordering.
-        let _of_demand = if self.on_demand { Some(self.common.demand_orders.acquire().await) } else { None };
-        let _place = self.common.orders.acquire().await.expect("it is never closed");
-        let Some(mut lock) = self.common.records.lock(self.name())? else {
+        let _of_demand = if self.on_demand { Some(self.context.demand_orders.acquire().await) } else { None };
+        let _place = self.context.orders.acquire().await.expect("it is never closed");
+        let Some(mut lock) = self.context.records.lock(self.name())? else {
             return Ok(SystemTime::now() + SOON);
         };
         // Another gateway may have renewed it while this one waited.
-        let (status, have) = (self.status()?, self.have()?);
+        let (status, have) = (self.status()?, self.stored_certificate()?);
         let at = self.due(have.as_ref(), &status);
         if !is_past(at) {
             return Ok(at);
         }
-        self.probe(&status)?;
+        self.check_writable(&status)?;
         let obtained = self.obtain(have.as_ref(), &status, &mut *lock).await;
         let noted = self.note(status, obtained);
         // An outcome that the store rejects is remembered in this process; without it, orders would follow one another
         // without a pause.
-        self.common.remember(self.name(), self.kind, noted.is_err());
+        self.context.remember(self.name(), self.kind, noted.is_err());
         noted
     }
 
     /// Returns the time until which neither an order nor a request for renewal information is due, from data already
     /// read from the store. `None` if something is due now.
-    pub(crate) fn rests_until(&self, have: Option<&Usable>, status: &Status) -> Option<SystemTime> {
-        if let Some(rest) = self.common.rest_of(self.name(), self.kind) {
+    pub(crate) fn idle_until(
+        &self,
+        have: Option<&UsableCertificate>,
+        status: &AttemptStatus,
+    ) -> Option<SystemTime> {
+        if let Some(rest) = self.context.remaining_pause(self.name(), self.kind) {
             return Some(SystemTime::now() + rest);
         }
         let mut at = self.due(have, status);
-        if let Some((_, certificate)) = have.and_then(|have| self.adviser(have)) {
+        if let Some((_, certificate)) = have.and_then(|have| self.issuing_authority(have)) {
             let known = status.advice.as_ref().filter(|own| own.certificate == certificate.to_string());
             at = at.min(moment(known?.again));
         }
@@ -100,38 +104,41 @@ impl<'h> Attempt<'h> {
 
     /// The configured authority that issued the certificate, with the certificate's identifier for renewal information
     /// (RFC 9773 section 4.1).
-    fn adviser<'u>(&self, have: &'u Usable) -> Option<(&'h AuthoritySettings, CertificateIdentifier<'u>)> {
-        let mut issuers = self.common.settings.authorities.iter();
+    fn issuing_authority<'u>(
+        &self,
+        have: &'u UsableCertificate,
+    ) -> Option<(&'h AuthoritySettings, CertificateIdentifier<'u>)> {
+        let mut issuers = self.context.settings.authorities.iter();
         let settings = issuers.find(|own| own.directory == have.issued.authority)?;
         Some((settings, CertificateIdentifier::try_from(&have.certificate.chain[0]).ok()?))
     }
 
     /// Updates the renewal information without ordering. Returns the time at which the certificate is due.
-    pub(crate) async fn look(&self) -> Result<SystemTime, AcmeError> {
-        let have = self.have()?;
+    pub(crate) async fn next_renewal(&self) -> Result<SystemTime, AcmeError> {
+        let have = self.stored_certificate()?;
         if let Some(have) = &have {
-            self.listen(have).await?;
+            self.update_renewal_info(have).await?;
         }
         let due = self.due(have.as_ref(), &self.status()?);
-        let rest = self.common.rest_of(self.name(), self.kind).map(|rest| SystemTime::now() + rest);
+        let rest = self.context.remaining_pause(self.name(), self.kind).map(|rest| SystemTime::now() + rest);
         Ok(rest.map_or(due, |rest| due.max(rest)))
     }
 
     /// Writes the unchanged status, to find a store that rejects writes before anything is requested from the
     /// authority.
-    fn probe(&self, status: &Status) -> Result<(), AcmeError> {
-        self.common.records.put_status(self.name(), self.kind, status)
+    fn check_writable(&self, status: &AttemptStatus) -> Result<(), AcmeError> {
+        self.context.records.put_status(self.name(), self.kind, status)
     }
 
     /// Obtains the certificate now, due or not, for an operator who waits for the result.
-    pub(crate) async fn at_once(&self) -> Result<(), AcmeError> {
-        let Some(mut lock) = self.common.records.lock(self.name())? else {
+    pub(crate) async fn obtain_now(&self) -> Result<(), AcmeError> {
+        let Some(mut lock) = self.context.records.lock(self.name())? else {
             return Err(AcmeError::Busy);
         };
-        let (status, have) = (self.status()?, self.have()?);
-        self.probe(&status)?;
+        let (status, have) = (self.status()?, self.stored_certificate()?);
+        self.check_writable(&status)?;
         // A trial order would only delay the operator.
-        let in_earnest = Status { tried: true, ..status.clone() };
+        let in_earnest = AttemptStatus { tried: true, ..status.clone() };
         match self.obtain(have.as_ref(), &in_earnest, &mut *lock).await {
             Ok(obtained) => self.note(status, Ok(obtained)).map(drop),
             Err(error) => Err(error),
@@ -142,19 +149,19 @@ impl<'h> Attempt<'h> {
         self.wanted.name()
     }
 
-    fn status(&self) -> Result<Status, AcmeError> {
-        match self.common.records.status(self.name(), self.kind) {
-            Err(AcmeError::Damaged { .. }) => Ok(Status::default()),
+    fn status(&self) -> Result<AttemptStatus, AcmeError> {
+        match self.context.records.status(self.name(), self.kind) {
+            Err(AcmeError::Damaged { .. }) => Ok(AttemptStatus::default()),
             status => status,
         }
     }
 
     /// The stored certificate, if it still satisfies the configuration.
-    fn have(&self) -> Result<Option<Usable>, AcmeError> {
-        fitting(self.common, self.wanted, self.kind)
+    fn stored_certificate(&self) -> Result<Option<UsableCertificate>, AcmeError> {
+        fitting(self.context, self.wanted, self.kind)
     }
 
-    fn due(&self, have: Option<&Usable>, status: &Status) -> SystemTime {
+    fn due(&self, have: Option<&UsableCertificate>, status: &AttemptStatus) -> SystemTime {
         let now = SystemTime::now();
         let mut pause = retry(status, now);
         if self.on_demand && have.is_none() && status.unverified {
@@ -162,7 +169,7 @@ impl<'h> Attempt<'h> {
         }
         let due = due_of(have, status, now).max(pause).max(self.all_held(status));
         match self.revoked_unless(have) {
-            Some(Usable { issued, certificate }) => {
+            Some(UsableCertificate { issued, certificate }) => {
                 let lifetime = lifetime(&certificate);
                 due.max(after_revocation(issued.obtained, lifetime, status.revoked, now))
             }
@@ -171,38 +178,38 @@ impl<'h> Attempt<'h> {
     }
 
     /// The stored certificate, if it is revoked. `None` if `have` is a usable certificate.
-    fn revoked_unless(&self, have: Option<&Usable>) -> Option<Usable> {
+    fn revoked_unless(&self, have: Option<&UsableCertificate>) -> Option<UsableCertificate> {
         if have.is_some() {
             return None;
         }
-        let own = usable(&self.common.records, self.name(), self.kind).ok()??;
-        self.common.revoked.has(own.certificate.fingerprint).then_some(own)
+        let own = usable(&self.context.records, self.name(), self.kind).ok()??;
+        self.context.revoked.has(own.certificate.fingerprint).then_some(own)
     }
 
     /// The earliest time at which an authority accepts requests again; in the past if one does now.
-    fn all_held(&self, status: &Status) -> SystemTime {
+    fn all_held(&self, status: &AttemptStatus) -> SystemTime {
         let until = |own: &AuthoritySettings| held_until(status, &own.directory);
-        self.common.settings.authorities.iter().map(until).min().unwrap_or(moment(0))
+        self.context.settings.authorities.iter().map(until).min().unwrap_or(moment(0))
     }
 
     /// Updates the renewal information of the certificate, if the authority's `Retry-After` has passed (RFC 9773
     /// section 4.3).
-    async fn listen(&self, have: &Usable) -> Result<(), AcmeError> {
-        let Some((settings, certificate)) = self.adviser(have) else { return Ok(()) };
+    async fn update_renewal_info(&self, have: &UsableCertificate) -> Result<(), AcmeError> {
+        let Some((settings, certificate)) = self.issuing_authority(have) else { return Ok(()) };
         let status = self.status()?;
         let id = certificate.to_string();
         let known = status.advice.as_ref().filter(|advice| advice.certificate == id);
         if known.is_some_and(|advice| !is_past(moment(advice.again))) {
             return Ok(());
         }
-        self.probe(&status)?;
-        let advice = match self.common.authority(settings, &settings.directory).await {
+        self.check_writable(&status)?;
+        let advice = match self.context.authority(settings, &settings.directory).await {
             Ok(authority) => ask(&authority, &certificate, known).await,
             Err(error) => Err(error),
         };
         // Without renewal information the lifetime decides; see [`by_lifetime`](crate::renewal::by_lifetime).
         let advice = advice.unwrap_or_else(|error| {
-            tracing::debug!(host = self.name(), key = %self.kind, %error, "no advice on the renewal");
+            tracing::debug!(host = self.name(), key = %self.kind, %error, "no renewal information");
             None
         });
         let advice = advice.unwrap_or_else(|| unknown(id, known));
@@ -210,17 +217,17 @@ impl<'h> Attempt<'h> {
             let (renewal, why) = (rfc3339(moment(advice.chosen)), advice.explanation.as_deref());
             tracing::info!(host = self.name(), key = %self.kind, renewal, why, "the authority advises when to renew");
         }
-        let status = Status { advice: Some(advice), ..self.status()? };
-        self.common.records.put_status(self.name(), self.kind, &status)
+        let status = AttemptStatus { advice: Some(advice), ..self.status()? };
+        self.context.records.put_status(self.name(), self.kind, &status)
     }
 
     async fn obtain(
         &self,
-        have: Option<&Usable>,
-        status: &Status,
+        have: Option<&UsableCertificate>,
+        status: &AttemptStatus,
         lock: &mut dyn Lock,
-    ) -> Result<Obtained, AcmeError> {
-        let settings = self.choice(status);
+    ) -> Result<OrderOutcome, AcmeError> {
+        let settings = self.choose_authority(status);
         let trial = settings.trial.as_deref();
         let trial = trial.filter(|_| have.is_none() && status.unverified && !status.tried);
         let directory = trial.unwrap_or(&settings.directory);
@@ -229,21 +236,21 @@ impl<'h> Attempt<'h> {
         let revoked = self.revoked_unless(have);
         match self.order(have.or(revoked.as_ref()), status, (settings, directory), lock).await {
             Ok(issued) if trial.is_none() => {
-                self.common.records.put_issued(self.name(), self.kind, &issued)?;
-                self.common.records.end_pending(self.name(), self.kind)?;
-                Ok(Obtained::Certificate { replaces_revoked: revoked.is_some() })
+                self.context.records.put_issued(self.name(), self.kind, &issued)?;
+                self.context.records.end_pending(self.name(), self.kind)?;
+                Ok(OrderOutcome::Certificate { replaces_revoked: revoked.is_some() })
             }
             Ok(_) => {
-                self.common.records.end_pending(self.name(), self.kind)?;
-                Ok(Obtained::Trial)
+                self.context.records.end_pending(self.name(), self.kind)?;
+                Ok(OrderOutcome::Trial)
             }
             // A trial protects the rate limits of the real authority against names that cannot be verified. Any other
             // failure of the trial is no reason to delay the order.
             Err(error)
                 if trial.is_some() && !error.is_about_names() && !matches!(error, AcmeError::Overtaken) =>
             {
-                tracing::warn!(host = self.name(), key = %self.kind, %error, "no trial: now in earnest");
-                Ok(Obtained::NoTrial)
+                tracing::warn!(host = self.name(), key = %self.kind, %error, "the trial authority is not available; ordering from the real one");
+                Ok(OrderOutcome::NoTrial)
             }
             Err(error) => Err(error),
         }
@@ -251,27 +258,27 @@ impl<'h> Attempt<'h> {
 
     async fn order(
         &self,
-        before: Option<&Usable>,
-        status: &Status,
+        before: Option<&UsableCertificate>,
+        status: &AttemptStatus,
         (settings, directory): (&AuthoritySettings, &str),
         lock: &mut dyn Lock,
-    ) -> Result<Issued, AcmeError> {
-        let authority = self.common.authority(settings, directory).await?;
-        let _only = match &self.common.settings.dns {
-            Some(dns) if dns.takes_one_order() => Some(self.common.dns_orders.acquire().await),
+    ) -> Result<IssuedCertificate, AcmeError> {
+        let authority = self.context.authority(settings, directory).await?;
+        let _only = match &self.context.settings.dns {
+            Some(dns) if dns.takes_one_order() => Some(self.context.dns_orders.acquire().await),
             _ => None,
         };
         let replaced = before.filter(|own| own.issued.authority == directory);
-        let mut job = Job {
+        let mut job = OrderJob {
             host: self.name(),
             names: &self.wanted.names,
             kind: self.kind,
             profile: self.wanted.profile.as_deref().or(settings.profile.as_deref()),
             authority: &authority,
-            records: &self.common.records,
-            answers: &self.common.answers,
+            records: &self.context.records,
+            answers: &self.context.answers,
             challenges: self.challenges(status.failures),
-            dns: self.common.settings.dns.as_ref(),
+            dns: self.context.settings.dns.as_ref(),
             replaces: replaced
                 .and_then(|own| CertificateIdentifier::try_from(&own.certificate.chain[0]).ok()),
             lock,
@@ -279,9 +286,9 @@ impl<'h> Attempt<'h> {
         let obtained = job.obtain().await;
         if let Err(error) = &obtained {
             // The authority's directory may have changed, or the account may be gone: both are read again.
-            self.common.forget(directory);
+            self.context.forget(directory);
             if error.is_account_gone() {
-                authority.forget_account(&self.common.records)?;
+                authority.forget_account(&self.context.records)?;
             }
         }
         obtained
@@ -289,8 +296,8 @@ impl<'h> Attempt<'h> {
 
     /// The authority for the next order: the next in the list after every [`FAILURES_OF_ONE`] failures, skipping those
     /// that requested a pause.
-    fn choice(&self, status: &Status) -> &AuthoritySettings {
-        let all = &self.common.settings.authorities;
+    fn choose_authority(&self, status: &AttemptStatus) -> &AuthoritySettings {
+        let all = &self.context.settings.authorities;
         let turn = (status.failures / FAILURES_OF_ONE) as usize;
         let mut in_turn = (0..all.len()).map(|next| &all[(turn + next) % all.len()]);
         in_turn.find(|own| is_past(held_until(status, &own.directory))).unwrap_or(&all[turn % all.len()])
@@ -299,23 +306,27 @@ impl<'h> Attempt<'h> {
     /// The configured challenges, rotated by one after each failure, so that a broken one does not block the
     /// certificate.
     fn challenges(&self, failures: u32) -> Vec<ChallengeKind> {
-        let mut all = self.common.settings.challenges.clone();
+        let mut all = self.context.settings.challenges.clone();
         let turns = failures as usize % all.len().max(1);
         all.rotate_left(turns);
         all
     }
 
-    fn note(&self, before: Status, obtained: Result<Obtained, AcmeError>) -> Result<SystemTime, AcmeError> {
+    fn note(
+        &self,
+        before: AttemptStatus,
+        obtained: Result<OrderOutcome, AcmeError>,
+    ) -> Result<SystemTime, AcmeError> {
         let error = match obtained {
-            Ok(Obtained::Certificate { replaces_revoked }) => {
+            Ok(OrderOutcome::Certificate { replaces_revoked }) => {
                 return self.succeeded(if replaces_revoked { before.revoked.saturating_add(1) } else { 0 });
             }
-            Ok(own @ (Obtained::Trial | Obtained::NoTrial)) => {
-                if matches!(own, Obtained::Trial) {
-                    tracing::info!(host = self.name(), key = %self.kind, "the trial authority would have issued: now in earnest");
+            Ok(own @ (OrderOutcome::Trial | OrderOutcome::NoTrial)) => {
+                if matches!(own, OrderOutcome::Trial) {
+                    tracing::info!(host = self.name(), key = %self.kind, "the trial order succeeded; ordering from the real authority");
                 }
-                let status = Status { tried: true, retry: 0, ..before };
-                self.common.records.put_status(self.name(), self.kind, &status)?;
+                let status = AttemptStatus { tried: true, retry: 0, ..before };
+                self.context.records.put_status(self.name(), self.kind, &status)?;
                 return Ok(SystemTime::now());
             }
             // The other gateway records the outcome of the order.
@@ -324,11 +335,11 @@ impl<'h> Attempt<'h> {
         };
         let failures = before.failures.saturating_add(1);
         let now = SystemTime::now();
-        let others = self.common.settings.authorities.len() > 1;
+        let others = self.context.settings.authorities.len() > 1;
         // With several authorities, only the rate-limited one is paused (see `held`); the others are tried after the
         // usual pause.
         let next = now + pause(failures, error.retry_after().filter(|_| !others));
-        let status = Status {
+        let status = AttemptStatus {
             failures,
             last_error: Some(error.to_string()),
             failed: seconds(now),
@@ -341,28 +352,28 @@ impl<'h> Attempt<'h> {
             advice: before.advice,
             revoked: before.revoked,
         };
-        let written = self.common.records.put_status(self.name(), self.kind, &status);
+        let written = self.context.records.put_status(self.name(), self.kind, &status);
         tracing::error!(host = self.name(), key = %self.kind, %error, failures, next = rfc3339(next), "no certificate was obtained");
         written.map(|()| next)
     }
 
     /// Authorities that requested a pause, including the response to the present attempt.
-    fn held(&self, before: &Status, error: &AcmeError, now: SystemTime) -> Vec<Held> {
-        let asked = &self.choice(before).directory;
+    fn held(&self, before: &AttemptStatus, error: &AcmeError, now: SystemTime) -> Vec<PausedAuthority> {
+        let asked = &self.choose_authority(before).directory;
         let mut held: Vec<_> =
             before.held.iter().filter(|own| !is_past(moment(own.until))).cloned().collect();
         if let Some(retry_after) = error.retry_after().filter(|said| !said.is_zero()) {
             held.retain(|own| own.authority != *asked);
-            held.push(Held { authority: asked.clone(), until: seconds(now + retry_after) });
+            held.push(PausedAuthority { authority: asked.clone(), until: seconds(now + retry_after) });
         }
         held
     }
 
     /// Records a success. `revoked` counts consecutive certificates that replaced a revoked one.
     fn succeeded(&self, revoked: u32) -> Result<SystemTime, AcmeError> {
-        let status = Status { revoked, ..Status::default() };
-        self.common.records.put_status(self.name(), self.kind, &status)?;
-        if let Some(Usable { certificate, issued }) = self.have()? {
+        let status = AttemptStatus { revoked, ..AttemptStatus::default() };
+        self.context.records.put_status(self.name(), self.kind, &status)?;
+        if let Some(UsableCertificate { certificate, issued }) = self.stored_certificate()? {
             let (ends, names) = (rfc3339(certificate.not_after), issued.names.join(" "));
             tracing::info!(host = self.name(), names, key = %self.kind, ends, "a certificate was obtained");
         }
@@ -372,7 +383,7 @@ impl<'h> Attempt<'h> {
 }
 
 /// Result of an order.
-enum Obtained {
+enum OrderOutcome {
     /// The certificate, already stored.
     Certificate {
         /// It replaces a revoked certificate.
@@ -385,8 +396,12 @@ enum Obtained {
 }
 
 /// The time at which a certificate is renewed or ordered, without pauses after failures.
-pub(crate) fn due_of(have: Option<&Usable>, status: &Status, now: SystemTime) -> SystemTime {
-    let Some(Usable { issued, certificate }) = have else { return moment(0) };
+pub(crate) fn due_of(
+    have: Option<&UsableCertificate>,
+    status: &AttemptStatus,
+    now: SystemTime,
+) -> SystemTime {
+    let Some(UsableCertificate { issued, certificate }) = have else { return moment(0) };
     let advice = status.advice.as_ref().filter(|advice| is_about(advice, certificate));
     let due = due(certificate.not_before, certificate.not_after, advice);
     if issued.imported {

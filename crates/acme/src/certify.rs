@@ -39,7 +39,7 @@ const AHEAD: Duration = Duration::from_hours(1);
 ///
 /// # Errors
 ///
-/// [`AcmeError::Unusable`] with the difference, [`AcmeError::Issued`] if the chain cannot be parsed.
+/// [`AcmeError::Unusable`] with the difference, [`AcmeError::InvalidChain`] if the chain cannot be parsed.
 pub(crate) fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -> Result<(), AcmeError> {
     let chain = Chain::from_pem(chain.as_bytes(), Path::new("the chain"))?;
     let mut keys = Keystore::new();
@@ -70,8 +70,8 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other) || one.parse::<IpAddr>().is_ok_and(|address| other.parse() == Ok(address))
 }
 
-/// The server name that an authority sends when it verifies `name` by `tls-alpn-01`: the name, or the reverse DNS name of
-/// an address (RFC 8738 section 6).
+/// The server name that an authority sends when it verifies `name` by `tls-alpn-01`: the name, or the reverse DNS name
+/// of an address (RFC 8738 section 6).
 pub(crate) fn checked_as(name: &str) -> String {
     match name.parse::<IpAddr>() {
         Err(_) => name.to_owned(),

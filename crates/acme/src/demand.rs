@@ -5,7 +5,7 @@
 //! [`DemandJob`] to the ACME thread.
 
 mod ask;
-mod intake;
+mod decider;
 pub(crate) mod job;
 mod limits;
 mod load;
@@ -24,18 +24,18 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
+use crate::owned_task::OwnedTask;
 use crate::records::Records;
-use crate::running::Running;
-use crate::settings::{KeyKind, Wanted};
-use intake::Intake;
-use job::Job;
+use crate::settings::{CertificateSpec, KeyKind};
+use decider::NameDecider;
+use job::DemandJob;
 
 /// Concurrent blocking look-ups in the store.
 const LOOK_UPS: usize = 8;
 
 /// Token bucket for on-demand orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct OrderRate {
     /// Time in which one token is added.
     pub interval: Duration,
     /// Capacity: orders that may begin at once; at least 1.
@@ -48,7 +48,7 @@ pub struct DemandSettings {
     /// URL, http or https, that is requested with `domain=NAME` in the query. Status 200 accepts the name.
     pub ask: String,
     /// Rate of first orders. Renewals are not limited.
-    pub orders: Pace,
+    pub orders: OrderRate,
     /// Maximum number of names with certificates.
     pub most: usize,
     /// Kinds of keys; at least one.
@@ -59,21 +59,25 @@ pub struct DemandSettings {
 
 impl DemandSettings {
     /// The certificates that are ordered for `name`.
-    pub fn wanted(&self, name: &str) -> Wanted {
-        Wanted { names: vec![name.to_owned()], keys: self.keys.clone(), profile: self.profile.clone() }
+    pub fn wanted(&self, name: &str) -> CertificateSpec {
+        CertificateSpec {
+            names: vec![name.to_owned()],
+            keys: self.keys.clone(),
+            profile: self.profile.clone(),
+        }
     }
 }
 
 /// A host with on-demand names.
 #[derive(Clone, Debug)]
-pub struct DemandedHost {
+pub struct OnDemandHost {
     /// Queue of names from handshakes, and the certificates that handshakes present.
     pub names: Arc<OnDemand>,
     /// Rules for its names.
     pub settings: DemandSettings,
 }
 
-impl DemandedHost {
+impl OnDemandHost {
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.names, &other.names) && self.settings == other.settings
     }
@@ -81,11 +85,11 @@ impl DemandedHost {
 
 /// Handle of the on-demand thread, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Demands(mpsc::UnboundedSender<Vec<DemandedHost>>);
+pub(crate) struct DemandThread(mpsc::UnboundedSender<Vec<OnDemandHost>>);
 
-impl Demands {
+impl DemandThread {
     /// Starts the thread. `jobs` leads to the ACME thread.
-    pub(crate) fn start(records: Records, jobs: mpsc::UnboundedSender<Job>) -> io::Result<Self> {
+    pub(crate) fn start(records: Records, jobs: mpsc::UnboundedSender<DemandJob>) -> io::Result<Self> {
         // Unbounded: one message per reload.
         let (sender, following) = mpsc::unbounded_channel();
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(LOOK_UPS).build()?;
@@ -96,13 +100,13 @@ impl Demands {
     }
 
     /// Replaces the list of hosts. Work in progress of unchanged hosts continues.
-    pub(crate) fn follow(&self, hosts: Vec<DemandedHost>) {
+    pub(crate) fn follow(&self, hosts: Vec<OnDemandHost>) {
         // An error means that the thread has panicked; the panic is in the log.
         let _ = self.0.send(hosts);
     }
 }
 
-impl fmt::Debug for Job {
+impl fmt::Debug for DemandJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Job").field("wanted", &self.wanted).finish_non_exhaustive()
     }
@@ -110,10 +114,10 @@ impl fmt::Debug for Job {
 
 async fn run(
     records: Records,
-    jobs: mpsc::UnboundedSender<Job>,
-    mut following: mpsc::UnboundedReceiver<Vec<DemandedHost>>,
+    jobs: mpsc::UnboundedSender<DemandJob>,
+    mut following: mpsc::UnboundedReceiver<Vec<OnDemandHost>>,
 ) {
-    let mut running: Vec<(DemandedHost, Running)> = Vec::new();
+    let mut running: Vec<(OnDemandHost, OwnedTask)> = Vec::new();
     while let Some(hosts) = following.recv().await {
         let mut before = mem::take(&mut running);
         for host in hosts {
@@ -123,8 +127,8 @@ async fn run(
             }
             // The previous task is dropped first: two tasks would take names from the same queue.
             before.retain(|(own, _)| !Arc::ptr_eq(&own.names, &host.names));
-            let intake = Rc::new(Intake::new(host.clone(), records.clone(), jobs.clone()));
-            running.push((host, Running::keeping("names on demand", move || intake.clone().run())));
+            let decider = Rc::new(NameDecider::new(host.clone(), records.clone(), jobs.clone()));
+            running.push((host, OwnedTask::supervise("names on demand", move || decider.clone().run())));
         }
     }
 }

@@ -18,7 +18,7 @@ pub use message::TsigAlgorithm;
 /// Method for setting DNS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsSettings {
-    /// The provider.
+    /// The `DnsProvider`.
     pub by: DnsProvider,
     /// Time between setting a record and the check by the authority, for copies to secondary servers. Default: 0.
     pub wait: Duration,
@@ -97,7 +97,7 @@ impl std::fmt::Debug for AcmeDnsSettings {
 #[derive(Debug, Error)]
 #[error("{by}: {reason}")]
 pub struct DnsError {
-    /// The provider, with its address.
+    /// The `DnsProvider`, with its address.
     pub by: String,
     /// The reason.
     pub reason: String,
@@ -141,8 +141,8 @@ impl DnsSettings {
         }
     }
 
-    /// Returns whether the provider keeps the records of only one order: `acme-dns` stores two values per account and
-    /// cannot remove any.
+    /// Returns whether the [`DnsProvider`] keeps the records of only one order: `acme-dns` stores two values per
+    /// account and cannot remove any.
     pub(crate) fn takes_one_order(&self) -> bool {
         matches!(self.by, DnsProvider::AcmeDns(_))
     }

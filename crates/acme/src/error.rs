@@ -16,7 +16,7 @@ pub enum AcmeError {
     #[error("{0}")]
     Store(#[from] StoreError),
     /// A stored value cannot be parsed.
-    #[error("{name} in {place} is damaged: {reason}; remove it, and it is made anew")]
+    #[error("{name} in {place} is damaged: {reason}; remove it, and it is created again")]
     Damaged {
         /// Name of the value.
         name: String,
@@ -26,7 +26,7 @@ pub enum AcmeError {
         reason: String,
     },
     /// The HTTP client or the account cannot be prepared.
-    #[error("cannot ask {directory}: {reason}")]
+    #[error("cannot use {directory}: {reason}")]
     Client {
         /// URL of the directory.
         directory: String,
@@ -78,33 +78,33 @@ pub enum AcmeError {
     Missing,
     /// The issuer of a certificate is not in the configuration.
     #[error("it was issued by {0:?}, which is no authority of the configuration")]
-    Stranger(String),
+    UnknownIssuer(String),
     /// The authority ended an order without a reported reason.
     #[error("the order became {0}")]
     Order(String),
     /// An order exceeded the timeout.
-    #[error("the order is not done after {} s; it is looked at again later", .0.as_secs())]
-    Slow(Duration),
+    #[error("the order is not complete after {} s; it is continued later", .0.as_secs())]
+    Timeout(Duration),
     /// Another gateway holds the lock of the order.
     #[error("another gateway has taken over the order")]
     Overtaken,
     /// Another process holds the lock of the host.
-    #[error("another process orders for this host just now; try again when it is done")]
+    #[error("another process is ordering for this host; try again later")]
     Busy,
     /// A key or a certificate signing request cannot be created.
-    #[error("cannot make a key: {0}")]
+    #[error("cannot create a key: {0}")]
     Key(#[from] rcgen::Error),
     /// A stored key cannot be used.
     #[error("the key of the certificate cannot be used: {0}")]
     StoredKey(#[from] KeyError),
     /// The issued chain cannot be parsed.
-    #[error("what the authority issued cannot be used: {0}")]
-    Issued(#[from] CertError),
+    #[error("the issued certificate cannot be used: {0}")]
+    InvalidChain(#[from] CertError),
     /// The authority requests proof of a name that was not ordered.
-    #[error("the authority asks for a proof of {0:?}, which was not ordered")]
-    Foreign(String),
+    #[error("the authority requests proof of {0:?}, which was not ordered")]
+    UnorderedName(String),
     /// The issued chain does not match the order.
-    #[error("what the authority issued cannot be used: {0}")]
+    #[error("the issued certificate cannot be used: {0}")]
     Unusable(String),
 }
 
@@ -116,8 +116,8 @@ impl AcmeError {
             | Self::NoChallenge { .. }
             | Self::Order(_)
             | Self::Unusable(_)
-            | Self::Foreign(_)
-            | Self::Issued(_) => true,
+            | Self::UnorderedName(_)
+            | Self::InvalidChain(_) => true,
             Self::Authority { source: instant_acme::Error::Api(problem), .. } => !is_passing(problem),
             _ => false,
         }

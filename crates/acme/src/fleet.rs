@@ -15,13 +15,13 @@ use brisk_session::{FleetSecret, Purpose, RedisErrands, RedisSettings};
 use redis::{Cmd, Value, cmd, pipe};
 use zeroize::Zeroizing;
 
-/// Expiry of a lock.
+/// Expiry of a [`Lock`].
 const LEASE: Duration = Duration::from_mins(2);
 
-/// Age after which the holder extends a lock: a quarter of [`LEASE`], so that several extensions may fail.
+/// Age after which the holder extends a [`Lock`]: a quarter of [`LEASE`], so that several extensions may fail.
 const RENEWAL: Duration = Duration::from_secs(30);
 
-/// Scripts that release or extend a lock only if the key still has the mark of the holder.
+/// Scripts that release or extend a [`Lock`] only if the key still has the mark of the holder.
 const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 const EXTEND: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
@@ -34,7 +34,7 @@ pub struct FleetStore {
 }
 
 impl FleetStore {
-    /// Creates the store of the fleet with this secret. Connects at the first operation.
+    /// Creates the `Store` of the fleet with this secret. Connects at the first operation.
     pub fn new(settings: RedisSettings, secret: &FleetSecret) -> Self {
         // The braces are a hash tag: a Redis cluster keeps all keys with it on one node, which transactions and scripts
         // require. The identifier of the secret separates the stores of two secrets, so that a rotation neither reads
@@ -104,11 +104,11 @@ impl Store for FleetStore {
                 if value.is_none() {
                     // Counts as missing: a new certificate is obtained, and no gateway waits for an operator to remove
                     // the value.
-                    tracing::warn!(%name, place = self.place(), "a value cannot be unsealed, and counts as missing");
+                    tracing::warn!(%name, place = self.place(), "cannot decrypt a value; treating it as missing");
                 }
                 Ok(value)
             }
-            other => Err(self.error("read", name, format!("an answer that is no value: {other:?}"))),
+            other => Err(self.error("read", name, format!("unexpected response: {other:?}"))),
         }
     }
 
@@ -147,7 +147,7 @@ impl Store for FleetStore {
         take.arg(&key).arg(&mark).arg("NX").arg("PX").arg(LEASE.as_millis() as u64);
         match self.ask("lock", name, &take)? {
             Value::Nil => Ok(None),
-            _ => Ok(Some(Box::new(Held {
+            _ => Ok(Some(Box::new(RedisLock {
                 redis: Arc::clone(&self.redis),
                 key,
                 mark,
@@ -168,9 +168,9 @@ impl fmt::Debug for FleetStore {
     }
 }
 
-/// A lock in Redis, identified by a random mark that only the holder knows.
+/// A [`Lock`] in Redis, identified by a random mark that only the holder knows.
 #[derive(Debug)]
-struct Held {
+struct RedisLock {
     redis: Arc<RedisErrands>,
     key: String,
     mark: [u8; 16],
@@ -179,7 +179,7 @@ struct Held {
     extended: (Instant, SystemTime),
 }
 
-impl Held {
+impl RedisLock {
     fn run(&self, script: &str) -> bool {
         let mut eval = cmd("EVAL");
         eval.arg(script).arg(1).arg(&self.key).arg(&self.mark).arg(LEASE.as_millis() as u64);
@@ -187,7 +187,7 @@ impl Held {
     }
 }
 
-impl Lock for Held {
+impl Lock for RedisLock {
     fn holds(&mut self) -> bool {
         // A system clock that was set back counts as expired.
         let by_date = self.extended.1.elapsed().unwrap_or(LEASE);
@@ -203,7 +203,7 @@ impl Lock for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for RedisLock {
     fn drop(&mut self) {
         self.run(RELEASE);
     }

@@ -16,18 +16,18 @@ use zeroize::Zeroizing;
 use crate::AcmeError;
 use crate::attempt::{Attempt, due_of};
 use crate::certify::first_missing;
-use crate::common::{Common, HostStatus, KeyStatus};
-use crate::records::{Issued, Records, Status};
+use crate::context::{AcmeContext, HostStatus, KeyStatus};
+use crate::records::{AttemptStatus, IssuedCertificate, Records};
 use crate::renewal::retry;
-use crate::settings::{AuthoritySettings, KeyKind, Wanted};
+use crate::settings::{AuthoritySettings, CertificateSpec, KeyKind};
 
-/// Interval at which the store is read for certificates of other gateways.
-const LOOK: Duration = Duration::from_secs(20);
+/// Interval at which the [`Store`] is read for certificates of other gateways.
+const STORE_INTERVAL: Duration = Duration::from_secs(20);
 
 /// A configured host and its published certificates.
 pub(crate) struct Host {
-    pub(crate) wanted: Wanted,
-    pub(crate) common: Rc<Common>,
+    pub(crate) wanted: CertificateSpec,
+    pub(crate) context: Rc<AcmeContext>,
     publish: Arc<dyn Publish>,
     /// Chains of the last publication.
     shown: RefCell<Vec<String>>,
@@ -37,65 +37,65 @@ pub(crate) struct Host {
 }
 
 /// A stored record as bytes, and its parsed content.
-type Known = (Zeroizing<Vec<u8>>, Rc<Usable>);
+type Known = (Zeroizing<Vec<u8>>, Rc<UsableCertificate>);
 
 /// Stored state of one certificate.
-struct Look {
+struct StoredState {
     kind: KeyKind,
-    usable: Result<Option<Rc<Usable>>, AcmeError>,
-    status: Result<Status, AcmeError>,
+    usable: Result<Option<Rc<UsableCertificate>>, AcmeError>,
+    status: Result<AttemptStatus, AcmeError>,
 }
 
 /// A stored certificate that handshakes can present.
-pub(crate) struct Usable {
-    pub(crate) issued: Issued,
+pub(crate) struct UsableCertificate {
+    pub(crate) issued: IssuedCertificate,
     pub(crate) certificate: Arc<Certificate>,
 }
 
-impl Usable {
+impl UsableCertificate {
     /// Returns whether it satisfies the configuration: not revoked, for all `names`, and from a configured authority
     /// unless imported.
-    fn fits(&self, common: &Common, names: &[String]) -> bool {
+    fn fits(&self, context: &AcmeContext, names: &[String]) -> bool {
         let is_own = |own: &AuthoritySettings| own.directory == self.issued.authority;
-        !common.revoked.has(self.certificate.fingerprint)
+        !context.revoked.has(self.certificate.fingerprint)
             && first_missing(names, &self.certificate.names).is_none()
-            && (self.issued.imported || common.settings.authorities.iter().any(is_own))
+            && (self.issued.imported || context.settings.authorities.iter().any(is_own))
     }
 }
 
 impl Host {
-    pub(crate) fn new(wanted: Wanted, publish: Arc<dyn Publish>, common: Rc<Common>) -> Self {
-        Self { wanted, publish, common, shown: RefCell::default(), known: RefCell::default() }
+    pub(crate) fn new(wanted: CertificateSpec, publish: Arc<dyn Publish>, context: Rc<AcmeContext>) -> Self {
+        Self { wanted, publish, context, shown: RefCell::default(), known: RefCell::default() }
     }
 
     /// Publishes stored certificates and obtains missing or due ones, until the task is dropped.
     pub(crate) async fn look_after(self: Rc<Self>) {
         loop {
-            let next = self.turn().await;
+            let next = self.run_once().await;
             let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
             tokio::select! {
-                () = sleep(wait.clamp(Duration::from_millis(200), LOOK)) => {}
-                () = self.common.revoked.news() => {}
+                () = sleep(wait.clamp(Duration::from_millis(200), STORE_INTERVAL)) => {}
+                () = self.context.revoked.news() => {}
             }
         }
     }
 
     /// Does everything that is due now. Returns the latest time of the next run.
-    async fn turn(&self) -> SystemTime {
+    async fn run_once(&self) -> SystemTime {
         let looks = self.show_and_report().await;
-        let mut next = SystemTime::now() + LOOK;
+        let mut next = SystemTime::now() + STORE_INTERVAL;
         for look in &looks {
-            let attempt = Attempt::new(&self.common, &self.wanted, look.kind);
-            if let Some(at) = self.rests_until(&attempt, look) {
+            let attempt = Attempt::new(&self.context, &self.wanted, look.kind);
+            if let Some(at) = self.idle_until(&attempt, look) {
                 next = next.min(at);
                 continue;
             }
-            let done = attempt.turn().await;
+            let done = attempt.obtain_if_due().await;
             self.show_and_report().await;
             match done {
                 Ok(again) => next = next.min(again),
                 Err(error) => {
-                    tracing::warn!(host = self.wanted.name(), key = %look.kind, %error, "certificates are not looked after");
+                    tracing::warn!(host = self.wanted.name(), key = %look.kind, %error, "cannot maintain certificates");
                 }
             }
         }
@@ -104,34 +104,34 @@ impl Host {
 
     /// Time until which nothing is due for a certificate. `None` if something is due, or the stored state is
     /// unreadable.
-    fn rests_until(&self, attempt: &Attempt<'_>, look: &Look) -> Option<SystemTime> {
+    fn idle_until(&self, attempt: &Attempt<'_>, look: &StoredState) -> Option<SystemTime> {
         let (Ok(usable), Ok(status)) = (&look.usable, &look.status) else { return None };
-        let have = usable.as_deref().filter(|own| own.fits(&self.common, &self.wanted.names));
-        attempt.rests_until(have, status)
+        let have = usable.as_deref().filter(|own| own.fits(&self.context, &self.wanted.names));
+        attempt.idle_until(have, status)
     }
 
-    async fn show_and_report(&self) -> Vec<Look> {
-        let looks: Vec<_> = self.wanted.keys.iter().map(|kind| self.look(*kind)).collect();
+    async fn show_and_report(&self) -> Vec<StoredState> {
+        let looks: Vec<_> = self.wanted.keys.iter().map(|kind| self.read_state(*kind)).collect();
         self.show(&looks).await;
         let keys = looks.iter().filter_map(|look| self.key_status(look)).collect();
-        self.common.report(HostStatus { names: self.wanted.names.clone(), keys });
+        self.context.report(HostStatus { names: self.wanted.names.clone(), keys });
         looks
     }
 
-    /// Reads the state of one certificate from the store.
-    fn look(&self, kind: KeyKind) -> Look {
-        let status = self.common.records.status(self.wanted.name(), kind);
-        Look { kind, usable: self.usable(kind), status }
+    /// Reads the state of one certificate from the [`Store`].
+    fn read_state(&self, kind: KeyKind) -> StoredState {
+        let status = self.context.records.status(self.wanted.name(), kind);
+        StoredState { kind, usable: self.usable(kind), status }
     }
 
-    fn usable(&self, kind: KeyKind) -> Result<Option<Rc<Usable>>, AcmeError> {
-        let Some(raw) = self.common.records.issued_raw(self.wanted.name(), kind)? else { return Ok(None) };
+    fn usable(&self, kind: KeyKind) -> Result<Option<Rc<UsableCertificate>>, AcmeError> {
+        let Some(raw) = self.context.records.issued_raw(self.wanted.name(), kind)? else { return Ok(None) };
         if let Some((known, usable)) = self.known.borrow().get(&kind)
             && *known == raw
         {
             return Ok(Some(Rc::clone(usable)));
         }
-        let Some(usable) = usable(&self.common.records, self.wanted.name(), kind)?.map(Rc::new) else {
+        let Some(usable) = usable(&self.context.records, self.wanted.name(), kind)?.map(Rc::new) else {
             return Ok(None);
         };
         self.known.borrow_mut().insert(kind, (raw, Rc::clone(&usable)));
@@ -139,9 +139,9 @@ impl Host {
     }
 
     /// Publishes the stored certificates if their chains differ from the last publication.
-    async fn show(&self, looks: &[Look]) {
+    async fn show(&self, looks: &[StoredState]) {
         let (mut usable, mut chains) = (Vec::new(), Vec::new());
-        for Look { kind, usable: found, .. } in looks {
+        for StoredState { kind, usable: found, .. } in looks {
             match found {
                 Ok(Some(own)) => {
                     chains.push(own.issued.chain.clone());
@@ -150,11 +150,11 @@ impl Host {
                 Ok(None) => {}
                 Err(error @ AcmeError::Store(_)) => {
                     // The store cannot be read: published certificates stay.
-                    tracing::error!(host = self.wanted.name(), key = %kind, %error, "certificates of the store are not shown");
+                    tracing::error!(host = self.wanted.name(), key = %kind, %error, "cannot publish stored certificates");
                     return;
                 }
                 Err(error) => {
-                    tracing::error!(host = self.wanted.name(), key = %kind, %error, "a certificate of the store is not shown");
+                    tracing::error!(host = self.wanted.name(), key = %kind, %error, "cannot publish a stored certificate");
                 }
             }
         }
@@ -165,7 +165,7 @@ impl Host {
         for own in &usable {
             if let Err(error) = keys.add_pem(own.issued.key.as_str().as_bytes()) {
                 // Cannot fail: `usable` has parsed the same key.
-                tracing::error!(host = self.wanted.name(), %error, "certificates of the store are not shown");
+                tracing::error!(host = self.wanted.name(), %error, "cannot publish stored certificates");
                 return;
             }
         }
@@ -176,20 +176,20 @@ impl Host {
             return;
         }
         self.shown.replace(chains);
-        tracing::info!(host = self.wanted.name(), "new handshakes are shown certificates that were obtained");
+        tracing::info!(host = self.wanted.name(), "obtained certificates published");
     }
 
-    fn key_status(&self, look: &Look) -> Option<KeyStatus> {
+    fn key_status(&self, look: &StoredState) -> Option<KeyStatus> {
         let (Ok(own), Ok(status)) = (&look.usable, &look.status) else { return None };
-        Some(key_status(&self.common, &self.wanted, (look.kind, own.as_deref()), status))
+        Some(key_status(&self.context, &self.wanted, (look.kind, own.as_deref()), status))
     }
 
-    /// Status of a host, read from the store.
-    pub(crate) fn status_of(common: &Common, wanted: &Wanted) -> HostStatus {
+    /// Status of a host, read from the [`Store`].
+    pub(crate) fn status_of(context: &AcmeContext, wanted: &CertificateSpec) -> HostStatus {
         let of = |kind: KeyKind| {
-            let status = common.records.status(wanted.name(), kind).ok()?;
-            let own = usable(&common.records, wanted.name(), kind).ok()?;
-            Some(key_status(common, wanted, (kind, own.as_ref()), &status))
+            let status = context.records.status(wanted.name(), kind).ok()?;
+            let own = usable(&context.records, wanted.name(), kind).ok()?;
+            Some(key_status(context, wanted, (kind, own.as_ref()), &status))
         };
         let keys = wanted.keys.iter().filter_map(|kind| of(*kind)).collect();
         HostStatus { names: wanted.names.clone(), keys }
@@ -197,13 +197,13 @@ impl Host {
 }
 
 fn key_status(
-    common: &Common,
-    wanted: &Wanted,
-    (kind, own): (KeyKind, Option<&Usable>),
-    status: &Status,
+    context: &AcmeContext,
+    wanted: &CertificateSpec,
+    (kind, own): (KeyKind, Option<&UsableCertificate>),
+    status: &AttemptStatus,
 ) -> KeyStatus {
     let now = SystemTime::now();
-    let renewal = due_of(own.filter(|own| own.fits(common, &wanted.names)), status, now);
+    let renewal = due_of(own.filter(|own| own.fits(context, &wanted.names)), status, now);
     let certificate = own.map(|usable| &usable.certificate);
     KeyStatus {
         kind,
@@ -216,12 +216,16 @@ fn key_status(
 }
 
 /// Reads and parses the stored certificate of a host. `None` if there is none, or if the record is damaged.
-pub(crate) fn usable(records: &Records, host: &str, kind: KeyKind) -> Result<Option<Usable>, AcmeError> {
+pub(crate) fn usable(
+    records: &Records,
+    host: &str,
+    kind: KeyKind,
+) -> Result<Option<UsableCertificate>, AcmeError> {
     let issued = match records.issued(host, kind) {
         Ok(Some(issued)) => issued,
         Ok(None) => return Ok(None),
         Err(error @ AcmeError::Damaged { .. }) => {
-            tracing::warn!(%error, "another certificate is obtained");
+            tracing::warn!(%error, "obtaining another certificate");
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -234,17 +238,21 @@ pub(crate) fn usable(records: &Records, host: &str, kind: KeyKind) -> Result<Opt
     if key != certificate.key {
         return Err(AcmeError::Unusable("the key beside it is that of another certificate".to_owned()));
     }
-    Ok(Some(Usable { issued, certificate }))
+    Ok(Some(UsableCertificate { issued, certificate }))
 }
 
 /// The stored certificate, if it satisfies the configuration. For `None` a new one is ordered at once.
-pub(crate) fn fitting(common: &Common, wanted: &Wanted, kind: KeyKind) -> Result<Option<Usable>, AcmeError> {
-    match usable(&common.records, wanted.name(), kind) {
-        Err(error @ (AcmeError::Issued(_) | AcmeError::Unusable(_) | AcmeError::StoredKey(_))) => {
-            tracing::warn!(host = wanted.name(), key = %kind, %error, "another certificate is obtained");
+pub(crate) fn fitting(
+    context: &AcmeContext,
+    wanted: &CertificateSpec,
+    kind: KeyKind,
+) -> Result<Option<UsableCertificate>, AcmeError> {
+    match usable(&context.records, wanted.name(), kind) {
+        Err(error @ (AcmeError::InvalidChain(_) | AcmeError::Unusable(_) | AcmeError::StoredKey(_))) => {
+            tracing::warn!(host = wanted.name(), key = %kind, %error, "obtaining another certificate");
             Ok(None)
         }
-        found => Ok(found?.filter(|own| own.fits(common, &wanted.names))),
+        found => Ok(found?.filter(|own| own.fits(context, &wanted.names))),
     }
 }
 
@@ -260,9 +268,9 @@ mod tests {
     use tokio::task::{LocalSet, spawn_local};
 
     use super::*;
-    use crate::answers::Answers;
     use crate::certify::new_key;
-    use crate::records::{Advice, moment, seconds};
+    use crate::records::{RenewalAdvice, moment, seconds};
+    use crate::responses::ChallengeResponses;
     use crate::revoked::Revoked;
     use crate::settings::{AcmeSettings, ChallengeKind};
 
@@ -310,15 +318,15 @@ mod tests {
         }
     }
 
-    fn common(records: &Records) -> Rc<Common> {
+    fn context(records: &Records) -> Rc<AcmeContext> {
         let settings = AcmeSettings {
             authorities: vec![AuthoritySettings::new(DIRECTORY)],
             contact: Vec::new(),
             challenges: vec![ChallengeKind::TlsAlpn01],
             dns: None,
         };
-        let answers = Answers::new(&Challenges::new(), records);
-        Rc::new(Common::new(settings, records.clone(), answers, Revoked::default(), Arc::default()))
+        let answers = ChallengeResponses::new(&Challenges::new(), records);
+        Rc::new(AcmeContext::new(settings, records.clone(), answers, Revoked::default(), Arc::default()))
     }
 
     /// Stores a certificate that needs no action.
@@ -327,21 +335,24 @@ mod tests {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.use_authority_key_identifier_extension = true;
         let chain = params.self_signed(&KeyPair::from_pem(&key).unwrap()).unwrap().pem();
-        let issued = Issued::imported(&[name.to_owned()], DIRECTORY, &chain, &key, SystemTime::now());
+        let issued =
+            IssuedCertificate::imported(&[name.to_owned()], DIRECTORY, &chain, &key, SystemTime::now());
         records.put_issued(name, KeyKind::Ecdsa, &issued).unwrap();
         let own = usable(records, name, KeyKind::Ecdsa).unwrap().unwrap();
         let certificate =
             instant_acme::CertificateIdentifier::try_from(&own.certificate.chain[0]).unwrap().to_string();
         let later = seconds(SystemTime::now()) + 100_000;
-        let advice = Advice { certificate, start: 0, end: 0, chosen: later, again: later, explanation: None };
-        let status = Status { advice: Some(advice), ..Status::default() };
+        let advice =
+            RenewalAdvice { certificate, start: 0, end: 0, chosen: later, again: later, explanation: None };
+        let status = AttemptStatus { advice: Some(advice), ..AttemptStatus::default() };
         records.put_status(name, KeyKind::Ecdsa, &status).unwrap();
         assert!(moment(later) < own.certificate.not_after);
     }
 
     fn host(records: &Records, name: &str, publish: Slow) -> Rc<Host> {
-        let wanted = Wanted { names: vec![name.to_owned()], keys: vec![KeyKind::Ecdsa], profile: None };
-        Rc::new(Host::new(wanted, Arc::new(publish), common(records)))
+        let wanted =
+            CertificateSpec { names: vec![name.to_owned()], keys: vec![KeyKind::Ecdsa], profile: None };
+        Rc::new(Host::new(wanted, Arc::new(publish), context(records)))
     }
 
     #[tokio::test]
@@ -352,11 +363,11 @@ mod tests {
         keep(&records, "a.test");
         let (_, free) = channel();
         let host = host(&records, "a.test", Slow(Mutex::new(free), Arc::default()));
-        host.turn().await;
+        host.run_once().await;
         let before = reads.load(Ordering::SeqCst);
-        let next = host.turn().await;
+        let next = host.run_once().await;
         assert_eq!(reads.load(Ordering::SeqCst) - before, 2, "certificate and status");
-        assert!(next > SystemTime::now() + LOOK / 2);
+        assert!(next > SystemTime::now() + STORE_INTERVAL / 2);
     }
 
     #[tokio::test]
@@ -374,8 +385,8 @@ mod tests {
         local
             .run_until(async {
                 let [first, second] = [hosts.remove(0), hosts.remove(0)];
-                let waiting = spawn_local(async move { first.turn().await });
-                let other = spawn_local(async move { second.turn().await });
+                let waiting = spawn_local(async move { first.run_once().await });
+                let other = spawn_local(async move { second.run_once().await });
                 other.await.unwrap();
                 assert_eq!((slow.load(Ordering::SeqCst), quick.load(Ordering::SeqCst)), (0, 1));
                 open.send(()).unwrap();

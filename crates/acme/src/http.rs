@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use brisk_fetch::{Answer, Client};
+use brisk_fetch::{Client, FetchResponse};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -18,9 +18,9 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// `Retry-After` of the last response, by task: `instant-acme` does not return headers, and the tasks of several hosts
 /// share one account.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Noted(Arc<Mutex<HashMap<Option<task::Id>, Duration>>>);
+pub(crate) struct LastRetryAfter(Arc<Mutex<HashMap<Option<task::Id>, Duration>>>);
 
-impl Noted {
+impl LastRetryAfter {
     /// The `Retry-After` of the last response to this task.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&task::try_id()).copied()
@@ -39,7 +39,7 @@ impl Noted {
 #[derive(Debug)]
 pub(crate) struct Http {
     pub(crate) client: Client,
-    pub(crate) noted: Noted,
+    pub(crate) noted: LastRetryAfter,
 }
 
 type Body = BodyWrapper<bytes::Bytes>;
@@ -59,13 +59,13 @@ impl HttpClient for Http {
             let place = format!("{} {}", head.method, head.uri);
             // A failed request must not inherit the value of the response before it.
             noted.note(None);
-            let answer = client.send(Request::from_parts(head, body)).await;
-            let mut answer = answer.map_err(|error| Error::Other(Box::new(error)))?;
-            noted.note(bound_retry_after(&mut answer.headers));
-            understood(&place, &answer)?;
-            let mut response = Response::new(Full::new(answer.body));
-            *response.status_mut() = answer.status;
-            *response.headers_mut() = answer.headers;
+            let fetched = client.send(Request::from_parts(head, body)).await;
+            let mut fetched = fetched.map_err(|error| Error::Other(Box::new(error)))?;
+            noted.note(bound_retry_after(&mut fetched.headers));
+            understood(&place, &fetched)?;
+            let mut response = Response::new(Full::new(fetched.body));
+            *response.status_mut() = fetched.status;
+            *response.headers_mut() = fetched.headers;
             Ok(response.into())
         })
     }
@@ -73,12 +73,12 @@ impl HttpClient for Http {
 
 /// Reports an error response that is not JSON by its status. Without it, `instant-acme` would report a JSON syntax
 /// error.
-fn understood(place: &str, answer: &Answer) -> Result<(), Error> {
-    let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if answer.status.is_success() || answer.status.is_redirection() || kind.contains("json") {
+fn understood(place: &str, response: &FetchResponse) -> Result<(), Error> {
+    let kind = response.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if response.status.is_success() || response.status.is_redirection() || kind.contains("json") {
         return Ok(());
     }
-    Err(Error::Other(format!("{place}: the server answered {}", answer.status).into()))
+    Err(Error::Other(format!("{place}: the server responded with {}", response.status).into()))
 }
 
 /// Parses `Retry-After`: seconds or a date (RFC 9110 section 10.2.3). Values above [`LONGEST`] are replaced in the

@@ -7,37 +7,39 @@
 //! The protocol itself, JSON Web Signatures included, is implemented by `instant-acme`.
 
 mod account;
+mod acme_thread;
 mod advice;
-mod answers;
 mod attempt;
 mod certify;
-mod common;
+mod context;
 mod demand;
 pub mod dns;
 mod error;
 mod fleet;
 mod host;
 mod http;
-mod keeper;
 mod operator;
 mod order;
+mod owned_task;
 mod persist;
 mod prove;
 mod records;
 mod renewal;
+mod responses;
 mod revoked;
-mod running;
 pub mod settings;
 
+pub use acme_thread::{AcmeHost, AcmeThread, PreparedDemandThread};
 pub use attempt::rfc3339;
-pub use common::{HostStatus, KeyStatus};
-pub use demand::{DemandSettings, DemandedHost, Pace};
+pub use context::{HostStatus, KeyStatus};
+pub use demand::{DemandSettings, OnDemandHost, OrderRate};
 pub use dns::DnsSettings;
 pub use error::AcmeError;
 pub use fleet::FleetStore;
-pub use keeper::{Keeper, PreparedDemands, WantedHost};
 pub use operator::Operator;
-pub use persist::Standing;
-pub use records::{Advice, Issued, Records, Status};
+pub use persist::PersistentRecord;
+pub use records::{AttemptStatus, IssuedCertificate, Records, RenewalAdvice};
 pub use revoked::Revoked;
-pub use settings::{AcmeSettings, AuthoritySettings, ChallengeKind, ExternalAccount, KeyKind, Wanted};
+pub use settings::{
+    AcmeSettings, AuthoritySettings, CertificateSpec, ChallengeKind, ExternalAccount, KeyKind,
+};

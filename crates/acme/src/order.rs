@@ -12,22 +12,22 @@ use tokio::time::{Instant, sleep};
 
 use crate::AcmeError;
 use crate::account::{Authority, NONCES};
-use crate::answers::{Answers, withdraw};
 use crate::certify::{check, new_key, request};
 use crate::dns::DnsSettings;
 use crate::error::{is_account_gone, is_bad_nonce, is_gone, is_rate_limited};
 use crate::prove::{Prover, why_invalid};
-use crate::records::{Issued, Pending, Records, Secret, seconds};
+use crate::records::{IssuedCertificate, Pending, Records, Secret, seconds};
+use crate::responses::{ChallengeResponses, withdraw};
 use crate::settings::{ChallengeKind, KeyKind};
 
 /// Timeout of an order. The authority may still finish it; the next attempt continues it.
 pub(crate) const LIMIT: Duration = Duration::from_mins(10);
 
 /// Pauses between two polls of an order: the first, and the longest.
-pub(crate) const LOOKS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+pub(crate) const POLLS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
 /// Inputs of an order.
-pub(crate) struct Job<'a> {
+pub(crate) struct OrderJob<'a> {
     /// Name of the host in store and log.
     pub(crate) host: &'a str,
     pub(crate) names: &'a [String],
@@ -35,7 +35,7 @@ pub(crate) struct Job<'a> {
     pub(crate) profile: Option<&'a str>,
     pub(crate) authority: &'a Authority,
     pub(crate) records: &'a Records,
-    pub(crate) answers: &'a Answers,
+    pub(crate) answers: &'a ChallengeResponses,
     /// Challenges, the preferred first.
     pub(crate) challenges: Vec<ChallengeKind>,
     /// Provider of `dns-01` records.
@@ -46,10 +46,10 @@ pub(crate) struct Job<'a> {
     pub(crate) lock: &'a mut dyn Lock,
 }
 
-impl Job<'_> {
+impl OrderJob<'_> {
     /// Obtains the certificate by a new order or by the stored one. The caller stores the result; the order stays
     /// stored until [`done`](Self::done).
-    pub(crate) async fn obtain(&mut self) -> Result<Issued, AcmeError> {
+    pub(crate) async fn obtain(&mut self) -> Result<IssuedCertificate, AcmeError> {
         let outcome = self.run().await;
         if outcome.as_ref().is_err_and(AcmeError::ends_order) {
             self.done()?;
@@ -62,13 +62,13 @@ impl Job<'_> {
         self.records.end_pending(self.host, self.kind)
     }
 
-    async fn run(&mut self) -> Result<Issued, AcmeError> {
+    async fn run(&mut self) -> Result<IssuedCertificate, AcmeError> {
         let mut deadline = Instant::now() + LIMIT;
         let (mut order, mut pending) = match self.left_over().await? {
             Some(found) => found,
             None => self.begin().await?,
         };
-        let (mut nonces, mut pause) = (0, LOOKS.0);
+        let (mut nonces, mut pause) = (0, POLLS.0);
         loop {
             self.still_ours()?;
             let step = match order.state().status {
@@ -84,7 +84,7 @@ impl Job<'_> {
                 }
                 OrderStatus::Processing => {
                     sleep(self.authority.pause(pause)).await;
-                    pause = (pause * 2).min(LOOKS.1);
+                    pause = (pause * 2).min(POLLS.1);
                     order.refresh().await.map(|_| None)
                 }
                 OrderStatus::Valid => order.certificate().await,
@@ -97,7 +97,7 @@ impl Job<'_> {
                 Err(error) => return Err(self.authority.error("the order cannot be finished", error)),
             }
             if Instant::now() > deadline {
-                return Err(AcmeError::Slow(LIMIT));
+                return Err(AcmeError::Timeout(LIMIT));
             }
         }
     }
@@ -108,7 +108,7 @@ impl Job<'_> {
             Ok(Some(pending)) => pending,
             Ok(None) => return Ok(None),
             Err(error @ AcmeError::Damaged { .. }) => {
-                tracing::warn!(host = self.host, %error, "the order under way is lost");
+                tracing::warn!(host = self.host, %error, "the stored order is lost");
                 self.done()?;
                 return Ok(None);
             }
@@ -127,7 +127,7 @@ impl Job<'_> {
                     if order.state().status == OrderStatus::Invalid {
                         break;
                     }
-                    tracing::info!(host = self.host, key = %self.kind, order = pending.url, "the order under way goes on");
+                    tracing::info!(host = self.host, key = %self.kind, order = pending.url, "continuing the stored order");
                     return Ok(Some((order, pending)));
                 }
                 Err(error) if is_bad_nonce(&error) => {}
@@ -151,7 +151,7 @@ impl Job<'_> {
                 None => {
                     tracing::warn!(
                         name = record.name,
-                        "a record for dns-01 stays in the DNS: there is no [acme.dns]"
+                        "cannot remove a dns-01 record: there is no [acme.dns]"
                     );
                 }
             }
@@ -201,12 +201,12 @@ impl Job<'_> {
                 // The authority may not know the certificate, have replaced it already, or have issued it to another
                 // account (RFC 9773 section 5). The problem types differ, so any refusal is retried without `replaces`.
                 Err(error) if self.replaces.is_some() && is_worth_another(&error) => self.replaces = None,
-                Err(error) => return Err(self.authority.error("the authority takes no order", error)),
+                Err(error) => return Err(self.authority.error("the authority refuses the order", error)),
             }
         }
     }
 
-    /// Extends the lock.
+    /// Extends the [`Lock`].
     ///
     /// # Errors
     ///
@@ -215,11 +215,19 @@ impl Job<'_> {
         if self.lock.holds() { Ok(()) } else { Err(AcmeError::Overtaken) }
     }
 
-    fn issued(pending: Pending, chain: String) -> Result<Issued, AcmeError> {
+    fn issued(pending: Pending, chain: String) -> Result<IssuedCertificate, AcmeError> {
         let Pending { names, authority, profile, key, .. } = pending;
         let now = SystemTime::now();
         check(&chain, key.as_str(), &names, now)?;
-        Ok(Issued { names, authority, profile, obtained: seconds(now), imported: false, chain, key })
+        Ok(IssuedCertificate {
+            names,
+            authority,
+            profile,
+            obtained: seconds(now),
+            imported: false,
+            chain,
+            key,
+        })
     }
 }
 

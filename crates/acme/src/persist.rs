@@ -4,14 +4,14 @@ use std::fmt;
 
 /// A `TXT` record that the operator sets once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct PersistentRecord {
     /// `_validation-persist.` and the name of the host, without a wildcard label.
     pub name: String,
     /// Content of the record.
     pub value: String,
 }
 
-impl Standing {
+impl PersistentRecord {
     /// The records for `names`, for the authority named `issuer` and its account with the URI `account`. A name and its
     /// wildcard share one record.
     pub(crate) fn of(names: &[String], issuer: &str, account: &str) -> Vec<Self> {
@@ -38,7 +38,7 @@ impl Standing {
 }
 
 /// Formats the record for a zone file (RFC 1035 section 5.1).
-impl fmt::Display for Standing {
+impl fmt::Display for PersistentRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.value.replace('\\', "\\\\").replace('"', "\\\"");
         write!(f, "{}. IN TXT \"{value}\"", self.name)
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn one_record_is_enough_for_a_name_and_its_wildcard() {
         let names = ["a.test", "*.a.test", "b.test"].map(str::to_owned);
-        let records = Standing::of(&names, "ca.test", "https://ca.test/acct/1");
+        let records = PersistentRecord::of(&names, "ca.test", "https://ca.test/acct/1");
         assert!(records[0].is_for("*.a.test") && records[0].is_for("a.test") && !records[0].is_for("b.test"));
         let all: Vec<_> = records.iter().map(ToString::to_string).collect();
         assert_eq!(

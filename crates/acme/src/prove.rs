@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::AcmeError;
 use crate::account::NONCES;
-use crate::answers::Given;
 use crate::certify::is_same;
 use crate::dns::{Txt, put};
 use crate::error::is_bad_nonce;
-use crate::order::{Job, LIMIT, LOOKS};
+use crate::order::{LIMIT, OrderJob, POLLS};
 use crate::records::Pending;
+use crate::responses::PublishedResponse;
 use crate::settings::ChallengeKind;
 
 /// Interval at which the lock is extended during long operations.
@@ -33,7 +33,7 @@ enum Step {
 
 /// An order with unproven names.
 pub(crate) struct Prover<'j, 'a> {
-    pub(crate) job: &'j mut Job<'a>,
+    pub(crate) job: &'j mut OrderJob<'a>,
     /// Stored state of the order.
     pub(crate) pending: &'j mut Pending,
     /// Time at which the order is given up.
@@ -48,7 +48,7 @@ impl Prover<'_, '_> {
         let proven = self.answer_and_settle(order, &mut given).await;
         // The gateway that continues the order publishes identical responses, so they must not be withdrawn here.
         if matches!(proven, Err(AcmeError::Overtaken)) || self.job.still_ours().is_err() {
-            given.into_iter().for_each(Given::leave);
+            given.into_iter().for_each(PublishedResponse::hand_over);
             return Err(AcmeError::Overtaken);
         }
         for answer in given {
@@ -64,7 +64,7 @@ impl Prover<'_, '_> {
     async fn answer_and_settle(
         &mut self,
         order: &mut Order,
-        given: &mut Vec<Given>,
+        given: &mut Vec<PublishedResponse>,
     ) -> Result<(), AcmeError> {
         let mut done = HashSet::new();
         self.each(order, Step::Give, &mut done, given).await?;
@@ -80,13 +80,13 @@ impl Prover<'_, '_> {
         order: &mut Order,
         step: Step,
         done: &mut HashSet<String>,
-        given: &mut Vec<Given>,
+        given: &mut Vec<PublishedResponse>,
     ) -> Result<(), AcmeError> {
         let mut nonces = 0;
         while let Err(error) = self.each_once(order, step, done, given).await? {
             nonces += 1;
             if nonces > NONCES {
-                return Err(self.job.authority.error("the authority takes no answer", error));
+                return Err(self.job.authority.error("the authority refuses the response", error));
             }
         }
         Ok(())
@@ -99,7 +99,7 @@ impl Prover<'_, '_> {
         order: &mut Order,
         step: Step,
         done: &mut HashSet<String>,
-        given: &mut Vec<Given>,
+        given: &mut Vec<PublishedResponse>,
     ) -> Result<Result<(), instant_acme::Error>, AcmeError> {
         let mut authorizations = order.authorizations();
         while let Some(next) = authorizations.next().await {
@@ -108,7 +108,7 @@ impl Prover<'_, '_> {
                 Ok(handle) => handle,
                 Err(error) if is_bad_nonce(&error) => return Ok(Err(error)),
                 Err(error) => {
-                    return Err(self.job.authority.error("the authority shows no challenges", error));
+                    return Err(self.job.authority.error("cannot read the challenges", error));
                 }
             };
             if handle.status != AuthorizationStatus::Pending || done.contains(handle.url()) {
@@ -131,7 +131,7 @@ impl Prover<'_, '_> {
     async fn give(
         &mut self,
         mut handle: AuthorizationHandle<'_>,
-        given: &mut Vec<Given>,
+        given: &mut Vec<PublishedResponse>,
     ) -> Result<(), AcmeError> {
         let name = handle.identifier().to_string();
         let kind = self.choose(&name, &handle)?;
@@ -144,17 +144,24 @@ impl Prover<'_, '_> {
                 self.pending.txt.push(record.clone());
                 self.note()?;
                 // Registered before the result is known: a failed request may have set the record.
-                given.push(Given::Record(dns.clone(), record.clone()));
+                given.push(PublishedResponse::Record(dns.clone(), record.clone()));
                 self.while_ours(Box::pin(put(dns, &record))).await??;
             }
             (ChallengeKind::DnsPersist01, _) => {
                 // Nothing is published: the operator sets the record.
-                let all = self.job.authority.standing_records(self.job.names).await?;
+                let all = self.job.authority.persistent_records(self.job.names).await?;
                 for record in all.iter().filter(|record| record.is_for(&name)) {
-                    tracing::info!(host = self.job.host, %record, "this record has to stand in the DNS (dns-persist-01)");
+                    tracing::info!(host = self.job.host, %record, "dns-persist-01 needs this DNS record");
                 }
             }
-            _ => given.push(self.job.answers.give(kind, &name, &challenge.token, authorization.as_str())?),
+            _ => {
+                given.push(self.job.answers.publish(
+                    kind,
+                    &name,
+                    &challenge.token,
+                    authorization.as_str(),
+                )?);
+            }
         }
         Ok(())
     }
@@ -164,8 +171,8 @@ impl Prover<'_, '_> {
     }
 
     /// Waits once for the copies of the zone, then restarts the timeout, so that the authority has the full time.
-    async fn wait_for_records(&mut self, given: &[Given]) -> Result<(), AcmeError> {
-        let is_record = |given: &Given| matches!(given, Given::Record(..));
+    async fn wait_for_records(&mut self, given: &[PublishedResponse]) -> Result<(), AcmeError> {
+        let is_record = |given: &PublishedResponse| matches!(given, PublishedResponse::Record(..));
         if let Some(dns) = self.job.dns.filter(|_| given.iter().any(is_record)) {
             self.while_ours(sleep(dns.wait)).await?;
             self.deadline = Instant::now() + LIMIT;
@@ -188,7 +195,7 @@ impl Prover<'_, '_> {
         match challenge.set_ready().await {
             Ok(()) => Ok(Ok(())),
             Err(error) if is_bad_nonce(&error) => Ok(Err(error)),
-            Err(error) => Err(self.job.authority.error("the authority does not check", error)),
+            Err(error) => Err(self.job.authority.error("the authority refuses to check", error)),
         }
     }
 
@@ -211,7 +218,7 @@ impl Prover<'_, '_> {
     fn choose(&self, name: &str, handle: &AuthorizationHandle<'_>) -> Result<ChallengeKind, AcmeError> {
         // The authority chooses the name: nothing may be proven that this host did not order.
         if !self.job.names.iter().any(|own| is_same(own, name)) {
-            return Err(AcmeError::Foreign(name.to_owned()));
+            return Err(AcmeError::UnorderedName(name.to_owned()));
         }
         let is_offered = |kind: &&ChallengeKind| {
             handle.challenges.iter().any(|offered| offered.r#type == kind.of_protocol())
@@ -231,18 +238,20 @@ impl Prover<'_, '_> {
 
     /// Polls the order until the authority has checked all names.
     async fn settle(&mut self, order: &mut Order) -> Result<(), AcmeError> {
-        let (mut pause, mut nonces) = (LOOKS.0, 0);
+        let (mut pause, mut nonces) = (POLLS.0, 0);
         loop {
             self.job.still_ours()?;
             sleep(self.job.authority.pause(pause)).await;
-            pause = (pause * 2).min(LOOKS.1);
+            pause = (pause * 2).min(POLLS.1);
             match order.refresh().await {
                 Ok(state) if state.status != OrderStatus::Pending => {
                     tracing::debug!(host = self.job.host, status = ?state.status, "the authority has checked");
                     return Ok(());
                 }
                 Ok(_) if Instant::now() > self.deadline => {
-                    return Err(AcmeError::Order("no longer checked by the authority".to_owned()));
+                    return Err(AcmeError::Order(
+                        "stuck: the authority did not finish its checks".to_owned(),
+                    ));
                 }
                 Ok(_) => {}
                 Err(error) if is_bad_nonce(&error) && nonces < NONCES => nonces += 1,

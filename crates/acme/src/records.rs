@@ -51,7 +51,7 @@ impl fmt::Debug for Secret {
 
 /// An obtained certificate with its key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// Ordered names, in the order of the configuration.
     pub names: Vec<String>,
     /// Directory URL of the authority; empty if an imported certificate names none.
@@ -70,7 +70,7 @@ pub struct Issued {
     pub key: Secret,
 }
 
-impl Issued {
+impl IssuedCertificate {
     /// A certificate from another source. `authority` is the directory URL of its issuer, or empty.
     pub fn imported(names: &[String], authority: &str, chain: &str, key: &str, now: SystemTime) -> Self {
         Self {
@@ -105,7 +105,7 @@ pub(crate) struct Pending {
 /// Status of the attempts to obtain a certificate. The default is that of a certificate without attempts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Status {
+pub struct AttemptStatus {
     /// Consecutive failed attempts.
     pub failures: u32,
     /// Reason of the last failure.
@@ -119,16 +119,16 @@ pub struct Status {
     /// A trial order succeeded since the last failure, or the trial authority could not be used.
     pub tried: bool,
     /// Authorities that requested a pause.
-    pub held: Vec<Held>,
+    pub held: Vec<PausedAuthority>,
     /// Renewal information (RFC 9773).
-    pub advice: Option<Advice>,
+    pub advice: Option<RenewalAdvice>,
     /// Consecutive certificates that replaced a revoked one.
     pub revoked: u32,
 }
 
 /// An authority that requested a pause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct PausedAuthority {
     /// Directory URL.
     pub authority: String,
     /// End of the pause, in seconds since 1970.
@@ -137,7 +137,7 @@ pub struct Held {
 
 /// Renewal information of one certificate (RFC 9773).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Advice {
+pub struct RenewalAdvice {
     /// Identifier of the certificate (RFC 9773 section 4.1).
     pub certificate: String,
     /// Start of the suggested window, in seconds since 1970.
@@ -182,7 +182,7 @@ impl Records {
     }
 
     /// The certificate of `host` with this kind of key.
-    pub fn issued(&self, host: &str, kind: KeyKind) -> Result<Option<Issued>, AcmeError> {
+    pub fn issued(&self, host: &str, kind: KeyKind) -> Result<Option<IssuedCertificate>, AcmeError> {
         self.read(&Name::of([CERTIFICATES, host, kind.name()]))
     }
 
@@ -195,7 +195,12 @@ impl Records {
         Ok(self.0.read(&Name::of([CERTIFICATES, host, kind.name()]))?)
     }
 
-    pub(crate) fn put_issued(&self, host: &str, kind: KeyKind, issued: &Issued) -> Result<(), AcmeError> {
+    pub(crate) fn put_issued(
+        &self,
+        host: &str,
+        kind: KeyKind,
+        issued: &IssuedCertificate,
+    ) -> Result<(), AcmeError> {
         self.write(&Name::of([CERTIFICATES, host, kind.name()]), issued)
     }
 
@@ -227,11 +232,16 @@ impl Records {
     }
 
     /// Status of the attempts; the default if there was none.
-    pub fn status(&self, host: &str, kind: KeyKind) -> Result<Status, AcmeError> {
+    pub fn status(&self, host: &str, kind: KeyKind) -> Result<AttemptStatus, AcmeError> {
         Ok(self.read(&Name::of([STATUS, host, kind.name()]))?.unwrap_or_default())
     }
 
-    pub(crate) fn put_status(&self, host: &str, kind: KeyKind, status: &Status) -> Result<(), AcmeError> {
+    pub(crate) fn put_status(
+        &self,
+        host: &str,
+        kind: KeyKind,
+        status: &AttemptStatus,
+    ) -> Result<(), AcmeError> {
         self.write(&Name::of([STATUS, host, kind.name()]), status)
     }
 
@@ -294,7 +304,7 @@ impl Records {
         Ok(self.0.try_lock(&Name::of([ACCOUNTS, directory]))?)
     }
 
-    /// The lock of a host; its holder may order for the host. `None` if another process holds it.
+    /// The [`Lock`] of a host; its holder may order for the host. `None` if another process holds it.
     pub(crate) fn lock(&self, host: &str) -> Result<Option<Box<dyn Lock>>, AcmeError> {
         Ok(self.0.try_lock(&Name::of([ORDERS, host]))?)
     }
@@ -330,7 +340,7 @@ impl Records {
         Ok(self.0.remove(&Name::of([ANSWERS, kind, subject]))?)
     }
 
-    /// Location of the store, for messages.
+    /// Location of the `Store`, for messages.
     pub fn place(&self) -> String {
         self.0.place()
     }

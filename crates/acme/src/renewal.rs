@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::rand;
 
-use crate::records::{Advice, Held, Status, moment, seconds};
+use crate::records::{AttemptStatus, PausedAuthority, RenewalAdvice, moment, seconds};
 
 /// Certificates with a shorter lifetime are renewed after half of it, which leaves time for several attempts.
 const SHORT: Duration = Duration::from_hours(10 * 24);
@@ -33,7 +33,11 @@ pub(crate) fn by_lifetime(not_before: SystemTime, not_after: SystemTime) -> Syst
 
 /// Renewal time: the moment chosen from the suggested window, or that of [`by_lifetime`] if the certificate would
 /// expire first.
-pub(crate) fn due(not_before: SystemTime, not_after: SystemTime, advice: Option<&Advice>) -> SystemTime {
+pub(crate) fn due(
+    not_before: SystemTime,
+    not_after: SystemTime,
+    advice: Option<&RenewalAdvice>,
+) -> SystemTime {
     match advice {
         Some(advice) if moment(advice.chosen) < not_after => moment(advice.chosen),
         _ => by_lifetime(not_before, not_after),
@@ -61,16 +65,18 @@ pub(crate) fn after_revocation(
 }
 
 /// Earliest next attempt. Implausible values, written or read with a wrong clock, are ignored.
-pub(crate) fn retry(status: &Status, now: SystemTime) -> SystemTime {
+pub(crate) fn retry(status: &AttemptStatus, now: SystemTime) -> SystemTime {
     let longest = status.failed.saturating_add(LONGEST_PAUSE.as_secs());
     let is_sane = status.failed <= seconds(now) && status.retry <= longest;
     if is_sane { moment(status.retry) } else { moment(0) }
 }
 
 /// End of the pause that an authority requested. Implausibly long pauses are ignored.
-pub(crate) fn held_until(status: &Status, directory: &str) -> SystemTime {
+pub(crate) fn held_until(status: &AttemptStatus, directory: &str) -> SystemTime {
     let held = status.held.iter().find(|held| held.authority == directory);
-    let as_retry = |held: &Held| retry(&Status { retry: held.until, ..status.clone() }, SystemTime::now());
+    let as_retry = |held: &PausedAuthority| {
+        retry(&AttemptStatus { retry: held.until, ..status.clone() }, SystemTime::now())
+    };
     held.map_or(moment(0), as_retry)
 }
 
@@ -105,8 +111,8 @@ mod tests {
 
     const DAY: u64 = 86_400;
 
-    fn advice(chosen: u64) -> Advice {
-        Advice { certificate: String::new(), start: 0, end: 0, chosen, again: 0, explanation: None }
+    fn advice(chosen: u64) -> RenewalAdvice {
+        RenewalAdvice { certificate: String::new(), start: 0, end: 0, chosen, again: 0, explanation: None }
     }
 
     #[test]
@@ -119,7 +125,7 @@ mod tests {
 
     #[test]
     fn advice_goes_before_the_lifetime_unless_the_certificate_would_end() {
-        let due = |advice: Option<&Advice>| due(moment(0), moment(90 * DAY), advice);
+        let due = |advice: Option<&RenewalAdvice>| due(moment(0), moment(90 * DAY), advice);
         assert_eq!(due(Some(&advice(10 * DAY))), moment(10 * DAY));
         assert_eq!(due(Some(&advice(80 * DAY))), moment(80 * DAY));
         assert_eq!(due(Some(&advice(91 * DAY))), moment(60 * DAY));
@@ -153,8 +159,9 @@ mod tests {
     #[test]
     fn pauses_of_a_wrong_clock_do_not_count() {
         let now = moment(1_000_000);
-        let until =
-            |failed, pause| retry(&Status { failed, retry: failed + pause, ..Status::default() }, now);
+        let until = |failed, pause| {
+            retry(&AttemptStatus { failed, retry: failed + pause, ..AttemptStatus::default() }, now)
+        };
         assert_eq!(until(999_000, 2000), moment(1_001_000));
         assert_eq!(until(999_000, DAY), moment(999_000 + DAY), "as an authority asked for");
         assert_eq!(until(999_000, 2 * DAY), moment(0));

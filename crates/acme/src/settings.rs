@@ -133,7 +133,7 @@ impl fmt::Display for KeyKind {
 
 /// The certificates of one host: one for each kind of key, each for all names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct CertificateSpec {
     /// Host names and wildcards in lower case, and IP addresses; at least one. The first names the host in store and
     /// log.
     pub names: Vec<String>,
@@ -143,7 +143,7 @@ pub struct Wanted {
     pub profile: Option<String>,
 }
 
-impl Wanted {
+impl CertificateSpec {
     /// Name of the host in store and log.
     pub fn name(&self) -> &str {
         self.names.first().map_or("", String::as_str)

@@ -14,26 +14,26 @@ const BODY: usize = 64 * 1024;
 
 /// Decision of the operator's server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum Decision {
     /// The name is accepted (status 200).
-    Yes,
+    Accepted,
     /// The name is rejected.
-    No,
+    Rejected,
     /// No decision, with the reason.
     Unknown(String),
 }
 
 /// Requests a decision about `name`, a valid host name, from `url`. `asking` is the address of the client that sent the
 /// name. Redirects are not followed.
-pub(super) async fn ask(client: &Client, url: &str, name: &str, asking: Option<IpAddr>) -> Answer {
+pub(super) async fn ask(client: &Client, url: &str, name: &str, asking: Option<IpAddr>) -> Decision {
     let limits = Limits { time: TIME, body: BODY, redirects: 0 };
     match client.with_limits(limits).get(&address(url, name, asking)).await {
         Ok(answer) => meaning(answer.status),
         // The text of these errors contains the whole URL, with secrets in user or query.
         Err(FetchError { reason: Reason::Url(_), .. }) => {
-            Answer::Unknown("it is no address that can be asked".to_owned())
+            Decision::Unknown("the URL cannot be requested".to_owned())
         }
-        Err(error) => Answer::Unknown(error.reason.to_string()),
+        Err(error) => Decision::Unknown(error.reason.to_string()),
     }
 }
 
@@ -48,14 +48,14 @@ pub(super) fn without_secrets(url: &str) -> String {
 
 /// Maps a status to a decision: only 200 accepts. Statuses about the server instead of the name (408, 429, 5xx) are no
 /// decision.
-fn meaning(status: StatusCode) -> Answer {
+fn meaning(status: StatusCode) -> Decision {
     match status {
-        StatusCode::OK => Answer::Yes,
+        StatusCode::OK => Decision::Accepted,
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            Answer::Unknown(format!("it answered {status}"))
+            Decision::Unknown(format!("it responded with {status}"))
         }
-        status if status.is_server_error() => Answer::Unknown(format!("it answered {status}")),
-        _ => Answer::No,
+        status if status.is_server_error() => Decision::Unknown(format!("it responded with {status}")),
+        _ => Decision::Rejected,
     }
 }
 
@@ -106,10 +106,10 @@ mod tests {
         let client = Client::new(&ClientSettings::default()).unwrap();
         let url = format!("{}/ask", origin.url());
         for (status, expected) in [
-            ("200", Some(Answer::Yes)),
-            ("204", Some(Answer::No)),
-            ("403", Some(Answer::No)),
-            ("404", Some(Answer::No)),
+            ("200", Some(Decision::Accepted)),
+            ("204", Some(Decision::Rejected)),
+            ("403", Some(Decision::Rejected)),
+            ("404", Some(Decision::Rejected)),
             ("429", None),
             ("503", None),
             ("302", None),
@@ -117,12 +117,14 @@ mod tests {
             let answer = ask(&client, &url, &format!("{status}.test"), None).await;
             match expected {
                 Some(expected) => assert_eq!(answer, expected, "{status}"),
-                None => assert!(matches!(answer, Answer::Unknown(_)), "{status}: {answer:?}"),
+                None => assert!(matches!(answer, Decision::Unknown(_)), "{status}: {answer:?}"),
             }
         }
         drop(origin);
         for gone in ["http://127.0.0.1:1/?token=secret", "http://user:secret@127.0.0.1:1/"] {
-            let Answer::Unknown(reason) = ask(&client, gone, "a.test", None).await else { panic!("{gone}") };
+            let Decision::Unknown(reason) = ask(&client, gone, "a.test", None).await else {
+                panic!("{gone}")
+            };
             assert!(!reason.contains("secret"), "{reason}");
         }
     }

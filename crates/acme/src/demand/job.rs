@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::AcmeError;
 use crate::attempt::Attempt;
-use crate::common::Common;
+use crate::context::AcmeContext;
 use crate::host::fitting;
-use crate::settings::Wanted;
+use crate::settings::CertificateSpec;
 
 /// Longest time that a job waits for an order of another gateway.
 const LIMIT: Duration = Duration::from_mins(15);
@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_secs(5);
 
 /// Kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub(crate) enum DemandTask {
     /// Update the renewal information; order nothing.
     Look,
     /// Order certificates that are missing or due.
@@ -28,9 +28,9 @@ pub(crate) enum Task {
 }
 
 /// Work for one name. The result is sent through `done`.
-pub(crate) struct Job {
-    pub(crate) wanted: Wanted,
-    pub(crate) task: Task,
+pub(crate) struct DemandJob {
+    pub(crate) wanted: CertificateSpec,
+    pub(crate) task: DemandTask,
     pub(crate) done: oneshot::Sender<Outcome>,
 }
 
@@ -45,15 +45,15 @@ pub(crate) enum Outcome {
     Failed(SystemTime),
 }
 
-impl Job {
+impl DemandJob {
     /// Runs the job and sends its outcome.
-    pub(crate) async fn run(self, common: Rc<Common>) {
+    pub(crate) async fn run(self, context: Rc<AcmeContext>) {
         let outcome = match self.task {
-            Task::Look => look(&common, &self.wanted).await,
-            Task::Obtain => obtain(&common, &self.wanted).await,
+            DemandTask::Look => look(&context, &self.wanted).await,
+            DemandTask::Obtain => obtain(&context, &self.wanted).await,
         };
         let outcome = outcome.unwrap_or_else(|error| {
-            tracing::warn!(host = self.wanted.name(), %error, "certificates are not looked after");
+            tracing::warn!(host = self.wanted.name(), %error, "cannot maintain certificates");
             Outcome::Failed(SystemTime::now() + SHORT)
         });
         // The receiver may have ended with a reload.
@@ -61,34 +61,34 @@ impl Job {
     }
 }
 
-async fn look(common: &Common, wanted: &Wanted) -> Result<Outcome, AcmeError> {
+async fn look(context: &AcmeContext, wanted: &CertificateSpec) -> Result<Outcome, AcmeError> {
     let mut due = None;
     for kind in wanted.keys.iter().copied() {
-        let at = Attempt::on_demand(common, wanted, kind).look().await?;
+        let at = Attempt::on_demand(context, wanted, kind).next_renewal().await?;
         due = Some(due.map_or(at, |before: SystemTime| before.min(at)));
     }
-    Ok(outcome(common, wanted, due.unwrap_or_else(SystemTime::now)))
+    Ok(outcome(context, wanted, due.unwrap_or_else(SystemTime::now)))
 }
 
 /// The outcome with `next` as the time of the next step.
-fn outcome(common: &Common, wanted: &Wanted, next: SystemTime) -> Outcome {
+fn outcome(context: &AcmeContext, wanted: &CertificateSpec, next: SystemTime) -> Outcome {
     let mut kinds = wanted.keys.iter();
-    let has_all = kinds.all(|kind| matches!(fitting(common, wanted, *kind), Ok(Some(_))));
+    let has_all = kinds.all(|kind| matches!(fitting(context, wanted, *kind), Ok(Some(_))));
     if has_all { Outcome::Due(next) } else { Outcome::Missing(next) }
 }
 
-async fn obtain(common: &Common, wanted: &Wanted) -> Result<Outcome, AcmeError> {
+async fn obtain(context: &AcmeContext, wanted: &CertificateSpec) -> Result<Outcome, AcmeError> {
     let deadline = Instant::now() + LIMIT;
     loop {
         let mut next = None;
         for kind in wanted.keys.iter().copied() {
-            let at = Attempt::on_demand(common, wanted, kind).turn().await?;
+            let at = Attempt::on_demand(context, wanted, kind).obtain_if_due().await?;
             next = Some(next.map_or(at, |before: SystemTime| before.min(at)));
         }
         let next = next.unwrap_or_else(SystemTime::now);
         let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
         if wait > SHORT || Instant::now() > deadline {
-            return Ok(outcome(common, wanted, next));
+            return Ok(outcome(context, wanted, next));
         }
         sleep(wait.max(Duration::from_millis(100))).await;
     }

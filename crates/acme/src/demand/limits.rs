@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Pace;
+use super::OrderRate;
 
 /// Limit of requests to the operator's server about new names: of all clients together, and of each client within
 /// [`WINDOW`].
-const ALL: Pace = Pace { interval: Duration::from_millis(100), burst: 100 };
+const ALL: OrderRate = OrderRate { interval: Duration::from_millis(100), burst: 100 };
 const EACH: u32 = 30;
 
 /// Window in which a client may introduce [`EACH`] names.
@@ -19,14 +19,14 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// A token bucket, stored as the time at which it is full again.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    pace: Pace,
+    pace: OrderRate,
     /// Time at which the bucket is full again.
     full_at: Instant,
 }
 
 impl Bucket {
     /// A full bucket.
-    pub(super) fn new(pace: Pace, now: Instant) -> Self {
+    pub(super) fn new(pace: OrderRate, now: Instant) -> Self {
         Self { pace, full_at: now }
     }
 
@@ -54,20 +54,20 @@ impl Bucket {
 
 /// Limits requests about new names, so that a client that invents names leaves most of the limit to others.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct QueryLimit {
     all: Bucket,
     /// Requests of each client in the present window. The total limit bounds the number of entries.
     clients: HashMap<IpAddr, u32>,
     since: Instant,
 }
 
-impl Asking {
+impl QueryLimit {
     pub(super) fn new(now: Instant) -> Self {
         Self { all: Bucket::new(ALL, now), clients: HashMap::new(), since: now }
     }
 
     /// Counts a new name of `client` and returns whether it may be looked up now.
-    pub(super) fn may(&mut self, client: Option<IpAddr>, now: Instant) -> bool {
+    pub(super) fn allows(&mut self, client: Option<IpAddr>, now: Instant) -> bool {
         if now.duration_since(self.since) >= WINDOW {
             self.clients.clear();
             self.since = now;
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_bucket_gives_a_burst_and_then_one_for_each_interval() {
         let start = Instant::now();
-        let pace = Pace { interval: Duration::from_secs(6), burst: 3 };
+        let pace = OrderRate { interval: Duration::from_secs(6), burst: 3 };
         let mut bucket = Bucket::new(pace, start);
         for _ in 0..3 {
             assert_eq!(bucket.take(start), Ok(()));
@@ -117,19 +117,19 @@ mod tests {
     #[test]
     fn a_client_that_invents_names_leaves_the_rest_to_others() {
         let start = Instant::now();
-        let mut asking = Asking::new(start);
+        let mut asking = QueryLimit::new(start);
         let client = |text: &str| Some(text.parse().unwrap());
-        let asked = (0..1000).filter(|_| asking.may(client("192.0.2.1"), start)).count();
+        let asked = (0..1000).filter(|_| asking.allows(client("192.0.2.1"), start)).count();
         assert_eq!(asked, EACH as usize);
-        assert!(asking.may(client("192.0.2.2"), start));
+        assert!(asking.allows(client("192.0.2.2"), start));
         // Addresses of one /64 network count as one client.
         let own = |last: u32| client(&format!("2001:db8::{last:x}"));
-        let asked = (1..1000).filter(|last| asking.may(own(*last), start)).count();
+        let asked = (1..1000).filter(|last| asking.allows(own(*last), start)).count();
         assert_eq!(asked, EACH as usize);
-        let all = (0..1000).filter(|_| asking.may(None, start)).count();
+        let all = (0..1000).filter(|_| asking.allows(None, start)).count();
         assert!(all <= ALL.burst as usize - 61, "{all}");
-        assert!(!asking.may(client("192.0.2.3"), start));
+        assert!(!asking.allows(client("192.0.2.3"), start));
         let later = start + WINDOW;
-        assert!(asking.may(client("192.0.2.1"), later));
+        assert!(asking.allows(client("192.0.2.1"), later));
     }
 }

@@ -10,7 +10,7 @@ use crate::AcmeError;
 use crate::certify::first_missing;
 use crate::host::usable;
 use crate::records::{Records, moment};
-use crate::settings::{KeyKind, Wanted};
+use crate::settings::{CertificateSpec, KeyKind};
 
 /// Time for which an expired certificate is kept.
 const KEPT: Duration = Duration::from_hours(30 * 24);
@@ -27,12 +27,12 @@ pub(super) struct Loaded {
 }
 
 /// Loads the valid certificates for `wanted`, possibly not of every kind of key. `None` if there is none. Blocks.
-pub(super) fn load(records: &Records, wanted: &Wanted) -> Result<Option<Loaded>, AcmeError> {
+pub(super) fn load(records: &Records, wanted: &CertificateSpec) -> Result<Option<Loaded>, AcmeError> {
     let (mut certificates, mut keys, mut ends) = (Vec::new(), Keystore::new(), None);
     for kind in wanted.keys.iter().copied() {
         let found = match usable(records, wanted.name(), kind) {
-            Err(error @ (AcmeError::Issued(_) | AcmeError::Unusable(_) | AcmeError::StoredKey(_))) => {
-                tracing::warn!(host = wanted.name(), key = %kind, %error, "a certificate of the store is not shown");
+            Err(error @ (AcmeError::InvalidChain(_) | AcmeError::Unusable(_) | AcmeError::StoredKey(_))) => {
+                tracing::warn!(host = wanted.name(), key = %kind, %error, "cannot publish a stored certificate");
                 None
             }
             found => found?,
@@ -67,7 +67,7 @@ pub(super) fn is_over(records: &Records, name: &str, now: SystemTime) -> Result<
     Ok(true)
 }
 
-/// Maps damaged values to `None`, and keeps errors of the store.
+/// Maps damaged values to `None`, and keeps errors of the [`Store`].
 fn of_store<T>(read: Result<T, AcmeError>) -> Result<Option<T>, AcmeError> {
     match read {
         Err(error @ AcmeError::Store(_)) => Err(error),
@@ -97,19 +97,19 @@ mod tests {
     use brisk_testkit::ca::TestCa;
 
     use super::*;
-    use crate::records::{Issued, Status, seconds};
+    use crate::records::{AttemptStatus, IssuedCertificate, seconds};
 
-    fn issued(name: &str) -> Issued {
+    fn issued(name: &str) -> IssuedCertificate {
         let leaf = TestCa::new().server(&[name]).issue();
         let [chain, key] = [&leaf.chain, &leaf.key].map(|path| std::fs::read_to_string(path).unwrap());
-        Issued::imported(&[name.to_owned()], "", &chain, &key, SystemTime::now())
+        IssuedCertificate::imported(&[name.to_owned()], "", &chain, &key, SystemTime::now())
     }
 
     #[test]
     fn a_kind_of_key_that_is_missing_or_damaged_keeps_no_other_from_being_shown() {
         let (_folder, records) = Records::of_test();
         let keys = vec![KeyKind::Ecdsa, KeyKind::Rsa];
-        let wanted = Wanted { names: vec!["a.test".to_owned()], keys, profile: None };
+        let wanted = CertificateSpec { names: vec!["a.test".to_owned()], keys, profile: None };
         assert!(load(&records, &wanted).unwrap().is_none());
         records.put_issued("a.test", KeyKind::Ecdsa, &issued("a.test")).unwrap();
         assert_eq!(load(&records, &wanted).unwrap().unwrap().certificates.len(), 1);
@@ -121,7 +121,7 @@ mod tests {
     fn a_name_that_was_tried_is_forgotten_later_and_one_with_a_certificate_is_not() {
         let (_folder, records) = Records::of_test();
         let now = SystemTime::now();
-        let failed = Status { failures: 1, failed: seconds(now), ..Status::default() };
+        let failed = AttemptStatus { failures: 1, failed: seconds(now), ..AttemptStatus::default() };
         for name in ["tried.test", "kept.test"] {
             records.put_tried(name).unwrap();
             records.put_status(name, KeyKind::Ecdsa, &failed).unwrap();

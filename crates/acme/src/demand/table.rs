@@ -25,11 +25,11 @@ pub(super) type Waiter = oneshot::Sender<Arc<Vec<Served>>>;
 
 /// Result of looking up an on-demand name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NameLookup {
     /// The name is neither pending nor refused.
-    New,
+    Unknown,
     /// The handshake waits for the pending decision, or was refused.
-    Done,
+    Handled,
 }
 
 /// Pending and refused names of one host.
@@ -42,7 +42,7 @@ pub(super) struct Table {
 impl Table {
     /// Adds `waiter` to a pending name, or drops it if the name is refused. In the case of [`NameLookup::Unknown`],
     /// `waiter` keeps its value.
-    pub(super) fn join(&mut self, name: &str, waiter: &mut Option<Waiter>, now: Instant) -> Next {
+    pub(super) fn join(&mut self, name: &str, waiter: &mut Option<Waiter>, now: Instant) -> NameLookup {
         if let Some(waiters) = self.busy.get_mut(name) {
             // Slots of handshakes that timed out are reused first.
             if waiters.len() >= WAITING {
@@ -51,11 +51,11 @@ impl Table {
             if waiters.len() < WAITING {
                 waiters.extend(waiter.take());
             }
-            return Next::Done;
+            return NameLookup::Handled;
         }
         match self.refused.get(name) {
-            Some(until) if *until > now => Next::Done,
-            _ => Next::New,
+            Some(until) if *until > now => NameLookup::Handled,
+            _ => NameLookup::Unknown,
         }
     }
 
@@ -109,20 +109,20 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn join(table: &mut Table, name: &str, now: Instant) -> Next {
+    fn join(table: &mut Table, name: &str, now: Instant) -> NameLookup {
         table.join(name, &mut Some(oneshot::channel().0), now)
     }
 
     #[test]
     fn a_name_is_decided_once_and_refused_for_a_while() {
         let (mut table, now) = (Table::default(), Instant::now());
-        assert_eq!(join(&mut table, "a.test", now), Next::New);
+        assert_eq!(join(&mut table, "a.test", now), NameLookup::Unknown);
         assert!(table.begin("a.test", None, false));
         assert!(table.is_busy("a.test"));
-        assert_eq!(join(&mut table, "a.test", now), Next::Done);
+        assert_eq!(join(&mut table, "a.test", now), NameLookup::Handled);
         table.refuse("a.test", Duration::from_secs(10), now);
-        assert_eq!(join(&mut table, "a.test", now), Next::Done);
-        assert_eq!(join(&mut table, "a.test", now + Duration::from_secs(10)), Next::New);
+        assert_eq!(join(&mut table, "a.test", now), NameLookup::Handled);
+        assert_eq!(join(&mut table, "a.test", now + Duration::from_secs(10)), NameLookup::Unknown);
         assert!(!table.is_busy("a.test"));
     }
 

@@ -24,6 +24,6 @@ pub(super) async fn put(settings: &AcmeDnsSettings, record: &Txt, http: &Client)
     let answer = http.send(request).await.map_err(|error| failed(error.to_string()))?;
     match answer.status {
         StatusCode::OK => Ok(()),
-        status => Err(failed(format!("the server answered {status}"))),
+        status => Err(failed(format!("the server responded with {status}"))),
     }
 }

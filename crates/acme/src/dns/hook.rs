@@ -15,14 +15,14 @@ use tokio::task::spawn_blocking;
 use super::{DnsError, HookSettings, Txt};
 
 /// Poll interval for the end of the program.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 
 /// Maximum number of reported bytes of standard error.
-const COMPLAINT: usize = 2000;
+const STDERR_LIMIT: usize = 2000;
 
 /// Time to wait for the end of standard error after the program has ended. A background process that the program
 /// started may keep the pipe open.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const STDERR_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) async fn put(settings: &HookSettings, record: &Txt) -> Result<(), DnsError> {
     run(&settings.program, settings.limit, "present", record).await
@@ -52,23 +52,23 @@ fn finish(mut command: Command, limit: Duration) -> Result<(), String> {
     // A process group of its own, so that the timeout kills its children too.
     command.process_group(0);
     let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
-    let complaints = child.stderr.take().map(Complaints::of);
+    let stderr = child.stderr.take().map(StderrReader::of);
     let status = wait(&mut child, limit)?;
     if status.success() {
         return Ok(());
     }
-    let complaint = complaints.map(Complaints::text).unwrap_or_default();
-    Err(format!("{status}{}{complaint}", if complaint.is_empty() { "" } else { ": " }))
+    let message = stderr.map(StderrReader::text).unwrap_or_default();
+    Err(format!("{status}{}{message}", if message.is_empty() { "" } else { ": " }))
 }
 
 /// Standard error of a program, read on a thread. Without a reader the program would block on a full pipe, or be killed
 /// by SIGPIPE if the pipe were closed.
-struct Complaints {
+struct StderrReader {
     begun: Arc<Mutex<Vec<u8>>>,
     ended: Receiver<()>,
 }
 
-impl Complaints {
+impl StderrReader {
     fn of(mut stderr: ChildStderr) -> Self {
         let (end, ended) = channel();
         let begun: Arc<Mutex<Vec<u8>>> = Arc::default();
@@ -79,7 +79,7 @@ impl Complaints {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = stderr.read(&mut buffer) {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                let room = COMPLAINT - kept.len();
+                let room = STDERR_LIMIT - kept.len();
                 kept.extend_from_slice(&buffer[..length.min(room)]);
             }
         });
@@ -88,7 +88,7 @@ impl Complaints {
 
     fn text(self) -> String {
         // Both outcomes end the wait: end of file or timeout.
-        let _ = self.ended.recv_timeout(LAST_WORDS);
+        let _ = self.ended.recv_timeout(STDERR_GRACE);
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&begun).trim().to_owned()
     }
@@ -99,7 +99,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, 
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
+            Ok(None) if Instant::now() < deadline => thread::sleep(POLL),
             Ok(None) => {
                 if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
                     // An error means that the program has ended in the meantime.
@@ -173,7 +173,7 @@ mod tests {
             if !runs() {
                 return;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
         panic!("{pid} still runs");
     }

@@ -110,9 +110,9 @@ impl Reply {
     /// Parses the reply to `asked`.
     pub(super) fn read(asked: &[u8], reply: &[u8]) -> Result<Self, String> {
         if reply.len() < 12 || reply[..2] != asked[..2] {
-            return Err("the reply is none to what was asked".to_owned());
+            return Err("the reply does not match the query".to_owned());
         }
-        Message::from_vec(reply).map(Self).map_err(|error| format!("a reply that cannot be read: {error}"))
+        Message::from_vec(reply).map(Self).map_err(|error| format!("cannot parse the reply: {error}"))
     }
 
     pub(super) fn is_done(&self) -> bool {

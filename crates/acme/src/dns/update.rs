@@ -41,7 +41,7 @@ async fn zone_of(settings: &UpdateSettings, name: &str) -> Result<String, String
         }
         rest = parent;
     }
-    Err(format!("it has no zone for {name}; write `zone`, or the server that has it"))
+    Err(format!("it serves no zone of {name}; set `zone`, or name the server of the zone"))
 }
 
 /// Sends one message and reads one reply.
@@ -60,6 +60,6 @@ async fn ask(server: &str, message: &[u8]) -> Result<Reply, String> {
     match timeout(LIMIT, exchange).await {
         Ok(Ok(reply)) => Reply::read(message, &reply),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", LIMIT.as_secs())),
+        Err(_) => Err(format!("no response within {} s", LIMIT.as_secs())),
     }
 }

@@ -10,38 +10,38 @@ use brisk_certs::{Certificate, Names};
 use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::Instant;
 
-use super::{AtEnd, Intake, Warning};
+use super::{NameDecider, OnDrop, Warning};
 use crate::AcmeError;
 use crate::attempt::rfc3339;
-use crate::demand::ask::Answer;
-use crate::demand::job::{Outcome, Task};
+use crate::demand::ask::Decision;
+use crate::demand::job::{DemandTask, Outcome};
 use crate::demand::load::{Loaded, forget, is_over};
 use crate::renewal::random_below;
 
 /// Interval of checks of a certificate in use, and the time after its last use for which it stays in memory.
-const LOOK: Duration = Duration::from_hours(1);
-const USED: Duration = Duration::from_hours(48);
+const CHECK_INTERVAL: Duration = Duration::from_hours(1);
+const KEPT_UNUSED: Duration = Duration::from_hours(48);
 
 /// Limits: queued checks, concurrent checks, and concurrent renewals.
-const LOOKS: usize = 50;
-pub(super) const LOOKING: usize = 4;
-pub(super) const RENEWING: usize = 4;
+const QUEUED_CHECKS: usize = 50;
+pub(super) const CHECKS: usize = 4;
+pub(super) const RENEWALS: usize = 4;
 
 /// Names that one sweep checks per minute.
-const SWEPT: usize = 100;
+const SWEEP_SIZE: usize = 100;
 
 /// Time for which a name must be without use before it is removed. Protects certificates against a clock that is wrong
 /// after boot.
-const SEEN_OVER: Duration = Duration::from_hours(1);
+const UNUSED_FOR: Duration = Duration::from_hours(1);
 
-impl Intake {
-    /// Evicts certificates that no client used for [`USED`], and starts checks of those in use, the longest overdue
-    /// first.
+impl NameDecider {
+    /// Evicts certificates that no client used for [`KEPT_UNUSED`], and starts checks of those in use, the longest
+    /// overdue first.
     pub(super) fn look_over(self: &Rc<Self>) {
         let now = Instant::now();
         let mut due = Vec::new();
         for (name, idle) in self.names.in_memory() {
-            if idle > USED {
+            if idle > KEPT_UNUSED {
                 self.names.drop_shown(&name);
                 self.looks.borrow_mut().remove(&name);
                 continue;
@@ -52,12 +52,12 @@ impl Intake {
             }
         }
         due.sort();
-        for (_, name) in due.into_iter().take(LOOKS.saturating_sub(self.waiting.get())) {
+        for (_, name) in due.into_iter().take(QUEUED_CHECKS.saturating_sub(self.waiting.get())) {
             self.under_way.borrow_mut().insert(name.clone());
             self.waiting.set(self.waiting.get() + 1);
             let own = Rc::clone(self);
             spawn_local(async move {
-                let _end = AtEnd(|| {
+                let _end = OnDrop(|| {
                     own.under_way.borrow_mut().remove(&name);
                 });
                 own.look_at(&name).await;
@@ -69,36 +69,36 @@ impl Intake {
     /// accepts the name.
     async fn look_at(self: &Rc<Self>, name: &str) {
         let is_due = {
-            let _end = AtEnd(|| self.waiting.set(self.waiting.get() - 1));
+            let _end = OnDrop(|| self.waiting.set(self.waiting.get() - 1));
             let _place = self.looking.acquire().await.expect("it is never closed");
-            let spread = Duration::from_secs(random_below(LOOK.as_secs() / 10));
-            self.looks.borrow_mut().insert(name.to_owned(), Instant::now() + LOOK + spread);
+            let spread = Duration::from_secs(random_below(CHECK_INTERVAL.as_secs() / 10));
+            self.looks.borrow_mut().insert(name.to_owned(), Instant::now() + CHECK_INTERVAL + spread);
             self.compare_one(name).await && self.is_due(name).await
         };
         if is_due {
             // The permit for checks is free again, so that other names are checked while this one is renewed.
             let _place = self.renewing.acquire().await.expect("it is never closed");
-            let _ = self.job(name, Task::Obtain).await;
+            let _ = self.job(name, DemandTask::Obtain).await;
             self.compare_one(name).await;
         }
     }
 
     /// Returns whether a certificate may be ordered now: a renewal is due, or one is missing and a token is available.
     async fn is_due(&self, name: &str) -> bool {
-        let outcome = self.job(name, Task::Look).await;
+        let outcome = self.job(name, DemandTask::Look).await;
         let (Outcome::Due(at) | Outcome::Missing(at)) = outcome else { return false };
         if at > SystemTime::now() {
             return false;
         }
         match self.ask(name, None).await {
-            Answer::Yes => {}
-            Answer::No => {
-                tracing::info!(name, "its certificate is not renewed: the name is refused now");
+            Decision::Accepted => {}
+            Decision::Rejected => {
+                tracing::info!(name, "certificate not renewed: the operator's server rejects the name");
                 return false;
             }
-            Answer::Unknown(reason) => {
+            Decision::Unknown(reason) => {
                 self.warn(Warning::Renewal, || {
-                    tracing::warn!(name, reason, "its renewal cannot be decided on");
+                    tracing::warn!(name, reason, "no decision about the renewal of an on-demand certificate");
                 });
                 return false;
             }
@@ -107,7 +107,7 @@ impl Intake {
         matches!(outcome, Outcome::Due(_)) || self.orders.borrow_mut().take(Instant::now()).is_ok()
     }
 
-    /// Replaces the certificates in memory by those of the store. Returns whether there are any.
+    /// Replaces the certificates in memory by those of the [`Store`]. Returns whether there are any.
     async fn compare_one(self: &Rc<Self>, name: &str) -> bool {
         // The store cannot be read now; certificates in memory stay.
         let Some(stored) = self.stored(name).await else { return false };
@@ -122,7 +122,7 @@ impl Intake {
         let is_shown = |own: &Arc<Certificate>| shown.iter().any(|one| own.chain == one.certificate.chain);
         if shown.len() != certificates.len() || !certificates.iter().all(is_shown) {
             self.names.replace(name, certificates, keys);
-            tracing::info!(name, ends = rfc3339(ends), "new handshakes are shown a renewed certificate");
+            tracing::info!(name, ends = rfc3339(ends), "renewed certificate published");
         }
         true
     }
@@ -141,14 +141,14 @@ impl Intake {
                 }
             }
             Ok(Err(error)) => {
-                self.warn(Warning::Store, || tracing::warn!(%error, "names on demand are not known"));
+                self.warn(Warning::Store, || tracing::warn!(%error, "cannot list on-demand names"));
             }
             Err(_) => {}
         }
     }
 
-    /// Removes names whose certificates expired long ago or were never obtained, [`SWEPT`] per call. Includes names of
-    /// removed hosts.
+    /// Removes names whose certificates expired long ago or were never obtained, [`SWEEP_SIZE`] per call. Includes
+    /// names of removed hosts.
     pub(super) async fn sweep(&self) {
         if self.sweep.borrow().is_empty() {
             let records = self.records.clone();
@@ -158,14 +158,14 @@ impl Intake {
             let names = spawn_blocking(all).await.ok().and_then(Result::ok).unwrap_or_default();
             self.sweep.replace(names.into());
         }
-        for _ in 0..SWEPT {
+        for _ in 0..SWEEP_SIZE {
             let Some(name) = self.sweep.borrow_mut().pop_front() else { return };
             if self.names.peek(&name).is_some() || !self.is_long_over(&name).await {
                 self.over.borrow_mut().remove(&name);
                 continue;
             }
             let since = *self.over.borrow_mut().entry(name.clone()).or_insert_with(Instant::now);
-            if since.elapsed() < SEEN_OVER {
+            if since.elapsed() < UNUSED_FOR {
                 continue;
             }
             self.over.borrow_mut().remove(&name);
@@ -175,7 +175,7 @@ impl Intake {
                 self.kept.borrow_mut().remove(&name);
                 tracing::info!(
                     name,
-                    "its certificate ended long ago, or was never obtained: the name is forgotten"
+                    "on-demand name removed: its certificate expired long ago or was never obtained"
                 );
             }
         }

@@ -12,50 +12,50 @@ use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::answers::Answers;
-use crate::common::{Common, HostStatus, Statuses};
-use crate::demand::job::Job;
-use crate::demand::{DemandedHost, Demands};
+use crate::context::{AcmeContext, HostStatus, Statuses};
+use crate::demand::job::DemandJob;
+use crate::demand::{DemandThread, OnDemandHost};
 use crate::host::Host;
+use crate::owned_task::OwnedTask;
 use crate::records::Records;
+use crate::responses::ChallengeResponses;
 use crate::revoked::Revoked;
-use crate::running::Running;
-use crate::settings::{AcmeSettings, Wanted};
+use crate::settings::{AcmeSettings, CertificateSpec};
 
 /// Blocking threads, for publications and DNS hooks: one per order in progress, and a reserve.
 const BLOCKING: usize = 32;
 
 /// A host whose certificates are obtained by ACME.
 #[derive(Clone, Debug)]
-pub struct WantedHost {
+pub struct AcmeHost {
     /// The certificates to obtain.
-    pub wanted: Wanted,
+    pub wanted: CertificateSpec,
     /// Receiver of its certificates.
     pub publish: Arc<dyn Publish>,
 }
 
 /// Handle of the ACME thread, which ends when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub struct Keeper {
-    orders: mpsc::UnboundedSender<Following>,
-    jobs: mpsc::UnboundedSender<Job>,
+pub struct AcmeThread {
+    orders: mpsc::UnboundedSender<HostsUpdate>,
+    jobs: mpsc::UnboundedSender<DemandJob>,
     records: Records,
     statuses: Statuses,
     /// Started with the first host that has on-demand names.
-    demands: Arc<OnceLock<Demands>>,
+    demands: Arc<OnceLock<DemandThread>>,
 }
 
-/// The thread for names on demand, if a configuration is the first to need it.
+/// A started on-demand thread, if this configuration is the first with on-demand names.
 #[derive(Debug)]
-pub struct PreparedDemands(Option<Demands>);
+pub struct PreparedDemandThread(Option<DemandThread>);
 
 /// A new configuration.
-struct Following {
+struct HostsUpdate {
     settings: AcmeSettings,
-    hosts: Vec<WantedHost>,
+    hosts: Vec<AcmeHost>,
 }
 
-impl Keeper {
+impl AcmeThread {
     /// Starts the thread. Certificates are kept in `store` and replaced when `revoked` contains them; `challenges`
     /// publishes responses at the listeners.
     ///
@@ -68,12 +68,12 @@ impl Keeper {
         // Unbounded: the number of pending on-demand names limits it.
         let (jobs, asked) = mpsc::unbounded_channel();
         let (records, statuses) = (Records::new(store), Statuses::default());
-        let answers = Answers::new(challenges, &records);
+        let answers = ChallengeResponses::new(challenges, &records);
         let runtime =
             runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING).build()?;
-        let look = answers.look_elsewhere();
+        let look = answers.serve_from_store();
         thread::Builder::new().name("acme-answers".to_owned()).spawn(look)?;
-        let life = Life {
+        let state = AcmeLoop {
             records: records.clone(),
             answers,
             revoked: revoked.clone(),
@@ -81,7 +81,7 @@ impl Keeper {
             following,
             jobs: asked,
         };
-        let run = move || LocalSet::new().block_on(&runtime, life.run());
+        let run = move || LocalSet::new().block_on(&runtime, state.run());
         thread::Builder::new().name("acme".to_owned()).spawn(run)?;
         Ok(Self { orders, jobs, records, statuses, demands: Arc::default() })
     }
@@ -92,13 +92,13 @@ impl Keeper {
     pub fn look_after(
         &self,
         settings: AcmeSettings,
-        hosts: Vec<WantedHost>,
-        demanded: Vec<DemandedHost>,
-        PreparedDemands(prepared): PreparedDemands,
+        hosts: Vec<AcmeHost>,
+        demanded: Vec<OnDemandHost>,
+        PreparedDemandThread(prepared): PreparedDemandThread,
     ) {
         assert!(!settings.authorities.is_empty() && !settings.challenges.is_empty(), "settings are checked");
         // An error means that the thread has panicked; the panic is in the log.
-        let _ = self.orders.send(Following { settings, hosts });
+        let _ = self.orders.send(HostsUpdate { settings, hosts });
         if let Some(prepared) = prepared {
             self.demands.get_or_init(|| prepared);
         }
@@ -109,10 +109,10 @@ impl Keeper {
 
     /// Starts the thread for names on demand, if `demanded` is the first configuration to need it. The thread is idle before
     /// [`look_after`](Self::look_after), and ends if the value is dropped.
-    pub fn prepare(&self, demanded: &[DemandedHost]) -> io::Result<PreparedDemands> {
+    pub fn prepare(&self, demanded: &[OnDemandHost]) -> io::Result<PreparedDemandThread> {
         let is_needed = self.demands.get().is_none() && !demanded.is_empty();
-        let start = || Demands::start(self.records.clone(), self.jobs.clone());
-        is_needed.then(start).transpose().map(PreparedDemands)
+        let start = || DemandThread::start(self.records.clone(), self.jobs.clone());
+        is_needed.then(start).transpose().map(PreparedDemandThread)
     }
 
     /// Status of all configured hosts.
@@ -121,34 +121,34 @@ impl Keeper {
     }
 }
 
-impl fmt::Debug for Following {
+impl fmt::Debug for HostsUpdate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Following").field("hosts", &self.hosts.len()).finish_non_exhaustive()
     }
 }
 
 /// State of the thread.
-struct Life {
+struct AcmeLoop {
     records: Records,
-    answers: Answers,
+    answers: ChallengeResponses,
     revoked: Revoked,
     statuses: Statuses,
-    following: mpsc::UnboundedReceiver<Following>,
-    jobs: mpsc::UnboundedReceiver<Job>,
+    following: mpsc::UnboundedReceiver<HostsUpdate>,
+    jobs: mpsc::UnboundedReceiver<DemandJob>,
 }
 
 /// A host with its running task.
-struct Task {
-    wanted: Wanted,
-    _life: Running,
+struct HostTask {
+    wanted: CertificateSpec,
+    _task: OwnedTask,
 }
 
-impl Life {
+impl AcmeLoop {
     async fn run(mut self) {
-        let mut common: Option<Rc<Common>> = None;
-        let mut tasks: Vec<Task> = Vec::new();
+        let mut context: Option<Rc<AcmeContext>> = None;
+        let mut tasks: Vec<HostTask> = Vec::new();
         loop {
-            let Following { settings, hosts } = tokio::select! {
+            let HostsUpdate { settings, hosts } = tokio::select! {
                 following = self.following.recv() => match following {
                     Some(following) => following,
                     None => return,
@@ -156,17 +156,17 @@ impl Life {
                 Some(job) = self.jobs.recv() => {
                     // Without a configuration there is no authority: the job is dropped, and its sender receives an
                     // error.
-                    if let Some(common) = &common {
-                        spawn_local(job.run(Rc::clone(common)));
+                    if let Some(context) = &context {
+                        spawn_local(job.run(Rc::clone(context)));
                     }
                     continue;
                 }
             };
-            let same = common.take().filter(|common| common.settings == settings);
+            let same = context.take().filter(|context| context.settings == settings);
             if same.is_none() {
                 tasks.clear();
             }
-            let now = same.unwrap_or_else(|| Rc::new(self.common(settings)));
+            let now = same.unwrap_or_else(|| Rc::new(self.context(settings)));
             let mut before = mem::take(&mut tasks);
             for host in hosts {
                 let kept = before.iter().position(|task| task.wanted == host.wanted);
@@ -177,24 +177,24 @@ impl Life {
             }
             drop(before);
             self.forget_others(&tasks);
-            common = Some(now);
+            context = Some(now);
         }
     }
 
-    fn common(&self, settings: AcmeSettings) -> Common {
+    fn context(&self, settings: AcmeSettings) -> AcmeContext {
         let (records, answers) = (self.records.clone(), self.answers.clone());
-        Common::new(settings, records, answers, self.revoked.clone(), Arc::clone(&self.statuses))
+        AcmeContext::new(settings, records, answers, self.revoked.clone(), Arc::clone(&self.statuses))
     }
 
-    fn forget_others(&self, tasks: &[Task]) {
+    fn forget_others(&self, tasks: &[HostTask]) {
         let mut statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         statuses.retain(|name, _| tasks.iter().any(|task| task.wanted.name() == name));
     }
 }
 
-fn start(host: WantedHost, common: &Rc<Common>) -> Task {
-    let WantedHost { wanted, publish } = host;
-    let host = Rc::new(Host::new(wanted.clone(), publish, Rc::clone(common)));
-    let life = Running::keeping(wanted.name(), move || Rc::clone(&host).look_after());
-    Task { wanted, _life: life }
+fn start(host: AcmeHost, context: &Rc<AcmeContext>) -> HostTask {
+    let AcmeHost { wanted, publish } = host;
+    let host = Rc::new(Host::new(wanted.clone(), publish, Rc::clone(context)));
+    let state = OwnedTask::supervise(wanted.name(), move || Rc::clone(&host).look_after());
+    HostTask { wanted, _task: state }
 }

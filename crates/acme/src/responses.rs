@@ -22,17 +22,17 @@ const TLS: &str = "tls";
 /// Capacity of the queue of unknown challenges that wait for a look-up in the store. Challenges beyond it get no
 /// response. Larger than the number of requests that unknown clients send between two look-ups, so that the authority's
 /// request has a slot.
-const QUESTIONS: usize = 4096;
+const QUEUE: usize = 4096;
 
 /// Pause between two look-ups in the store. Batches the challenges of that time into one listing.
-const LOOKS: Duration = Duration::from_millis(50);
+const LOOKUP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum age of a stored response; longer than any order. Older responses were left by a gateway that was killed.
-const LIFE: Duration = Duration::from_hours(2);
+const MAX_AGE: Duration = Duration::from_hours(2);
 
 /// Publishes responses to challenges.
 #[derive(Clone, Debug)]
-pub(crate) struct Answers {
+pub(crate) struct ChallengeResponses {
     challenges: Arc<Challenges>,
     records: Records,
 }
@@ -40,14 +40,14 @@ pub(crate) struct Answers {
 /// A published response. [`ListenerResponse`] is withdrawn when dropped; a DNS record stays until
 /// [`withdraw`](Self::withdraw), because its removal is asynchronous.
 #[derive(Debug)]
-pub(crate) enum Given {
-    Listener(Listening),
+pub(crate) enum PublishedResponse {
+    Listener(ListenerResponse),
     Record(DnsSettings, Txt),
 }
 
 /// A response at listeners and in the store, withdrawn when dropped.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct ListenerResponse {
     _here: Answering,
     records: Records,
     kind: &'static str,
@@ -55,14 +55,14 @@ pub(crate) struct Listening {
     /// Time and content of the stored response. A different value belongs to another gateway and is not removed.
     stored: (u64, String),
     /// Another gateway continues the order: the stored response must stay.
-    is_left: bool,
+    is_handed_over: bool,
 }
 
-impl Given {
+impl PublishedResponse {
     /// Leaves the stored response to the gateway that continues the order.
-    pub(crate) fn leave(self) {
+    pub(crate) fn hand_over(self) {
         if let Self::Listener(mut listening) = self {
-            listening.is_left = true;
+            listening.is_handed_over = true;
         }
     }
 
@@ -77,23 +77,23 @@ impl Given {
 /// Removes a DNS record; logs failures.
 pub(crate) async fn withdraw(dns: &DnsSettings, record: &Txt) {
     if let Err(error) = dns.remove(record).await {
-        tracing::warn!(name = record.name, %error, "a record for dns-01 stays in the DNS");
+        tracing::warn!(name = record.name, %error, "cannot remove a dns-01 record");
     }
 }
 
-impl Answers {
+impl ChallengeResponses {
     pub(crate) fn new(challenges: &Arc<Challenges>, records: &Records) -> Self {
         Self { challenges: Arc::clone(challenges), records: records.clone() }
     }
 
     /// Publishes the response to a challenge of `kind` for `name`.
-    pub(crate) fn give(
+    pub(crate) fn publish(
         &self,
         kind: ChallengeKind,
         name: &str,
         token: &str,
         key_authorization: &str,
-    ) -> Result<Given, AcmeError> {
+    ) -> Result<PublishedResponse, AcmeError> {
         let (kind, subject) = match kind {
             ChallengeKind::Http01 => (HTTP, token.to_owned()),
             ChallengeKind::TlsAlpn01 | ChallengeKind::Dns01 | ChallengeKind::DnsPersist01 => {
@@ -110,19 +110,26 @@ impl Answers {
         let now = SystemTime::now();
         self.records.put_answer(kind, &subject, &stored, now)?;
         let (records, stored) = (self.records.clone(), (seconds(now), stored));
-        Ok(Given::Listener(Listening { _here: here, records, kind, subject, stored, is_left: false }))
+        Ok(PublishedResponse::Listener(ListenerResponse {
+            _here: here,
+            records,
+            kind,
+            subject,
+            stored,
+            is_handed_over: false,
+        }))
     }
 
     /// Returns a loop that answers challenges of orders of other gateways from the store. It blocks and therefore needs
     /// a thread of its own; it ends when the listeners drop their [`Challenges`].
-    pub(crate) fn look_elsewhere(&self) -> impl FnOnce() + Send + use<> {
-        let (sender, mut questions) = mpsc::channel(QUESTIONS);
+    pub(crate) fn serve_from_store(&self) -> impl FnOnce() + Send + use<> {
+        let (sender, mut questions) = mpsc::channel(QUEUE);
         self.challenges.look_elsewhere(sender);
         let records = self.records.clone();
         move || {
             let mut swept = None;
             while let Some(first) = questions.blocking_recv() {
-                if swept.is_none_or(|swept: Instant| swept.elapsed() > LIFE) {
+                if swept.is_none_or(|swept: Instant| swept.elapsed() > MAX_AGE) {
                     swept = Some(Instant::now());
                     sweep(&records, SystemTime::now());
                 }
@@ -130,16 +137,16 @@ impl Answers {
                 while let Ok(next) = questions.try_recv() {
                     asked.push(next);
                 }
-                if let Err(error) = look(&records, asked) {
-                    tracing::warn!(%error, "an authority that checks a name gets no answer");
+                if let Err(error) = answer_all(&records, asked) {
+                    tracing::warn!(%error, "cannot read the responses of other gateways to challenges");
                 }
-                thread::sleep(LOOKS);
+                thread::sleep(LOOKUP_INTERVAL);
             }
         }
     }
 }
 
-/// Removes responses older than [`LIFE`].
+/// Removes responses older than [`MAX_AGE`].
 fn sweep(records: &Records, now: SystemTime) {
     let old = |kind: &str| -> Result<(), AcmeError> {
         for subject in records.answered(kind)? {
@@ -152,18 +159,18 @@ fn sweep(records: &Records, now: SystemTime) {
     };
     for kind in [HTTP, TLS] {
         if let Err(error) = old(kind) {
-            tracing::debug!(%error, "old answers to challenges stay in the store");
+            tracing::debug!(%error, "cannot remove expired responses to challenges");
         }
     }
 }
 
 fn is_over(given: u64, now: SystemTime) -> bool {
-    moment(given) + LIFE < now
+    moment(given) + MAX_AGE < now
 }
 
 /// Answers the challenges that have a stored response. Costs one listing per kind of challenge, however many unknown
 /// tokens clients request.
-fn look(records: &Records, asked: Vec<Look>) -> Result<(), AcmeError> {
+fn answer_all(records: &Records, asked: Vec<Look>) -> Result<(), AcmeError> {
     let known = |kind, wanted: bool| if wanted { records.answered(kind) } else { Ok(HashSet::new()) };
     let http = known(HTTP, asked.iter().any(|asked| matches!(asked, Look::Http(..))))?;
     let tls = known(TLS, asked.iter().any(|asked| matches!(asked, Look::Tls(..))))?;
@@ -199,9 +206,9 @@ fn answer(records: &Records, question: Look) -> Result<(), AcmeError> {
     Ok(())
 }
 
-impl Drop for Listening {
+impl Drop for ListenerResponse {
     fn drop(&mut self) {
-        if self.is_left {
+        if self.is_handed_over {
             return;
         }
         let remove = || match self.records.answer(self.kind, &self.subject)? {
@@ -209,7 +216,7 @@ impl Drop for Listening {
             _ => self.records.remove_answer(self.kind, &self.subject),
         };
         if let Err(error) = remove() {
-            tracing::debug!(%error, "an answer to a challenge stays in the store");
+            tracing::debug!(%error, "cannot remove the response to a challenge");
         }
     }
 }
@@ -225,7 +232,7 @@ mod tests {
         let (_folder, records) = Records::of_test();
         records.put_answer(HTTP, "own-token", "own-token.thumbprint", SystemTime::now()).unwrap();
         let challenges = Challenges::new();
-        let look = Answers::new(&challenges, &records).look_elsewhere();
+        let look = ChallengeResponses::new(&challenges, &records).serve_from_store();
         let mut strangers = Vec::new();
         for number in 0..1000 {
             let challenges = Arc::clone(&challenges);
@@ -248,13 +255,14 @@ mod tests {
     #[test]
     fn an_answer_that_another_gateway_gives_now_is_left_to_it() {
         let (_folder, records) = Records::of_test();
-        let answers = Answers::new(&Challenges::new(), &records);
-        let give = || answers.give(ChallengeKind::Http01, "a.test", "token", "token.thumbprint").unwrap();
-        drop(give());
+        let answers = ChallengeResponses::new(&Challenges::new(), &records);
+        let publish =
+            || answers.publish(ChallengeKind::Http01, "a.test", "token", "token.thumbprint").unwrap();
+        drop(publish());
         assert!(records.answered(HTTP).unwrap().is_empty());
-        give().leave();
+        publish().hand_over();
         assert_eq!(records.answered(HTTP).unwrap().len(), 1);
-        let own = give();
+        let own = publish();
         let later = SystemTime::now() + Duration::from_mins(1);
         records.put_answer(HTTP, "token", "token.thumbprint", later).unwrap();
         drop(own);
@@ -265,7 +273,7 @@ mod tests {
     fn answers_of_a_gateway_that_was_killed_do_not_stay() {
         let (_folder, records) = Records::of_test();
         let now = SystemTime::now();
-        records.put_answer(HTTP, "old", "old.thumbprint", now - LIFE * 2).unwrap();
+        records.put_answer(HTTP, "old", "old.thumbprint", now - MAX_AGE * 2).unwrap();
         records.put_answer(HTTP, "new", "new.thumbprint", now).unwrap();
         sweep(&records, now);
         assert_eq!(records.answered(HTTP).unwrap(), HashSet::from(["new".to_owned()]));

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use crate::AcmeError;
 use crate::account::Authority;
-use crate::answers::Answers;
 use crate::records::Records;
 use crate::renewal::pause;
+use crate::responses::ChallengeResponses;
 use crate::revoked::Revoked;
 use crate::settings::{AcmeSettings, AuthoritySettings, KeyKind};
 
@@ -54,10 +54,10 @@ pub struct KeyStatus {
 pub(crate) type Statuses = Arc<Mutex<BTreeMap<String, HostStatus>>>;
 
 /// State that the tasks of all hosts share.
-pub(crate) struct Common {
+pub(crate) struct AcmeContext {
     pub(crate) settings: AcmeSettings,
     pub(crate) records: Records,
-    pub(crate) answers: Answers,
+    pub(crate) answers: ChallengeResponses,
     pub(crate) revoked: Revoked,
     /// Permits for orders, [`ORDERS`] in all.
     pub(crate) orders: Semaphore,
@@ -77,11 +77,11 @@ struct Unwritten {
     next: Instant,
 }
 
-impl Common {
+impl AcmeContext {
     pub(crate) fn new(
         settings: AcmeSettings,
         records: Records,
-        answers: Answers,
+        answers: ChallengeResponses,
         revoked: Revoked,
         statuses: Statuses,
     ) -> Self {
@@ -133,7 +133,7 @@ impl Common {
     }
 
     /// Remaining pause after attempts whose outcome could not be stored.
-    pub(crate) fn rest_of(&self, host: &str, kind: KeyKind) -> Option<Duration> {
+    pub(crate) fn remaining_pause(&self, host: &str, kind: KeyKind) -> Option<Duration> {
         let next = self.unwritten.borrow().get(&(host.to_owned(), kind))?.next;
         Some(next.saturating_duration_since(Instant::now())).filter(|rest| !rest.is_zero())
     }

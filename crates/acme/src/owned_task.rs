@@ -10,33 +10,33 @@ const AFTER_DEFECT: Duration = Duration::from_mins(1);
 
 /// Handle of a task, which is cancelled when the handle is dropped.
 #[derive(Debug)]
-pub(crate) struct Running(JoinHandle<()>);
+pub(crate) struct OwnedTask(JoinHandle<()>);
 
-impl Running {
+impl OwnedTask {
     /// Spawns `task` on this thread.
-    pub(crate) fn start(task: impl Future<Output = ()> + 'static) -> Self {
+    pub(crate) fn spawn(task: impl Future<Output = ()> + 'static) -> Self {
         Self(spawn_local(task))
     }
 
     /// Runs the endless future from `make`, and restarts it after a pause if it panics. `what` names it in the log.
-    pub(crate) fn keeping<F>(what: &str, make: impl Fn() -> F + 'static) -> Self
+    pub(crate) fn supervise<F>(what: &str, make: impl Fn() -> F + 'static) -> Self
     where
         F: Future<Output = ()> + 'static,
     {
         let what = what.to_owned();
-        Self::start(async move {
+        Self::spawn(async move {
             loop {
-                let mut turns = Self::start(make());
+                let mut turns = Self::spawn(make());
                 // The future is endless, so it has panicked; the panic is in the log.
                 let _ = (&mut turns.0).await;
-                tracing::error!(what, "a defect ended what looks after certificates; it goes on in a minute");
+                tracing::error!(what, "a task of the ACME thread panicked; it restarts in a minute");
                 sleep(AFTER_DEFECT).await;
             }
         })
     }
 }
 
-impl Drop for Running {
+impl Drop for OwnedTask {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -16,15 +16,15 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::{Instant, sleep};
 
-use super::ask::{Answer, ask, without_secrets};
-use super::job::{Job, Outcome, Task};
-use super::limits::{Asking, Bucket};
+use super::ask::{Decision, ask, without_secrets};
+use super::job::{DemandJob, DemandTask, Outcome};
+use super::limits::{Bucket, QueryLimit};
 use super::load::{Loaded, load};
-use super::table::{Next, Table};
-use super::{DemandSettings, DemandedHost};
+use super::table::{NameLookup, Table};
+use super::{DemandSettings, OnDemandHost};
 use crate::AcmeError;
 use crate::records::Records;
-use upkeep::{LOOKING, RENEWING};
+use upkeep::{CHECKS, RENEWALS};
 
 /// Time for which a rejected name is refused without another request to the operator's server.
 const NO: Duration = Duration::from_mins(5);
@@ -35,7 +35,7 @@ const UNKNOWN: Duration = Duration::from_secs(10);
 /// Longest time for which a name is refused after a failed order. The pause of the order itself may be longer.
 const FAILED: Duration = Duration::from_mins(10);
 
-/// Interval of [`look_over`](NameDecider::look_over), and of the comparison with the store.
+/// Interval of [`look_over`](NameDecider::look_over), and of the comparison with the [`Store`].
 const TICK: Duration = Duration::from_secs(5);
 const COMPARE: Duration = Duration::from_mins(1);
 
@@ -43,16 +43,16 @@ const COMPARE: Duration = Duration::from_mins(1);
 const WARNINGS: Duration = Duration::from_mins(1);
 
 /// State of the on-demand names of one host.
-pub(super) struct Intake {
+pub(super) struct NameDecider {
     names: Arc<OnDemand>,
     settings: DemandSettings,
     records: Records,
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: mpsc::UnboundedSender<DemandJob>,
     client: Result<Client, String>,
     table: RefCell<Table>,
-    asking: RefCell<Asking>,
+    asking: RefCell<QueryLimit>,
     orders: RefCell<Bucket>,
-    /// Names of this host with certificates in the store.
+    /// Names of this host with certificates in the [`Store`].
     kept: RefCell<HashSet<String>>,
     /// Names whose first order is in progress.
     ordering: RefCell<HashSet<String>>,
@@ -63,7 +63,7 @@ pub(super) struct Intake {
     waiting: Cell<usize>,
     looking: Semaphore,
     renewing: Semaphore,
-    /// Names of the store that the present sweep has not checked yet.
+    /// Names of the [`Store`] that the present sweep has not checked yet.
     sweep: RefCell<VecDeque<String>>,
     /// Names without use, and the time since which that has been seen.
     over: RefCell<HashMap<String, Instant>>,
@@ -80,25 +80,25 @@ enum Warning {
     Renewal,
 }
 
-/// Result of looking up a name in the store.
+/// Result of looking up a name in the [`Store`].
 enum Stored {
     Shown,
     Nothing,
-    /// The store cannot be read; the name may have certificates.
+    /// The `Store` cannot be read; the name may have certificates.
     Unreadable,
 }
 
 /// Runs a closure when dropped, also while a panic unwinds.
-struct AtEnd<F: FnMut()>(F);
+struct OnDrop<F: FnMut()>(F);
 
-impl<F: FnMut()> Drop for AtEnd<F> {
+impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
     }
 }
 
-impl Intake {
-    pub(super) fn new(host: DemandedHost, records: Records, jobs: mpsc::UnboundedSender<Job>) -> Self {
+impl NameDecider {
+    pub(super) fn new(host: OnDemandHost, records: Records, jobs: mpsc::UnboundedSender<DemandJob>) -> Self {
         let now = Instant::now();
         let client = Client::new(&ClientSettings::default()).map_err(|error| error.to_string());
         let orders = Bucket::new(host.settings.orders, now);
@@ -109,15 +109,15 @@ impl Intake {
             jobs,
             client,
             table: RefCell::default(),
-            asking: RefCell::new(Asking::new(now)),
+            asking: RefCell::new(QueryLimit::new(now)),
             orders: RefCell::new(orders),
             kept: RefCell::default(),
             ordering: RefCell::default(),
             looks: RefCell::default(),
             under_way: RefCell::default(),
             waiting: Cell::new(0),
-            looking: Semaphore::new(LOOKING),
-            renewing: Semaphore::new(RENEWING),
+            looking: Semaphore::new(CHECKS),
+            renewing: Semaphore::new(RENEWALS),
             sweep: RefCell::default(),
             over: RefCell::default(),
             warned: RefCell::default(),
@@ -158,18 +158,18 @@ impl Intake {
             return;
         }
         let mut waiter = Some(answer);
-        if self.table.borrow_mut().join(&name, &mut waiter, now) == Next::Done {
+        if self.table.borrow_mut().join(&name, &mut waiter, now) == NameLookup::Handled {
             return;
         }
         let is_kept = self.kept.borrow().contains(&name);
-        if !is_kept && !self.asking.borrow_mut().may(client, now) {
+        if !is_kept && !self.asking.borrow_mut().allows(client, now) {
             return;
         }
         if self.table.borrow_mut().begin(&name, waiter, is_kept) {
             let own = Rc::clone(self);
             spawn_local(async move {
                 // Reached without a decision only after a panic.
-                let _decided = AtEnd(|| {
+                let _decided = OnDrop(|| {
                     if own.table.borrow().is_busy(&name) {
                         own.refuse(&name, UNKNOWN);
                     }
@@ -185,12 +185,12 @@ impl Intake {
             return;
         }
         match self.ask(name, client).await {
-            Answer::Yes => {}
-            Answer::No => {
-                tracing::debug!(name, "the server that decides on names refuses it");
+            Decision::Accepted => {}
+            Decision::Rejected => {
+                tracing::debug!(name, "the operator's server rejects the name");
                 return self.refuse(name, NO);
             }
-            Answer::Unknown(reason) => {
+            Decision::Unknown(reason) => {
                 self.warn(Warning::Undecided, || {
                     let ask = without_secrets(&self.settings.ask);
                     tracing::warn!(name, reason, ask, "names on demand cannot be decided");
@@ -204,7 +204,7 @@ impl Intake {
         }
         // The pause after a failed order is respected before a token is taken, so that a failing name does not use the
         // tokens of others.
-        match self.job(name, Task::Look).await {
+        match self.job(name, DemandTask::Look).await {
             Outcome::Failed(_) => return self.refuse(name, UNKNOWN),
             Outcome::Due(at) | Outcome::Missing(at) => {
                 if let Ok(rest) = at.duration_since(SystemTime::now()) {
@@ -218,8 +218,8 @@ impl Intake {
         }
     }
 
-    /// Returns whether the store alone decides: it has a certificate, or it cannot be read, which refuses the name for
-    /// a short time.
+    /// Returns whether the [`Store`] alone decides: it has a certificate, or it cannot be read, which refuses the name
+    /// for a short time.
     async fn is_settled(self: &Rc<Self>, name: &str) -> bool {
         match self.show(name).await {
             Stored::Shown => true,
@@ -241,22 +241,22 @@ impl Intake {
         if !kept.contains(name) && kept.len() + self.ordering.borrow().len() >= self.settings.most {
             let most = self.settings.most;
             self.warn(Warning::Most, || {
-                tracing::warn!(name, most, "as many names on demand as there may be: it is refused");
+                tracing::warn!(name, most, "limit of on-demand names reached; the name is refused");
             });
             return Err(COMPARE);
         }
         self.orders.borrow_mut().take(Instant::now()).map_err(|pause| {
             self.warn(Warning::Orders, || {
-                tracing::warn!(name, "as many orders on demand as there may be: it waits");
+                tracing::warn!(name, "rate limit of on-demand orders reached; the name is refused for now");
             });
             pause.clamp(Duration::from_secs(1), FAILED)
         })
     }
 
-    async fn ask(&self, name: &str, client: Option<IpAddr>) -> Answer {
+    async fn ask(&self, name: &str, client: Option<IpAddr>) -> Decision {
         match &self.client {
             Ok(http) => ask(http, &self.settings.ask, name, client).await,
-            Err(error) => Answer::Unknown(error.clone()),
+            Err(error) => Decision::Unknown(error.clone()),
         }
     }
 
@@ -266,7 +266,7 @@ impl Intake {
         if is_new {
             self.ordering.borrow_mut().insert(name.to_owned());
         }
-        let _ordered = AtEnd(|| {
+        let _ordered = OnDrop(|| {
             self.ordering.borrow_mut().remove(name);
         });
         // Stored before the order, so that [`sweep`](Self::sweep) finds the name and removes its traces later.
@@ -274,7 +274,7 @@ impl Intake {
             self.orders.borrow_mut().give_back();
             return self.refuse(name, UNKNOWN);
         }
-        let outcome = self.job(name, Task::Obtain).await;
+        let outcome = self.job(name, DemandTask::Obtain).await;
         if matches!(outcome, Outcome::Due(_)) {
             self.names.count_obtained();
         }
@@ -289,9 +289,9 @@ impl Intake {
         self.refuse(name, pause.clamp(UNKNOWN, FAILED));
     }
 
-    async fn job(&self, name: &str, task: Task) -> Outcome {
+    async fn job(&self, name: &str, task: DemandTask) -> Outcome {
         let (done, outcome) = oneshot::channel();
-        let sent = self.jobs.send(Job { wanted: self.settings.wanted(name), task, done });
+        let sent = self.jobs.send(DemandJob { wanted: self.settings.wanted(name), task, done });
         let failed = Outcome::Failed(SystemTime::now() + UNKNOWN);
         if sent.is_err() { failed } else { outcome.await.unwrap_or(failed) }
     }
@@ -310,8 +310,8 @@ impl Intake {
         Stored::Shown
     }
 
-    /// Notes in the store that `name` has a certificate. Runs in the background, because a handshake must not wait for
-    /// a write.
+    /// Notes in the [`Store`] that `name` has a certificate. Runs in the background, because a handshake must not wait
+    /// for a write.
     fn keep(self: &Rc<Self>, name: &str) {
         if self.kept.borrow().contains(name) {
             return;
@@ -329,7 +329,7 @@ impl Intake {
         });
     }
 
-    /// Writes to the store on a blocking thread. Returns whether it succeeded.
+    /// Writes to the [`Store`] on a blocking thread. Returns whether it succeeded.
     async fn has_written(
         &self,
         name: &str,
@@ -339,7 +339,7 @@ impl Intake {
         match spawn_blocking(move || write(&records, &own)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
-                self.warn(Warning::Store, || tracing::warn!(name, %error, "a name on demand is not noted"));
+                self.warn(Warning::Store, || tracing::warn!(name, %error, "cannot store an on-demand name"));
                 false
             }
             // The closure panicked; the panic is in the log.
@@ -347,14 +347,14 @@ impl Intake {
         }
     }
 
-    /// Reads the stored certificates of `name`. The outer `None` means that the store cannot be read.
+    /// Reads the stored certificates of `name`. The outer `None` means that the [`Store`] cannot be read.
     async fn stored(&self, name: &str) -> Option<Option<Loaded>> {
         let (records, wanted) = (self.records.clone(), self.settings.wanted(name));
         match spawn_blocking(move || load(&records, &wanted)).await {
             Ok(Ok(found)) => Some(found),
             Ok(Err(error)) => {
                 self.warn(Warning::Store, || {
-                    tracing::warn!(name, %error, "certificates of the store are not shown");
+                    tracing::warn!(name, %error, "cannot publish stored certificates");
                 });
                 None
             }
