@@ -13,14 +13,14 @@ const MEMBERS: usize = 64;
 
 /// The codings that a client accepts, with their weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedCodings {
     codings: [Option<u16>; Coding::ALL.len()],
     identity: Option<u16>,
     others: Option<u16>,
     dictionary: Option<u16>,
 }
 
-impl Accepted {
+impl AcceptedCodings {
     /// Parses the `Accept-Encoding` headers of a request. Malformed members are skipped.
     ///
     /// Without the header, only `identity` is accepted. RFC 9110 would allow any coding, but a client without the
@@ -70,6 +70,7 @@ impl Accepted {
         self.best(offered)?;
         let mut taken: Vec<_> = offered.iter().filter(|coding| self.weight(**coding) > 0).collect();
         taken.sort_by_key(|coding| FULL.saturating_sub(self.weight(**coding)));
+        // Descending weights, so that the choice of the upstream follows the order of the client.
         let weighed =
             |(place, coding): (usize, &&Coding)| format!("{};q=0.{}", coding.name(), 9 - place.min(8));
         let members: Vec<_> = taken.iter().enumerate().map(weighed).collect();
@@ -115,10 +116,10 @@ mod tests {
 
     const ALL: [Coding; 3] = Coding::ALL;
 
-    fn accepted(value: &str) -> Accepted {
+    fn accepted(value: &str) -> AcceptedCodings {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(value).expect("a value"));
-        Accepted::of(&headers)
+        AcceptedCodings::of(&headers)
     }
 
     #[test]
@@ -158,7 +159,7 @@ mod tests {
         ] {
             assert_eq!(accepted(value).best(&ALL), None, "{value}");
         }
-        assert_eq!(Accepted::of(&HeaderMap::new()).best(&ALL), None);
+        assert_eq!(AcceptedCodings::of(&HeaderMap::new()).best(&ALL), None);
         assert_eq!(accepted("br, gzip").best(&[Coding::Zstd]), None, "not offered");
     }
 
@@ -181,7 +182,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(ACCEPT_ENCODING, HeaderValue::from_static("gzip;q=0.5"));
         headers.append(ACCEPT_ENCODING, HeaderValue::from_static("br"));
-        assert_eq!(Accepted::of(&headers).best(&ALL), Some(Coding::Brotli));
+        assert_eq!(AcceptedCodings::of(&headers).best(&ALL), Some(Coding::Brotli));
     }
 
     #[test]

@@ -26,7 +26,7 @@ const MEMBER: [u8; 3] = [0x1f, 0x8b, 8];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecoderError {
     /// The bytes are not valid in this coding.
-    #[error("the bytes are not {}, although their head says so", .0.name())]
+    #[error("the content is not valid {}, although its Content-Encoding says so", .0.name())]
     Malformed(Coding),
     /// The content ends before its coding is complete.
     #[error("the {} message ends early", .0.name())]
@@ -35,7 +35,7 @@ pub enum DecoderError {
 
 /// Result of [`Decoder::write`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decoded {
+pub struct DecodeProgress {
     /// Number of consumed input bytes.
     pub taken: usize,
     /// More output may follow without further input.
@@ -91,14 +91,14 @@ impl Decoder {
     }
 
     /// Decodes some of `input` and appends up to 32 KiB to `output`. Call it again while input is left or
-    /// [`Decoded::has_more`] is set.
+    /// [`DecodeProgress::has_more`] is set.
     ///
     /// # Errors
     ///
     /// [`DecoderError::Malformed`] if the bytes are invalid or the decoder makes no progress.
-    pub fn write(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Decoded, DecoderError> {
+    pub fn write(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<DecodeProgress, DecoderError> {
         if self.is_over {
-            return Ok(Decoded { taken: input.len(), has_more: false });
+            return Ok(DecodeProgress { taken: input.len(), has_more: false });
         }
         self.is_empty &= input.is_empty();
         if self.is_complete && self.coding == Coding::Gzip {
@@ -121,18 +121,19 @@ impl Decoder {
             self.is_complete = step.ended;
         }
         self.is_over = step.ended && self.coding == Coding::Brotli;
+        // No progress although there is input and room: without this check, callers would repeat the call without end.
         if step.taken == 0 && step.made == 0 && !input.is_empty() && !self.is_over {
             return Err(malformed);
         }
-        Ok(Decoded { taken: step.taken, has_more: step.made == ROOM })
+        Ok(DecodeProgress { taken: step.taken, has_more: step.made == ROOM })
     }
 
     /// Handles the input after a `gzip` member: another member (RFC 1952 section 2.2) or padding. Padding is ignored.
-    fn after_member(&mut self, input: &[u8]) -> Decoded {
+    fn after_member(&mut self, input: &[u8]) -> DecodeProgress {
         for (at, byte) in input.iter().enumerate() {
             if *byte != MEMBER[self.begun] {
                 self.is_over = true;
-                return Decoded { taken: input.len(), has_more: false };
+                return DecodeProgress { taken: input.len(), has_more: false };
             }
             self.begun += 1;
             if self.begun == MEMBER.len() {
@@ -141,10 +142,10 @@ impl Decoder {
                 let begins = inflate.decompress(&MEMBER, &mut [0], InflateFlush::NoFlush).is_ok();
                 self.codec = Codec::Gzip(Box::new(inflate));
                 (self.begun, self.is_complete, self.is_over) = (0, !begins, !begins);
-                return Decoded { taken: at + 1, has_more: false };
+                return DecodeProgress { taken: at + 1, has_more: false };
             }
         }
-        Decoded { taken: input.len(), has_more: false }
+        DecodeProgress { taken: input.len(), has_more: false }
     }
 
     /// Checks that the content is complete at the end of the input. Empty input counts as complete, as in browsers:
@@ -164,35 +165,35 @@ impl fmt::Debug for Decoder {
     }
 }
 
-struct Step {
+struct CodecProgress {
     taken: usize,
     made: usize,
     ended: bool,
 }
 
-fn zstd(context: &mut DCtx<'_>, input: &[u8], output: &mut [u8]) -> Option<Step> {
+fn zstd(context: &mut DCtx<'_>, input: &[u8], output: &mut [u8]) -> Option<CodecProgress> {
     let mut source = InBuffer::around(input);
     let mut target = OutBuffer::around(output);
     let left = context.decompress_stream(&mut target, &mut source).ok()?;
-    Some(Step { taken: source.pos(), made: target.pos(), ended: left == 0 })
+    Some(CodecProgress { taken: source.pos(), made: target.pos(), ended: left == 0 })
 }
 
 fn brotli(
     state: &mut BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
     input: &[u8],
     output: &mut [u8],
-) -> Option<Step> {
+) -> Option<CodecProgress> {
     let (mut left, mut taken, mut room, mut made, mut total) = (input.len(), 0, output.len(), 0, 0);
     let result =
         BrotliDecompressStream(&mut left, &mut taken, input, &mut room, &mut made, output, &mut total, state);
     let ended = matches!(result, BrotliResult::ResultSuccess);
-    (!matches!(result, BrotliResult::ResultFailure)).then_some(Step { taken, made, ended })
+    (!matches!(result, BrotliResult::ResultFailure)).then_some(CodecProgress { taken, made, ended })
 }
 
-fn gzip(inflate: &mut Inflate, input: &[u8], output: &mut [u8]) -> Option<Step> {
+fn gzip(inflate: &mut Inflate, input: &[u8], output: &mut [u8]) -> Option<CodecProgress> {
     let (taken, made) = (inflate.total_in(), inflate.total_out());
     let status = inflate.decompress(input, output, InflateFlush::NoFlush).ok()?;
-    Some(Step {
+    Some(CodecProgress {
         taken: (inflate.total_in() - taken) as usize,
         made: (inflate.total_out() - made) as usize,
         ended: status == Status::StreamEnd,

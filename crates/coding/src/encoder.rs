@@ -22,9 +22,9 @@ const ROOM: usize = 16 << 10;
 
 /// Operation after the input of a call has been consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum FlushMode {
     /// Keep output until enough has accumulated.
-    Go,
+    Buffer,
     /// Emit all output, so that the peer can decode all input so far.
     Flush,
     /// End the content.
@@ -89,6 +89,7 @@ impl Encoder {
     }
 
     fn window(dictionary: &Dictionary, length: Option<u64>) -> u32 {
+        // A window smaller than both together would lose the start of the dictionary before the content ends.
         let both = dictionary.bytes().len() as u64 + length.unwrap_or(1 << 20).min(1 << LARGEST_WINDOW);
         both.next_power_of_two().ilog2().clamp(WINDOW, LARGEST_WINDOW)
     }
@@ -129,7 +130,7 @@ impl Encoder {
     /// # Errors
     ///
     /// [`EncoderError`] if the codec fails; the encoder must be dropped.
-    pub fn write(&mut self, input: &[u8], output: &mut Vec<u8>, step: Step) -> Result<(), EncoderError> {
+    pub fn write(&mut self, input: &[u8], output: &mut Vec<u8>, step: FlushMode) -> Result<(), EncoderError> {
         if let Some(preface) = self.preface.take() {
             output.extend_from_slice(&preface);
         }
@@ -154,7 +155,7 @@ impl Encoder {
             }
             Codec::Gzip(_) => {}
         }
-        self.write(input, output, Step::Finish)
+        self.write(input, output, FlushMode::Finish)
     }
 
     /// Prepares the encoder for another message. Returns `false` if reuse saves nothing; the encoder must be dropped
@@ -205,11 +206,11 @@ fn brotli(quality: u8, window: u32) -> Box<BrotliEncoderStateStruct<StandardAllo
     state
 }
 
-fn write_zstd(context: &mut CCtx<'_>, input: &[u8], output: &mut Vec<u8>, step: Step) -> Option<()> {
+fn write_zstd(context: &mut CCtx<'_>, input: &[u8], output: &mut Vec<u8>, step: FlushMode) -> Option<()> {
     let directive = match step {
-        Step::Go => ZSTD_EndDirective::ZSTD_e_continue,
-        Step::Flush => ZSTD_EndDirective::ZSTD_e_flush,
-        Step::Finish => ZSTD_EndDirective::ZSTD_e_end,
+        FlushMode::Buffer => ZSTD_EndDirective::ZSTD_e_continue,
+        FlushMode::Flush => ZSTD_EndDirective::ZSTD_e_flush,
+        FlushMode::Finish => ZSTD_EndDirective::ZSTD_e_end,
     };
     let mut source = InBuffer::around(input);
     loop {
@@ -218,7 +219,7 @@ fn write_zstd(context: &mut CCtx<'_>, input: &[u8], output: &mut Vec<u8>, step: 
         let mut target = OutBuffer::around_pos(output, start);
         let left = context.compress_stream2(&mut target, &mut source, directive).ok()?;
         let taken = source.pos() == input.len();
-        if taken && (left == 0 || step == Step::Go) {
+        if taken && (left == 0 || step == FlushMode::Buffer) {
             return Some(());
         }
     }
@@ -228,12 +229,12 @@ fn write_brotli(
     state: &mut BrotliEncoderStateStruct<StandardAlloc>,
     input: &[u8],
     output: &mut Vec<u8>,
-    step: Step,
+    step: FlushMode,
 ) -> Option<()> {
     let operation = match step {
-        Step::Go => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
-        Step::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
-        Step::Finish => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+        FlushMode::Buffer => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
+        FlushMode::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
+        FlushMode::Finish => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
     };
     let (mut left, mut offset) = (input.len(), 0);
     loop {
@@ -255,18 +256,18 @@ fn write_brotli(
         if !went_on {
             return None;
         }
-        let is_done = step != Step::Finish || state.is_finished();
+        let is_done = step != FlushMode::Finish || state.is_finished();
         if left == 0 && !state.has_more_output() && is_done {
             return Some(());
         }
     }
 }
 
-fn write_gzip(deflate: &mut Deflate, input: &[u8], output: &mut Vec<u8>, step: Step) -> Option<()> {
+fn write_gzip(deflate: &mut Deflate, input: &[u8], output: &mut Vec<u8>, step: FlushMode) -> Option<()> {
     let flush = match step {
-        Step::Go => DeflateFlush::NoFlush,
-        Step::Flush => DeflateFlush::SyncFlush,
-        Step::Finish => DeflateFlush::Finish,
+        FlushMode::Buffer => DeflateFlush::NoFlush,
+        FlushMode::Flush => DeflateFlush::SyncFlush,
+        FlushMode::Finish => DeflateFlush::Finish,
     };
     let mut rest = input;
     loop {
@@ -279,7 +280,7 @@ fn write_gzip(deflate: &mut Deflate, input: &[u8], output: &mut Vec<u8>, step: S
         output.truncate(start + made);
         match (status, step) {
             (Status::StreamEnd, _) => return Some(()),
-            (_, Step::Finish) => {}
+            (_, FlushMode::Finish) => {}
             // Room was left in the buffer: all available output has been emitted.
             _ if rest.is_empty() && made < ROOM => return Some(()),
             _ => {}
@@ -347,9 +348,9 @@ mod tests {
                     let mut encoder = Encoder::new(coding, level);
                     let mut output = Vec::new();
                     for part in whole.chunks(piece) {
-                        encoder.write(part, &mut output, Step::Go).expect("a codec");
+                        encoder.write(part, &mut output, FlushMode::Buffer).expect("a codec");
                     }
-                    encoder.write(&[], &mut output, Step::Finish).expect("a codec");
+                    encoder.write(&[], &mut output, FlushMode::Finish).expect("a codec");
                     assert!(output.len() < whole.len() / 2, "{coding:?} {level}: {}", output.len());
                     assert!(decoded(coding, &output) == whole, "{coding:?} {level} {piece}");
                 }
@@ -380,7 +381,7 @@ mod tests {
             let mut output = Vec::new();
             for event in ["data: one\n\n", "data: two\n\n"] {
                 let before = output.len();
-                encoder.write(event.as_bytes(), &mut output, Step::Flush).expect("a codec");
+                encoder.write(event.as_bytes(), &mut output, FlushMode::Flush).expect("a codec");
                 assert!(output.len() > before, "{coding:?}");
             }
             let seen = match coding {
@@ -416,9 +417,9 @@ mod tests {
         let mut encoder = Encoder::with_dictionary(3, &dictionary, length).expect("an encoder");
         let mut output = Vec::new();
         for piece in new.chunks(10_000) {
-            encoder.write(piece, &mut output, Step::Go).expect("a codec");
+            encoder.write(piece, &mut output, FlushMode::Buffer).expect("a codec");
         }
-        encoder.write(&[], &mut output, Step::Finish).expect("a codec");
+        encoder.write(&[], &mut output, FlushMode::Finish).expect("a codec");
         assert!(!encoder.reset(), "it is for one message");
         let mut alone = Vec::new();
         Encoder::new(Coding::Zstd, 3).write_whole(&new, &mut alone).expect("a codec");

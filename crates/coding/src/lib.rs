@@ -12,10 +12,10 @@ mod encoder;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use accept::Accepted;
-pub use decoder::{Decoded, Decoder, DecoderError};
+pub use accept::AcceptedCodings;
+pub use decoder::{DecodeProgress, Decoder, DecoderError};
 pub use dictionary::Dictionary;
-pub use encoder::{Encoder, EncoderError, Step};
+pub use encoder::{Encoder, EncoderError, FlushMode};
 
 /// A content coding that [`Encoder`] and [`Decoder`] support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@
 
 use crate::map::{Base, Edit, apply};
 use crate::text::Syntax;
-use crate::{Context, Map};
+use crate::{OriginMap, RewriteContext};
 
 /// Longest URL that is rewritten.
 const URL: usize = 8 << 10;
@@ -36,22 +36,22 @@ enum State {
     CommentStar,
     /// After `url(` and white space.
     UrlStart,
-    Url(Fate),
+    Url(Handling),
     String {
         quote: u8,
-        fate: Fate,
+        handling: Handling,
     },
     /// After a backslash in a string.
     StringEscape {
         quote: u8,
-        fate: Fate,
+        handling: Handling,
     },
-    UrlEscape(Fate),
+    UrlEscape(Handling),
 }
 
 /// Treatment of the present URL or string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Handling {
     /// Buffered, and rewritten at its end if needed.
     Held,
     /// Copied unchanged.
@@ -97,12 +97,12 @@ impl Css {
     }
 
     /// Processes the next piece.
-    pub(crate) fn write(&mut self, input: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
+    pub(crate) fn write(&mut self, input: &[u8], context: RewriteContext<'_>, output: &mut Vec<u8>) {
         self.read(input, context.map, output, &mut |_, _| ());
     }
 
     /// Ends the style sheet.
-    pub(crate) fn finish(&mut self, context: Context<'_>, output: &mut Vec<u8>) {
+    pub(crate) fn finish(&mut self, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         self.release(context.map, output, &mut |_, _| ());
     }
 
@@ -111,7 +111,7 @@ impl Css {
     fn read<'m>(
         &mut self,
         input: &[u8],
-        map: &'m Map,
+        map: &'m OriginMap,
         output: &mut Vec<u8>,
         changed: &mut dyn FnMut(usize, Edit<'m>),
     ) {
@@ -120,7 +120,13 @@ impl Css {
         }
     }
 
-    fn byte<'m>(&mut self, byte: u8, map: &'m Map, output: &mut Vec<u8>, changed: &mut dyn FnMut(Edit<'m>)) {
+    fn byte<'m>(
+        &mut self,
+        byte: u8,
+        map: &'m OriginMap,
+        output: &mut Vec<u8>,
+        changed: &mut dyn FnMut(Edit<'m>),
+    ) {
         match self.state {
             State::Plain => self.plain(byte, output),
             State::Slash if byte == b'*' => {
@@ -146,21 +152,23 @@ impl Css {
                 output.push(byte);
             }
             State::UrlStart if byte.is_ascii_whitespace() => output.push(byte),
-            State::UrlStart if matches!(byte, b'"' | b'\'') => self.string(byte, Fate::Held, output),
+            State::UrlStart if matches!(byte, b'"' | b'\'') => self.string(byte, Handling::Held, output),
             State::UrlStart => {
-                self.state = State::Url(Fate::Held);
-                self.url(byte, Fate::Held, map, output, changed);
+                self.state = State::Url(Handling::Held);
+                self.url(byte, Handling::Held, map, output, changed);
             }
-            State::Url(fate) => self.url(byte, fate, map, output, changed),
-            State::UrlEscape(fate) => {
-                self.state = State::Url(fate);
-                self.take(byte, fate, output);
+            State::Url(handling) => self.url(byte, handling, map, output, changed),
+            State::UrlEscape(handling) => {
+                self.state = State::Url(handling);
+                self.take(byte, handling, output);
             }
-            State::StringEscape { quote, fate } => {
-                self.state = State::String { quote, fate };
-                self.take(byte, fate, output);
+            State::StringEscape { quote, handling } => {
+                self.state = State::String { quote, handling };
+                self.take(byte, handling, output);
             }
-            State::String { quote, fate } => self.within_string(byte, quote, fate, map, output, changed),
+            State::String { quote, handling } => {
+                self.within_string(byte, quote, handling, map, output, changed);
+            }
         }
     }
 
@@ -195,7 +203,7 @@ impl Css {
                 output.pop();
                 let is_url = self.is_import || self.set == Some(self.depth);
                 self.is_import = false;
-                self.string(byte, if is_url { Fate::Held } else { Fate::Passes }, output);
+                self.string(byte, if is_url { Handling::Held } else { Handling::Passes }, output);
             }
             _ => {}
         }
@@ -208,17 +216,17 @@ impl Css {
         self.depth = self.depth.saturating_sub(1);
     }
 
-    fn string(&mut self, quote: u8, fate: Fate, output: &mut Vec<u8>) {
+    fn string(&mut self, quote: u8, handling: Handling, output: &mut Vec<u8>) {
         output.push(quote);
-        self.state = State::String { quote, fate };
+        self.state = State::String { quote, handling };
     }
 
     fn within_string<'m>(
         &mut self,
         byte: u8,
         quote: u8,
-        fate: Fate,
-        map: &'m Map,
+        handling: Handling,
+        map: &'m OriginMap,
         output: &mut Vec<u8>,
         changed: &mut dyn FnMut(Edit<'m>),
     ) {
@@ -227,10 +235,10 @@ impl Css {
             b'\n' | b'\r' | 0x0c => self.pass(output),
             _ if byte == quote => self.release(map, output, &mut |_, edit| changed(edit)),
             b'\\' => {
-                self.state = State::StringEscape { quote, fate };
-                return self.take(byte, fate, output);
+                self.state = State::StringEscape { quote, handling };
+                return self.take(byte, handling, output);
             }
-            _ => return self.take(byte, fate, output),
+            _ => return self.take(byte, handling, output),
         }
         output.push(byte);
         self.state = State::Plain;
@@ -239,8 +247,8 @@ impl Css {
     fn url<'m>(
         &mut self,
         byte: u8,
-        fate: Fate,
-        map: &'m Map,
+        handling: Handling,
+        map: &'m OriginMap,
         output: &mut Vec<u8>,
         changed: &mut dyn FnMut(Edit<'m>),
     ) {
@@ -255,29 +263,31 @@ impl Css {
             b'"' | b'\'' | b'(' => {
                 self.pass(output);
                 output.push(byte);
-                self.state = State::Url(Fate::Passes);
+                self.state = State::Url(Handling::Passes);
             }
             b'\\' => {
-                self.state = State::UrlEscape(fate);
-                self.take(byte, fate, output);
+                self.state = State::UrlEscape(handling);
+                self.take(byte, handling, output);
             }
-            _ => self.take(byte, fate, output),
+            _ => self.take(byte, handling, output),
         }
     }
 
     /// Appends a byte to the present URL or string.
-    fn take(&mut self, byte: u8, fate: Fate, output: &mut Vec<u8>) {
-        if fate == Fate::Passes {
+    fn take(&mut self, byte: u8, handling: Handling, output: &mut Vec<u8>) {
+        if handling == Handling::Passes {
             return output.push(byte);
         }
         self.held.push(byte);
         if self.held.len() > URL {
             self.pass(output);
             self.state = match self.state {
-                State::String { quote, .. } => State::String { quote, fate: Fate::Passes },
-                State::StringEscape { quote, .. } => State::StringEscape { quote, fate: Fate::Passes },
-                State::UrlEscape(_) => State::UrlEscape(Fate::Passes),
-                _ => State::Url(Fate::Passes),
+                State::String { quote, .. } => State::String { quote, handling: Handling::Passes },
+                State::StringEscape { quote, .. } => {
+                    State::StringEscape { quote, handling: Handling::Passes }
+                }
+                State::UrlEscape(_) => State::UrlEscape(Handling::Passes),
+                _ => State::Url(Handling::Passes),
             };
         }
     }
@@ -288,7 +298,12 @@ impl Css {
     }
 
     /// Rewrites the buffered bytes, which are a complete URL.
-    fn release<'m>(&mut self, map: &'m Map, output: &mut Vec<u8>, changed: &mut dyn FnMut(usize, Edit<'m>)) {
+    fn release<'m>(
+        &mut self,
+        map: &'m OriginMap,
+        output: &mut Vec<u8>,
+        changed: &mut dyn FnMut(usize, Edit<'m>),
+    ) {
         // A URL with escapes may name any origin, so it stays unchanged.
         let edit =
             if self.held.contains(&b'\\') { None } else { map.edit(self.base, &self.held, Syntax::Plain) };
@@ -305,8 +320,8 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80 || b"-_\\".contains(&byte)
 }
 
-/// Returns the changes of a complete text, such as a `style` attribute.
-pub(crate) fn edits<'m>(text: &[u8], base: Base, map: &'m Map) -> Vec<Edit<'m>> {
+/// Returns the [`Edit`]s of a complete text, such as a `style` attribute.
+pub(crate) fn edits<'m>(text: &[u8], base: Base, map: &'m OriginMap) -> Vec<Edit<'m>> {
     let mut found = Vec::new();
     let mut css = Css::new(base);
     let mut output = Vec::new();
@@ -357,7 +372,7 @@ mod tests {
             assert_eq!(rewritten(Base::Own, text), becomes);
         }
         assert_eq!(
-            rewritten(Base::Place(0), "a{b:url(/x.png),url(x.png)}"),
+            rewritten(Base::Mapped(0), "a{b:url(/x.png),url(x.png)}"),
             "a{b:url(/_s/x.png),url(x.png)}"
         );
     }

@@ -5,19 +5,19 @@
 
 mod dom;
 
-use crate::{Base, Context, HELD, Insertion, Kind, Map, Place, Rewriter};
+use crate::{Base, DocumentKind, HELD, Insertion, MappedOrigin, OriginMap, RewriteContext, Rewriter};
 
 /// Host of all documents.
 const OWN: &str = "www.example";
 
 /// A map with one origin below `/_s`.
-pub(crate) fn map() -> Map {
+pub(crate) fn map() -> OriginMap {
     let origin = "https://static.example".parse().expect("an origin");
-    Map { places: vec![Place { origin, prefix: "/_s".parse().expect("a prefix") }] }
+    OriginMap { origins: vec![MappedOrigin { origin, prefix: "/_s".parse().expect("a prefix") }] }
 }
 
-pub(crate) fn context(map: &Map) -> Context<'_> {
-    Context { map, own: OWN }
+pub(crate) fn context(map: &OriginMap) -> RewriteContext<'_> {
+    RewriteContext { map, own: OWN }
 }
 
 /// Rewrites a text whole and in pieces of 1 to 7 bytes, and requires equal results.
@@ -34,13 +34,19 @@ pub(crate) fn in_pieces(text: &[u8], rewrite: impl Fn(&[&[u8]]) -> Vec<u8>) -> S
 /// Runs the target. The first two bytes select kind, base and length of pieces; the remainder is the document.
 pub fn rewriting(bytes: &[u8]) {
     let Some((&[choice, step], document)) = bytes.split_first_chunk::<2>() else { return };
-    let kind = [Kind::Html, Kind::Html, Kind::Xml, Kind::Css, Kind::Manifest][usize::from(choice % 5)];
-    let base = [Base::Own, Base::Place(0), Base::Foreign][usize::from(choice / 5 % 3)];
+    let kind = [
+        DocumentKind::Html,
+        DocumentKind::Html,
+        DocumentKind::Xml,
+        DocumentKind::Css,
+        DocumentKind::Manifest,
+    ][usize::from(choice % 5)];
+    let base = [Base::Own, Base::Mapped(0), Base::Foreign][usize::from(choice / 5 % 3)];
     let map = map();
     let whole = rewritten(kind, base, &map, &[document]);
     let pieces: Vec<_> = document.chunks(usize::from(step % 61) + 1).collect();
     assert_eq!(rewritten(kind, base, &map, &pieces), whole, "pieces make a difference");
-    if base != Base::Place(0) {
+    if base != Base::Mapped(0) {
         // Excluded: policies gain a source in each pass, and a rewritten `base` no longer names a mapped origin.
         let lower = document.to_ascii_lowercase();
         let has = |word: &[u8]| memchr::memmem::find(&lower, word).is_some();
@@ -48,10 +54,10 @@ pub fn rewriting(bytes: &[u8]) {
             assert_eq!(rewritten(kind, base, &map, &[&whole]), whole, "a second time changes something");
         }
     }
-    if base == Base::Foreign && matches!(kind, Kind::Css | Kind::Manifest) {
+    if base == Base::Foreign && matches!(kind, DocumentKind::Css | DocumentKind::Manifest) {
         assert_eq!(whole, document);
     }
-    if kind == Kind::Html {
+    if kind == DocumentKind::Html {
         if dom::is_flat(document) {
             dom::compare(document, &whole, base, &map);
         }
@@ -60,7 +66,7 @@ pub fn rewriting(bytes: &[u8]) {
     headers(document, &map);
 }
 
-fn rewritten(kind: Kind, base: Base, map: &Map, pieces: &[&[u8]]) -> Vec<u8> {
+fn rewritten(kind: DocumentKind, base: Base, map: &OriginMap, pieces: &[&[u8]]) -> Vec<u8> {
     let (mut rewriter, mut output) = (Rewriter::new(kind, base), Vec::new());
     for piece in pieces {
         rewriter.write(piece, context(map), &mut output);
@@ -99,9 +105,9 @@ fn inserting(document: &[u8], pieces: &[&[u8]]) {
 }
 
 /// Calls the header functions with arbitrary text and bounds the growth of their results.
-fn headers(bytes: &[u8], map: &Map) {
+fn headers(bytes: &[u8], map: &OriginMap) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    for base in [Base::Own, Base::Place(0)] {
+    for base in [Base::Own, Base::Mapped(0)] {
         for changed in [crate::link(text, base, map), crate::refresh(text, base, map), map.url(base, text)] {
             assert!(changed.is_none_or(|changed| changed.len() <= 4 * text.len() + 8));
         }

@@ -1,10 +1,10 @@
 //! Rewriting of URLs in the headers `Link` (RFC 8288) and `Refresh`.
 
-use crate::map::{Base, Edit, Map, apply};
+use crate::map::{Base, Edit, OriginMap, apply};
 use crate::text::Syntax;
 
 /// Applies `change` to a header value that need not be UTF-8. Bytes above 127 stay unchanged.
-pub fn of_bytes(value: &[u8], change: impl Fn(&str) -> Option<String>) -> Option<Vec<u8>> {
+pub fn map_bytes(value: &[u8], change: impl Fn(&str) -> Option<String>) -> Option<Vec<u8>> {
     if value.is_ascii() {
         return change(std::str::from_utf8(value).ok()?).map(String::into_bytes);
     }
@@ -16,7 +16,7 @@ pub fn of_bytes(value: &[u8], change: impl Fn(&str) -> Option<String>) -> Option
 /// Rewrites the targets of a `Link` header: text between `<` and `>` outside of quotes. `None` if nothing changes.
 ///
 /// As in documents, `rel=canonical` and style sheets with an `integrity` digest stay unchanged.
-pub fn link(value: &str, base: Base, map: &Map) -> Option<String> {
+pub fn link(value: &str, base: Base, map: &OriginMap) -> Option<String> {
     let bytes = value.as_bytes();
     let mut edits = Vec::new();
     let (mut at, mut is_quoted) = (0, false);
@@ -25,6 +25,7 @@ pub fn link(value: &str, base: Base, map: &Map) -> Option<String> {
             b'"' => is_quoted = !is_quoted,
             b'\\' if is_quoted => at += 1,
             b'<' if !is_quoted => {
+                // A target without an end makes the rest of the value ambiguous, so the whole value stays unchanged.
                 let length = memchr::memchr(b'>', &bytes[at..])?;
                 let target = &bytes[at + 1..at + length];
                 let edit = map.edit(base, target, Syntax::Plain).map(|edit| edit.at(at + 1));
@@ -63,12 +64,17 @@ fn is_fixed(parameters: &str) -> bool {
 }
 
 /// Rewrites the URL of a `Refresh` header. `None` if nothing changes.
-pub fn refresh(value: &str, base: Base, map: &Map) -> Option<String> {
+pub fn refresh(value: &str, base: Base, map: &OriginMap) -> Option<String> {
     changed(value, refresh_edit(value.as_bytes(), base, map, Syntax::Plain).as_slice())
 }
 
-/// The change of a refresh value such as `5; url=...` (HTML section 4.2.5.3).
-pub(crate) fn refresh_edit<'m>(value: &[u8], base: Base, map: &'m Map, syntax: Syntax) -> Option<Edit<'m>> {
+/// The [`Edit`] of a refresh value such as `5; url=...` (HTML section 4.2.5.3).
+pub(crate) fn refresh_edit<'m>(
+    value: &[u8],
+    base: Base,
+    map: &'m OriginMap,
+    syntax: Syntax,
+) -> Option<Edit<'m>> {
     let is_space = |byte: &u8| byte.is_ascii_whitespace();
     let skip = |at: usize, skipped: &dyn Fn(&u8) -> bool| {
         at + value.get(at..).unwrap_or_default().iter().take_while(|byte| skipped(byte)).count()
@@ -146,9 +152,9 @@ mod tests {
             (b"/s\xfcche", b"/_s/s\xfcche"),
             (b"/search", b"/_s/search"),
         ] {
-            assert_eq!(of_bytes(value, |url| map.url(Base::Place(0), url)).as_deref(), Some(becomes));
+            assert_eq!(map_bytes(value, |url| map.url(Base::Mapped(0), url)).as_deref(), Some(becomes));
         }
-        assert_eq!(of_bytes(b"s\xfcche", |url| map.url(Base::Place(0), url)), None);
+        assert_eq!(map_bytes(b"s\xfcche", |url| map.url(Base::Mapped(0), url)), None);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use memchr::memchr;
 use crate::css::Css;
 use crate::map::Base;
 use crate::script::RawText;
-use crate::tag::{NAME, Place, Tag};
-use crate::{Context, HELD};
+use crate::tag::{NAME, Tag, TagState};
+use crate::{HELD, RewriteContext};
 
 /// Elements whose text is not markup, except within `svg` and `math`.
 const RAW: [&[u8]; 6] = [b"iframe", b"noembed", b"noframes", b"textarea", b"title", b"xmp"];
@@ -21,12 +21,12 @@ pub(crate) struct Markup {
     /// Number of open `svg` and `math` elements.
     foreign: u32,
     state: State,
-    /// Buffered bytes: a tag, or the possible start of one.
+    /// Buffered bytes: a [`Tag`], or the possible start of one.
     held: Vec<u8>,
     /// The tag's name in lower case, cut to [`NAME`] bytes.
     name: Vec<u8>,
     is_end_tag: bool,
-    /// The tag exceeds [`HELD`] and is copied unchanged.
+    /// The [`Tag`] exceeds [`HELD`] and is copied unchanged.
     passes: bool,
     raw: Option<RawText>,
     /// Rewriter of the raw text, if it is a style sheet.
@@ -38,7 +38,7 @@ enum State {
     Text,
     /// After `<`.
     Open,
-    Tag(Place),
+    Tag(TagState),
     Comment(Comment),
     /// Up to the next `>`: document types and bogus comments (HTML section 13.2.5.41).
     Bogus,
@@ -96,7 +96,7 @@ impl Markup {
     }
 
     /// Processes the next piece.
-    pub(crate) fn write(&mut self, input: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
+    pub(crate) fn write(&mut self, input: &[u8], context: RewriteContext<'_>, output: &mut Vec<u8>) {
         let mut rest = input;
         while let Some(&byte) = rest.first() {
             let plain = match (self.state, &self.raw) {
@@ -115,7 +115,7 @@ impl Markup {
     }
 
     /// Ends the document.
-    pub(crate) fn finish(&mut self, context: Context<'_>, output: &mut Vec<u8>) {
+    pub(crate) fn finish(&mut self, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         if let Some(mut raw) = self.raw.take() {
             self.text(&raw.take(), context, output);
         }
@@ -126,7 +126,7 @@ impl Markup {
     }
 
     /// Processes text of an element.
-    fn text(&mut self, text: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
+    fn text(&mut self, text: &[u8], context: RewriteContext<'_>, output: &mut Vec<u8>) {
         match &mut self.css {
             Some(css) => css.write(text, context, output),
             None => output.extend_from_slice(text),
@@ -134,7 +134,7 @@ impl Markup {
     }
 
     /// Processes one byte. Returns `false` if it must be processed again in the new state.
-    fn byte(&mut self, byte: u8, context: Context<'_>, output: &mut Vec<u8>) -> bool {
+    fn byte(&mut self, byte: u8, context: RewriteContext<'_>, output: &mut Vec<u8>) -> bool {
         match self.state {
             State::Text => {
                 self.held.push(byte);
@@ -170,7 +170,7 @@ impl Markup {
                 self.passes = false;
                 self.name.push(byte.to_ascii_lowercase());
                 self.held.push(byte);
-                self.state = State::Tag(Place::Name);
+                self.state = State::Tag(TagState::Name);
                 return true;
             }
             (b"<", b'/' | b'!') => {
@@ -212,16 +212,16 @@ impl Markup {
         true
     }
 
-    fn within_tag(&mut self, place: Place, byte: u8, context: Context<'_>, output: &mut Vec<u8>) {
+    fn within_tag(&mut self, place: TagState, byte: u8, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         if self.passes {
             output.push(byte);
         } else {
             self.held.push(byte);
         }
         let Some(next) = place.next(byte) else {
-            return self.tag_ended(place == Place::Slash, context, output);
+            return self.tag_ended(place == TagState::Slash, context, output);
         };
-        if next == Place::Name && self.name.len() < NAME {
+        if next == TagState::Name && self.name.len() < NAME {
             self.name.push(byte.to_ascii_lowercase());
         }
         self.state = State::Tag(next);
@@ -231,7 +231,7 @@ impl Markup {
         }
     }
 
-    fn tag_ended(&mut self, is_closed: bool, context: Context<'_>, output: &mut Vec<u8>) {
+    fn tag_ended(&mut self, is_closed: bool, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         if !self.passes && !self.is_end_tag {
             let tag = Tag::read(&self.held, &self.name);
             tag.write(&mut self.base, &mut self.has_base, context, output);
@@ -257,12 +257,13 @@ impl Markup {
     fn holds_raw_text(&self, is_closed: bool, is_foreign: bool) -> bool {
         let name = &self.name[..];
         match name {
+            // In XML and within `svg`, `<script/>` is an empty element; in HTML the slash is ignored.
             b"script" | b"style" => !(is_closed && is_foreign),
             _ => !is_foreign && RAW.contains(&name),
         }
     }
 
-    fn within_raw(&mut self, byte: u8, context: Context<'_>, output: &mut Vec<u8>) -> bool {
+    fn within_raw(&mut self, byte: u8, context: RewriteContext<'_>, output: &mut Vec<u8>) -> bool {
         let Some(raw) = &mut self.raw else {
             self.state = State::Text;
             return false;
@@ -275,7 +276,7 @@ impl Markup {
             self.raw = None;
             self.is_end_tag = true;
             self.passes = false;
-            self.state = State::Tag(Place::Name);
+            self.state = State::Tag(TagState::Name);
         }
         self.text(&text, context, output);
         if let Some(mut css) = self.css.take_if(|_| ended) {
@@ -387,7 +388,7 @@ mod tests {
             rewritten("<base href=/x/><base href=https://other.example/><img src=//static.example/a>"),
             "<base href=/x/><base href=https://other.example/><img src=/_s/a>"
         );
-        let placed = |text| rewritten_as(false, Base::Place(0), text);
+        let placed = |text| rewritten_as(false, Base::Mapped(0), text);
         assert_eq!(placed("<a href=/x>"), "<a href=/_s/x>");
         assert_eq!(
             placed("<base href=https://www.example/><a href=/x><img src=//static.example/>"),

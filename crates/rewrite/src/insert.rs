@@ -7,7 +7,7 @@
 
 use crate::HELD;
 use crate::html::Comment;
-use crate::tag::Place;
+use crate::tag::TagState;
 
 /// Length of the longest relevant name.
 const NAME: usize = 4;
@@ -29,7 +29,7 @@ enum State {
     /// In the name of a start tag.
     Name,
     /// In an `html`, `head` or `meta` tag, which stays before the insertion.
-    Tag(Place),
+    Tag(TagState),
     Comment(Comment),
     Bogus,
 }
@@ -161,7 +161,7 @@ impl Insertion {
         let name = &self.held[1..];
         let passes = [&b"html"[..], b"head", b"meta"].iter().any(|known| name.eq_ignore_ascii_case(known));
         if passes && ends_name(byte) {
-            self.state = State::Tag(Place::Name);
+            self.state = State::Tag(TagState::Name);
             output.append(&mut self.held);
         } else {
             self.insert(tag, output);

@@ -23,9 +23,9 @@ mod script;
 mod tag;
 mod text;
 
-pub use headers::{link, of_bytes, refresh};
+pub use headers::{link, map_bytes, refresh};
 pub use insert::Insertion;
-pub use map::{Base, Map, Origin, OriginError, Place, Prefix, PrefixError};
+pub use map::{Base, MappedOrigin, Origin, OriginError, OriginMap, Prefix, PrefixError};
 pub use policy::policy;
 
 /// Maximum number of buffered bytes of a document. A longer tag is copied unchanged.
@@ -36,7 +36,7 @@ pub const VERSION: u32 = 3;
 
 /// Kinds of documents that contain URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DocumentKind {
     /// HTML.
     Html,
     /// XML with elements of HTML or SVG.
@@ -47,7 +47,7 @@ pub enum Kind {
     Manifest,
 }
 
-impl Kind {
+impl DocumentKind {
     /// The kind of a document with this `Content-Type`. `None` if it contains no URLs to rewrite, or if its charset is
     /// not ASCII-compatible.
     pub fn of(content_type: &str) -> Option<Self> {
@@ -82,9 +82,9 @@ fn is_ascii_compatible(parameters: &str) -> bool {
 
 /// Origins that a document may refer to.
 #[derive(Clone, Copy, Debug)]
-pub struct Context<'m> {
+pub struct RewriteContext<'m> {
     /// Origins that are served below paths.
-    pub map: &'m Map,
+    pub map: &'m OriginMap,
     /// Host and port of the requested document, in lower case and without port 443; empty if unknown.
     pub own: &'m str,
 }
@@ -103,19 +103,19 @@ enum Inner {
 }
 
 impl Rewriter {
-    /// A rewriter for a document of `kind`. `base` is the base of its URLs.
-    pub fn new(kind: Kind, base: Base) -> Self {
+    /// A rewriter for a document of `kind`. `base` is the `Base` of its URLs.
+    pub fn new(kind: DocumentKind, base: Base) -> Self {
         Self(match kind {
-            Kind::Html => Inner::Markup(Box::new(html::Markup::new(base, false))),
-            Kind::Xml => Inner::Markup(Box::new(html::Markup::new(base, true))),
-            Kind::Css => Inner::Css(css::Css::new(base)),
-            Kind::Manifest => Inner::Manifest(manifest::Manifest::new(base)),
+            DocumentKind::Html => Inner::Markup(Box::new(html::Markup::new(base, false))),
+            DocumentKind::Xml => Inner::Markup(Box::new(html::Markup::new(base, true))),
+            DocumentKind::Css => Inner::Css(css::Css::new(base)),
+            DocumentKind::Manifest => Inner::Manifest(manifest::Manifest::new(base)),
         })
     }
 
     /// Processes the next piece and appends all decided bytes to `output`. The time is proportional to the length of
     /// `input`.
-    pub fn write(&mut self, input: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
+    pub fn write(&mut self, input: &[u8], context: RewriteContext<'_>, output: &mut Vec<u8>) {
         match &mut self.0 {
             Inner::Markup(markup) => markup.write(input, context, output),
             Inner::Css(css) => css.write(input, context, output),
@@ -125,7 +125,7 @@ impl Rewriter {
     }
 
     /// Ends the document: appends the buffered bytes to `output`.
-    pub fn finish(&mut self, context: Context<'_>, output: &mut Vec<u8>) {
+    pub fn finish(&mut self, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         match &mut self.0 {
             Inner::Markup(markup) => markup.finish(context, output),
             Inner::Css(css) => css.finish(context, output),

@@ -1,6 +1,6 @@
 //! Rewriter for web application manifests: values of the JSON members that contain URLs.
 
-use crate::Context;
+use crate::RewriteContext;
 use crate::map::{Base, apply};
 use crate::text::Syntax;
 
@@ -46,7 +46,7 @@ impl Manifest {
         self.held.len()
     }
 
-    pub(crate) fn write(&mut self, input: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
+    pub(crate) fn write(&mut self, input: &[u8], context: RewriteContext<'_>, output: &mut Vec<u8>) {
         for &byte in input {
             match self.string {
                 Some(text) => self.within(text, byte, context, output),
@@ -55,7 +55,7 @@ impl Manifest {
         }
     }
 
-    pub(crate) fn finish(&mut self, _: Context<'_>, output: &mut Vec<u8>) {
+    pub(crate) fn finish(&mut self, _: RewriteContext<'_>, output: &mut Vec<u8>) {
         output.append(&mut self.held);
     }
 
@@ -86,7 +86,7 @@ impl Manifest {
         }
     }
 
-    fn within(&mut self, text: Text, byte: u8, context: Context<'_>, output: &mut Vec<u8>) {
+    fn within(&mut self, text: Text, byte: u8, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         if byte == b'"' && !text.is_escaped {
             self.string = None;
             return self.ended(text, context, output);
@@ -104,7 +104,7 @@ impl Manifest {
         self.string = Some(text);
     }
 
-    fn ended(&mut self, text: Text, context: Context<'_>, output: &mut Vec<u8>) {
+    fn ended(&mut self, text: Text, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         if text.is_name {
             self.has_url = !text.passes && MEMBERS.contains(&&self.held[..]);
         } else if let Some(edit) = context.map.edit(self.base, &self.held, Syntax::Json) {
@@ -140,7 +140,7 @@ mod tests {
         let becomes = r#"{"name":"https://static.example/","start_url":"/_s/a",
             "icons":[{"src":"/_s\/i.png","sizes":"1x1"},{"src":"i"}],"id":"https://static.example/"}"#;
         assert_eq!(rewritten(Base::Own, text), becomes);
-        assert_eq!(rewritten(Base::Place(0), r#"{"scope":"/","x":"/"}"#), r#"{"scope":"/_s/","x":"/"}"#);
+        assert_eq!(rewritten(Base::Mapped(0), r#"{"scope":"/","x":"/"}"#), r#"{"scope":"/_s/","x":"/"}"#);
     }
 
     #[test]

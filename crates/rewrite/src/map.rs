@@ -112,7 +112,7 @@ fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)
 }
 
-/// A path that an origin is served below, such as `/_s`.
+/// A path that an `Origin` is served below, such as `/_s`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix(String);
 
@@ -147,10 +147,10 @@ impl FromStr for Prefix {
     }
 }
 
-/// An origin with the path that it is served below.
+/// An `Origin` with the path that it is served below.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The origin.
+pub struct MappedOrigin {
+    /// The `Origin`.
     pub origin: Origin,
     /// The path.
     pub prefix: Prefix,
@@ -158,9 +158,9 @@ pub struct Place {
 
 /// All origins that one host serves below paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Map {
+pub struct OriginMap {
     /// Each origin once; no prefix is a path below another.
-    pub places: Vec<Place>,
+    pub origins: Vec<MappedOrigin>,
 }
 
 /// Base that relative URLs of a document resolve against.
@@ -168,8 +168,8 @@ pub struct Map {
 pub enum Base {
     /// The host that serves the document.
     Own,
-    /// A mapped origin, by its index in [`OriginMap::origins`].
-    Place(usize),
+    /// A `MappedOrigin`, by its index in [`OriginMap::origins`].
+    Mapped(usize),
     /// Another origin. URLs relative to it cannot be expressed as paths of the host, so the document stays unchanged.
     Foreign,
 }
@@ -179,7 +179,7 @@ pub enum Base {
 pub(crate) struct Edit<'m> {
     pub(crate) range: Range<usize>,
     pub(crate) prefix: &'m str,
-    /// A slash follows the prefix, because the URL has no path.
+    /// A slash follows the [`Prefix`], because the URL has no path.
     pub(crate) slash: bool,
 }
 
@@ -219,14 +219,14 @@ enum Begins {
     Other,
 }
 
-impl Map {
-    /// Origins of a host at most: each costs a comparison for every URL.
+impl OriginMap {
+    /// Maximum number of origins of a host: each one costs a comparison for every URL.
     pub const MOST_ORIGINS: usize = 32;
 
-    /// Returns the change of a URL. `None` if it names no mapped origin or is not understood.
+    /// Returns the [`Edit`] of a URL. `None` if it names no mapped origin or is not understood.
     ///
-    /// A URL with a `..` segment (`/../x`) stays unchanged: below a prefix it could leave the mapped origin and reach
-    /// paths of the host.
+    /// A URL with a `..` segment (`/../x`) stays unchanged: below a prefix it could leave the [`MappedOrigin`] and
+    /// reach paths of the host.
     pub(crate) fn edit(&self, base: Base, url: &[u8], syntax: Syntax) -> Option<Edit<'_>> {
         if base == Base::Foreign {
             return None;
@@ -236,14 +236,16 @@ impl Map {
         let first = units.peek()?.start;
         match begins(&mut units) {
             Begins::Root => {
-                let Base::Place(index) = base else { return None };
-                let prefix = self.places.get(index)?.prefix.as_str();
+                let Base::Mapped(index) = base else { return None };
+                let prefix = self.origins.get(index)?.prefix.as_str();
                 stays_below(units).then_some(Edit { range: first..first, prefix, slash: false })
             }
             Begins::Authority { is_secure } => {
                 let mut authority = String::new();
                 let ends = |unit: &Unit| matches!(unit.byte, Some(b'/' | b'?' | b'#'));
                 while let Some(unit) = units.next_if(|unit| !ends(unit)) {
+                    // Any other character, such as the `@` of user information or a `%`, means that the host cannot be
+                    // compared.
                     let byte = unit.byte.filter(|byte| is_host_byte(*byte) || b":[]".contains(byte))?;
                     if authority.len() == AUTHORITY {
                         return None;
@@ -261,7 +263,7 @@ impl Map {
         }
     }
 
-    /// Returns the base after a `base` element with this URL, in a document of base `base` at the host `own`.
+    /// Returns the [`Base`] after a `base` element with this URL, in a document of base `base` at the host `own`.
     pub(crate) fn base(&self, base: Base, url: &[u8], own: &str, syntax: Syntax) -> Base {
         let mut units = syntax.units(url).peekable();
         while units.next_if(is_skipped).is_some() {}
@@ -291,23 +293,23 @@ impl Map {
         }
         let named = split_port(&authority, is_secure);
         let index = named.and_then(|(host, port)| {
-            self.places.iter().position(|place| place.origin.is(is_secure, host, port))
+            self.origins.iter().position(|place| place.origin.is(is_secure, host, port))
         });
         match index {
-            Some(index) => Base::Place(index),
+            Some(index) => Base::Mapped(index),
             None if is_secure && !own.is_empty() && named == split_port(own, true) => Base::Own,
             None => Base::Foreign,
         }
     }
 
-    /// The mapped origin with this scheme and authority.
-    pub(crate) fn find(&self, is_secure: bool, authority: &str) -> Option<&Place> {
+    /// The [`MappedOrigin`] with this scheme and authority.
+    pub(crate) fn find(&self, is_secure: bool, authority: &str) -> Option<&MappedOrigin> {
         let (host, port) = split_port(authority, is_secure)?;
-        self.places.iter().find(|place| place.origin.is(is_secure, host, port))
+        self.origins.iter().find(|place| place.origin.is(is_secure, host, port))
     }
 
     /// Returns whether no segment of `path` leads to a parent, in any spelling.
-    pub(crate) fn stays(path: &str) -> bool {
+    pub(crate) fn stays_below(path: &str) -> bool {
         stays_below(Syntax::Plain.units(path.as_bytes()))
     }
 
@@ -319,9 +321,9 @@ impl Map {
         String::from_utf8(output).ok()
     }
 
-    /// The origin that is served at `path`, with the path at that origin.
+    /// The `Origin` that is served at `path`, with the path at that origin.
     pub fn origin_of<'p>(&self, path: &'p str) -> Option<(&Origin, &'p str)> {
-        self.places.iter().find_map(|place| {
+        self.origins.iter().find_map(|place| {
             let rest = path.strip_prefix(place.prefix.as_str())?;
             (rest.is_empty() || rest.starts_with(['/', '?'])).then_some((&place.origin, rest))
         })
@@ -342,6 +344,7 @@ fn begins(units: &mut std::iter::Peekable<impl Iterator<Item = Unit>>) -> Begins
         if is(b'/') {
             return Begins::Authority { is_secure: true };
         }
+        // The URL Standard treats a backslash as a slash here, so an authority would follow; such URLs stay unchanged.
         return if is(b'\\') { Begins::Other } else { Begins::Root };
     }
     if !b"http".iter().all(|letter| is(*letter)) {
@@ -398,12 +401,14 @@ impl Segment {
 mod tests {
     use super::*;
 
-    pub(crate) fn map() -> Map {
-        let place = |origin: &str, prefix: &str| Place {
+    pub(crate) fn map() -> OriginMap {
+        let place = |origin: &str, prefix: &str| MappedOrigin {
             origin: origin.parse().expect("an origin"),
             prefix: prefix.parse().expect("a prefix"),
         };
-        Map { places: vec![place("https://static.example", "/_s"), place("http://[::1]:8080", "/_i/6")] }
+        OriginMap {
+            origins: vec![place("https://static.example", "/_s"), place("http://[::1]:8080", "/_i/6")],
+        }
     }
 
     fn edited(base: Base, url: &str) -> Option<String> {
@@ -424,7 +429,7 @@ mod tests {
             ("https://static.example//other.example/", "/_s//other.example/"),
         ] {
             assert_eq!(edited(Base::Own, url).as_deref(), Some(becomes), "{url}");
-            assert_eq!(edited(Base::Place(1), url).as_deref(), Some(becomes), "{url}");
+            assert_eq!(edited(Base::Mapped(1), url).as_deref(), Some(becomes), "{url}");
             assert_eq!(edited(Base::Foreign, url), None, "{url}");
         }
     }
@@ -455,7 +460,7 @@ mod tests {
         ] {
             assert_eq!(edited(Base::Own, url), None, "{url}");
             if !url.starts_with('/') {
-                assert_eq!(edited(Base::Place(0), url), None, "{url}");
+                assert_eq!(edited(Base::Mapped(0), url), None, "{url}");
             }
         }
     }
@@ -471,15 +476,15 @@ mod tests {
             "https://static.example/.\n./x",
             "/../logout",
         ] {
-            assert_eq!(edited(Base::Place(0), url), None, "{url}");
+            assert_eq!(edited(Base::Mapped(0), url), None, "{url}");
         }
     }
 
     #[test]
     fn paths_from_the_root_are_those_of_the_base() {
-        assert_eq!(edited(Base::Place(0), "/img/a.png").as_deref(), Some("/_s/img/a.png"));
-        assert_eq!(edited(Base::Place(0), "/").as_deref(), Some("/_s/"));
-        assert_eq!(edited(Base::Place(1), "/_i/6/x").as_deref(), Some("/_i/6/_i/6/x"));
+        assert_eq!(edited(Base::Mapped(0), "/img/a.png").as_deref(), Some("/_s/img/a.png"));
+        assert_eq!(edited(Base::Mapped(0), "/").as_deref(), Some("/_s/"));
+        assert_eq!(edited(Base::Mapped(1), "/_i/6/x").as_deref(), Some("/_i/6/_i/6/x"));
         for base in [Base::Own, Base::Foreign] {
             assert_eq!(edited(base, "/img/a.png"), None);
         }
@@ -488,12 +493,12 @@ mod tests {
     #[test]
     fn a_base_is_an_origin_of_the_map_or_the_host_or_foreign() {
         let base = |from, url: &str| map().base(from, url.as_bytes(), "www.example:8443", Syntax::Plain);
-        assert_eq!(base(Base::Own, "https://static.example/x/"), Base::Place(0));
-        assert_eq!(base(Base::Place(0), "//WWW.example:8443/"), Base::Own);
+        assert_eq!(base(Base::Own, "https://static.example/x/"), Base::Mapped(0));
+        assert_eq!(base(Base::Mapped(0), "//WWW.example:8443/"), Base::Own);
         assert_eq!(base(Base::Own, "https://other.example/"), Base::Foreign);
         assert_eq!(base(Base::Own, "data:,x"), Base::Foreign);
         for relative in ["/x/", "x/", "", "?a:b", "./a:b"] {
-            assert_eq!(base(Base::Place(0), relative), Base::Place(0), "{relative}");
+            assert_eq!(base(Base::Mapped(0), relative), Base::Mapped(0), "{relative}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Content security policies (CSP Level 3): a source list with a mapped origin also receives the path of that origin.
 
-use crate::map::{Map, Origin};
+use crate::map::{Origin, OriginMap};
 
 /// Directives with source lists: fetch directives, and those for navigation and `base`.
 const LISTS: [&str; 20] = [
@@ -30,16 +30,16 @@ const LISTS: [&str; 20] = [
 const SOURCES: usize = 500;
 
 /// Adds the paths of mapped origins to the source lists that contain these origins, each with the path of the source
-/// expression. `None` if nothing is added. Existing sources stay, because scripts may still request the origin itself.
-/// `own` is the host of the response with its port; if it is empty, nothing is added.
+/// expression. `None` if nothing is added. Existing sources stay, because scripts may still request the `Origin`
+/// itself. `own` is the host of the response with its port; if it is empty, nothing is added.
 ///
 /// Only the first directive of a name is effective (CSP Level 3 section 2.2.1), so only that is changed. Nothing is
 /// added after 500 sources, nor beyond twice the length of `value` plus 4 KiB.
-pub fn policy(value: &str, map: &Map, own: &str) -> Option<String> {
+pub fn policy(value: &str, map: &OriginMap, own: &str) -> Option<String> {
     if own.is_empty() {
         return None;
     }
-    let mut work = Work { sources: SOURCES, room: value.len() + (4 << 10) };
+    let mut budget = PolicyBudget { sources: SOURCES, room: value.len() + (4 << 10) };
     let mut changed = String::with_capacity(value.len());
     let mut seen: Vec<&str> = Vec::new();
     for directive in value.split_inclusive([';', ',']) {
@@ -51,7 +51,7 @@ pub fn policy(value: &str, map: &Map, own: &str) -> Option<String> {
         let list = LISTS.iter().find(|list| list.eq_ignore_ascii_case(name));
         if let Some(list) = list.filter(|list| !seen.contains(*list)) {
             seen.push(list);
-            work.add(words, map, own, &mut changed);
+            budget.add(words, map, own, &mut changed);
         }
         changed.push_str(&directive[kept.len()..]);
         if directive.ends_with(',') {
@@ -63,27 +63,28 @@ pub fn policy(value: &str, map: &Map, own: &str) -> Option<String> {
 }
 
 /// Remaining limits for one value.
-struct Work {
+struct PolicyBudget {
     sources: usize,
     room: usize,
 }
 
-impl Work {
+impl PolicyBudget {
     /// Appends the paths that correspond to `sources`.
     fn add<'s>(
         &mut self,
         sources: impl Iterator<Item = &'s str>,
-        map: &Map,
+        map: &OriginMap,
         own: &str,
         changed: &mut String,
     ) {
         // Whether the complete path of each mapped origin is already in the list.
-        let mut whole = vec![false; map.places.len()];
+        let mut whole = vec![false; map.origins.len()];
         for source in sources {
             let Some(left) = self.sources.checked_sub(1) else { return };
             self.sources = left;
             let Some((named, path)) = Source::read(source) else { continue };
-            for (place, is_whole) in map.places.iter().zip(&mut whole) {
+            for (place, is_whole) in map.origins.iter().zip(&mut whole) {
+                // After the complete path has been added, paths below it would be redundant.
                 if *is_whole || !named.names(&place.origin) {
                     continue;
                 }
@@ -114,7 +115,7 @@ impl Source {
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let path = if path.is_empty() { "/" } else { path };
-        if path.contains(['?', '#', '\'', '"', '<', '>']) || !Map::stays(path) {
+        if path.contains(['?', '#', '\'', '"', '<', '>']) || !OriginMap::stays_below(path) {
             return None;
         }
         let (host, port) = match authority.rsplit_once(':') {
@@ -124,7 +125,7 @@ impl Source {
         Some((Self { scheme, host: host.to_ascii_lowercase(), port }, path))
     }
 
-    /// Returns whether it matches an origin, also by a wildcard such as `*.example`. A scheme alone and `*` need no
+    /// Returns whether it matches an [`Origin`], also by a wildcard such as `*.example`. A scheme alone and `*` need no
     /// addition, since they match every host.
     fn names(&self, origin: &Origin) -> bool {
         let is_scheme = match self.scheme.as_deref() {
@@ -207,11 +208,11 @@ mod tests {
     }
     #[test]
     fn a_policy_grows_no_more_than_its_bound() {
-        let place = |number: usize| crate::Place {
+        let place = |number: usize| crate::MappedOrigin {
             origin: format!("https://o{number}.e").parse().expect("an origin"),
             prefix: format!("/_{number}").parse().expect("a prefix"),
         };
-        let map = Map { places: (0..32).map(place).collect() };
+        let map = OriginMap { origins: (0..32).map(place).collect() };
         for text in ["img-src *.e/x;", "a-src *.e;", "img-src *.e,", "img-src a *.e/b *.e/c *.e/d "] {
             let long = text.repeat((64 << 10) / text.len());
             let length = policy(&long, &map, "www.example").map_or(0, |changed| changed.len());

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::Context;
+use crate::RewriteContext;
 use crate::css;
 use crate::headers::refresh_edit;
 use crate::map::{Base, Edit, apply};
@@ -12,9 +12,9 @@ use crate::text::{Syntax, decoded};
 /// Maximum number of stored bytes of an element's name.
 pub(crate) const NAME: usize = 32;
 
-/// State within a tag (HTML sections 13.2.5.8 and 13.2.5.32 to 13.2.5.40).
+/// State within a [`Tag`] (HTML sections 13.2.5.8 and 13.2.5.32 to 13.2.5.40).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum TagState {
     Name,
     BeforeAttribute,
     Attribute,
@@ -27,8 +27,8 @@ pub(crate) enum Place {
     Slash,
 }
 
-impl Place {
-    /// The state after `byte`; `None` at the end of the tag.
+impl TagState {
+    /// The state after `byte`; `None` at the end of the [`Tag`].
     #[expect(clippy::match_same_arms, reason = "the first arm that fits decides")]
     pub(crate) fn next(self, byte: u8) -> Option<Self> {
         let is_space = matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ');
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// Maximum number of attributes that are read. A tag with more stays unchanged, which bounds time and memory.
+/// Maximum number of attributes that are read. A [`Tag`] with more stays unchanged, which bounds time and memory.
 const MOST: usize = 500;
 
 /// A tag, from `<` to `>`.
@@ -85,25 +85,25 @@ impl<'t> Tag<'t> {
     /// Reads the attributes of a start tag with a known name.
     pub(crate) fn read(bytes: &'t [u8], name: &'t [u8]) -> Self {
         let mut attributes: Vec<Attribute> = Vec::new();
-        let mut place = Place::Name;
+        let mut place = TagState::Name;
         for (at, &byte) in bytes.iter().enumerate().skip(1) {
             let next = place.next(byte);
-            if place == Place::Attribute && next != Some(Place::Attribute) {
+            if place == TagState::Attribute && next != Some(TagState::Attribute) {
                 attributes.last_mut().expect("one began").name.end = at;
-            } else if place == Place::Unquoted && next != Some(Place::Unquoted) {
+            } else if place == TagState::Unquoted && next != Some(TagState::Unquoted) {
                 attributes.last_mut().expect("one began").value.end = at;
             }
             match next {
-                Some(Place::Attribute) if place != Place::Attribute => {
+                Some(TagState::Attribute) if place != TagState::Attribute => {
                     attributes.push(Attribute { name: at..at, value: 0..0 });
                 }
-                Some(Place::Double | Place::Single) if place == Place::BeforeValue => {
+                Some(TagState::Double | TagState::Single) if place == TagState::BeforeValue => {
                     attributes.last_mut().expect("one began").value = at + 1..at + 1;
                 }
-                Some(Place::Unquoted) if place == Place::BeforeValue => {
+                Some(TagState::Unquoted) if place == TagState::BeforeValue => {
                     attributes.last_mut().expect("one began").value = at..at;
                 }
-                Some(Place::AfterValue) if matches!(place, Place::Double | Place::Single) => {
+                Some(TagState::AfterValue) if matches!(place, TagState::Double | TagState::Single) => {
                     attributes.last_mut().expect("one began").value.end = at;
                 }
                 None => break,
@@ -117,13 +117,13 @@ impl<'t> Tag<'t> {
         Self { bytes, name, attributes }
     }
 
-    /// Appends the tag with its changes. The first `base` element of a document changes the base of later URLs; further
-    /// ones have no effect (HTML section 4.2.3).
+    /// Appends the [`Tag`] with its changes. The first `base` element of a document changes the [`Base`] of later URLs;
+    /// further ones have no effect (HTML section 4.2.3).
     pub(crate) fn write(
         &self,
         base: &mut Base,
         has_base: &mut bool,
-        context: Context<'_>,
+        context: RewriteContext<'_>,
         output: &mut Vec<u8>,
     ) {
         let mut from = 0;
@@ -157,8 +157,8 @@ impl<'t> Tag<'t> {
         output.extend_from_slice(&self.bytes[from..]);
     }
 
-    /// The syntax of an attribute's value; `None` if it contains no URL to rewrite. `is_fixed` marks a link whose URL
-    /// stays, `meta` is the syntax of a `meta` element's content.
+    /// The [`Syntax`] of an attribute's value; `None` if it contains no URL to rewrite. `is_fixed` marks a link whose
+    /// URL stays, `meta` is the syntax of a `meta` element's content.
     fn content(&self, attribute: &Attribute, is_fixed: bool, meta: Option<Content>) -> Option<Content> {
         let is_one_of = |names: &[&str]| names.iter().any(|name| same(self.name, name));
         let name = self.bytes[attribute.name.clone()].to_ascii_lowercase();
@@ -211,7 +211,7 @@ impl<'t> Tag<'t> {
         Some(&self.bytes[found.value.clone()])
     }
 
-    fn write_policy(&self, attribute: &Attribute, context: Context<'_>, output: &mut Vec<u8>) {
+    fn write_policy(&self, attribute: &Attribute, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         let value = &self.bytes[attribute.value.clone()];
         let is_quoted = matches!(self.bytes[attribute.value.start - 1], b'"' | b'\'');
         let text = std::str::from_utf8(value).ok().filter(|_| is_quoted && !value.contains(&b'&'));
@@ -226,11 +226,11 @@ fn same(bytes: &[u8], text: &str) -> bool {
     bytes.eq_ignore_ascii_case(text.as_bytes())
 }
 
-fn write_url(value: &[u8], base: Base, context: Context<'_>, output: &mut Vec<u8>) {
+fn write_url(value: &[u8], base: Base, context: RewriteContext<'_>, output: &mut Vec<u8>) {
     apply(value, context.map.edit(base, value, Syntax::Html).as_slice(), output);
 }
 
-fn write_style(value: &[u8], base: Base, context: Context<'_>, output: &mut Vec<u8>) {
+fn write_style(value: &[u8], base: Base, context: RewriteContext<'_>, output: &mut Vec<u8>) {
     if !value.contains(&b'(') && !value.contains(&b'&') {
         return output.extend_from_slice(value);
     }
@@ -242,8 +242,8 @@ fn write_style(value: &[u8], base: Base, context: Context<'_>, output: &mut Vec<
     apply(value, &edits, output);
 }
 
-/// The changes of a `srcset` (HTML section 4.8.4.2.2): URLs up to white space, with descriptors up to a comma.
-fn candidates<'m>(value: &[u8], base: Base, context: Context<'m>) -> Vec<Edit<'m>> {
+/// The [`Edit`]s of a `srcset` (HTML section 4.8.4.2.2): URLs up to white space, with descriptors up to a comma.
+fn candidates<'m>(value: &[u8], base: Base, context: RewriteContext<'m>) -> Vec<Edit<'m>> {
     let mut edits = Vec::new();
     let mut at = 0;
     while at < value.len() {

@@ -7,7 +7,7 @@ use html5ever::tree_builder::TreeBuilderOpts;
 use html5ever::{ParseOpts, parse_document};
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
 
-use crate::{Base, Map};
+use crate::{Base, OriginMap};
 
 /// A node or attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ fn is_plain(document: &[u8]) -> bool {
 }
 
 /// Requires that both documents are equal except for URLs that must or may change.
-pub(super) fn compare(document: &[u8], rewritten: &[u8], base: Base, map: &Map) {
+pub(super) fn compare(document: &[u8], rewritten: &[u8], base: Base, map: &OriginMap) {
     let (before, after) = (items(document), items(rewritten));
     let is_plain = is_plain(document);
     for (before, after) in before.iter().zip(&after) {
@@ -135,7 +135,7 @@ pub(super) fn compare(document: &[u8], rewritten: &[u8], base: Base, map: &Map) 
             Holds::Text => from == to,
             Holds::Url if is_plain => *to == url(base),
             Holds::Url | Holds::UrlOrFixed => {
-                from == to || [Base::Own, Base::Place(0)].iter().any(|base| *to == url(*base))
+                from == to || [Base::Own, Base::Mapped(0)].iter().any(|base| *to == url(*base))
             }
             Holds::Urls => is_mapped(from.as_bytes(), to.as_bytes(), false),
             Holds::Meta => is_mapped(from.as_bytes(), to.as_bytes(), true),
