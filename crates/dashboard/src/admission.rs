@@ -8,7 +8,7 @@ use http::uri::Authority;
 use http::{Method, Request};
 
 use crate::settings::DashboardSettings;
-use crate::token::Keeper;
+use crate::token::TokenVerifier;
 
 /// Name of the cookie.
 pub(crate) const NAME: &str = "brisk-dashboard";
@@ -33,6 +33,7 @@ fn is_own(settings: &DashboardSettings, authority: &Authority) -> bool {
     let host = authority.host();
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if let Ok(address) = address.parse::<IpAddr>() {
+        // A dashboard on loopback is not reachable by another address, so such a name would be foreign.
         return !settings.is_local() || address.to_canonical().is_loopback();
     }
     host.eq_ignore_ascii_case("localhost")
@@ -41,7 +42,7 @@ fn is_own(settings: &DashboardSettings, authority: &Authority) -> bool {
 
 /// Returns whether a page of another origin caused the request (Fetch Metadata). Such a page may link to the dashboard,
 /// but nothing more.
-pub(crate) fn is_from_elsewhere<B>(request: &Request<B>) -> bool {
+pub(crate) fn is_from_other_origin<B>(request: &Request<B>) -> bool {
     let headers = request.headers();
     let is = |name: &str, values: &[&str]| {
         headers.get(name).is_some_and(|value| values.iter().any(|wanted| value == wanted))
@@ -65,31 +66,31 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
 
 /// An authorized client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Admitted {
+pub(crate) struct Authorized {
     /// End of the authorization; `None` if unlimited.
     pub(crate) until: Option<Instant>,
 }
 
 /// Authorizes a client that sends the token in `Authorization: Bearer` or a cookie that was issued for it. Without a
 /// configured token, every client is authorized.
-pub(crate) fn may_look(
+pub(crate) fn authorize(
     settings: &DashboardSettings,
-    keeper: &Keeper,
+    verifier: &TokenVerifier,
     headers: &HeaderMap,
-) -> Option<Admitted> {
-    let without_end = Some(Admitted { until: None });
+) -> Option<Authorized> {
+    let without_end = Some(Authorized { until: None });
     let Some(token) = &settings.token else { return without_end };
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     if let Some(presented) = bearer {
-        return without_end.filter(|_| keeper.is_token(token, presented.trim_ascii()));
+        return without_end.filter(|_| verifier.is_token(token, presented.trim_ascii()));
     }
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
     // Several cookies of one name are accepted, because another service on this host may have set one. The limit bounds
     // the number of MAC computations.
     let mut own = pairs.filter(|(name, _)| *name == NAME).take(4);
-    let until = own.find_map(|(_, value)| keeper.opens_until(token, value))?;
-    Some(Admitted { until: Some(until) })
+    let until = own.find_map(|(_, value)| verifier.valid_until(token, value))?;
+    Some(Authorized { until: Some(until) })
 }
 
 #[cfg(test)]
@@ -144,7 +145,7 @@ mod tests {
         let asked = |path: &str, site: &str, mode: &str| {
             let request = Request::get(path).header("sec-fetch-site", site).header("sec-fetch-mode", mode);
             let request = request.header("sec-fetch-dest", "document").body(()).expect("a request");
-            !is_from_elsewhere(&request)
+            !is_from_other_origin(&request)
         };
         assert!(asked("/", "cross-site", "navigate"));
         assert!(asked("/", "none", "navigate"));
@@ -155,7 +156,7 @@ mod tests {
         assert!(!asked("/api/history", "cross-site", "navigate"));
         let posted = |origin: &str| {
             let request = Request::post("/login").header(HOST, "localhost:8440").header(ORIGIN, origin);
-            !is_from_elsewhere(&request.body(()).expect("a request"))
+            !is_from_other_origin(&request.body(()).expect("a request"))
         };
         assert!(posted("http://localhost:8440") && posted("https://localhost:8440"));
         for origin in ["http://localhost", "http://evil.test", "null", "localhost:8440", ""] {

@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::events::{Audience, Events, event};
+use crate::events::{EventStreams, Events, event};
 use crate::responses::Body;
 use crate::sources::Sources;
-use crate::visitors::{self, Questions};
+use crate::visitors::{self, QueryCache};
 use history::History;
 use lists::Page;
 
 /// Time for which the list of certificates is reused. Creating it takes noticeable time with many certificates, and the
 /// page requests it every 5 s.
-const REPORTS_FOR: Duration = Duration::from_secs(30);
+const REPORTS_CACHED_FOR: Duration = Duration::from_secs(30);
 
 /// Interval and age of stored readings, so that a new client receives the last minute too.
 const KEEP_EACH: Duration = Duration::from_secs(5);
@@ -37,10 +37,10 @@ pub(crate) struct Board {
     history: RefCell<History>,
     /// Readings of the last minute, every [`KEEP_EACH`].
     past: RefCell<VecDeque<(Instant, Reading)>>,
-    audience: RefCell<Audience>,
+    streams: RefCell<EventStreams>,
     reports: Mutex<Option<(Instant, Arc<[Report]>)>>,
     last: Cell<Instant>,
-    questions: Questions,
+    queries: QueryCache,
     /// Start of the process, in ms since 1970. Clients do not compare counters of different processes.
     started: u64,
 }
@@ -52,10 +52,10 @@ impl Board {
             sources,
             history: history.into(),
             past: RefCell::default(),
-            audience: RefCell::default(),
+            streams: RefCell::default(),
             reports: Mutex::default(),
             last: Cell::new(Instant::now()),
-            questions: Questions::new(),
+            queries: QueryCache::new(),
             started: unix_millis(SystemTime::now()),
         }
     }
@@ -66,14 +66,14 @@ impl Board {
         let passed = self.last.replace(Instant::now()).elapsed();
         let reading = self.sources.metrics.reading();
         self.history.borrow_mut().add(unix_millis(SystemTime::now()), passed, &reading);
-        let mut audience = self.audience.borrow_mut();
-        if !audience.is_empty() {
-            audience.send(&event(&self.present(&reading).to_string()));
+        let mut streams = self.streams.borrow_mut();
+        if !streams.is_empty() {
+            streams.send(&event(&self.present(&reading).to_string()));
         }
         self.keep(reading);
     }
 
-    /// Stores a reading every [`KEEP_EACH`].
+    /// Stores a [`Reading`] every [`KEEP_EACH`].
     fn keep(&self, reading: Reading) {
         let mut past = self.past.borrow_mut();
         if past.back().is_none_or(|(kept, _)| kept.elapsed() >= KEEP_EACH) {
@@ -88,7 +88,7 @@ impl Board {
     /// Opens an event stream that ends at `until`. `None` if there are too many.
     pub(crate) fn join(&self, until: Option<Instant>) -> Option<Events> {
         let present = self.present(&self.sources.metrics.reading());
-        self.audience.borrow_mut().join(event(&present.to_string()), until)
+        self.streams.borrow_mut().join(event(&present.to_string()), until)
     }
 
     /// Rates of the last minutes, readings of the last minute, and whether the client has logged in.
@@ -172,7 +172,7 @@ impl Board {
 
     /// Measured wait times of visitors.
     pub(crate) async fn visitors(&self, query: &str) -> Response<Body> {
-        visitors::answer(&self.sources.visits, &self.questions, query).await
+        visitors::answer(&self.sources.visits, &self.queries, query).await
     }
 
     /// One page of the upstream servers whose names contain `text`.
@@ -190,7 +190,7 @@ impl Board {
 
     async fn reports(&self) -> Result<Arc<[Report]>, JoinError> {
         let mut reports = self.reports.lock().await;
-        if let Some((_, kept)) = reports.as_ref().filter(|(made, _)| made.elapsed() < REPORTS_FOR) {
+        if let Some((_, kept)) = reports.as_ref().filter(|(made, _)| made.elapsed() < REPORTS_CACHED_FOR) {
             return Ok(Arc::clone(kept));
         }
         let (care, old) = (Arc::clone(&self.sources.care), reports.take());
@@ -205,10 +205,10 @@ impl Board {
 
     /// Frees cached data that is too old to be used again.
     pub(crate) fn forget(&self) {
-        self.questions.forget();
+        self.queries.forget();
         // A locked list is in use and stays.
         let Ok(mut reports) = self.reports.try_lock() else { return };
-        if reports.as_ref().is_some_and(|(made, _)| made.elapsed() >= REPORTS_FOR) {
+        if reports.as_ref().is_some_and(|(made, _)| made.elapsed() >= REPORTS_CACHED_FOR) {
             let old = reports.take();
             spawn_blocking(move || drop(old));
         }

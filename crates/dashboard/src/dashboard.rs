@@ -31,7 +31,7 @@ use crate::pages;
 use crate::settings::DashboardSettings;
 use crate::socket;
 use crate::sources::Sources;
-use crate::token::Keeper;
+use crate::token::TokenVerifier;
 
 /// Maximum number of connections, in total and per client address, so that one client cannot exclude operators.
 const CONNECTIONS: usize = 256;
@@ -54,25 +54,25 @@ const SECOND: Duration = Duration::from_secs(1);
 pub struct Dashboard {
     address: SocketAddr,
     settings: DashboardSettings,
-    live: watch::Sender<Arc<Live>>,
+    live: watch::Sender<Arc<ActiveSettings>>,
     /// The socket, once bound.
     socket: Arc<OnceLock<TcpListener>>,
 }
 
 /// Prepared settings for [`Dashboard::take_over`].
 #[derive(Debug)]
-pub struct Prepared(Arc<Live>);
+pub struct Prepared(Arc<ActiveSettings>);
 
 /// State that a reload replaces.
 #[derive(Debug)]
-struct Live {
+struct ActiveSettings {
     settings: DashboardSettings,
     acceptor: Option<InternalAcceptor>,
     /// Digests of the files that the acceptor was created from.
     digests: Vec<Option<Vec<u8>>>,
 }
 
-impl Live {
+impl ActiveSettings {
     fn new(settings: &DashboardSettings) -> Result<Arc<Self>, DashboardError> {
         // Computed before the acceptor reads the files: a file that changes in between counts as changed at the next
         // reload.
@@ -113,7 +113,7 @@ impl Dashboard {
                 tracing::error!(
                     address = %settings.listen,
                     %error,
-                    "the dashboard cannot listen: it tries each second, and the gateway serves without it"
+                    "the dashboard cannot listen; it tries again each second, and the gateway serves without it"
                 );
                 None
             }
@@ -147,14 +147,15 @@ impl Dashboard {
             address = socket.local_addr().map_err(|error| failed(&error))?;
             let _ = bound.set(socket.try_clone().map_err(|error| failed(&error))?);
         }
-        let place = Place { socket, address, bound: Arc::clone(&bound) };
-        let keeper = Keeper::new().map_err(|error| failed(&error))?;
-        let (live, changes) = watch::channel(Live::new(&settings)?);
+        let pending = PendingListener { socket, address, bound: Arc::clone(&bound) };
+        let verifier = TokenVerifier::new().map_err(|error| failed(&error))?;
+        let (live, changes) = watch::channel(ActiveSettings::new(&settings)?);
         let serve = move || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-            let served = runtime.and_then(|runtime| runtime.block_on(serve(place, keeper, sources, changes)));
+            let served =
+                runtime.and_then(|runtime| runtime.block_on(serve(pending, verifier, sources, changes)));
             if let Err(error) = served {
-                tracing::error!(%error, "the dashboard's listener broke: it shows nothing more");
+                tracing::error!(%error, "the dashboard's listener failed; the dashboard has stopped");
             }
         };
         thread::Builder::new().name("dashboard".to_owned()).spawn(serve).map_err(|error| failed(&error))?;
@@ -184,7 +185,7 @@ impl Dashboard {
     ///
     /// [`DashboardError::Tls`] if a TLS file cannot be used.
     pub fn prepare(settings: &DashboardSettings) -> Result<Prepared, DashboardError> {
-        Live::new(settings).map(Prepared)
+        ActiveSettings::new(settings).map(Prepared)
     }
 
     /// Applies prepared settings. Connections that were accepted under different settings end.
@@ -208,13 +209,13 @@ fn cannot_listen(settings: &DashboardSettings, source: io::Error) -> DashboardEr
 }
 
 /// The address to listen on, and its socket if bound.
-struct Place {
+struct PendingListener {
     socket: Option<TcpListener>,
     address: SocketAddr,
     bound: Arc<OnceLock<TcpListener>>,
 }
 
-impl Place {
+impl PendingListener {
     /// The listener, after the address has become free.
     async fn listener(self) -> io::Result<Listener> {
         let Self { socket, address, bound } = self;
@@ -231,28 +232,28 @@ impl Place {
 }
 
 /// State that all connections share.
-struct Desk {
+struct ServerState {
     board: Rc<Board>,
-    keeper: Keeper,
-    live: watch::Receiver<Arc<Live>>,
-    places: ConnectionLimit,
-    of_one: AddressLimit,
+    verifier: TokenVerifier,
+    live: watch::Receiver<Arc<ActiveSettings>>,
+    connections: ConnectionLimit,
+    of_address: AddressLimit,
 }
 
 /// Serves until the dashboard is dropped or the listener fails.
 async fn serve(
-    place: Place,
-    keeper: Keeper,
+    pending: PendingListener,
+    verifier: TokenVerifier,
     sources: Sources,
-    mut changes: watch::Receiver<Arc<Live>>,
+    mut changes: watch::Receiver<Arc<ActiveSettings>>,
 ) -> io::Result<()> {
     let board = Rc::new(Board::new(sources));
-    let desk = Rc::new(Desk {
+    let state = Rc::new(ServerState {
         board: Rc::clone(&board),
-        keeper,
+        verifier,
         live: changes.clone(),
-        places: ConnectionLimit::new(CONNECTIONS),
-        of_one: AddressLimit::new(CONNECTIONS_OF_ONE),
+        connections: ConnectionLimit::new(CONNECTIONS),
+        of_address: AddressLimit::new(CONNECTIONS_OF_ONE),
     });
     let ticks = async {
         let mut seconds = interval(SECOND);
@@ -264,49 +265,50 @@ async fn serve(
         }
     };
     tokio::select! {
-        broken = async { accept(&desk, place.listener().await?).await } => broken,
+        broken = async { accept(&state, pending.listener().await?).await } => broken,
         () = async { while changes.changed().await.is_ok() {} } => Ok(()),
         () = ticks => Ok(()),
     }
 }
 
-async fn accept(desk: &Rc<Desk>, mut listener: Listener) -> io::Result<()> {
+async fn accept(state: &Rc<ServerState>, mut listener: Listener) -> io::Result<()> {
     loop {
         let (tcp, peer) = listener.accept().await?;
-        let places = desk.places.try_acquire().zip(desk.of_one.try_acquire(peer.ip()));
-        let Some(places) = places else { continue };
+        let connections = state.connections.try_acquire().zip(state.of_address.try_acquire(peer.ip()));
+        // Dropping `tcp` closes the connection; the client may retry.
+        let Some(connections) = connections else { continue };
         // A failure only loses the timeout for clients that do not read.
         let _ = SockRef::from(&tcp).set_tcp_user_timeout(Some(UNREAD_LIMIT));
-        let desk = Rc::clone(desk);
+        let state = Rc::clone(state);
         spawn_local(async move {
-            serve_connection(desk, tcp, peer.ip()).await;
-            drop(places);
+            serve_connection(state, tcp, peer.ip()).await;
+            drop(connections);
         });
     }
 }
 
-async fn serve_connection(desk: Rc<Desk>, tcp: TcpStream, peer: IpAddr) {
-    let live = Arc::clone(&desk.live.borrow());
-    let Some(acceptor) = &live.acceptor else { return serve_http(desk, tcp, &live, peer).await };
+async fn serve_connection(state: Rc<ServerState>, tcp: TcpStream, peer: IpAddr) {
+    let live = Arc::clone(&state.live.borrow());
+    let Some(acceptor) = &live.acceptor else { return serve_http(state, tcp, &live, peer).await };
     match timeout(HANDSHAKE_LIMIT, acceptor.accept(tcp)).await {
-        Ok(Ok(stream)) => serve_http(desk, stream, &live, peer).await,
+        Ok(Ok(stream)) => serve_http(state, stream, &live, peer).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "dashboard: handshake failed"),
         Err(_) => tracing::debug!(%peer, "dashboard: handshake took too long"),
     }
 }
 
-/// Serves requests while the settings stay the same; after a reload, clients must authenticate again.
+/// Serves requests while the [`DashboardSettings`] stay the same; after a reload, clients must authenticate again.
 async fn serve_http(
-    desk: Rc<Desk>,
+    state: Rc<ServerState>,
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-    live: &Arc<Live>,
+    live: &Arc<ActiveSettings>,
     peer: IpAddr,
 ) {
-    let mut changes = desk.live.clone();
+    let mut changes = state.live.clone();
     let service = service_fn(|request| {
-        let (desk, live) = (Rc::clone(&desk), Arc::clone(live));
+        let (state, live) = (Rc::clone(&state), Arc::clone(live));
         async move {
-            let answered = pages::answer(&desk.board, &live.settings, &desk.keeper, request).await;
+            let answered = pages::answer(&state.board, &live.settings, &state.verifier, request).await;
             Ok::<_, Infallible>(answered)
         }
     });

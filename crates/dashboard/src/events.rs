@@ -13,31 +13,31 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 /// Maximum number of event streams.
 pub(crate) const MOST: usize = 32;
 
-/// Capacity of an event stream. A client that has not read for as many seconds is disconnected.
+/// Capacity of an [`EventStream`]. A client that has not read for as many seconds is disconnected.
 const WAITING: usize = 8;
 
 /// All event streams.
 #[derive(Debug, Default)]
-pub(crate) struct Audience(Vec<Member>);
+pub(crate) struct EventStreams(Vec<EventStream>);
 
 #[derive(Debug)]
-struct Member {
+struct EventStream {
     events: Sender<Bytes>,
     /// End of the authorization; `None` if unlimited.
     until: Option<Instant>,
 }
 
-impl Member {
+impl EventStream {
     fn is_gone(&self) -> bool {
         self.events.is_closed() || self.until.is_some_and(|until| until <= Instant::now())
     }
 }
 
-/// An event stream as a response body.
+/// An [`EventStream`] as a response body.
 #[derive(Debug)]
 pub(crate) struct Events(Receiver<Bytes>);
 
-impl Audience {
+impl EventStreams {
     /// Adds a stream that begins with `first` and ends at `until`. `None` if there are too many.
     pub(crate) fn join(&mut self, first: Bytes, until: Option<Instant>) -> Option<Events> {
         self.0.retain(|one| !one.is_gone());
@@ -46,7 +46,7 @@ impl Audience {
         }
         let (sender, receiver) = mpsc::channel(WAITING);
         sender.try_send(first).ok()?;
-        self.0.push(Member { events: sender, until });
+        self.0.push(EventStream { events: sender, until });
         Some(Events(receiver))
     }
 
@@ -85,34 +85,34 @@ mod tests {
 
     #[test]
     fn a_bounded_number_may_look_and_who_leaves_makes_room() {
-        let mut audience = Audience::default();
-        let mut all: Vec<_> = (0..MOST).map(|_| audience.join(event("{}"), None).expect("room")).collect();
-        assert!(audience.join(event("{}"), None).is_none());
+        let mut streams = EventStreams::default();
+        let mut all: Vec<_> = (0..MOST).map(|_| streams.join(event("{}"), None).expect("room")).collect();
+        assert!(streams.join(event("{}"), None).is_none());
         all.pop();
-        assert!(audience.join(event("{}"), None).is_some());
+        assert!(streams.join(event("{}"), None).is_some());
         all.clear();
-        assert!(audience.is_empty());
+        assert!(streams.is_empty());
     }
 
     #[test]
     fn who_may_look_no_more_gets_nothing_more() {
-        let mut audience = Audience::default();
-        let mut events = audience.join(event("{}"), Some(Instant::now())).expect("room");
-        assert!(audience.is_empty());
+        let mut streams = EventStreams::default();
+        let mut events = streams.join(event("{}"), Some(Instant::now())).expect("room");
+        assert!(streams.is_empty());
         assert!(events.0.try_recv().is_ok());
         assert_eq!(events.0.try_recv(), Err(mpsc::error::TryRecvError::Disconnected), "its end");
     }
 
     #[test]
     fn who_does_not_read_is_dropped_and_the_others_are_not() {
-        let mut audience = Audience::default();
-        let _slow = audience.join(event("{}"), None).expect("room");
-        let mut other = audience.join(event("{}"), None).expect("room");
+        let mut streams = EventStreams::default();
+        let _slow = streams.join(event("{}"), None).expect("room");
+        let mut other = streams.join(event("{}"), None).expect("room");
         for _ in 0..2 * WAITING {
-            audience.send(&event("1"));
+            streams.send(&event("1"));
             while other.0.try_recv().is_ok() {}
         }
-        assert_eq!(audience.0.len(), 1);
-        assert!(!audience.is_empty());
+        assert_eq!(streams.0.len(), 1);
+        assert!(!streams.is_empty());
     }
 }

@@ -15,7 +15,7 @@ use crate::assets::LOGIN;
 use crate::form;
 use crate::responses::{self, Body};
 use crate::settings::DashboardSettings;
-use crate::token::{Keeper, LIFETIME};
+use crate::token::{LIFETIME, TokenVerifier};
 
 /// Maximum length of the form, in bytes.
 const FORM: usize = 8 << 10;
@@ -24,26 +24,31 @@ const FORM: usize = 8 << 10;
 const FORM_LIMIT: Duration = Duration::from_secs(10);
 
 /// Responds with a cookie and a redirect to the page, or with the login page.
-pub(crate) async fn log_in(settings: &DashboardSettings, keeper: &Keeper, body: Incoming) -> Response<Body> {
+pub(crate) async fn log_in(
+    settings: &DashboardSettings,
+    verifier: &TokenVerifier,
+    body: Incoming,
+) -> Response<Body> {
     let Some(token) = &settings.token else { return to_page(None) };
     let form = match timeout(FORM_LIMIT, Limited::new(body, FORM).collect()).await {
         Ok(Ok(form)) => form,
         Ok(Err(_)) => {
-            return last(responses::text(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "too large for a form with a token\n",
-            ));
+            return last(responses::text(StatusCode::PAYLOAD_TOO_LARGE, "the form is too large\n"));
         }
         Err(_) => {
-            return last(responses::text(StatusCode::REQUEST_TIMEOUT, "the form did not come within 10 s\n"));
+            return last(responses::text(
+                StatusCode::REQUEST_TIMEOUT,
+                "the form was not received within 10 s\n",
+            ));
         }
     };
     let presented = form::field(&form.to_bytes(), "token", FORM).map(Zeroizing::new);
-    if !presented.is_some_and(|presented| keeper.is_token(token, presented.trim_ascii())) {
+    if !presented.is_some_and(|presented| verifier.is_token(token, presented.trim_ascii())) {
         return responses::asset(&LOGIN, StatusCode::FORBIDDEN, &http::HeaderMap::new());
     }
     let secure = if settings.tls.is_some() { "; Secure" } else { "" };
-    let (cookie, age) = (keeper.cookie(token), LIFETIME.as_secs());
+    // `HttpOnly` hides the cookie from scripts, `SameSite=Strict` withholds it from requests of other sites.
+    let (cookie, age) = (verifier.cookie(token), LIFETIME.as_secs());
     to_page(Some(&format!("{NAME}={cookie}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}")))
 }
 

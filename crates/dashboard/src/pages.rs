@@ -6,12 +6,12 @@ use http::header::{ALLOW, HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use crate::admission::Admitted;
+use crate::admission::Authorized;
 use crate::assets::{self, LOGIN, PAGE};
 use crate::board::Board;
 use crate::responses::{self, Body};
 use crate::settings::DashboardSettings;
-use crate::token::Keeper;
+use crate::token::TokenVerifier;
 use crate::{admission, form, login};
 
 /// Maximum length of a search text, in bytes.
@@ -21,29 +21,29 @@ const LONGEST_TEXT: usize = 100;
 pub(crate) async fn answer(
     board: &Rc<Board>,
     settings: &DashboardSettings,
-    keeper: &Keeper,
+    verifier: &TokenVerifier,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    responses::protected(admitted(board, settings, keeper, request).await)
+    responses::protected(admitted(board, settings, verifier, request).await)
 }
 
 async fn admitted(
     board: &Rc<Board>,
     settings: &DashboardSettings,
-    keeper: &Keeper,
+    verifier: &TokenVerifier,
     request: Request<Incoming>,
 ) -> Response<Body> {
     if !admission::is_for_own_host(settings, &request) {
         return responses::text(
             StatusCode::MISDIRECTED_REQUEST,
-            "not shown under this name: ask by an IP address or localhost, or add the name to `names` in [dashboard]\n",
+            "unknown host name: use an IP address or localhost, or add the name to `names` in [dashboard]\n",
         );
     }
-    if admission::is_from_elsewhere(&request) {
-        return responses::text(StatusCode::FORBIDDEN, "not for pages of other origins\n");
+    if admission::is_from_other_origin(&request) {
+        return responses::text(StatusCode::FORBIDDEN, "requests of pages of other origins are refused\n");
     }
     match (request.method(), request.uri().path()) {
-        (&Method::POST, "/login") => return login::log_in(settings, keeper, request.into_body()).await,
+        (&Method::POST, "/login") => return login::log_in(settings, verifier, request.into_body()).await,
         (&Method::POST, "/logout") => return login::log_out(),
         (&Method::GET | &Method::HEAD, _) => {}
         _ => {
@@ -55,7 +55,7 @@ async fn admitted(
     if let Some(asset) = assets::public(request.uri().path()) {
         return responses::asset(asset, StatusCode::OK, request.headers());
     }
-    if let Some(admitted) = admission::may_look(settings, keeper, request.headers()) {
+    if let Some(admitted) = admission::authorize(settings, verifier, request.headers()) {
         let query = request.uri().query().unwrap_or_default();
         return match request.uri().path() {
             "/api/visitors" => board.visitors(query).await,
@@ -63,7 +63,7 @@ async fn admitted(
                 Ok(list) => responses::json(&list),
                 Err(_) => responses::text(
                     StatusCode::INTERNAL_SERVER_ERROR,
-                    "the list cannot be made, as the log says\n",
+                    "cannot create the list; see the log\n",
                 ),
             },
             _ => shown(board, settings, admitted, &request),
@@ -84,7 +84,7 @@ async fn admitted(
 fn shown(
     board: &Rc<Board>,
     settings: &DashboardSettings,
-    admitted: Admitted,
+    admitted: Authorized,
     request: &Request<Incoming>,
 ) -> Response<Body> {
     let query = request.uri().query().unwrap_or_default();
@@ -92,7 +92,9 @@ fn shown(
         "/" => responses::asset(&PAGE, StatusCode::OK, request.headers()),
         "/events" if request.method() == Method::GET => match board.join(admitted.until) {
             Some(events) => responses::events(events),
-            None => responses::text(StatusCode::SERVICE_UNAVAILABLE, "too many look already: 32 at most\n"),
+            None => {
+                responses::text(StatusCode::SERVICE_UNAVAILABLE, "too many open dashboards: 32 at most\n")
+            }
         },
         "/api/history" => responses::json(&board.history(settings.token.is_some())),
         "/api/connections" => responses::json(&board.connections(parameter(query, "order") == "latest")),

@@ -71,6 +71,7 @@ pub(crate) fn asset(asset: &'static Asset, status: StatusCode, asked: &HeaderMap
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     if status == StatusCode::OK || status == StatusCode::NOT_MODIFIED {
+        // Browsers must revalidate, so that an upgraded gateway is never shown by the page of its predecessor.
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert(ETAG, HeaderValue::try_from(tag).expect("digits in quotes"));
     }

@@ -19,7 +19,7 @@ fn at(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
     listener::bind(&ListenerSettings { reuse_port, backlog: 64, ..ListenerSettings::new(address) })
 }
 
-/// Binds the address, or another port if the settings permit it.
+/// Binds the address, or another port if the [`DashboardSettings`] permit it.
 pub(crate) fn bind(settings: &DashboardSettings) -> io::Result<TcpListener> {
     match at(settings.listen, false) {
         Err(error) if settings.or_any_port && error.kind() == io::ErrorKind::AddrInUse => {

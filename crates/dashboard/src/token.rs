@@ -12,10 +12,10 @@ use aws_lc_rs::{hmac, rand};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Minimum length of a token, in bytes. Guessing a random token of this length is infeasible at any rate.
+/// Minimum length of a [`Token`], in bytes. Guessing a random token of this length is infeasible at any rate.
 const LEAST: usize = 20;
 
-/// Maximum length of a token, in bytes.
+/// Maximum length of a [`Token`], in bytes.
 const MOST: usize = 1024;
 
 /// Validity of a cookie.
@@ -62,7 +62,7 @@ impl Token {
         Self::of(&bytes).map_err(|reason| TokenError::Wrong(path.to_owned(), reason))
     }
 
-    /// Parses a token; surrounding white space is ignored.
+    /// Parses a [`Token`]; surrounding white space is ignored.
     fn of(text: &[u8]) -> Result<Self, &'static str> {
         let token = text.trim_ascii();
         if token.len() < LEAST {
@@ -86,19 +86,19 @@ impl fmt::Debug for Token {
 
 /// Verifies tokens in constant time, and issues and verifies cookies. Created once per process, so cookies end with the
 /// process.
-pub(crate) struct Keeper {
+pub(crate) struct TokenVerifier {
     key: hmac::Key,
     started: Instant,
 }
 
-impl Keeper {
+impl TokenVerifier {
     pub(crate) fn new() -> Result<Self, &'static str> {
         let random = rand::SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(|_| "no random numbers")?;
         Ok(Self { key, started: Instant::now() })
     }
 
-    /// Returns whether `presented` is the token.
+    /// Returns whether `presented` is the [`Token`].
     pub(crate) fn is_token(&self, token: &Token, presented: &[u8]) -> bool {
         let expected = self.tag(b"token", 0, &token.0);
         let given = message(b"token", 0, presented);
@@ -107,7 +107,7 @@ impl Keeper {
         hmac::verify(&self.key, &given, expected.as_ref()).is_ok()
     }
 
-    /// Issues a cookie to a client that has presented the token.
+    /// Issues a cookie to a client that has presented the [`Token`].
     pub(crate) fn cookie(&self, token: &Token) -> String {
         self.cookie_at(token, self.now())
     }
@@ -120,12 +120,12 @@ impl Keeper {
     }
 
     /// End of validity, if `value` is a valid cookie for this token.
-    pub(crate) fn opens_until(&self, token: &Token, value: &str) -> Option<Instant> {
-        let until = self.opens_until_second(token, value, self.now())?;
+    pub(crate) fn valid_until(&self, token: &Token, value: &str) -> Option<Instant> {
+        let until = self.valid_until_second(token, value, self.now())?;
         Some(self.started + Duration::from_secs(until))
     }
 
-    fn opens_until_second(&self, token: &Token, value: &str, now: u64) -> Option<u64> {
+    fn valid_until_second(&self, token: &Token, value: &str, now: u64) -> Option<u64> {
         let (until, digits) = value.split_once('-')?;
         let until = u64::from_str_radix(until, 16).ok()?;
         let tag = bytes_of(digits)?;
@@ -209,29 +209,31 @@ mod tests {
 
     #[test]
     fn the_token_and_nothing_else_is_recognized() {
-        let (keeper, token) = (Keeper::new().expect("a key"), Token::of(TEXT.as_bytes()).expect("a token"));
-        assert!(keeper.is_token(&token, TEXT.as_bytes()));
+        let (verifier, token) =
+            (TokenVerifier::new().expect("a key"), Token::of(TEXT.as_bytes()).expect("a token"));
+        assert!(verifier.is_token(&token, TEXT.as_bytes()));
         for other in ["", "0123456789abcdef012", "0123456789abcdef01234", "0123456789abcdef0124"] {
-            assert!(!keeper.is_token(&token, other.as_bytes()), "{other}");
+            assert!(!verifier.is_token(&token, other.as_bytes()), "{other}");
         }
     }
 
     #[test]
     fn a_cookie_opens_until_it_is_too_old_and_only_for_its_token() {
-        let (keeper, token) = (Keeper::new().expect("a key"), Token::of(TEXT.as_bytes()).expect("a token"));
-        let cookie = keeper.cookie_at(&token, 100);
+        let (verifier, token) =
+            (TokenVerifier::new().expect("a key"), Token::of(TEXT.as_bytes()).expect("a token"));
+        let cookie = verifier.cookie_at(&token, 100);
         let last = 100 + LIFETIME.as_secs();
-        assert_eq!(keeper.opens_until_second(&token, &cookie, last - 1), Some(last));
-        assert!(keeper.opens_until_second(&token, &cookie, last).is_none());
+        assert_eq!(verifier.valid_until_second(&token, &cookie, last - 1), Some(last));
+        assert!(verifier.valid_until_second(&token, &cookie, last).is_none());
         let other = Token::of(b"ffffffffffffffffffff").expect("a token");
-        assert!(keeper.opens_until_second(&other, &cookie, 100).is_none());
+        assert!(verifier.valid_until_second(&other, &cookie, 100).is_none());
         let (until, tag) = cookie.split_once('-').expect("two parts");
         let later = format!("{:x}-{tag}", last + 1);
         for forged in [later.as_str(), until, tag, "", "-", &cookie[..cookie.len() - 1], "1-\u{e9}\u{e9}"] {
-            assert!(keeper.opens_until_second(&token, forged, 100).is_none(), "{forged}");
+            assert!(verifier.valid_until_second(&token, forged, 100).is_none(), "{forged}");
         }
         assert!(
-            Keeper::new().expect("a key").opens_until_second(&token, &cookie, 100).is_none(),
+            TokenVerifier::new().expect("a key").valid_until_second(&token, &cookie, 100).is_none(),
             "of another process"
         );
     }

@@ -30,95 +30,93 @@ const LONGEST_NAME: usize = 255;
 
 /// Time for which a result is cached. Less than the interval of 60 s at which pages request it, so that each request of
 /// a page gets new data.
-const KEPT_FOR: Duration = Duration::from_secs(55);
+const CACHED_FOR: Duration = Duration::from_secs(55);
 
 /// Maximum number of cached results.
 const KEPT: usize = 16;
 
-/// Runs one query at a time and shares its result for [`KEPT_FOR`] with all clients that request the same.
-pub(crate) struct Questions {
-    turn: Arc<Semaphore>,
+/// Runs one query at a time and shares its result for [`CACHED_FOR`] with all clients that request the same.
+pub(crate) struct QueryCache {
+    permit: Arc<Semaphore>,
     kept: RefCell<VecDeque<(Query, Instant, Bytes)>>,
 }
 
-impl Questions {
+impl QueryCache {
     pub(crate) fn new() -> Self {
-        Self { turn: Arc::new(Semaphore::new(1)), kept: RefCell::default() }
+        Self { permit: Arc::new(Semaphore::new(1)), kept: RefCell::default() }
     }
 
     fn known(&self, query: &Query) -> Option<Bytes> {
         let kept = self.kept.borrow();
-        let known = kept.iter().find(|(of, made, _)| of == query && made.elapsed() < KEPT_FOR);
+        let known = kept.iter().find(|(of, made, _)| of == query && made.elapsed() < CACHED_FOR);
         known.map(|(_, _, answer)| answer.clone())
     }
 
     fn keep(&self, query: Query, answer: Bytes) {
         let mut kept = self.kept.borrow_mut();
-        kept.retain(|(of, made, _)| *of != query && made.elapsed() < KEPT_FOR);
+        kept.retain(|(of, made, _)| *of != query && made.elapsed() < CACHED_FOR);
         kept.truncate(KEPT - 1);
         kept.push_front((query, Instant::now(), answer));
     }
 
     /// Removes expired results.
     pub(crate) fn forget(&self) {
-        self.kept.borrow_mut().retain(|(_, made, _)| made.elapsed() < KEPT_FOR);
+        self.kept.borrow_mut().retain(|(_, made, _)| made.elapsed() < CACHED_FOR);
     }
 }
 
 /// Runs `work` on a blocking thread after its predecessors. The permit is held until `work` ends, even if the client
 /// disconnects: otherwise clients that reconnect could start queries in parallel.
-async fn in_turn<T: Send + 'static>(
-    turn: &Arc<Semaphore>,
+async fn run_exclusively<T: Send + 'static>(
+    permit: &Arc<Semaphore>,
     known: impl FnOnce() -> Option<T>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
     // An error is impossible: the semaphore is never closed.
-    let turn = Arc::clone(turn).acquire_owned().await;
+    let permit = Arc::clone(permit).acquire_owned().await;
     // Another client may have run the same query in the meantime.
     if let Some(known) = known() {
         return Ok(known);
     }
-    let in_turn = move || {
+    let run_exclusively = move || {
         let done = work();
-        drop(turn);
+        drop(permit);
         done
     };
-    spawn_blocking(in_turn).await
+    spawn_blocking(run_exclusively).await
 }
 
 /// Responds to `?span=hour|day|month&metric=ttfb&host=NAME`. Without a host, all hosts are included.
-pub(crate) async fn answer(visits: &Visits, questions: &Questions, query: &str) -> Response<Body> {
+pub(crate) async fn answer(visits: &Visits, queries: &QueryCache, query: &str) -> Response<Body> {
     let Some(reader) = visits.reader() else { return responses::json(&json!({ "on": false })) };
-    let Some(query) = asked(query) else {
+    let Some(query) = parse_query(query) else {
         return responses::text(
             StatusCode::BAD_REQUEST,
             "write span=hour, day or month, and a metric such as ttfb\n",
         );
     };
-    if let Some(known) = questions.known(&query) {
+    if let Some(known) = queries.known(&query) {
         return responses::json_text(known);
     }
     let (visits, asked) = (visits.clone(), query.clone());
-    let known = || questions.known(&query).map(|answer| (answer, false));
+    let known = || queries.known(&query).map(|answer| (answer, false));
     let work = move || {
         let all = all(&visits, &reader, &asked);
         (Bytes::from(all.to_string()), all["error"].is_null())
     };
-    let read = in_turn(&questions.turn, known, work).await;
+    let read = run_exclusively(&queries.permit, known, work).await;
     match read {
         Ok((answer, is_to_be_kept)) => {
             if is_to_be_kept {
-                questions.keep(query, answer.clone());
+                queries.keep(query, answer.clone());
             }
             responses::json_text(answer)
         }
-        Err(_) => {
-            responses::text(StatusCode::INTERNAL_SERVER_ERROR, "visits cannot be read, as the log says\n")
-        }
+        Err(_) => responses::text(StatusCode::INTERNAL_SERVER_ERROR, "cannot read the visits; see the log\n"),
     }
 }
 
-fn asked(query: &str) -> Option<Query> {
+fn parse_query(query: &str) -> Option<Query> {
     let field = |name, usual: &str| {
         let value = form::field(query.as_bytes(), name, LONGEST_NAME);
         value.map_or_else(|| usual.to_owned(), |value| String::from_utf8_lossy(&value).into_owned())
@@ -131,7 +129,7 @@ fn asked(query: &str) -> Option<Query> {
     })
 }
 
-/// All results of a query. An unreadable part is `null`, and the first reason is in `error`.
+/// All results of a [`Query`]. An unreadable part is `null`, and the first reason is in `error`.
 fn all(visits: &Visits, reader: &Reader, query: &Query) -> Value {
     let mut error = None;
     let status = visits.status();
@@ -180,53 +178,53 @@ mod tests {
 
     #[test]
     fn questions_are_read_and_wrong_ones_are_not_guessed() {
-        let query = asked("span=day&metric=lcp&host=a.test").expect("a question");
+        let query = parse_query("span=day&metric=lcp&host=a.test").expect("a question");
         assert_eq!(
             (query.span, query.metric, query.host.as_deref()),
             (Span::Day, Metric::LargestPaint, Some("a.test"))
         );
-        assert_eq!(asked("").map(|query| query.host), Some(None));
-        assert!(asked("span=year").is_none() && asked("metric=speed").is_none());
+        assert_eq!(parse_query("").map(|query| query.host), Some(None));
+        assert!(parse_query("span=year").is_none() && parse_query("metric=speed").is_none());
     }
 
     #[tokio::test]
     async fn a_turn_lasts_as_long_as_its_work_though_who_asked_has_left() {
-        let turn = Arc::new(Semaphore::new(1));
+        let permit = Arc::new(Semaphore::new(1));
         let ((began, begun), (go, wait)) = (tokio::sync::oneshot::channel(), std::sync::mpsc::channel());
-        let of_task = Arc::clone(&turn);
+        let of_task = Arc::clone(&permit);
         let asked = tokio::spawn(async move {
             let work = move || {
                 let _ = began.send(());
                 wait.recv()
             };
-            let _ = in_turn(&of_task, || None, work).await;
+            let _ = run_exclusively(&of_task, || None, work).await;
         });
         begun.await.expect("work that begins");
         asked.abort();
         assert!(asked.await.is_err());
-        assert!(turn.try_acquire().is_err(), "the work goes on");
+        assert!(permit.try_acquire().is_err(), "the work goes on");
         go.send(()).expect("work that waits");
-        let _next = turn.acquire().await.expect("a turn");
+        let _next = permit.acquire().await.expect("a turn");
     }
 
     #[tokio::test]
     async fn an_answer_is_given_again_and_what_failed_is_not() {
-        let questions = Questions::new();
-        let query = asked("span=hour").expect("a question");
+        let queries = QueryCache::new();
+        let query = parse_query("span=hour").expect("a question");
         for number in 0..2 * KEPT {
             let query = Query { host: Some(format!("{number}.test")), ..query.clone() };
-            questions.keep(query, Bytes::from_static(b"{}"));
+            queries.keep(query, Bytes::from_static(b"{}"));
         }
-        assert_eq!(questions.kept.borrow().len(), KEPT);
+        assert_eq!(queries.kept.borrow().len(), KEPT);
         let folder = tempfile::tempdir().expect("a folder");
         let visits = Visits::open(folder.path(), Settings::default()).expect("a store");
-        questions.keep(query, Bytes::from_static(b"{\"kept\":true}"));
-        let again = answer(&visits, &questions, "span=hour").await;
+        queries.keep(query, Bytes::from_static(b"{\"kept\":true}"));
+        let again = answer(&visits, &queries, "span=hour").await;
         assert_eq!(again.into_body().collect().await.expect("a body").to_bytes(), "{\"kept\":true}");
-        let other = answer(&visits, &questions, "span=day").await;
+        let other = answer(&visits, &queries, "span=day").await;
         let other = other.into_body().collect().await.expect("a body").to_bytes();
         let is_good = serde_json::from_slice::<Value>(&other).expect("JSON")["error"].is_null();
-        assert_eq!(questions.known(&asked("span=day").expect("a question")).is_some(), is_good);
+        assert_eq!(queries.known(&parse_query("span=day").expect("a question")).is_some(), is_good);
     }
 
     #[test]
@@ -240,7 +238,7 @@ mod tests {
         }
         assert!(visits.flush(Duration::from_mins(1)));
         let reader = visits.reader().expect("a reader");
-        let shown = all(&visits, &reader, &asked("span=hour&metric=ttfb").expect("a question"));
+        let shown = all(&visits, &reader, &parse_query("span=hour&metric=ttfb").expect("a question"));
         assert_eq!((&shown["error"], &shown["cuts"]["visits"]), (&Value::Null, &json!(40)), "{shown}");
         assert_eq!(shown["hosts"], json!(["site.test"]));
         let medians = shown["series"][1]["points"].as_array().expect("points").iter();

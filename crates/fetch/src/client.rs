@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use crate::error::{FetchError, Reason};
-use crate::target::{Place, redirected};
+use crate::target::{RequestTarget, redirected};
 
 /// Product name and version in `User-Agent`.
 const AGENT: &str = concat!("brisk/", env!("CARGO_PKG_VERSION"));
@@ -64,7 +64,7 @@ pub struct Client {
 
 /// A complete response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct FetchResponse {
     /// The status. No status is an error by itself, because its meaning depends on the caller.
     pub status: StatusCode,
     /// The header fields.
@@ -95,7 +95,7 @@ impl Client {
     }
 
     /// Sends a `GET` request for `url`. Any status is a success.
-    pub async fn get(&self, url: &str) -> Result<Answer, FetchError> {
+    pub async fn get(&self, url: &str) -> Result<FetchResponse, FetchError> {
         self.send(request(Method::GET, url, Bytes::new())?).await
     }
 
@@ -114,7 +114,7 @@ impl Client {
         url: &str,
         content_type: &'static str,
         body: Bytes,
-    ) -> Result<Answer, FetchError> {
+    ) -> Result<FetchResponse, FetchError> {
         let mut request = request(Method::POST, url, body)?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         self.send(request).await
@@ -140,7 +140,7 @@ impl Client {
     /// # Errors
     ///
     /// [`FetchError`] with the [`Reason`]: invalid URL, failed connection, or an exceeded limit.
-    pub async fn send(&self, request: Request<Bytes>) -> Result<Answer, FetchError> {
+    pub async fn send(&self, request: Request<Bytes>) -> Result<FetchResponse, FetchError> {
         let (mut url, method) = (request.uri().clone(), request.method().clone());
         let answered = timeout(self.limits.time, self.follow(request, &mut url)).await;
         let result = answered.unwrap_or(Err(Reason::TimedOut(self.limits.time)));
@@ -148,38 +148,43 @@ impl Client {
     }
 
     /// Sends the request and follows redirects; `url` becomes the last URL.
-    async fn follow(&self, request: Request<Bytes>, url: &mut Uri) -> Result<Answer, Reason> {
+    async fn follow(&self, request: Request<Bytes>, url: &mut Uri) -> Result<FetchResponse, Reason> {
         let (head, body) = request.into_parts();
+        // RFC 9110 section 15.4: other methods must not be repeated at another URL without consent.
         let follows = matches!(head.method, Method::GET | Method::HEAD);
         for _ in 0..=self.limits.redirects {
-            let place = Place::of(url)?;
+            let target = RequestTarget::of(url)?;
             let mut request = Request::new(Full::new(body.clone()));
             *request.method_mut() = head.method.clone();
-            *request.uri_mut() = place.path.clone();
-            *request.headers_mut() = headers(&head.headers, &place);
-            let answer = self.exchange(&place, request).await?;
-            let Some(location) = location(&answer).filter(|_| follows) else { return Ok(answer) };
+            *request.uri_mut() = target.path.clone();
+            *request.headers_mut() = headers(&head.headers, &target);
+            let response = self.exchange(&target, request).await?;
+            let Some(location) = location(&response).filter(|_| follows) else { return Ok(response) };
             *url = redirected(url, location).ok_or_else(|| Reason::Redirect(location.to_owned()))?;
         }
         Err(Reason::TooManyRedirects(self.limits.redirects))
     }
 
-    async fn exchange(&self, place: &Place, request: Request<Full<Bytes>>) -> Result<Answer, Reason> {
+    async fn exchange(
+        &self,
+        target: &RequestTarget,
+        request: Request<Full<Bytes>>,
+    ) -> Result<FetchResponse, Reason> {
         let limits = DialLimits { connect: self.limits.time, unacknowledged: self.limits.time };
-        let tcp = connect(&place.dial, limits).await.map_err(Reason::Connect)?;
-        if !place.tls {
-            return answer(tcp, request, self.limits.body).await;
+        let tcp = connect(&target.dial, limits).await.map_err(Reason::Connect)?;
+        if !target.tls {
+            return response(tcp, request, self.limits.body).await;
         }
-        let stream = self.connector.connect(tcp, &place.host).await.map_err(Reason::Tls)?;
-        answer(stream, request, self.limits.body).await
+        let stream = self.connector.connect(tcp, &target.host).await.map_err(Reason::Tls)?;
+        response(stream, request, self.limits.body).await
     }
 }
 
-fn ok(answer: Answer, method: &Method, url: &str) -> Result<Bytes, FetchError> {
-    if answer.status == StatusCode::OK {
-        return Ok(answer.body);
+fn ok(response: FetchResponse, method: &Method, url: &str) -> Result<Bytes, FetchError> {
+    if response.status == StatusCode::OK {
+        return Ok(response.body);
     }
-    let reason = Reason::Status(answer.status);
+    let reason = Reason::Status(response.status);
     Err(FetchError { method: method.clone(), url: url.to_owned(), reason })
 }
 
@@ -196,10 +201,12 @@ fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Bytes>, Fet
 }
 
 /// The caller's header fields, with those that the client sets.
-fn headers(given: &HeaderMap, place: &Place) -> HeaderMap {
+fn headers(given: &HeaderMap, target: &RequestTarget) -> HeaderMap {
     let mut headers = given.clone();
-    headers.insert(HOST, place.header.clone());
+    headers.insert(HOST, target.header.clone());
+    // Each request has a connection of its own, so the server need not keep it open.
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    // There is no decoder here, and without codings the limit of the body bounds all of its memory.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let agent = match given.get(USER_AGENT).and_then(|library| library.to_str().ok()) {
         Some(library) => HeaderValue::from_str(&format!("{AGENT} {library}")).ok(),
@@ -209,12 +216,12 @@ fn headers(given: &HeaderMap, place: &Place) -> HeaderMap {
     headers
 }
 
-fn location(answer: &Answer) -> Option<&str> {
-    let leads_on = matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308);
-    answer.headers.get(LOCATION).filter(|_| leads_on)?.to_str().ok()
+fn location(response: &FetchResponse) -> Option<&str> {
+    let leads_on = matches!(response.status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    response.headers.get(LOCATION).filter(|_| leads_on)?.to_str().ok()
 }
 
-async fn answer<Io>(io: Io, request: Request<Full<Bytes>>, most: usize) -> Result<Answer, Reason>
+async fn response<Io>(io: Io, request: Request<Full<Bytes>>, most: usize) -> Result<FetchResponse, Reason>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -228,10 +235,10 @@ where
     let exchange = async {
         let (head, body) = sender.send_request(request).await.map_err(Reason::Http)?.into_parts();
         let body = Limited::new(body, most).collect().await.map_err(|error| cut(error, most))?;
-        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+        Ok(FetchResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
     };
     tokio::select! {
-        answer = exchange => answer,
+        response = exchange => response,
         () = driven => unreachable!("it stays pending"),
     }
 }
@@ -267,7 +274,7 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().expect("address"));
         let served = tokio::spawn(async move {
             let mut heads = Vec::new();
-            for answer in answers {
+            for response in answers {
                 let (mut tcp, _) = listener.accept().await.expect("accept");
                 let mut head = Vec::new();
                 while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -275,7 +282,7 @@ mod tests {
                 }
                 heads.push(String::from_utf8(head).expect("text"));
                 // The client may have closed the connection; some tests depend on it.
-                let _ = tcp.write_all(answer.as_bytes()).await;
+                let _ = tcp.write_all(response.as_bytes()).await;
             }
             heads
         });
@@ -308,17 +315,17 @@ mod tests {
         let error = client(limits).get(&url).await.expect_err("refused");
         assert!(matches!(error.reason, Reason::TooManyRedirects(2)), "{error}");
         let (url, _served) = server(vec![moved("/")]).await;
-        let answer =
+        let response =
             client(limits).post(&url, "text/plain", Bytes::from_static(b"x")).await.expect("an answer");
-        assert_eq!(answer.status, StatusCode::FOUND);
+        assert_eq!(response.status, StatusCode::FOUND);
     }
 
     #[tokio::test]
     async fn a_long_answer_is_an_error_whether_it_says_its_length_or_not() {
         let limits = Limits { body: 10, ..Limits::default() };
         let unsaid = "HTTP/1.1 200 OK\r\n\r\n01234567890".to_owned();
-        for answer in [full("01234567890"), unsaid] {
-            let (url, _served) = server(vec![answer]).await;
+        for response in [full("01234567890"), unsaid] {
+            let (url, _served) = server(vec![response]).await;
             let error = client(limits).get(&url).await.expect_err("refused");
             assert!(matches!(error.reason, Reason::TooLarge(10)), "{error}");
         }
@@ -333,7 +340,7 @@ mod tests {
         assert!(error.contains(&url) && error.contains("HTTP: "), "{error}");
         let (url, _served) = server(vec!["HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned()]).await;
         let error = client(Limits::default()).get_ok(&url).await.expect_err("refused").to_string();
-        assert!(error.contains("the server answered 503"), "{error}");
+        assert!(error.contains("the server responded with 503"), "{error}");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let secure = format!("https://{}/", listener.local_addr().expect("address"));
         let plain = async {
@@ -343,7 +350,7 @@ mod tests {
         };
         let client = client(Limits::default());
         let error = tokio::select! {
-            answer = client.get(&secure) => answer.expect_err("no TLS").to_string(),
+            response = client.get(&secure) => response.expect_err("no TLS").to_string(),
             () = plain => unreachable!(),
         };
         assert!(error.contains("TLS: "), "{error}");

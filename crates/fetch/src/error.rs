@@ -23,7 +23,7 @@ pub struct FetchError {
 #[non_exhaustive]
 pub enum Reason {
     /// The URL cannot be requested.
-    #[error("not an address that can be asked: {0}; write one as \"https://host/path\"")]
+    #[error("invalid URL: {0}; write one as \"https://host/path\"")]
     Url(String),
     /// The connection failed. The source names host and address.
     #[error("{0}")]
@@ -35,18 +35,18 @@ pub enum Reason {
     #[error("HTTP: {0}")]
     Http(#[source] hyper::Error),
     /// The response was not complete within [`Limits::time`](crate::Limits::time).
-    #[error("no answer within {} s", .0.as_secs_f32())]
+    #[error("no response within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
     /// The body exceeds [`Limits::body`](crate::Limits::body) bytes.
-    #[error("the answer is longer than {0} bytes")]
+    #[error("the response is longer than {0} bytes")]
     TooLarge(usize),
     /// The response redirects more often than [`Limits::redirects`](crate::Limits::redirects).
     #[error("more than {0} redirects")]
     TooManyRedirects(u8),
     /// The response redirects to a URL that is not followed: unsupported, or from `https` to `http`.
-    #[error("redirected to {0:?}, which is not followed")]
+    #[error("redirect to {0:?}, which is not followed")]
     Redirect(String),
     /// The status is not 200, for callers that accept no other.
-    #[error("the server answered {0}")]
+    #[error("the server responded with {0}")]
     Status(http::StatusCode),
 }

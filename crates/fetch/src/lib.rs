@@ -8,5 +8,5 @@ mod client;
 mod error;
 mod target;
 
-pub use client::{Answer, Client, ClientSettings, Limits};
+pub use client::{Client, ClientSettings, FetchResponse, Limits};
 pub use error::{FetchError, Reason};

@@ -9,7 +9,7 @@ use crate::error::Reason;
 
 /// Destination of a request.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RequestTarget {
     pub(crate) tls: bool,
     /// Host name; an IPv6 address in brackets.
     pub(crate) host: String,
@@ -20,7 +20,7 @@ pub(crate) struct Place {
     pub(crate) path: Uri,
 }
 
-impl Place {
+impl RequestTarget {
     /// Parses an absolute URL with scheme `http` or `https`.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Place {
             tls,
             dial: Target::new(&host, port),
             header: HeaderValue::from_str(&shown).map_err(|_| wrong("has no host name"))?,
-            path: path.parse().map_err(|_| wrong("has no path that can be asked"))?,
+            path: path.parse().map_err(|_| wrong("has an invalid path"))?,
             host,
         })
     }
@@ -82,20 +82,20 @@ mod tests {
             ("https://ca.test:14000/dir", "ca.test:14000", "ca.test:14000", "/dir"),
             ("http://[::1]:8080/", "[::1]:8080", "[::1]:8080", "/"),
         ] {
-            let place = Place::of(&uri(text)).expect(text);
+            let target = RequestTarget::of(&uri(text)).expect(text);
             assert_eq!(
-                (place.header.to_str().expect("text"), place.dial.to_string()),
+                (target.header.to_str().expect("text"), target.dial.to_string()),
                 (header, dial.to_owned())
             );
-            assert_eq!(place.path.to_string(), path);
-            assert_eq!(place.tls, text.starts_with("https"));
+            assert_eq!(target.path.to_string(), path);
+            assert_eq!(target.tls, text.starts_with("https"));
         }
     }
 
     #[test]
     fn what_is_no_place_is_refused() {
         for text in ["/path", "ftp://ca.test/", "https://user:word@ca.test/", "ca.test:443"] {
-            assert!(matches!(Place::of(&uri(text)), Err(Reason::Url(_))), "{text}");
+            assert!(matches!(RequestTarget::of(&uri(text)), Err(Reason::Url(_))), "{text}");
         }
     }
 

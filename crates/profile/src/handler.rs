@@ -59,7 +59,7 @@ impl Registers {
 pub(crate) struct Sample<'r> {
     /// Thread ID.
     pub(crate) thread: i32,
-    /// Number of timer expiries that the sample represents: expiries while a signal is pending are merged into one
+    /// Number of timer expiries that the [`Sample`] represents: expiries while a signal is pending are merged into one
     /// signal.
     pub(crate) times: u64,
     pub(crate) registers: Registers,
@@ -97,9 +97,9 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 /// Memory for samples, used by handlers until it is dropped. Only the holder of the
 /// [`ProfileRight`](crate::ProfileRight) creates one, so there is at most one per process.
-pub(crate) struct Room(*mut Slots);
+pub(crate) struct SampleBuffer(*mut Slots);
 
-impl Room {
+impl SampleBuffer {
     /// Allocates the memory and installs the handler.
     pub(crate) fn open() -> Result<Self, ProfileError> {
         // Checked before any handler depends on it: a seccomp filter may forbid the system call.
@@ -168,7 +168,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for SampleBuffer {
     fn drop(&mut self) {
         SLOTS.store(ptr::null_mut(), Ordering::SeqCst);
         // Handlers increment the counter before they read the pointer: if none is running, none can still have the
@@ -206,7 +206,7 @@ extern "C" fn interrupted(_signal: libc::c_int, info: *mut libc::siginfo_t, cont
     RUNNING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Takes a sample if a slot is free.
+/// Takes a [`Sample`] if a [`Slot`] is free.
 ///
 /// # Safety
 ///
@@ -318,7 +318,7 @@ pub(crate) fn with_signal_stack(stack: &libc::stack_t) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Turn;
+    use crate::ProfileRight;
 
     #[test]
     fn memory_is_copied_as_far_as_there_is_any() {
@@ -368,12 +368,12 @@ mod tests {
     #[test]
     fn samples_beyond_the_room_are_counted_as_lost_and_a_late_signal_does_nothing() {
         let turn = loop {
-            match Turn::claim() {
+            match ProfileRight::claim() {
                 Some(turn) => break turn,
                 None => thread::yield_now(),
             }
         };
-        let room = Room::open().expect("room");
+        let room = SampleBuffer::open().expect("room");
         (0..WAITING + 3).for_each(|_| interrupt());
         assert!(room.lost() >= 3);
         // SAFETY: the call takes no arguments.

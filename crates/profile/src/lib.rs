@@ -12,10 +12,10 @@
 
 mod flame;
 mod folded;
-mod gathered;
 mod handler;
 mod modules;
 mod pprof;
+mod sample_counts;
 mod sampler;
 mod symbols;
 mod threads;
@@ -28,10 +28,10 @@ use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 
-use gathered::Gathered;
 use modules::Modules;
+use sample_counts::SampleCounts;
 
-/// Permitted duration of a profile, in seconds.
+/// Permitted duration of a `Profile`, in seconds.
 pub const SECONDS: RangeInclusive<u64> = 1..=60;
 
 /// Permitted sampling frequency of each thread, in samples per second of its processor time.
@@ -41,7 +41,7 @@ pub const FREQUENCIES: RangeInclusive<u32> = 1..=1000;
 /// work.
 pub const FREQUENCY: u32 = 99;
 
-/// Whether a profile is being taken.
+/// Whether a [`Profile`] is being taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Reasons for which there is no profile.
@@ -49,17 +49,17 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 #[non_exhaustive]
 pub enum ProfileError {
     /// The caller has cancelled it.
-    #[error("the profile was given up")]
+    #[error("the profile was cancelled")]
     GivenUp,
     /// A system call failed.
-    #[error("the system refuses a profile, by {0}: {1}")]
+    #[error("cannot take a profile: {0}: {1}")]
     System(&'static str, io::Error),
 }
 
 impl ProfileError {
     /// Returns whether a repetition would fail too: a seccomp filter forbids the system call (`EPERM`), or the kernel
     /// lacks it (`ENOSYS`).
-    pub fn is_for_good(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         let code = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS));
         matches!(self, Self::System(_, error) if code(error))
     }
@@ -70,9 +70,9 @@ fn refused(step: &'static str) -> impl Fn(io::Error) -> ProfileError {
     move |error| ProfileError::System(step, error)
 }
 
-/// Parameters of a profile.
+/// Parameters of a `Profile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct ProfileOptions {
     /// Duration, clamped to [`SECONDS`].
     pub seconds: u64,
     /// Samples per second of processor time, clamped to [`FREQUENCIES`]. The kernel interrupts a thread at most once
@@ -80,11 +80,11 @@ pub struct Order {
     pub frequency: u32,
 }
 
-/// The exclusive right to take a profile. A process takes one at a time.
+/// The exclusive right to take a `Profile`. A process takes one at a time.
 #[derive(Debug)]
-pub struct Turn(());
+pub struct ProfileRight(());
 
-impl Turn {
+impl ProfileRight {
     /// Claims the right. `None` while another profile is being taken.
     pub fn claim() -> Option<Self> {
         (!TAKEN.swap(true, Ordering::Acquire)).then_some(Self(()))
@@ -96,26 +96,30 @@ impl Turn {
     /// # Errors
     ///
     /// [`ProfileError::GivenUp`] if cancelled, [`ProfileError::System`] if a system call fails.
-    pub fn take(self, order: Order, is_unwanted: impl Fn() -> bool) -> Result<Profile, ProfileError> {
+    pub fn take(
+        self,
+        order: ProfileOptions,
+        is_unwanted: impl Fn() -> bool,
+    ) -> Result<Profile, ProfileError> {
         let seconds = order.seconds.clamp(*SECONDS.start(), *SECONDS.end());
         let frequency = order.frequency.clamp(*FREQUENCIES.start(), *FREQUENCIES.end());
         let mut modules = Modules::of_this_process()?;
-        let mut gathered = Gathered::default();
+        let mut counts = SampleCounts::default();
         let begun = SystemTime::now();
         let seen =
             sampler::sample(Duration::from_secs(seconds), frequency, &is_unwanted, |thread, sample| {
-                gathered.add(thread, &mut modules, sample);
+                counts.add(thread, &mut modules, sample);
             })?;
         if is_unwanted() {
             return Err(ProfileError::GivenUp);
         }
-        let (names, stacks) = gathered.named(&modules);
-        let sampler::Unseen { lost, left_out, length } = seen;
+        let (names, stacks) = counts.named(&modules);
+        let sampler::MissedSamples { lost, left_out, length } = seen;
         Ok(Profile { begun, length, frequency, lost, left_out, unread: modules.unread, names, stacks })
     }
 }
 
-impl Drop for Turn {
+impl Drop for ProfileRight {
     fn drop(&mut self) {
         TAKEN.store(false, Ordering::Release);
     }
@@ -145,11 +149,11 @@ impl Profile {
         self.stacks.iter().map(|(_, samples)| samples).sum()
     }
 
-    /// Incomplete parts of the profile, one sentence for each.
+    /// Incomplete parts of the `Profile`, one sentence for each.
     pub fn gaps(&self) -> Vec<String> {
         let mut gaps = Vec::new();
         if self.lost > 0 {
-            gaps.push(format!("{} samples were lost for want of room.", self.lost));
+            gaps.push(format!("{} samples were lost because all slots were full.", self.lost));
         }
         if self.left_out > 0 {
             gaps.push(format!("{} threads could not be sampled.", self.left_out));
@@ -165,7 +169,7 @@ impl Profile {
         flame::graph(self, notes)
     }
 
-    /// Encodes the profile for pprof: `profile.proto`, compressed with gzip.
+    /// Encodes the `Profile` for pprof: `profile.proto`, compressed with gzip.
     pub fn pprof(&self) -> Vec<u8> {
         pprof::compressed(&pprof::encoded(self))
     }

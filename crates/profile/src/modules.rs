@@ -37,7 +37,7 @@ struct Mapped {
 
 /// Meaning of a code address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum CodeLocation {
     /// A function: index of the file, and index of the function in it.
     Function(usize, usize),
     /// A file without a known function at the address.
@@ -76,7 +76,7 @@ impl Modules {
     }
 
     fn add(&mut self, path: &str, range: Range<u64>, place: u64, file: File) -> io::Result<()> {
-        let unreadable = || io::Error::other("it is no program with code at this place");
+        let unreadable = || io::Error::other("it has no code at this offset");
         let mut symbols = Symbols::of(file).ok_or_else(unreadable)?;
         let own = symbols.address(place).ok_or_else(unreadable)?;
         let bias = range.start.wrapping_sub(own);
@@ -98,7 +98,7 @@ impl Modules {
     }
 
     /// Appends the functions of a stack to `places`, the innermost first.
-    pub(crate) fn unwind(&mut self, registers: &Registers, stack: &[u8], places: &mut Vec<Place>) {
+    pub(crate) fn unwind(&mut self, registers: &Registers, stack: &[u8], places: &mut Vec<CodeLocation>) {
         let base = registers.stack;
         let mut read = |address: u64| {
             let start = usize::try_from(address.checked_sub(base).ok_or(())?).map_err(|_| ())?;
@@ -109,31 +109,31 @@ impl Modules {
             self.unwinder.iter_frames(registers.instruction, registers.native(), &mut self.cache, &mut read);
         loop {
             match frames.next() {
-                Ok(Some(_)) if places.len() == DEEPEST => break places.push(Place::CutOff),
+                Ok(Some(_)) if places.len() == DEEPEST => break places.push(CodeLocation::CutOff),
                 Ok(Some(frame)) => {
                     let place = place(&self.mapped, frame.address_for_lookup());
                     places.push(place);
                     // Callers of code without unwind tables could only be guessed.
-                    if place == Place::Elsewhere {
-                        break places.push(Place::CutOff);
+                    if place == CodeLocation::Elsewhere {
+                        break places.push(CodeLocation::CutOff);
                     }
                 }
                 Ok(None) => break,
-                Err(_) => break places.push(Place::CutOff),
+                Err(_) => break places.push(CodeLocation::CutOff),
             }
         }
     }
 
     /// Display name of a function.
-    pub(crate) fn name(&self, place: Place) -> String {
+    pub(crate) fn name(&self, place: CodeLocation) -> String {
         match place {
-            Place::Function(file, function) => {
+            CodeLocation::Function(file, function) => {
                 let name = self.mapped[file].symbols.name(function);
-                name.unwrap_or_else(|| self.name(Place::File(file)))
+                name.unwrap_or_else(|| self.name(CodeLocation::File(file)))
             }
-            Place::File(file) => format!("[{}]", self.mapped[file].name),
-            Place::Elsewhere => "[unknown]".to_owned(),
-            Place::CutOff => "[cut off]".to_owned(),
+            CodeLocation::File(file) => format!("[{}]", self.mapped[file].name),
+            CodeLocation::Elsewhere => "[unknown]".to_owned(),
+            CodeLocation::CutOff => "[cut off]".to_owned(),
         }
     }
 }
@@ -142,12 +142,12 @@ fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-fn place(mapped: &[Mapped], address: u64) -> Place {
+fn place(mapped: &[Mapped], address: u64) -> CodeLocation {
     let Some(file) = mapped.iter().position(|mapped| mapped.range.contains(&address)) else {
-        return Place::Elsewhere;
+        return CodeLocation::Elsewhere;
     };
     let function = mapped[file].symbols.function(address.wrapping_sub(mapped[file].bias));
-    function.map_or(Place::File(file), |function| Place::Function(file, function))
+    function.map_or(CodeLocation::File(file), |function| CodeLocation::Function(file, function))
 }
 
 /// Paths, address ranges and file offsets of executable mappings.
@@ -185,7 +185,7 @@ mod tests {
         let modules = Modules::of_this_process().expect("a map");
         let function = place(&modules.mapped, executable as *const () as u64 + 4);
         assert!(modules.name(function).ends_with("modules::executable"), "{}", modules.name(function));
-        assert_eq!(place(&modules.mapped, 8), Place::Elsewhere);
+        assert_eq!(place(&modules.mapped, 8), CodeLocation::Elsewhere);
     }
 
     #[test]

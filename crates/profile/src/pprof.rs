@@ -44,17 +44,17 @@ impl Message {
 }
 
 /// String table without duplicates; the first entry is empty, as the format requires.
-struct Texts<'p> {
+struct StringTable<'p> {
     all: Vec<&'p str>,
     places: HashMap<&'p str, u64>,
 }
 
-impl<'p> Texts<'p> {
+impl<'p> StringTable<'p> {
     fn new() -> Self {
         Self { all: vec![""], places: HashMap::from([("", 0)]) }
     }
 
-    fn place(&mut self, text: &'p str) -> u64 {
+    fn index(&mut self, text: &'p str) -> u64 {
         *self.places.entry(text).or_insert_with(|| {
             self.all.push(text);
             self.all.len() as u64 - 1
@@ -63,15 +63,15 @@ impl<'p> Texts<'p> {
 
     fn value_type(&mut self, kind: &'static str, unit: &'static str) -> Message {
         let mut message = Message::default();
-        message.number(1, self.place(kind));
-        message.number(2, self.place(unit));
+        message.number(1, self.index(kind));
+        message.number(2, self.index(unit));
         message
     }
 }
 
-/// Encodes the profile. Each function has one location; the thread is a label of the sample.
+/// Encodes the [`Profile`]. Each function has one location; the thread is a label of the sample.
 pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
-    let (mut texts, mut message) = (Texts::new(), Message::default());
+    let (mut texts, mut message) = (StringTable::new(), Message::default());
     let period = nanos(profile.period());
     for (kind, unit) in [("samples", "count"), ("cpu", "nanoseconds")] {
         message.message(1, &texts.value_type(kind, unit));
@@ -81,8 +81,8 @@ pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
         let (mut sample, mut label) = (Message::default(), Message::default());
         sample.numbers(1, functions.iter().rev().map(|number| id(*number)));
         sample.numbers(2, [*samples, samples.saturating_mul(period)]);
-        label.number(1, texts.place("thread"));
-        label.number(2, texts.place(profile.name(*thread)));
+        label.number(1, texts.index("thread"));
+        label.number(2, texts.index(profile.name(*thread)));
         sample.message(3, &label);
         message.message(2, &sample);
     }
@@ -94,11 +94,11 @@ pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
         message.message(4, &location);
         function.number(1, id(number));
         // `system_name` stays empty: with it, pprof would shorten names by the rules of C++.
-        function.number(2, texts.place(name));
+        function.number(2, texts.index(name));
         message.message(5, &function);
     }
     let (period_type, gaps) = (texts.value_type("cpu", "nanoseconds"), profile.gaps());
-    let comments: Vec<_> = gaps.iter().map(|gap| texts.place(gap)).collect();
+    let comments: Vec<_> = gaps.iter().map(|gap| texts.index(gap)).collect();
     texts.all.iter().for_each(|text| message.bytes(6, text.as_bytes()));
     let begun = profile.begun.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     message.number(9, nanos(begun));

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ProfileError;
-use crate::handler::{Room, Sample};
+use crate::handler::{Sample, SampleBuffer};
 use crate::timers::Timers;
 
 /// Intervals of the loop: draining of samples, and search for new threads.
@@ -13,7 +13,7 @@ const NEW_THREADS: Duration = Duration::from_millis(250);
 
 /// Samples and threads that the profile lacks, and its actual duration.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unseen {
+pub(crate) struct MissedSamples {
     pub(crate) lost: u64,
     pub(crate) left_out: usize,
     /// Actual duration; on a busy machine longer than requested.
@@ -27,8 +27,8 @@ pub(crate) fn sample(
     frequency: u32,
     is_unwanted: impl Fn() -> bool,
     mut take: impl FnMut(&str, &Sample<'_>),
-) -> Result<Unseen, ProfileError> {
-    let room = Room::open()?;
+) -> Result<MissedSamples, ProfileError> {
+    let room = SampleBuffer::open()?;
     let mut timers = Timers::new(Duration::from_secs(1) / frequency);
     timers.follow()?;
     let begun = Instant::now();
@@ -48,10 +48,10 @@ pub(crate) fn sample(
     let (left_out, length) = (timers.left_out(), begun.elapsed());
     drain(&room, &mut timers, &mut take);
     drop(timers);
-    Ok(Unseen { lost: room.lost(), left_out, length })
+    Ok(MissedSamples { lost: room.lost(), left_out, length })
 }
 
-fn drain(room: &Room, timers: &mut Timers, take: &mut impl FnMut(&str, &Sample<'_>)) {
+fn drain(room: &SampleBuffer, timers: &mut Timers, take: &mut impl FnMut(&str, &Sample<'_>)) {
     let mut without_stack = Vec::new();
     room.drain(&mut |sample| match sample.stack {
         Some(_) => take(timers.name(sample.thread), &sample),

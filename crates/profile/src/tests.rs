@@ -55,9 +55,9 @@ impl Drop for Burner {
 }
 
 /// Other tests of this process take profiles too.
-fn turn() -> Turn {
+fn turn() -> ProfileRight {
     loop {
-        match Turn::claim() {
+        match ProfileRight::claim() {
             Some(turn) => return turn,
             None => thread::yield_now(),
         }
@@ -69,7 +69,8 @@ fn a_busy_thread_is_seen_by_name_and_function() {
     let _burner = Burner::start("burner");
     // On a busy machine one second may be too short for a sample.
     let seen = (0..60).find_map(|_| {
-        let profile = turn().take(Order { seconds: 1, frequency: 200 }, || false).expect("a profile");
+        let profile =
+            turn().take(ProfileOptions { seconds: 1, frequency: 200 }, || false).expect("a profile");
         let folded = profile.folded();
         let is_seen = folded.lines().any(|line| line.starts_with("burner;") && line.contains("::burns_time"));
         is_seen.then_some(profile)
@@ -86,10 +87,10 @@ fn a_busy_thread_is_seen_by_name_and_function() {
 #[test]
 fn one_profile_is_taken_at_a_time_and_one_that_is_unwanted_ends() {
     let first = turn();
-    assert!(Turn::claim().is_none());
+    assert!(ProfileRight::claim().is_none());
     let asked = AtomicUsize::new(0);
-    let given_up =
-        first.take(Order { seconds: 60, frequency: 99 }, || asked.fetch_add(1, Ordering::Relaxed) > 2);
+    let given_up = first
+        .take(ProfileOptions { seconds: 60, frequency: 99 }, || asked.fetch_add(1, Ordering::Relaxed) > 2);
     assert!(matches!(given_up, Err(ProfileError::GivenUp)), "{given_up:?}");
     assert_eq!(asked.load(Ordering::Relaxed), 4);
     drop(turn());
@@ -107,7 +108,7 @@ fn threads_that_come_and_go_are_no_fault() {
         }
         sum
     });
-    let taken = turn().take(Order { seconds: 2, frequency: 1000 }, || false);
+    let taken = turn().take(ProfileOptions { seconds: 2, frequency: 1000 }, || false);
     stop.store(true, Ordering::Relaxed);
     spawning.join().expect("no panic");
     taken.expect("a profile");
@@ -118,7 +119,8 @@ fn threads_that_come_and_go_are_no_fault() {
 fn a_thread_without_a_stack_for_signals_is_not_interrupted_again_and_again() {
     let _burner = Burner::start_without_stack("foreign");
     let is_left_out = (0..30).any(|_| {
-        let profile = turn().take(Order { seconds: 1, frequency: 1000 }, || false).expect("a profile");
+        let profile =
+            turn().take(ProfileOptions { seconds: 1, frequency: 1000 }, || false).expect("a profile");
         assert!(!profile.folded().contains("foreign;"), "{}", profile.folded());
         profile.left_out > 0
     });

@@ -52,7 +52,7 @@ pub(super) fn upstreams(mut all: Vec<UpstreamReading>, page: &Page<'_>) -> Value
     })
 }
 
-/// Sorts certificates: those with a problem first, then by end of validity.
+/// Sorts certificates: those with a [`Problem`] first, then by end of validity.
 pub(super) fn in_order(mut all: Vec<Report>) -> Vec<Report> {
     // `all` is already sorted by end of validity, and the sort is stable.
     all.sort_by_key(|one| one.revoked.is_none() && one.trouble.is_none());

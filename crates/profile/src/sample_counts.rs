@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::handler::Sample;
-use crate::modules::{Modules, Place};
+use crate::modules::{CodeLocation, Modules};
 
 /// Maximum number of distinct stacks. Typical profiles have a few thousand; the limit bounds memory.
 const STACKS: usize = 30_000;
@@ -16,24 +16,24 @@ pub(crate) type Counted = Vec<(Box<[u32]>, u64)>;
 
 /// All samples so far.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct SampleCounts {
     /// Meaning of the indices in `stacks`.
-    known: Vec<Known>,
+    known: Vec<Name>,
     threads: HashMap<String, u32>,
-    places: HashMap<Place, u32>,
+    places: HashMap<CodeLocation, u32>,
     stacks: HashMap<Box<[u32]>, u64>,
     /// Buffers that are reused for each sample.
-    unwound: Vec<Place>,
+    unwound: Vec<CodeLocation>,
     stack: Vec<u32>,
 }
 
-enum Known {
+enum Name {
     /// Name of a thread, or a placeholder.
-    Named(String),
-    Place(Place),
+    Text(String),
+    Location(CodeLocation),
 }
 
-impl Gathered {
+impl SampleCounts {
     pub(crate) fn add(&mut self, thread: &str, modules: &mut Modules, sample: &Sample<'_>) {
         self.unwound.clear();
         modules.unwind(&sample.registers, sample.stack.unwrap_or_default(), &mut self.unwound);
@@ -42,7 +42,7 @@ impl Gathered {
         self.stack.push(thread);
         for place in self.unwound.iter().rev() {
             let number = *self.places.entry(*place).or_insert_with(|| {
-                self.known.push(Known::Place(*place));
+                self.known.push(Name::Location(*place));
                 self.known.len() as u32 - 1
             });
             self.stack.push(number);
@@ -69,7 +69,7 @@ impl Gathered {
             return *number;
         }
         let number = self.known.len() as u32;
-        self.known.push(Known::Named(name.to_owned()));
+        self.known.push(Name::Text(name.to_owned()));
         self.threads.insert(name.to_owned(), number);
         number
     }
@@ -79,8 +79,8 @@ impl Gathered {
         let (mut names, mut numbers) = (Vec::new(), HashMap::new());
         let own = self.known.into_iter().map(|known| {
             let name = match known {
-                Known::Named(name) => name,
-                Known::Place(place) => modules.name(place),
+                Name::Text(name) => name,
+                Name::Location(place) => modules.name(place),
             };
             *numbers.entry(name).or_insert_with_key(|name: &String| {
                 names.push(name.clone());
@@ -103,19 +103,19 @@ mod tests {
 
     #[test]
     fn the_number_of_stacks_is_bounded_and_no_sample_is_forgotten() {
-        let mut gathered = Gathered::default();
-        let thread = gathered.thread("worker-0");
+        let mut counts = SampleCounts::default();
+        let thread = counts.thread("worker-0");
         for number in 0..STACKS as u32 + 100 {
-            let other = gathered.thread(&format!("function {number}"));
-            gathered.stack = vec![thread, other, other];
-            gathered.count(2);
+            let other = counts.thread(&format!("function {number}"));
+            counts.stack = vec![thread, other, other];
+            counts.count(2);
         }
-        gathered.stack = vec![thread, 1, 1];
-        gathered.count(1);
-        assert_eq!(gathered.stacks.len(), STACKS + 1);
-        assert_eq!(gathered.stacks.values().sum::<u64>(), 2 * (STACKS as u64 + 100) + 1);
+        counts.stack = vec![thread, 1, 1];
+        counts.count(1);
+        assert_eq!(counts.stacks.len(), STACKS + 1);
+        assert_eq!(counts.stacks.values().sum::<u64>(), 2 * (STACKS as u64 + 100) + 1);
         let modules = Modules::of_this_process().expect("a map");
-        let (names, stacks) = gathered.named(&modules);
+        let (names, stacks) = counts.named(&modules);
         let (_, others) = stacks
             .iter()
             .find(|(stack, _)| stack.len() == 2 && names[stack[1] as usize] == OTHERS)
