@@ -94,16 +94,20 @@ impl ErrorCode {
             Self::Overloaded => KeyError::Overloaded,
             Self::DeadlinePassed => KeyError::DeadlinePassed,
             Self::UnknownKey => KeyError::Failed("the key server has no such key"),
-            Self::KeyNotAllowed => KeyError::Failed("the key server does not allow this gateway the key"),
-            Self::OperationNotAllowed => KeyError::Failed("the key server does not allow such operations"),
-            Self::Shape => KeyError::Failed("the key server refuses to sign what is not of TLS"),
-            Self::Scheme => KeyError::Failed("the key server's key makes no such signatures"),
-            Self::Rate => KeyError::Failed("the key server allows no more operations now"),
+            Self::KeyNotAllowed => {
+                KeyError::Failed("the key server does not permit this gateway to use the key")
+            }
+            Self::OperationNotAllowed => {
+                KeyError::Failed("the key server does not permit this kind of operation")
+            }
+            Self::Shape => KeyError::Failed("the key server signs only content of TLS handshakes"),
+            Self::Scheme => KeyError::Failed("the key at the key server does not support the scheme"),
+            Self::Rate => KeyError::Failed("this gateway exceeds its rate at the key server"),
             Self::UnknownClient => KeyError::Failed("the key server does not know this gateway"),
-            Self::Draining => KeyError::Failed("the key server stops"),
-            Self::Protocol => KeyError::Failed("the key server does not understand this gateway"),
+            Self::Draining => KeyError::Failed("the key server is draining"),
+            Self::Protocol => KeyError::Failed("the key server reports a violation of the protocol"),
             Self::Failed | Self::Cancelled | Self::Other(_) => {
-                KeyError::Failed("the key server could not perform it")
+                KeyError::Failed("the key server could not perform the operation")
             }
         }
     }

@@ -43,7 +43,7 @@ mod kind {
     pub(super) const CANCEL: u8 = 0x05;
     pub(super) const PING: u8 = 0x06;
     /// Set in types that servers send.
-    pub(super) const ANSWER: u8 = 0x80;
+    pub(super) const RESPONSE: u8 = 0x80;
     pub(super) const RESULT: u8 = 0x83;
     pub(super) const DRAIN: u8 = 0x87;
     pub(super) const ERROR: u8 = 0xff;
@@ -65,7 +65,7 @@ pub enum FrameError {
     #[error("a frame whose second byte is not zero")]
     Flags,
     /// The body does not match the type.
-    #[error("a frame of the type {0:#04x} whose body has another form")]
+    #[error("a frame of the type {0:#04x} with a malformed body")]
     Malformed(u8),
 }
 
@@ -132,7 +132,7 @@ pub enum Request {
 
 /// A frame of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Response {
     /// First frame.
     Hello(Hello),
     /// State of a key that was assigned a number.
@@ -182,6 +182,7 @@ struct Raw {
 fn split(bytes: &mut BytesMut) -> Result<Option<Raw>, FrameError> {
     let Some(&[kind, flags, high, low, ..]) = bytes.get(..HEAD) else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes([high, low]));
+    // Checked before the body arrives, so that a peer cannot make this side buffer more than one frame.
     if length > LONGEST_BODY {
         return Err(FrameError::TooLong(length));
     }
@@ -234,7 +235,7 @@ impl Request {
     /// [`FrameError`]; the connection must be closed.
     pub fn read(bytes: &mut BytesMut) -> Result<Option<Self>, FrameError> {
         while let Some(raw) = split(bytes)? {
-            if raw.kind & (kind::ANSWER | kind::OPTIONAL) == kind::OPTIONAL {
+            if raw.kind & (kind::RESPONSE | kind::OPTIONAL) == kind::OPTIONAL {
                 continue;
             }
             let (kind, malformed) = (raw.kind, FrameError::Malformed(raw.kind));
@@ -305,17 +306,17 @@ fn put_ping(out: &mut BytesMut, kind: u8, number: u32, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
-const HELLO: u8 = kind::HELLO | kind::ANSWER;
-const KEY: u8 = kind::KEY | kind::ANSWER;
-const PONG: u8 = kind::PING | kind::ANSWER;
+const HELLO: u8 = kind::HELLO | kind::RESPONSE;
+const KEY: u8 = kind::KEY | kind::RESPONSE;
+const PONG: u8 = kind::PING | kind::RESPONSE;
 
-impl Answer {
+impl Response {
     /// Removes the next frame of a server from the front of `bytes`, like [`Request::read`].
     pub fn read(bytes: &mut BytesMut) -> Result<Option<Self>, FrameError> {
         while let Some(raw) = split(bytes)? {
             let (kind, malformed) = (raw.kind, FrameError::Malformed(raw.kind));
             if !matches!(kind, HELLO | KEY | kind::RESULT | PONG | kind::DRAIN | kind::ERROR) {
-                if kind & (kind::ANSWER | kind::OPTIONAL) == kind::ANSWER | kind::OPTIONAL {
+                if kind & (kind::RESPONSE | kind::OPTIONAL) == kind::RESPONSE | kind::OPTIONAL {
                     continue;
                 }
                 return Err(FrameError::UnknownType(kind));

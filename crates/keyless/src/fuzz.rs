@@ -3,14 +3,14 @@
 use brisk_wire::registry::SignatureScheme;
 use bytes::BytesMut;
 
-use crate::frame::{Answer, FrameError, HEAD, LONGEST_BODY, Request};
+use crate::frame::{FrameError, HEAD, LONGEST_BODY, Request, Response};
 use crate::{Shape, shape};
 
 /// Requires that the division of input into reads does not matter, that decoding inverts encoding, and that no frame is
 /// lost.
 pub fn key_frames(bytes: &[u8]) {
     each_split(bytes, Request::read, Request::write);
-    each_split(bytes, Answer::read, Answer::write);
+    each_split(bytes, Response::read, Response::write);
 }
 
 fn each_split<F: PartialEq + std::fmt::Debug>(

@@ -15,9 +15,12 @@ pub mod io;
 mod shape;
 
 pub use brisk_wire::registry::SignatureScheme as Scheme;
-pub use client::{Fallback, Passage, Place, RemoteEngine, RemoteEngines, RemoteMetrics, RemoteSettings};
+pub use client::{
+    Fallback, KeyProcessConnector, KeyServerAddress, RemoteEngine, RemoteEngines, RemoteMetrics,
+    RemoteSettings,
+};
 pub use code::ErrorCode;
-pub use frame::{Answer, FrameError, Hello, Request};
+pub use frame::{FrameError, Hello, Request, Response};
 pub use shape::{Shape, is_asn1, shape};
 
 /// Protocol name in ALPN (RFC 7301). A new major version gets a new name.

@@ -93,6 +93,7 @@ const INDEFINITE: u8 = 0x80;
 /// accepted, as lenient parsers do.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, mut rest) = bytes.split_first()?;
+    // X.690 section 8.1.2.4: the tag number follows in further bytes, the last of which has its highest bit clear.
     if tag & 0x1f == 0x1f {
         let last = rest.iter().position(|byte| byte & 0x80 == 0)?;
         rest = &rest[last + 1..];

@@ -27,6 +27,7 @@ impl Bucket {
         let interval = nanoseconds(self.rate.interval.as_nanos()).max(1);
         let now = nanoseconds(self.started.elapsed().as_nanos());
         let spared = interval.saturating_mul(u64::from(self.rate.burst.saturating_sub(1)));
+        // Relaxed suffices, because the value guards no other memory.
         let taken = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
             let full_at = full_at.max(now);
             (full_at - now <= spared).then(|| full_at.saturating_add(interval))

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use brisk_keyless::io::{poll_drain, poll_fill};
-use brisk_keyless::{Answer, Hello, Request};
+use brisk_keyless::{Hello, Request, Response};
 use brisk_keys::KeyId;
 use brisk_net::Deadline;
 use brisk_server::Accepted;
@@ -23,7 +23,7 @@ pub(crate) use self::peer::GATEWAY;
 use self::peer::Peer;
 use crate::metrics::Figures;
 use crate::operations::Operations;
-use crate::service::{Live, Worker};
+use crate::service::{ActiveConfig, Worker};
 
 /// Timeout of the handshake, and then of the client's first frame.
 const BEGINNING: Duration = Duration::from_secs(10);
@@ -43,14 +43,14 @@ const REST: Duration = Duration::from_hours(10 * 365 * 24);
 /// Limit of buffered responses, in bytes. Beyond it no requests are read.
 const OUTGOING: usize = 64 * 1024;
 
-/// Maximum number of requests per poll, so that other connections of the worker are served too.
+/// Maximum number of requests per poll, so that other connections of the [`Worker`] are served too.
 const TURN: usize = 64;
 
 /// Serves one connection to its end. Errors are counted and logged.
 pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
     let Accepted { tcp, peer, place, .. } = accepted;
     let figures = Arc::clone(&worker.shared.figures);
-    let _open = Open::new(&figures);
+    let _open = OpenConnection::new(&figures);
     let deadline = worker.wheel.register();
     // A client without a verified certificate may be evicted in favour of newer connections.
     deadline.set_idle(BEGINNING);
@@ -68,9 +68,9 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
         Some(Err(error)) => error.to_string(),
         None if deadline.is_evicted() => {
             figures.evicted.fetch_add(1, Ordering::Relaxed);
-            "its place was needed before it was complete".to_owned()
+            "evicted in favour of a newer connection".to_owned()
         }
-        None => "it was not complete in time".to_owned(),
+        None => "timeout".to_owned(),
     };
     if !deadline.is_evicted() {
         figures.handshakes_failed.fetch_add(1, Ordering::Relaxed);
@@ -81,12 +81,12 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
 }
 
 /// Serves the gateway that started this process, over a passed socket.
-pub(crate) async fn serve_beside(worker: Rc<Worker>, stream: UnixStream) {
+pub(crate) async fn serve_local(worker: Rc<Worker>, stream: UnixStream) {
     let figures = Arc::clone(&worker.shared.figures);
-    let _open = Open::new(&figures);
+    let _open = OpenConnection::new(&figures);
     let deadline = worker.wheel.register();
     let live = worker.shared.live.load_full();
-    Connection::new(worker, live, Peer::beside(), deadline).run(stream).await;
+    Connection::new(worker, live, Peer::local(), deadline).run(stream).await;
 }
 
 /// Shuts down the write side and discards input. Closing a socket with unread input would send a reset, which could
@@ -101,10 +101,10 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     }
 }
 
-/// Counts a connection as open until dropped.
-struct Open<'f>(&'f Figures);
+/// Counts a [`Connection`] as open until dropped.
+struct OpenConnection<'f>(&'f Figures);
 
-impl<'f> Open<'f> {
+impl<'f> OpenConnection<'f> {
     fn new(figures: &'f Figures) -> Self {
         figures.accepted.fetch_add(1, Ordering::Relaxed);
         figures.open.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl<'f> Open<'f> {
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -120,7 +120,7 @@ impl Drop for Open<'_> {
 
 /// Purpose of the present deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
+enum DeadlinePurpose {
     Beginning,
     Frame,
     Write,
@@ -129,7 +129,7 @@ enum Waits {
 
 /// Result of writing in one poll.
 #[derive(Clone, Copy, Debug)]
-struct Written {
+struct WriteProgress {
     /// The client must read before more can be written.
     is_blocked: bool,
     /// Some bytes were written.
@@ -138,7 +138,7 @@ struct Written {
 
 struct Connection {
     worker: Rc<Worker>,
-    live: Arc<Live>,
+    live: Arc<ActiveConfig>,
     peer: Peer,
     incoming: BytesMut,
     outgoing: BytesMut,
@@ -149,15 +149,15 @@ struct Connection {
     /// Number of refused requests that no honest gateway sends.
     faults: u32,
     deadline: Deadline,
-    waits: Waits,
+    waits: DeadlinePurpose,
     /// `DRAIN` was sent.
     draining: bool,
-    /// No further requests are read; the connection ends after the last write.
+    /// No further requests are read; the [`Connection`] ends after the last write.
     ending: bool,
 }
 
 impl Connection {
-    fn new(worker: Rc<Worker>, live: Arc<Live>, peer: Peer, deadline: Deadline) -> Self {
+    fn new(worker: Rc<Worker>, live: Arc<ActiveConfig>, peer: Peer, deadline: Deadline) -> Self {
         Self {
             worker,
             live,
@@ -169,7 +169,7 @@ impl Connection {
             limits: None,
             faults: 0,
             deadline,
-            waits: Waits::Beginning,
+            waits: DeadlinePurpose::Beginning,
             draining: false,
             ending: false,
         }
@@ -186,7 +186,8 @@ impl Connection {
         }
     }
 
-    /// Reads requests, starts operations, and writes the results of finished ones. Ready when the connection has ended.
+    /// Reads requests, starts operations, and writes the results of finished ones. Ready when the [`Connection`] has
+    /// ended.
     fn poll_turn<S>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<()>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -208,7 +209,8 @@ impl Connection {
             if self.ending && drained.is_ready() {
                 return Poll::Ready(());
             }
-            let written = Written { is_blocked: drained.is_pending(), some: self.outgoing.len() < before };
+            let written =
+                WriteProgress { is_blocked: drained.is_pending(), some: self.outgoing.len() < before };
             self.set_deadline(turn < turn_before, written);
             // Input or operations were not polled while there was no room. Now there is room, so they are polled again;
             // without it no waker would be registered.
@@ -234,15 +236,15 @@ impl Connection {
         if !Arc::ptr_eq(&present, &self.live) {
             let before = std::mem::replace(&mut self.live, Arc::clone(&present));
             if !before.has_authorities_of(&self.live) {
-                self.dismiss("the authorities of clients are others now: connect again");
+                self.end_unauthorized("the trust anchors for clients have changed; connect again");
             }
         }
         drop(present);
         if self.live.policy.client(&self.peer.client).is_none() {
-            self.dismiss("no client of this name is configured");
+            self.end_unauthorized("no client of this name is configured");
         }
         if self.peer.valid_until.is_some_and(|end| SystemTime::now() > end) {
-            self.dismiss("the client's certificate has expired");
+            self.end_unauthorized("the client's certificate has expired");
         }
         self.follow_drain();
     }
@@ -251,12 +253,12 @@ impl Connection {
     fn follow_drain(&mut self) {
         if self.limits.is_some() && self.worker.drain.started() && !self.draining {
             self.draining = true;
-            Answer::Drain.write(&mut self.outgoing);
+            Response::Drain.write(&mut self.outgoing);
         }
     }
 
     /// Reads at most `turn` requests while there is room for their operations and responses. Ready when the client has
-    /// closed the connection.
+    /// closed the [`Connection`].
     fn poll_requests<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
@@ -285,31 +287,31 @@ impl Connection {
         self.operations.len() < usize::from(most) && self.outgoing.len() < OUTGOING
     }
 
-    fn set_deadline(&mut self, has_read: bool, written: Written) {
+    fn set_deadline(&mut self, has_read: bool, written: WriteProgress) {
         let waits = if written.is_blocked {
-            Waits::Write
+            DeadlinePurpose::Write
         } else if self.limits.is_none() {
-            Waits::Beginning
+            DeadlinePurpose::Beginning
         } else if !self.incoming.is_empty() && self.has_room() {
-            Waits::Frame
+            DeadlinePurpose::Frame
         } else {
-            Waits::Rest
+            DeadlinePurpose::Rest
         };
         let is_other = waits != self.waits;
         self.waits = waits;
         match waits {
-            Waits::Write if is_other || written.some => self.deadline.set(WRITE),
-            Waits::Frame if is_other || has_read => self.deadline.set(FRAME),
-            Waits::Rest if is_other || has_read => self.deadline.set(REST),
+            DeadlinePurpose::Write if is_other || written.some => self.deadline.set(WRITE),
+            DeadlinePurpose::Frame if is_other || has_read => self.deadline.set(FRAME),
+            DeadlinePurpose::Rest if is_other || has_read => self.deadline.set(REST),
             _ => {}
         }
     }
 
     fn expired(&self) {
         let detail = match self.waits {
-            Waits::Write => "the client does not read its answers",
-            Waits::Frame => "the client left a frame unfinished",
-            _ => "the client does not say hello",
+            DeadlinePurpose::Write => "the client does not read its responses",
+            DeadlinePurpose::Frame => "the client did not complete a frame",
+            _ => "the client sent no HELLO",
         };
         self.worker.shared.figures.stalled.fetch_add(1, Ordering::Relaxed);
         let (peer, client) = (&*self.peer.address, &*self.peer.client);

@@ -4,10 +4,10 @@
 //! defines the protocol; the composing program provides the engines ([`Environment`]).
 
 mod audit;
-mod beside;
 mod bucket;
 mod connection;
 mod error;
+mod key_process;
 mod metrics;
 mod operations;
 pub mod policy;
@@ -15,7 +15,7 @@ mod server;
 mod service;
 pub mod settings;
 
-pub use beside::KeyProcess;
 pub use error::KeyServerError;
+pub use key_process::KeyProcess;
 pub use server::{Environment, KeyServer, KeyServerPart, PreparedKeyServer};
 pub use settings::KeyServerSettings;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use brisk_keyless::ErrorCode;
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-use crate::audit::{Lines, What};
+use crate::audit::{AuditLimiter, Refusal};
 
 /// Counters of a key server.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Figures {
     pub(crate) stalled: AtomicU64,
     pub(crate) operations: AtomicU64,
     refused: [AtomicU64; ErrorCode::ALL.len()],
-    lines: Mutex<Lines>,
+    lines: Mutex<AuditLimiter>,
 }
 
 impl Default for Figures {
@@ -46,7 +46,7 @@ impl Default for Figures {
 }
 
 /// A refusal, as logged in the audit log.
-pub(crate) struct Refused<'a> {
+pub(crate) struct RefusedRequest<'a> {
     pub(crate) client: &'a str,
     pub(crate) peer: &'a str,
     pub(crate) code: ErrorCode,
@@ -57,13 +57,13 @@ pub(crate) struct Refused<'a> {
 
 impl Figures {
     /// Counts a refusal and writes it to the audit log.
-    pub(crate) fn refused(&self, refused: &Refused<'_>) {
-        let Refused { client, peer, code, key, detail } = refused;
+    pub(crate) fn refused(&self, refused: &RefusedRequest<'_>) {
+        let RefusedRequest { client, peer, code, key, detail } = refused;
         if let Some(place) = ErrorCode::ALL.iter().position(|known| known == code) {
             self.refused[place].fetch_add(1, Ordering::Relaxed);
         }
-        let what = What { client: (*client).to_owned(), code: *code, key: *key };
-        let more = self.lines.lock().unwrap_or_else(PoisonError::into_inner).pass(what, Instant::now());
+        let refusal = Refusal { client: (*client).to_owned(), code: *code, key: *key };
+        let more = self.lines.lock().unwrap_or_else(PoisonError::into_inner).pass(refusal, Instant::now());
         let Some(more) = more else { return };
         let key = key.map(tracing::field::display);
         tracing::warn!(target: "brisk_keyserver::audit", client, peer, %code, key, detail, more, "refused");

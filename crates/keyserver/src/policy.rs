@@ -26,7 +26,7 @@ pub struct Client {
     bucket: Option<Arc<Bucket>>,
 }
 
-/// Keys that a client may use.
+/// Keys that a `Client` may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keys {
     /// All keys of the server.
@@ -45,18 +45,18 @@ impl Keys {
 }
 
 impl Policy {
-    /// A policy without clients.
+    /// A `Policy` without clients.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds or replaces a client. `rate` of `None` means no limit.
+    /// Adds or replaces a `Client`. `rate` of `None` means no limit.
     pub fn add(&mut self, name: impl Into<String>, keys: Keys, operations: Vec<Shape>, rate: Option<Rate>) {
         let bucket = rate.map(Bucket::new).map(Arc::new);
         self.clients.insert(name.into(), Client { keys, operations, decrypts: false, bucket });
     }
 
-    /// Permits the client to have premaster secrets of TLS 1.2 decrypted. The client must have been added.
+    /// Permits the `Client` to have premaster secrets of TLS 1.2 decrypted. The client must have been added.
     pub fn allow_decryption(&mut self, name: &str) {
         if let Some(client) = self.clients.get_mut(name) {
             client.decrypts = true;
@@ -64,7 +64,7 @@ impl Policy {
     }
 
     /// Keeps the buckets of `before` for clients with an unchanged rate.
-    pub(crate) fn go_on_from(&mut self, before: &Self) {
+    pub(crate) fn keep_buckets_of(&mut self, before: &Self) {
         for (name, client) in &mut self.clients {
             let own = before.clients.get(name).and_then(|client| client.bucket.as_ref());
             if let (Some(bucket), Some(own)) = (&mut client.bucket, own)
@@ -75,19 +75,19 @@ impl Policy {
         }
     }
 
-    /// The client with this common name.
+    /// The `Client` with this common name.
     pub fn client(&self, name: &str) -> Option<&Client> {
         self.clients.get(name)
     }
 }
 
 impl Client {
-    /// Returns whether the client may use the key at all.
+    /// Returns whether the `Client` may use the key at all.
     pub fn may_use(&self, key: KeyId) -> bool {
         self.keys.has(key)
     }
 
-    /// Checks whether the client may have `message` signed with `key`, and takes a token of its rate.
+    /// Checks whether the `Client` may have `message` signed with `key`, and takes a token of its rate.
     ///
     /// # Errors
     ///
@@ -113,8 +113,8 @@ impl Client {
         self.take_token()
     }
 
-    /// Checks whether the client may have a premaster secret decrypted with a key of this algorithm, and takes a token
-    /// of its rate.
+    /// Checks whether the `Client` may have a premaster secret decrypted with a key of this algorithm, and takes a
+    /// token of its rate.
     pub fn check_decryption(&self, algorithm: KeyAlgorithm) -> Result<(), ErrorCode> {
         if !self.decrypts {
             return Err(ErrorCode::OperationNotAllowed);
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(checked(&before, KEY, ECDSA, &tls13()), Ok(()));
         for (burst, expected) in [(1, Err(ErrorCode::Rate)), (2, Ok(()))] {
             let mut after = of(burst);
-            after.go_on_from(&before);
+            after.keep_buckets_of(&before);
             assert_eq!(checked(&after, KEY, ECDSA, &tls13()), expected, "{burst}");
         }
     }

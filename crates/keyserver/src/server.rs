@@ -12,7 +12,7 @@ use brisk_telemetry::metrics::{CONTENT_TYPE, Reload};
 use crate::KeyServerError;
 use crate::metrics::KeyServerMetrics;
 pub use crate::service::Environment;
-use crate::service::{Live, Shared};
+use crate::service::{ActiveConfig, Shared};
 use crate::settings::KeyServerSettings;
 
 /// A key server that is bound but does not serve yet.
@@ -90,7 +90,7 @@ pub struct KeyServerPart {
 
 /// A key server, prepared for another configuration.
 pub struct PreparedKeyServer {
-    live: Live,
+    live: ActiveConfig,
     listen: Vec<ListenerSettings>,
 }
 

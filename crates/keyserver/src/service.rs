@@ -33,12 +33,12 @@ pub struct Environment {
     /// Whether each worker combines P-256 signatures of its connections into batches, where the processor is faster
     /// that way.
     pub gathers: bool,
-    /// Metrics of the process, shared with the engines.
+    /// Metrics of the process, shared with the `Engines`.
     pub metrics: Arc<Metrics>,
 }
 
 /// State of one configuration, replaced as a whole on reload.
-pub(crate) struct Live {
+pub(crate) struct ActiveConfig {
     /// `None` in a key process, which has no listeners.
     pub(crate) acceptor: Option<MutualAcceptor>,
     pub(crate) keys: Keys,
@@ -67,7 +67,7 @@ impl Keys {
 
 /// State that all workers share.
 pub(crate) struct Shared {
-    pub(crate) live: ArcSwap<Live>,
+    pub(crate) live: ArcSwap<ActiveConfig>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) handshake_lines: Throttle,
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     gathers: bool,
 }
 
-impl Live {
+impl ActiveConfig {
     const fn new(acceptor: Option<MutualAcceptor>, keys: Keys, policy: Arc<Policy>, operations: u16) -> Self {
         Self { acceptor, keys, policy, operations }
     }
@@ -97,11 +97,11 @@ impl Shared {
         let Environment { engines, gathers, metrics } = environment;
         let acceptor = Some(MutualAcceptor::new(&settings.tls)?);
         let keys = Keys::new(&settings.keystore, &*engines, None);
-        let live = Live::new(acceptor, keys, Arc::clone(&settings.policy), settings.operations);
+        let live = ActiveConfig::new(acceptor, keys, Arc::clone(&settings.policy), settings.operations);
         Ok(Self::with(live, Environment { engines, gathers, metrics }))
     }
 
-    fn with(live: Live, environment: Environment) -> Arc<Self> {
+    fn with(live: ActiveConfig, environment: Environment) -> Arc<Self> {
         let Environment { engines, gathers, metrics } = environment;
         Arc::new(Self {
             live: ArcSwap::from_pointee(live),
@@ -114,21 +114,22 @@ impl Shared {
     }
 
     /// State of a key process with these keys, which serves one client and has no listeners.
-    pub(crate) fn beside(
+    pub(crate) fn for_key_process(
         keystore: &Arc<Keystore>,
         policy: Policy,
         operations: u16,
         environment: Environment,
     ) -> Arc<Self> {
         let keys = Keys::new(keystore, &*environment.engines, None);
-        Self::with(Live::new(None, keys, Arc::new(policy), operations), environment)
+        Self::with(ActiveConfig::new(None, keys, Arc::new(policy), operations), environment)
     }
 
     /// Replaces the keys, for open connections too.
     pub(crate) fn hold(&self, keystore: &Arc<Keystore>) {
         let before = self.live.load();
         let keys = Keys::new(keystore, &*self.engines, Some(&before.keys));
-        let live = Live::new(before.acceptor.clone(), keys, Arc::clone(&before.policy), before.operations);
+        let live =
+            ActiveConfig::new(before.acceptor.clone(), keys, Arc::clone(&before.policy), before.operations);
         self.live.store(Arc::new(live));
     }
 
@@ -137,14 +138,14 @@ impl Shared {
         &self.engines
     }
 
-    /// Builds the state for new settings, without effect.
-    pub(crate) fn prepare(&self, settings: &KeyServerSettings) -> Result<Live, KeyServerError> {
+    /// Builds the state for new settings, without effect. Fails only if the TLS settings cannot be used.
+    pub(crate) fn prepare(&self, settings: &KeyServerSettings) -> Result<ActiveConfig, KeyServerError> {
         let acceptor = Some(MutualAcceptor::new(&settings.tls)?);
         let before = self.live.load();
         let mut policy = Policy::clone(&settings.policy);
-        policy.go_on_from(&before.policy);
+        policy.keep_buckets_of(&before.policy);
         let keys = Keys::new(&settings.keystore, &*self.engines, Some(&before.keys));
-        Ok(Live::new(acceptor, keys, Arc::new(policy), settings.operations))
+        Ok(ActiveConfig::new(acceptor, keys, Arc::new(policy), settings.operations))
     }
 }
 

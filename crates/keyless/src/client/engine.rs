@@ -15,14 +15,14 @@ use bytes::Bytes;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::place::Place;
+use super::address::KeyServerAddress;
 use super::pool;
 use super::settings::{MOST_SERVERS, RemoteSettings};
 use super::statistics::Statistics;
 use crate::ALPN;
 use crate::frame::LONGEST_MESSAGE;
 
-/// Name of the engine in metrics and logs.
+/// Name of the [`RemoteEngine`] in metrics and logs.
 pub(super) const PERFORMER: Performer = Performer::new("keyserver");
 
 /// An engine that has key servers perform its operations. Callers must only submit operations for keys that the servers
@@ -43,34 +43,34 @@ pub(super) struct Job {
     pub(super) message: Bytes,
     pub(super) deadline: Instant,
     pub(super) completion: Completion,
-    pub(super) counted: Counted,
+    pub(super) counted: InProgress,
 }
 
 /// Counts an operation as in progress until dropped.
-pub(super) struct Counted(Arc<Statistics>);
+pub(super) struct InProgress(Arc<Statistics>);
 
-impl Counted {
+impl InProgress {
     pub(super) fn new(statistics: &Arc<Statistics>) -> Self {
         statistics.under_way.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(statistics))
     }
 }
 
-impl Drop for Counted {
+impl Drop for InProgress {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl RemoteEngine {
-    /// An engine without connections. Servers beyond the first 64 are ignored.
+    /// A `RemoteEngine` without connections. Servers beyond the first 64 are ignored.
     pub fn new(mut settings: RemoteSettings) -> Self {
         settings.servers.truncate(MOST_SERVERS);
         let statistics = Statistics::new(&settings);
         Self { settings: Arc::new(settings), statistics, jobs: OnceLock::new() }
     }
 
-    /// The settings of the engine.
+    /// The `RemoteSettings` of the `RemoteEngine`.
     pub fn settings(&self) -> &RemoteSettings {
         &self.settings
     }
@@ -110,7 +110,7 @@ impl RemoteEngine {
 
     /// TLS connector for servers on the network; `None` if there are none.
     fn connector(&self) -> Result<Option<Connector>, TlsError> {
-        let is_on_network = |place: &Place| matches!(place, Place::Network(_));
+        let is_on_network = |place: &KeyServerAddress| matches!(place, KeyServerAddress::Network(_));
         if !self.settings.servers.iter().any(is_on_network) {
             return Ok(None);
         }
@@ -135,16 +135,17 @@ impl RemoteEngine {
             return Err(KeyError::Failed("key servers do not decrypt"));
         };
         if message.len() > LONGEST_MESSAGE {
-            return Err(KeyError::Failed("the message is longer than key servers take"));
+            return Err(KeyError::Failed("the message exceeds the limit of the protocol"));
         }
         let jobs =
             self.jobs.get().ok_or(KeyError::Failed("the connections to key servers are not started"))?;
+        // Two workers may pass this check together; the limit need not be exact.
         if self.statistics.under_way.load(Ordering::Relaxed) >= self.settings.queue.get() {
             return Err(KeyError::Overloaded);
         }
         let deadline = operation.deadline.min(Instant::now() + self.settings.deadline);
         let (pending, completion) = PendingOperation::with_completion(deadline);
-        let counted = Counted::new(&self.statistics);
+        let counted = InProgress::new(&self.statistics);
         let job = Job { key: operation.key, scheme, message, deadline, completion, counted };
         Ok((jobs.clone(), job, pending))
     }

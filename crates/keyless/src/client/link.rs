@@ -17,11 +17,11 @@ use brisk_tls::connector::Connector;
 use bytes::{Bytes, BytesMut};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use super::address::Stream;
 use super::backoff::Backoff;
-use super::place::Stream;
 use super::pool::Pool;
 use crate::code::ErrorCode;
-use crate::frame::{Answer, Hello, Request, VERSION};
+use crate::frame::{Hello, Request, Response, VERSION};
 use crate::io::{poll_drain, poll_fill};
 
 /// Timeout for connecting, with handshake and the server's `HELLO`.
@@ -30,14 +30,14 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// Timeout of the kernel for unacknowledged data.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
-/// Minimum duration of a connection after which the pauses restart at the shortest. A connection that ends sooner
+/// Minimum duration of a [`ServerLink`] after which the pauses restart at the shortest. A connection that ends sooner
 /// counts as a failure.
 const GOOD: Duration = Duration::from_secs(5);
 
 /// Interval without input after which a `PING` is sent.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// Time without a response to a `PING` after which the connection is closed.
+/// Time without a [`Response`] to a `PING` after which the [`ServerLink`] is closed.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Number of consecutive operations that the server could not perform, after which other servers are preferred for
@@ -49,7 +49,7 @@ const REST: Duration = Duration::from_secs(1);
 const HELLO: Hello = Hello { version: VERSION, operations: u16::MAX, keys: 4096 };
 
 /// One connection to one server.
-pub(super) struct Link {
+pub(super) struct ServerLink {
     /// Index of the server in the settings.
     pub(super) server: usize,
     connected: RefCell<Option<Connected>>,
@@ -60,10 +60,10 @@ pub(super) struct Link {
     waker: RefCell<Option<Waker>>,
 }
 
-/// State of a connection after the server's `HELLO`.
+/// State of a [`ServerLink`] after the server's `HELLO`.
 struct Connected {
     outgoing: BytesMut,
-    /// Operations without a response, with the time of their request.
+    /// Operations without a [`Response`], with the time of their request.
     under_way: HashMap<u32, Instant>,
     numbers: HashMap<KeyId, u32>,
     /// Limits that the server granted.
@@ -75,16 +75,16 @@ struct Connected {
 
 /// Responsiveness of a server with a pending operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Silence {
+pub(super) enum Responsiveness {
     /// The server has sent something since the request; it is slow.
-    Heard,
+    Slow,
     /// A `PING` is pending.
-    Asked,
+    Pinged,
     /// A `PING` was not answered in time.
     Silent,
 }
 
-impl Link {
+impl ServerLink {
     pub(super) fn new(server: usize) -> Self {
         Self {
             server,
@@ -141,10 +141,10 @@ impl Link {
         poll_fn(|context| poll_drain(&mut stream, context, &mut outgoing)).await?;
         let mut incoming = BytesMut::new();
         let limits = loop {
-            match Answer::read(&mut incoming).map_err(|error| invalid(error.to_string()))? {
-                Some(Answer::Hello(hello)) => break hello,
-                Some(Answer::Error { code, text, .. }) => return Err(refused(code, &text)),
-                Some(_) => return Err(invalid("the server does not begin with a hello".to_owned())),
+            match Response::read(&mut incoming).map_err(|error| invalid(error.to_string()))? {
+                Some(Response::Hello(hello)) => break hello,
+                Some(Response::Error { code, text, .. }) => return Err(refused(code, &text)),
+                Some(_) => return Err(invalid("the first frame of the server is not a HELLO".to_owned())),
                 None => {}
             }
             if poll_fn(|context| poll_fill(&mut stream, context, &mut incoming)).await? == 0 {
@@ -161,7 +161,7 @@ impl Link {
         Ok((stream, incoming))
     }
 
-    /// Makes the connection available for operations.
+    /// Makes the [`ServerLink`] available for operations.
     pub(super) fn open(&self, outgoing: BytesMut, limits: Hello) {
         *self.connected.borrow_mut() = Some(Connected {
             outgoing,
@@ -174,7 +174,7 @@ impl Link {
         });
     }
 
-    /// Reads and writes until the connection ends, and returns the reason.
+    /// Reads and writes until the [`ServerLink`] ends, and returns the reason.
     async fn converse(&self, pool: &Pool, mut stream: Stream, mut incoming: BytesMut) -> io::Error {
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -202,7 +202,7 @@ impl Link {
     ) -> Poll<io::Error> {
         loop {
             loop {
-                match Answer::read(incoming) {
+                match Response::read(incoming) {
                     Ok(Some(answer)) => match self.take(pool, answer) {
                         Ok(()) => {}
                         Err(error) => return Poll::Ready(error),
@@ -220,12 +220,12 @@ impl Link {
         }
     }
 
-    /// Writes buffered requests. The connection to a draining server ends after the last response.
+    /// Writes buffered requests. The [`ServerLink`] to a draining server ends after the last response.
     fn poll_requests(&self, stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error> {
         let mut connected = self.connected.borrow_mut();
         let Some(connected) = connected.as_mut() else { return Poll::Pending };
         if connected.draining && connected.under_way.is_empty() {
-            return Poll::Ready(io::Error::other("the key server stops"));
+            return Poll::Ready(io::Error::other("the key server is draining"));
         }
         match poll_drain(stream, context, &mut connected.outgoing) {
             Poll::Ready(Err(error)) => Poll::Ready(error),
@@ -244,30 +244,30 @@ impl Link {
         }
     }
 
-    fn take(&self, pool: &Pool, answer: Answer) -> Result<(), io::Error> {
+    fn take(&self, pool: &Pool, answer: Response) -> Result<(), io::Error> {
         match answer {
-            Answer::Result { operation, result } => {
+            Response::Result { operation, result } => {
                 self.answered(pool, operation, Ok(result));
                 Ok(())
             }
-            Answer::Error { operation: 0, code, text } => Err(refused(code, &text)),
-            Answer::Error { operation, code, .. } => {
+            Response::Error { operation: 0, code, text } => Err(refused(code, &text)),
+            Response::Error { operation, code, .. } => {
                 self.answered(pool, operation, Err(code));
                 Ok(())
             }
-            Answer::Key { state: Err(code), .. } => {
+            Response::Key { state: Err(code), .. } => {
                 let server = &pool.statistics.servers[self.server].address;
                 tracing::warn!(keyserver = pool.settings.name, server, %code, "a key server refuses a key");
                 Ok(())
             }
-            Answer::Drain => {
+            Response::Drain => {
                 if let Some(connected) = self.connected.borrow_mut().as_mut() {
                     connected.draining = true;
                 }
                 Ok(())
             }
-            Answer::Key { .. } | Answer::Pong { .. } => Ok(()),
-            Answer::Hello(_) => Err(invalid("the server says hello again".to_owned())),
+            Response::Key { .. } | Response::Pong { .. } => Ok(()),
+            Response::Hello(_) => Err(invalid("the server sent a second HELLO".to_owned())),
         }
     }
 
@@ -337,26 +337,26 @@ impl Link {
     }
 
     /// Responsiveness of the server since an operation was sent at `sent`. Sends a `PING` if nothing has arrived since.
-    pub(super) fn check_silence(&self, sent: Instant, pool: &Pool, now: Instant) -> Silence {
+    pub(super) fn check_responsiveness(&self, sent: Instant, pool: &Pool, now: Instant) -> Responsiveness {
         let mut connected = self.connected.borrow_mut();
-        let Some(own) = connected.as_mut() else { return Silence::Silent };
+        let Some(own) = connected.as_mut() else { return Responsiveness::Silent };
         if self.silent.get() {
-            return Silence::Silent;
+            return Responsiveness::Silent;
         }
         if own.heard > sent {
-            return Silence::Heard;
+            return Responsiveness::Slow;
         }
         match own.pinged {
             None => {
                 own.ping(now);
                 drop(connected);
                 self.wake();
-                Silence::Asked
+                Responsiveness::Pinged
             }
-            Some(pinged) if now.duration_since(pinged) < pool.settings.probe() => Silence::Asked,
+            Some(pinged) if now.duration_since(pinged) < pool.settings.probe() => Responsiveness::Pinged,
             Some(_) => {
                 self.fall_silent(pool);
-                Silence::Silent
+                Responsiveness::Silent
             }
         }
     }

@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use super::engine::{Counted, Job, PERFORMER};
-use super::link::{Link, Silence};
+use super::engine::{InProgress, Job, PERFORMER};
+use super::link::{Responsiveness, ServerLink};
 use super::settings::RemoteSettings;
 use super::statistics::Statistics;
 use crate::code::ErrorCode;
@@ -48,7 +48,7 @@ pub(super) async fn run(
     mut jobs: UnboundedReceiver<Job>,
 ) {
     let (servers, each) = (settings.servers.len(), settings.connections.get());
-    let links = (0..servers * each).map(|place| Rc::new(Link::new(place / each))).collect();
+    let links = (0..servers * each).map(|place| Rc::new(ServerLink::new(place / each))).collect();
     let pool = Rc::new(Pool::new(settings, statistics, links));
     let mut tasks = JoinSet::new();
     for link in &pool.links {
@@ -81,11 +81,11 @@ async fn time(pool: Rc<Pool>) {
 pub(super) struct Pool {
     pub(super) settings: Arc<RemoteSettings>,
     pub(super) statistics: Arc<Statistics>,
-    links: Vec<Rc<Link>>,
+    links: Vec<Rc<ServerLink>>,
     operations: RefCell<HashMap<u32, Operation>>,
     /// Operations that no connection could take.
     unsent: RefCell<VecDeque<u32>>,
-    timers: RefCell<BinaryHeap<Reverse<(Instant, u32, Due)>>>,
+    timers: RefCell<BinaryHeap<Reverse<(Instant, u32, Timer)>>>,
     first_timer: Notify,
     number: Cell<u32>,
     /// Start of the search for a connection; rotates, so that idle servers take turns.
@@ -96,18 +96,18 @@ pub(super) struct Pool {
 
 /// Result of an attempt to send an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attempt {
+enum SendOutcome {
     /// Sent to another server.
     Sent,
     /// No connection can take it now.
-    Waits,
+    Queued,
     /// The operation has ended.
-    Gone,
+    Ended,
 }
 
 /// Purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum Timer {
     Hedge,
     End,
 }
@@ -125,11 +125,11 @@ pub(super) struct Operation {
     waiting: u8,
     /// The last error response.
     refused: Option<ErrorCode>,
-    _counted: Counted,
+    _counted: InProgress,
 }
 
 impl Pool {
-    fn new(settings: Arc<RemoteSettings>, statistics: Arc<Statistics>, links: Vec<Rc<Link>>) -> Self {
+    fn new(settings: Arc<RemoteSettings>, statistics: Arc<Statistics>, links: Vec<Rc<ServerLink>>) -> Self {
         Self {
             settings,
             statistics,
@@ -161,7 +161,7 @@ impl Pool {
         };
         self.operations.borrow_mut().insert(number, operation);
         self.hedges.set((self.hedges.get() + HEDGE_SHARE).min(HEDGE_BURST));
-        self.set_timer(deadline, number, Due::End);
+        self.set_timer(deadline, number, Timer::End);
         self.send(number);
     }
 
@@ -178,7 +178,7 @@ impl Pool {
         }
     }
 
-    fn set_timer(&self, at: Instant, number: u32, due: Due) {
+    fn set_timer(&self, at: Instant, number: u32, due: Timer) {
         let mut timers = self.timers.borrow_mut();
         timers.push(Reverse((at, number, due)));
         if timers.len() == 1 {
@@ -188,27 +188,27 @@ impl Pool {
 
     /// Sends the operation to the best server that has not had it. Without one, the operation waits; if a server has
     /// refused it and no other is reachable, it ends with that error.
-    fn send(&self, number: u32) -> Attempt {
+    fn send(&self, number: u32) -> SendOutcome {
         let mut operations = self.operations.borrow_mut();
-        let Some(operation) = operations.get_mut(&number) else { return Attempt::Gone };
+        let Some(operation) = operations.get_mut(&number) else { return SendOutcome::Ended };
         if let Some(link) = self.choose(operation.asked) {
             link.send(number, operation);
             operation.asked |= 1 << link.server;
             operation.waiting += 1;
             drop(operations);
-            self.set_timer(Instant::now() + self.settings.hedge, number, Due::Hedge);
-            return Attempt::Sent;
+            self.set_timer(Instant::now() + self.settings.hedge, number, Timer::Hedge);
+            return SendOutcome::Sent;
         }
         if operation.waiting > 0 {
-            return Attempt::Waits;
+            return SendOutcome::Queued;
         }
         if let Some(code) = operation.refused.filter(|_| !self.is_reachable(operation.asked)) {
             drop(operations);
             self.complete(number, Err(code.key_error()));
-            return Attempt::Gone;
+            return SendOutcome::Ended;
         }
         self.unsent.borrow_mut().push_back(number);
-        Attempt::Waits
+        SendOutcome::Queued
     }
 
     /// Returns whether any server outside `asked` responds, even if it accepts no operation now.
@@ -217,7 +217,7 @@ impl Pool {
     }
 
     /// The connection with the lowest load to a server outside `asked`.
-    fn choose(&self, asked: u64) -> Option<&Rc<Link>> {
+    fn choose(&self, asked: u64) -> Option<&Rc<ServerLink>> {
         let first = self.first.get().wrapping_add(1);
         self.first.set(first);
         let count = self.links.len();
@@ -237,8 +237,8 @@ impl Pool {
             timers.pop();
             drop(timers);
             match due {
-                Due::Hedge => self.hedge(number, now),
-                Due::End => self.end(number),
+                Timer::Hedge => self.hedge(number, now),
+                Timer::End => self.end(number),
             }
         }
     }
@@ -251,17 +251,17 @@ impl Pool {
         if now.duration_since(sent) < self.settings.hedge {
             return;
         }
-        let silence = last.check_silence(sent, self, now);
-        if silence != Silence::Silent && self.hedges.get() < 1.0 {
-            if silence == Silence::Asked {
-                self.set_timer(now + self.settings.probe(), number, Due::Hedge);
+        let responsiveness = last.check_responsiveness(sent, self, now);
+        if responsiveness != Responsiveness::Silent && self.hedges.get() < 1.0 {
+            if responsiveness == Responsiveness::Pinged {
+                self.set_timer(now + self.settings.probe(), number, Timer::Hedge);
             }
             return;
         }
         let waits = self.operations.borrow().get(&number).is_some_and(|operation| operation.waiting > 0);
-        if waits && self.send(number) == Attempt::Sent {
+        if waits && self.send(number) == SendOutcome::Sent {
             self.statistics.hedged.fetch_add(1, Ordering::Relaxed);
-            if silence != Silence::Silent {
+            if responsiveness != Responsiveness::Silent {
                 self.hedges.set(self.hedges.get() - 1.0);
             }
         }
@@ -325,6 +325,7 @@ impl Pool {
             let mut operations = self.operations.borrow_mut();
             let Some(operation) = operations.get_mut(&number) else { continue };
             operation.waiting = operation.waiting.saturating_sub(1);
+            // The server did not refuse the operation, so it may get it again after a reconnect.
             operation.asked &= !(1 << server);
             let is_waited_for = operation.waiting > 0;
             drop(operations);
@@ -341,7 +342,7 @@ impl Pool {
         while left > 0 && looks > 0 && self.links.iter().any(|link| link.load().is_some()) {
             let Some(number) = self.unsent.borrow_mut().pop_front() else { return };
             left -= 1;
-            if self.send(number) == Attempt::Waits {
+            if self.send(number) == SendOutcome::Queued {
                 looks -= 1;
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use brisk_net::Target;
 use brisk_tls::connector::ConnectorSettings;
 
-use super::place::{Passage, Place};
+use super::address::{KeyProcessConnector, KeyServerAddress};
 
 /// Maximum number of servers in a set: the bit set of each operation has 64 bits.
 pub(super) const MOST_SERVERS: usize = 64;
@@ -18,7 +18,7 @@ pub struct RemoteSettings {
     /// Name of the set in configuration, logs and metrics.
     pub name: String,
     /// The servers, 1 to 64.
-    pub servers: Vec<Place>,
+    pub servers: Vec<KeyServerAddress>,
     /// Name in the certificates of the servers. Default: the host of the server's address.
     pub server_name: Option<String>,
     /// Trust anchors and client certificate. The engine sets protocols and versions.
@@ -42,7 +42,7 @@ impl RemoteSettings {
         let deadline = Duration::from_secs(1);
         Self {
             name: name.into(),
-            servers: servers.into_iter().map(Place::Network).collect(),
+            servers: servers.into_iter().map(KeyServerAddress::Network).collect(),
             server_name: None,
             tls,
             stamp: Vec::new(),
@@ -54,8 +54,8 @@ impl RemoteSettings {
     }
 
     /// Settings for a local key process, with defaults otherwise.
-    pub fn beside(name: impl Into<String>, passage: Arc<dyn Passage>) -> Self {
-        let servers = vec![Place::Beside(passage)];
+    pub fn local(name: impl Into<String>, passage: Arc<dyn KeyProcessConnector>) -> Self {
+        let servers = vec![KeyServerAddress::Local(passage)];
         Self { servers, ..Self::new(name, Vec::new(), ConnectorSettings::default()) }
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use brisk_telemetry::metrics::{Collector, Encoder};
 
+use super::address::KeyServerAddress;
 use super::engine::RemoteEngine;
-use super::place::Place;
 use super::settings::RemoteSettings;
 
 /// Counters of a set.
@@ -16,7 +16,7 @@ use super::settings::RemoteSettings;
 pub(super) struct Statistics {
     pub(super) name: String,
     /// Whether the set is a local key process.
-    is_beside: bool,
+    is_local: bool,
     pub(super) servers: Vec<ServerStatistics>,
     /// Operations in progress.
     pub(super) under_way: AtomicUsize,
@@ -47,7 +47,7 @@ pub(super) struct ServerStatistics {
 
 impl Statistics {
     pub(super) fn new(settings: &RemoteSettings) -> Arc<Self> {
-        let server = |place: &Place| ServerStatistics {
+        let server = |place: &KeyServerAddress| ServerStatistics {
             address: place.to_string(),
             usable: AtomicUsize::new(0),
             done: AtomicU64::new(0),
@@ -60,7 +60,7 @@ impl Statistics {
         };
         Arc::new(Self {
             name: settings.name.clone(),
-            is_beside: settings.servers.iter().any(|place| matches!(place, Place::Beside(_))),
+            is_local: settings.servers.iter().any(|place| matches!(place, KeyServerAddress::Local(_))),
             servers: settings.servers.iter().map(server).collect(),
             under_way: AtomicUsize::new(0),
             hedged: AtomicU64::new(0),
@@ -76,13 +76,13 @@ impl Statistics {
         let each = self.servers.iter().map(|server| {
             let trouble = server.trouble.lock().unwrap_or_else(PoisonError::into_inner);
             let reason = trouble.as_deref().unwrap_or("not connected yet");
-            if self.is_beside {
+            if self.is_local {
                 return reason.to_owned();
             }
             format!("{}: {reason}", server.address)
         });
         let each: Vec<_> = each.collect();
-        if self.is_beside {
+        if self.is_local {
             return Some(format!("the key process performs no operations ({})", each.join("; ")));
         }
         Some(format!("no key server of \"{}\" answers ({})", self.name, each.join("; ")))

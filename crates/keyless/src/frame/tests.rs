@@ -24,18 +24,18 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-fn answers() -> Vec<Answer> {
-    let error = |code, text: &str| Answer::Error { operation: 4, code, text: text.to_owned() };
+fn answers() -> Vec<Response> {
+    let error = |code, text: &str| Response::Error { operation: 4, code, text: text.to_owned() };
     vec![
-        Answer::Hello(Hello { version: 1, operations: 256, keys: 16 }),
-        Answer::Key { number: 3, state: Ok(KeyAlgorithm::Rsa { bits: 2048 }) },
-        Answer::Key { number: 3, state: Ok(KeyAlgorithm::EcdsaP256) },
-        Answer::Key { number: 3, state: Ok(KeyAlgorithm::EcdsaP384) },
-        Answer::Key { number: 3, state: Ok(KeyAlgorithm::Ed25519) },
-        Answer::Key { number: 4, state: Err(ErrorCode::UnknownKey) },
-        Answer::Result { operation: 9, result: Bytes::from_static(b"signature") },
-        Answer::Pong { number: 1, bytes: Bytes::from_static(b"ping") },
-        Answer::Drain,
+        Response::Hello(Hello { version: 1, operations: 256, keys: 16 }),
+        Response::Key { number: 3, state: Ok(KeyAlgorithm::Rsa { bits: 2048 }) },
+        Response::Key { number: 3, state: Ok(KeyAlgorithm::EcdsaP256) },
+        Response::Key { number: 3, state: Ok(KeyAlgorithm::EcdsaP384) },
+        Response::Key { number: 3, state: Ok(KeyAlgorithm::Ed25519) },
+        Response::Key { number: 4, state: Err(ErrorCode::UnknownKey) },
+        Response::Result { operation: 9, result: Bytes::from_static(b"signature") },
+        Response::Pong { number: 1, bytes: Bytes::from_static(b"ping") },
+        Response::Drain,
         error(ErrorCode::Overloaded, "later"),
         error(ErrorCode::Other(200), ""),
     ]
@@ -63,7 +63,7 @@ fn answers_are_read_as_they_were_written_byte_by_byte() {
     let (mut read, mut come) = (Vec::new(), BytesMut::new());
     for byte in bytes {
         come.put_u8(byte);
-        read.extend(Answer::read(&mut come).expect("frames"));
+        read.extend(Response::read(&mut come).expect("frames"));
     }
     assert_eq!((read, come.len()), (answers(), 0));
 }
@@ -99,8 +99,8 @@ fn optional_frames_of_later_versions_are_passed_over() {
     Request::Cancel { operation: 1 }.write(&mut bytes);
     assert_eq!(Request::read(&mut bytes), Ok(Some(Request::Cancel { operation: 1 })));
     let mut bytes = BytesMut::from(&[0xc1, 0, 0, 1, 0, 0, 0, 0, 9][..]);
-    Answer::Drain.write(&mut bytes);
-    assert_eq!(Answer::read(&mut bytes), Ok(Some(Answer::Drain)));
+    Response::Drain.write(&mut bytes);
+    assert_eq!(Response::read(&mut bytes), Ok(Some(Response::Drain)));
 }
 
 #[test]
@@ -114,8 +114,8 @@ fn a_hello_of_a_later_version_may_be_longer() {
 fn what_is_too_long_is_cut() {
     let mut bytes = BytesMut::new();
     let text = "ä".repeat(200);
-    Answer::Error { operation: 0, code: ErrorCode::Failed, text }.write(&mut bytes);
-    let Ok(Some(Answer::Error { text, .. })) = Answer::read(&mut bytes) else { panic!("an error") };
+    Response::Error { operation: 0, code: ErrorCode::Failed, text }.write(&mut bytes);
+    let Ok(Some(Response::Error { text, .. })) = Response::read(&mut bytes) else { panic!("an error") };
     assert_eq!(text, "ä".repeat(127));
     let message = Bytes::from(vec![1; 5000]);
     let scheme = SignatureScheme::ED25519;

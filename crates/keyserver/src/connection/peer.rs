@@ -30,7 +30,7 @@ impl Peer {
     }
 
     /// The gateway that started this process.
-    pub(super) fn beside() -> Self {
+    pub(super) fn local() -> Self {
         Self { client: GATEWAY.to_owned(), address: "this machine".to_owned(), valid_until: None }
     }
 }

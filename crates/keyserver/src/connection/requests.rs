@@ -5,22 +5,22 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use brisk_keyless::frame::{VERSION, put_result};
-use brisk_keyless::{Answer, ErrorCode, Hello, Request, Scheme, is_asn1};
+use brisk_keyless::{ErrorCode, Hello, Request, Response, Scheme, is_asn1};
 use brisk_keys::{KeyAlgorithm, KeyId, KeyOperation, PendingOperation};
 use bytes::Bytes;
 
 use super::{Connection, OUTGOING};
-use crate::metrics::Refused;
+use crate::metrics::RefusedRequest;
 use crate::policy::Client;
 
 /// Maximum number of keys with a number on one connection.
 const MOST_KEYS: u16 = 4096;
 
-/// Number of refused requests that no honest gateway sends, whatever its own clients do, after which the connection
+/// Number of refused requests that no honest gateway sends, whatever its own clients do, after which the [`Connection`]
 /// ends.
 const MOST_FAULTS: u32 = 100;
 
-/// Maximum deadline of an operation, whatever the client requests.
+/// Maximum deadline of an operation, whatever the [`Client`] requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl Connection {
@@ -28,13 +28,13 @@ impl Connection {
         let Some(limits) = self.limits else {
             return match request {
                 Request::Hello(hello) if hello.version > 0 => self.greet(hello),
-                _ => self.end("the first frame is not a hello of a version from 1 on"),
+                _ => self.end("the first frame is not a HELLO with version 1 or later"),
             };
         };
         match request {
-            Request::Hello(_) => self.end("a second hello"),
+            Request::Hello(_) => self.end("a second HELLO"),
             Request::Key { number, .. } if number >= u32::from(limits.keys) => {
-                self.end("a number of a key beyond the limit");
+                self.end("the key number exceeds the limit");
             }
             Request::Key { number, key } => self.number(number, key),
             Request::Sign { operation, .. } if operation == 0 || self.operations.has(operation) => {
@@ -54,18 +54,19 @@ impl Connection {
                 self.answer(operation, key, begun);
             }
             Request::Cancel { operation } => self.operations.cancel(operation),
-            Request::Ping { number, bytes } => Answer::Pong { number, bytes }.write(&mut self.outgoing),
+            Request::Ping { number, bytes } => Response::Pong { number, bytes }.write(&mut self.outgoing),
         }
     }
 
     fn greet(&mut self, hello: Hello) {
         let limits = Hello {
             version: hello.version.min(VERSION),
+            // At least 1, because a client without any operation could never send a request.
             operations: hello.operations.min(self.live.operations).max(1),
             keys: hello.keys.clamp(1, MOST_KEYS),
         };
         self.limits = Some(limits);
-        Answer::Hello(limits).write(&mut self.outgoing);
+        Response::Hello(limits).write(&mut self.outgoing);
         self.follow_drain();
     }
 
@@ -77,15 +78,16 @@ impl Connection {
         }
         self.keys[place] = Some(key);
         let may_use = self.live.policy.client(&self.peer.client).is_some_and(|client| client.may_use(key));
+        // Permission is checked first, so that a client cannot find out which other keys the server holds.
         let state = if may_use {
             self.live.keys.keystore.algorithm_anywhere(key).ok_or(ErrorCode::UnknownKey)
         } else {
             Err(ErrorCode::KeyNotAllowed)
         };
         if let Err(code) = state {
-            self.note_refusal(code, Some(key), "asked for by its fingerprint");
+            self.note_refusal(code, Some(key), "requested by its fingerprint");
         }
-        Answer::Key { number, state }.write(&mut self.outgoing);
+        Response::Key { number, state }.write(&mut self.outgoing);
     }
 
     /// The key with this number.
@@ -105,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// The key and its algorithm, if the client may use it.
+    /// The key and its algorithm, if the [`Client`] may use it.
     fn usable(&self, key: Option<KeyId>) -> Result<(&Client, KeyId, KeyAlgorithm), Refusal> {
         let key = key.ok_or((ErrorCode::UnknownKey, "no key has this number"))?;
         let client = self.live.policy.client(&self.peer.client);
@@ -150,7 +152,8 @@ impl Connection {
                 Ok(Ok(result)) => put_result(&mut self.outgoing, number, &result),
                 Ok(Err(error)) => self.refuse(number, ErrorCode::from(&error), None, &error.to_string()),
                 Err(code) => {
-                    Answer::Error { operation: number, code, text: String::new() }.write(&mut self.outgoing);
+                    Response::Error { operation: number, code, text: String::new() }
+                        .write(&mut self.outgoing);
                 }
             }
         }
@@ -159,35 +162,36 @@ impl Connection {
     /// Responds with an error, which is counted and logged.
     pub(super) fn refuse(&mut self, operation: u32, code: ErrorCode, key: Option<KeyId>, detail: &str) {
         let text = detail.to_owned();
-        Answer::Error { operation, code, text }.write(&mut self.outgoing);
+        Response::Error { operation, code, text }.write(&mut self.outgoing);
         self.note_refusal(code, key, detail);
     }
 
     fn note_refusal(&self, code: ErrorCode, key: Option<KeyId>, detail: &str) {
-        let refused = Refused { client: &self.peer.client, peer: &self.peer.address, code, key, detail };
+        let refused =
+            RefusedRequest { client: &self.peer.client, peer: &self.peer.address, code, key, detail };
         self.worker.shared.figures.refused(&refused);
     }
 
-    /// Ends the connection after [`MOST_FAULTS`] requests that do not belong to TLS.
+    /// Ends the [`Connection`] after [`MOST_FAULTS`] requests that do not belong to TLS.
     fn note_fault(&mut self, code: ErrorCode, key: Option<KeyId>, detail: &str) {
         if !is_fault(code, key, detail) {
             return;
         }
         self.faults += 1;
         if self.faults >= MOST_FAULTS {
-            self.end("too much was refused");
+            self.end("too many refused requests");
         }
     }
 
-    /// Ends the connection of a client that has lost its permission.
-    pub(super) fn dismiss(&mut self, reason: &str) {
+    /// Ends the [`Connection`] of a [`Client`] that has lost its permission.
+    pub(super) fn end_unauthorized(&mut self, reason: &str) {
         if !self.ending {
             self.ending = true;
             self.refuse(0, ErrorCode::UnknownClient, None, reason);
         }
     }
 
-    /// Ends the connection with a protocol error.
+    /// Ends the [`Connection`] with a protocol error.
     pub(super) fn end(&mut self, reason: &str) {
         if !self.ending {
             self.ending = true;
@@ -202,12 +206,12 @@ type Begun = (PendingOperation, Instant);
 /// Error code and explanation of a refused operation.
 type Refusal = (ErrorCode, &'static str);
 
-const TAKEN: &str = "an operation whose number is 0, or that of another under way";
+const TAKEN: &str = "the operation number is 0 or in use";
 
 /// Deadline of an operation whose client waits for `remaining`.
 fn deadline(remaining: Duration) -> Result<Instant, Refusal> {
     if remaining.is_zero() {
-        return Err((ErrorCode::DeadlinePassed, "no time is left for it"));
+        return Err((ErrorCode::DeadlinePassed, "the deadline has passed"));
     }
     Ok(Instant::now() + remaining.min(LONGEST_WAIT))
 }
@@ -215,9 +219,9 @@ fn deadline(remaining: Duration) -> Result<Instant, Refusal> {
 /// Explanation of a decryption refused by the policy.
 const fn undecrypted(code: ErrorCode) -> &'static str {
     match code {
-        ErrorCode::OperationNotAllowed => "the client may have nothing decrypted",
+        ErrorCode::OperationNotAllowed => "the client may not request decryption",
         ErrorCode::Scheme => "only RSA keys decrypt",
-        _ => "the client asks more often than it may",
+        _ => "the client exceeds its rate",
     }
 }
 
@@ -232,16 +236,16 @@ fn is_fault(code: ErrorCode, key: Option<KeyId>, detail: &str) -> bool {
     }
 }
 
-const ASN1: &str = "the message is of TLS 1.2, and a value of ASN.1 as well";
+const ASN1: &str = "the message of TLS 1.2 is also valid ASN.1";
 
 /// Explanation of a signature refused by the policy.
 fn explained(code: ErrorCode, message: &[u8]) -> &'static str {
     match code {
         ErrorCode::Shape if is_asn1(message) => ASN1,
-        ErrorCode::Shape => "the message is no content of a TLS signature",
-        ErrorCode::OperationNotAllowed => "the client may not have such a message signed",
-        ErrorCode::Scheme => "the key, or this version of TLS, has no such scheme",
-        ErrorCode::Rate => "the client asks more often than it may",
+        ErrorCode::Shape => "the message is not content that TLS signs",
+        ErrorCode::OperationNotAllowed => "the client may not request this kind of signature",
+        ErrorCode::Scheme => "the key or this version of TLS does not support the scheme",
+        ErrorCode::Rate => "the client exceeds its rate",
         _ => "the client may not use this key",
     }
 }

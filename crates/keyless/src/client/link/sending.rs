@@ -5,7 +5,7 @@ use std::time::Instant;
 use brisk_keys::KeyId;
 use bytes::Bytes;
 
-use super::{Connected, Link};
+use super::{Connected, ServerLink};
 use crate::client::pool::Operation;
 use crate::frame::Request;
 
@@ -16,8 +16,8 @@ pub(in crate::client) struct Load {
     under_way: usize,
 }
 
-impl Link {
-    /// The load, for comparison; `None` if the connection accepts no operation now.
+impl ServerLink {
+    /// The load, for comparison; `None` if the [`ServerLink`] accepts no operation now.
     pub(in crate::client) fn load(&self) -> Option<Load> {
         let connected = self.connected.borrow();
         let connected = connected.as_ref().filter(|own| !own.draining)?;
@@ -42,7 +42,7 @@ impl Link {
         !self.silent.get() && self.connected.borrow().as_ref().is_some_and(|own| !own.draining)
     }
 
-    /// Sends the operation with the next write.
+    /// Sends the [`Operation`] with the next write.
     pub(in crate::client) fn send(&self, number: u32, operation: &Operation) {
         let mut connected = self.connected.borrow_mut();
         let Some(connected) = connected.as_mut() else { return };
@@ -59,7 +59,7 @@ impl Link {
         self.wake();
     }
 
-    /// Asks the server not to begin the operation.
+    /// Asks the server not to begin the [`Operation`].
     pub(in crate::client) fn cancel(&self, number: u32) {
         if let Some(connected) = self.connected.borrow_mut().as_mut() {
             Request::Cancel { operation: number }.write(&mut connected.outgoing);

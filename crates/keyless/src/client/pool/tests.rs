@@ -16,7 +16,7 @@ fn pool(servers: u16) -> Pool {
     let mut settings = RemoteSettings::new("main", targets.collect(), ConnectorSettings::default());
     settings.hedge = HEDGE;
     let statistics = Statistics::new(&settings);
-    let links = (0..servers).map(|server| Rc::new(Link::new(server.into()))).collect();
+    let links = (0..servers).map(|server| Rc::new(ServerLink::new(server.into()))).collect();
     Pool::new(Arc::new(settings), statistics, links)
 }
 
@@ -36,7 +36,7 @@ fn submit(pool: &Pool) -> PendingOperation {
         message: Bytes::from_static(b"message"),
         deadline,
         completion,
-        counted: Counted::new(&pool.statistics),
+        counted: InProgress::new(&pool.statistics),
     });
     pending
 }
@@ -125,9 +125,9 @@ fn a_server_is_silent_only_when_it_gives_no_sign_of_life() {
     let link = &pool.links[0];
     let sent = link.sent(1).expect("it was sent");
     let now = Instant::now();
-    assert_eq!(link.check_silence(sent, &pool, now), Silence::Asked);
-    assert_eq!(link.check_silence(sent, &pool, now), Silence::Asked);
+    assert_eq!(link.check_responsiveness(sent, &pool, now), Responsiveness::Pinged);
+    assert_eq!(link.check_responsiveness(sent, &pool, now), Responsiveness::Pinged);
     assert!(link.is_reachable());
-    assert_eq!(link.check_silence(sent, &pool, now + HEDGE), Silence::Silent);
+    assert_eq!(link.check_responsiveness(sent, &pool, now + HEDGE), Responsiveness::Silent);
     assert!(!link.is_reachable());
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
-use brisk_keyless::{Passage, RemoteEngine, RemoteSettings, Scheme};
+use brisk_keyless::{KeyProcessConnector, RemoteEngine, RemoteSettings, Scheme};
 use brisk_keys::{
     Engines, KeyAlgorithm, KeyError, KeyId, KeyOperation, LocalEngine, PendingOperation, PrivateKeyEngine,
 };
@@ -44,7 +44,7 @@ impl Threads {
     }
 }
 
-impl Passage for Threads {
+impl KeyProcessConnector for Threads {
     fn open(&self) -> io::Result<Socket> {
         let (own, other) = Socket::pair()?;
         let mut process = self.0.lock().expect("no panic");
@@ -64,7 +64,7 @@ fn keys() -> Arc<Keystore> {
 }
 
 fn engine(threads: &Arc<Threads>, change: impl FnOnce(&mut RemoteSettings)) -> RemoteEngine {
-    let mut settings = RemoteSettings::beside("isolate", Arc::clone(threads) as _);
+    let mut settings = RemoteSettings::local("isolate", Arc::clone(threads) as _);
     settings.deadline = Duration::from_mins(1);
     settings.hedge = settings.deadline;
     change(&mut settings);

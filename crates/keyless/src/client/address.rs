@@ -18,39 +18,37 @@ use crate::ALPN;
 
 /// Address of a key server.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum KeyServerAddress {
     /// On the network: TLS with certificates on both sides.
     Network(Target),
     /// A local process, over a socket that only it and this process have.
-    Beside(Arc<dyn Passage>),
+    Local(Arc<dyn KeyProcessConnector>),
 }
 
 /// Creates sockets to a local key process.
-pub trait Passage: fmt::Debug + Send + Sync + 'static {
+pub trait KeyProcessConnector: fmt::Debug + Send + Sync + 'static {
     /// Returns one end of a new socket pair, whose other end is passed to the process. Must not block.
     fn open(&self) -> io::Result<Socket>;
 }
 
-impl PartialEq for Place {
+impl PartialEq for KeyServerAddress {
     /// Compares processes by the identity of their [`KeyProcessConnector`].
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Network(own), Self::Network(other)) => own == other,
-            (Self::Beside(own), Self::Beside(other)) => {
-                std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(other))
-            }
+            (Self::Local(own), Self::Local(other)) => std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(other)),
             _ => false,
         }
     }
 }
 
-impl Eq for Place {}
+impl Eq for KeyServerAddress {}
 
-impl fmt::Display for Place {
+impl fmt::Display for KeyServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network(target) => target.fmt(f),
-            Self::Beside(_) => f.write_str("key process"),
+            Self::Local(_) => f.write_str("key process"),
         }
     }
 }
@@ -58,10 +56,10 @@ impl fmt::Display for Place {
 /// A connection to a key server.
 pub(super) enum Stream {
     Network(Box<ClientStream>),
-    Beside(UnixStream),
+    Local(UnixStream),
 }
 
-impl Place {
+impl KeyServerAddress {
     /// Connects. `connector` must be present if any server is on the network.
     pub(super) async fn connect(
         &self,
@@ -70,10 +68,10 @@ impl Place {
         limits: DialLimits,
     ) -> io::Result<Stream> {
         let (target, connector) = match (self, connector) {
-            (Self::Beside(passage), _) => {
+            (Self::Local(passage), _) => {
                 let socket = passage.open()?;
                 socket.set_nonblocking(true)?;
-                return Ok(Stream::Beside(UnixStream::from_std(socket)?));
+                return Ok(Stream::Local(UnixStream::from_std(socket)?));
             }
             (Self::Network(target), Some(connector)) => (target, connector),
             (Self::Network(_), None) => return Err(io::Error::other("no certificates for key servers")),
@@ -82,7 +80,7 @@ impl Place {
         let name = settings.server_name.clone().unwrap_or_else(|| host(&target.to_string()));
         let stream = connector.connect(tcp, &name).await?;
         if stream.protocol() != Some(ALPN.as_bytes()) {
-            let reason = format!("the server does not speak {ALPN}");
+            let reason = format!("the server does not support {ALPN}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         Ok(Stream::Network(Box::new(stream)))
@@ -102,7 +100,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Network(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
-            Self::Beside(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Local(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
@@ -111,21 +109,21 @@ impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Network(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
-            Self::Beside(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Local(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Network(stream) => Pin::new(&mut **stream).poll_flush(context),
-            Self::Beside(stream) => Pin::new(stream).poll_flush(context),
+            Self::Local(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Network(stream) => Pin::new(&mut **stream).poll_shutdown(context),
-            Self::Beside(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Local(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

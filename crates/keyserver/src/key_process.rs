@@ -30,7 +30,7 @@ const OPERATIONS: u16 = u16::MAX;
 pub struct KeyProcess {
     shared: Arc<Shared>,
     workers: Vec<UnboundedSender<Socket>>,
-    /// Index of the worker for the next connection.
+    /// Index of the [`Worker`] for the next connection.
     next: usize,
 }
 
@@ -48,7 +48,7 @@ impl KeyProcess {
         let mut policy = Policy::new();
         policy.add(GATEWAY, Keys::All, vec![Shape::Tls13Server, Shape::Tls12Server], None);
         let gathers = environment.gathers;
-        let shared = Shared::beside(keystore, policy, OPERATIONS, environment);
+        let shared = Shared::for_key_process(keystore, policy, OPERATIONS, environment);
         let start = |number| {
             let (sender, sockets) = unbounded_channel();
             let shared = Arc::clone(&shared);
@@ -94,7 +94,7 @@ async fn work(shared: Arc<Shared>, gathers: bool, mut sockets: UnboundedReceiver
     while let Some(socket) = sockets.recv().await {
         let stream = socket.set_nonblocking(true).and_then(|()| UnixStream::from_std(socket));
         match stream {
-            Ok(stream) => drop(spawn_local(connection::serve_beside(Rc::clone(&worker), stream))),
+            Ok(stream) => drop(spawn_local(connection::serve_local(Rc::clone(&worker), stream))),
             Err(error) => tracing::error!(%error, "a socket of the gateway cannot be used"),
         }
     }
