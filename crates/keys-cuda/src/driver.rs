@@ -25,14 +25,14 @@ use super::{engine::CudaSettings, error::CudaError, source::Geometry, statistics
 /// Minimum compute capability. Before 7.0, the threads of a warp cannot diverge independently.
 const LEAST_CAPABILITY: (i32, i32) = (7, 0);
 
-/// A GPU with the kernels for each width.
+/// A GPU with the [`Kernels`] for each width.
 pub(super) struct Device {
     context: Arc<CudaContext>,
     name: String,
     multiprocessors: usize,
     capability: (i32, i32),
     geometries: [Result<Geometry, CudaError>; Width::ALL.len()],
-    /// Compiled with the first key of a width.
+    /// Compiled with the first key of a [`Width`].
     kernels: [OnceLock<Result<Kernels, CudaError>>; Width::ALL.len()],
 }
 
@@ -52,7 +52,7 @@ unsafe impl Send for Kernels {}
 unsafe impl Sync for Kernels {}
 
 impl Device {
-    /// Opens the GPU of the settings.
+    /// Opens the GPU of the [`CudaSettings`].
     ///
     /// # Errors
     ///
@@ -74,13 +74,13 @@ impl Device {
         }
         compiler::find()?;
         let context = CudaContext::new(ordinal).map_err(failed("be opened"))?;
-        let name = context.name().map_err(failed("say its name"))?;
-        let (major, minor) = context.compute_capability().map_err(failed("say what it can do"))?;
+        let name = context.name().map_err(failed("report its name"))?;
+        let (major, minor) = context.compute_capability().map_err(failed("report its compute capability"))?;
         if (major, minor) < LEAST_CAPABILITY {
             return Err(CudaError::TooOld { name, major, minor });
         }
         let multiprocessors = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-        let multiprocessors = context.attribute(multiprocessors).map_err(failed("say how large it is"))?;
+        let multiprocessors = context.attribute(multiprocessors).map_err(failed("report its size"))?;
         Ok(Self {
             context,
             name,
@@ -96,13 +96,13 @@ impl Device {
         self.context.bind_to_thread().map_err(failed("be bound to a thread"))
     }
 
-    /// The kernels of a width. The first call compiles them, which takes seconds.
+    /// The [`Kernels`] of a [`Width`]. The first call compiles them, which takes seconds.
     fn kernels(&self, width: Width) -> Result<&Kernels, CudaError> {
         let kernels = self.kernels[width as usize].get_or_init(|| self.compile(width));
         kernels.as_ref().map_err(CudaError::clone)
     }
 
-    /// The kernels of a width, if they have been compiled.
+    /// The [`Kernels`] of a [`Width`], if they have been compiled.
     fn compiled(&self, width: Width) -> Option<&Kernels> {
         self.kernels[width as usize].get()?.as_ref().ok()
     }
@@ -124,15 +124,15 @@ impl Device {
         // Maximum shared memory: the tables of powers limit the number of resident operations.
         // SAFETY: the function exists while its module is loaded.
         unsafe { function::set_function_attribute(private, carve_out, 100) }
-            .map_err(failed("share its memory out"))?;
+            .map_err(failed("set its shared memory"))?;
         let block = geometry.block().cast_signed();
         // SAFETY: the function exists; it declares its shared memory statically.
         let blocks = unsafe { occupancy::max_active_block_per_multiprocessor(private, block, 0) };
-        let blocks = blocks.map_err(failed("say how much it has room for"))?.max(1) as usize;
+        let blocks = blocks.map_err(failed("report its occupancy"))?.max(1) as usize;
         let attribute = |attribute| {
             // SAFETY: the function exists.
             unsafe { function::get_function_attribute(private, attribute) }
-                .map_err(failed("say what a kernel needs"))
+                .map_err(failed("report the resources of a kernel"))
         };
         let layout = CudaLayout {
             threads: geometry.threads(),

@@ -16,13 +16,13 @@ use brisk_keys::{
 use crossbeam_channel::{Receiver, Sender};
 
 use super::{
-    desk::{Desk, Task},
+    collector::{CollectorTask, LaunchCollector},
     driver::{Device, Stream},
     error::CudaError,
     gpu_stream::GpuStream,
+    keyed_stream::KeyedStream,
     rehearsal,
     source::Geometry,
-    station::Station,
     statistics::CudaStatistics,
 };
 
@@ -34,17 +34,17 @@ const FAULT_LOG_INTERVAL: Duration = Duration::from_mins(1);
 pub struct CudaSettings {
     /// Index of the GPU, as counted by the driver. Default: 0.
     pub device: usize,
-    /// Longest time that an operation waits for others. Default: 2 ms.
+    /// Longest time that a `KeyOperation` waits for others. Default: 2 ms.
     pub wait: Duration,
     /// Number of streams, each with a thread. Default: 3, so that one computes, one copies and one collects.
     pub streams: NonZeroUsize,
     /// Operations that may wait for a launch; further ones are performed by the processor. Default: 65,536.
     pub queue: NonZeroUsize,
-    /// GPU threads for each half of an operation: 1, 4, 8 or 16. Default: the fastest for the width.
+    /// GPU threads for each half of a `KeyOperation`: 1, 4, 8 or 16. Default: the fastest for the `Width`.
     pub threads: Option<u32>,
-    /// GPU threads per block. Default: the fastest for the width.
+    /// GPU threads per block. Default: the fastest for the `Width`.
     pub block: Option<u32>,
-    /// Bits of the exponent per multiplication. Default: the fastest for the width.
+    /// Bits of the exponent per multiplication. Default: the fastest for the `Width`.
     pub window: Option<u32>,
     /// Maximum number of operations in a launch. Default: as many as fit on the GPU at a time.
     pub wave: Option<NonZeroUsize>,
@@ -100,7 +100,7 @@ struct Threads {
 
 impl CudaEngine {
     /// Prepares the GPU for the keys of `processor`: compiles the kernels, uploads the keys and measures launches.
-    /// Takes seconds. Kernels for a width that a reload adds are compiled with its first operation, which waits for
+    /// Takes seconds. Kernels for a `Width` that a reload adds are compiled with its first operation, which waits for
     /// them.
     ///
     /// # Errors
@@ -125,26 +125,27 @@ impl CudaEngine {
         let keystore = Arc::clone(processor.keystore());
         let statistics = Arc::<CudaStatistics>::default();
         let (sender, queue) = crossbeam_channel::bounded(settings.queue.get());
-        let mut stations: Vec<_> = streams.into_iter().map(Station::new).collect();
-        upload(&mut stations, &keystore)?;
-        if let Some(first) = stations.first_mut() {
+        let mut streams: Vec<_> = streams.into_iter().map(KeyedStream::new).collect();
+        upload(&mut streams, &keystore)?;
+        if let Some(first) = streams.first_mut() {
             rehearsal::all(first, &keystore, &statistics)?;
         }
         // An engine without keys: the threads would otherwise keep keys alive that a reload has replaced.
         let keyless = processor.with_keystore(Arc::default());
-        let turns = Arc::new(Turns::new(queue, settings.wait, keyless, Arc::clone(&statistics)));
+        let launches = Arc::new(LaunchLoop::new(queue, settings.wait, keyless, Arc::clone(&statistics)));
         let mut threads = Threads { queue: Some(sender), handles: Vec::new(), gpu };
-        for (number, station) in stations.into_iter().enumerate() {
-            let turns = Arc::clone(&turns);
+        for (number, stream) in streams.into_iter().enumerate() {
+            let launches = Arc::clone(&launches);
             let thread = thread::Builder::new().name(format!("gpu-{number}"));
-            let started = thread.spawn(move || turns.work(station));
+            let started = thread.spawn(move || launches.work(stream));
             threads.handles.push(started.map_err(|error| CudaError::Thread(error.to_string()))?);
         }
         Ok(Self { keystore, processor, threads: Arc::new(threads), statistics })
     }
 
-    /// An engine for other keys on the same GPU, queue and threads, for a reload. Operations in progress end with their
-    /// previous keys. Keys are uploaded with their first operation, and wiped from the GPU soon after their last use.
+    /// A `CudaEngine` for other keys on the same GPU, queue and threads, for a reload. Operations in progress end with
+    /// their previous keys. Keys are uploaded with their first operation, and wiped from the GPU soon after their last
+    /// use.
     #[must_use]
     pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
         Self {
@@ -160,7 +161,7 @@ impl CudaEngine {
         &self.statistics
     }
 
-    /// The engine of the processor.
+    /// The [`BatchEngine`] of the processor.
     pub const fn processor(&self) -> &BatchEngine {
         &self.processor
     }
@@ -169,7 +170,7 @@ impl CudaEngine {
         &self.keystore
     }
 
-    /// Submits an operation for the GPU.
+    /// Submits a [`KeyOperation`] for the GPU.
     fn start(&self, key: &Arc<PrivateKey>, operation: KeyOperation) -> PendingOperation {
         // Encoded in the calling thread, because the few GPU threads must not become the bottleneck.
         let (job, pending) = match self.processor.encoded_job(key, operation) {
@@ -205,7 +206,7 @@ impl fmt::Display for CudaEngine {
 }
 
 impl Drop for Threads {
-    /// Waits until the keys on the GPU have been wiped.
+    /// Waits until the [`PrivateKey`]s on the GPU have been wiped.
     fn drop(&mut self) {
         self.queue = None;
         for handle in self.handles.drain(..) {
@@ -222,55 +223,54 @@ impl fmt::Debug for Threads {
 }
 
 /// Uploads all keys to all streams in parallel; each key takes milliseconds.
-fn upload(stations: &mut [Station], keystore: &Keystore) -> Result<(), CudaError> {
+fn upload(streams: &mut [KeyedStream], keystore: &Keystore) -> Result<(), CudaError> {
     thread::scope(|scope| {
-        let upload = |station: &mut Station| {
+        let upload = |stream: &mut KeyedStream| {
             Width::ALL.into_iter().try_for_each(|width| {
-                station.admit(width, device::keys(keystore).filter(|key| key.width() == Some(width)))
+                stream.admit(width, device::keys(keystore).filter(|key| key.width() == Some(width)))
             })
         };
-        let threads: Vec<_> =
-            stations.iter_mut().map(|station| scope.spawn(move || upload(station))).collect();
+        let threads: Vec<_> = streams.iter_mut().map(|stream| scope.spawn(move || upload(stream))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(CudaError::Panicked)))
     })
 }
 
 /// State that the threads share.
-struct Turns {
-    desk: Mutex<Desk>,
+struct LaunchLoop {
+    collector: Mutex<LaunchCollector>,
     processor: BatchEngine,
     statistics: Arc<CudaStatistics>,
     fault_logged: Mutex<Option<Instant>>,
 }
 
-impl Turns {
+impl LaunchLoop {
     fn new(
         queue: Receiver<Job>,
         wait: Duration,
         processor: BatchEngine,
         statistics: Arc<CudaStatistics>,
     ) -> Self {
-        let desk = Mutex::new(Desk::new(queue, wait, Arc::clone(&statistics)));
-        Self { desk, processor, statistics, fault_logged: Mutex::new(None) }
+        let collector = Mutex::new(LaunchCollector::new(queue, wait, Arc::clone(&statistics)));
+        Self { collector, processor, statistics, fault_logged: Mutex::new(None) }
     }
 
     /// Collects and launches until the queue is closed. After the loss of the GPU, operations are passed to the
     /// processor.
-    fn work(&self, station: Station) {
-        let (mut station, mut jobs) = (Some(station), Vec::new());
+    fn work(&self, stream: KeyedStream) {
+        let (mut stream, mut jobs) = (Some(stream), Vec::new());
         loop {
-            let waves = Width::ALL.map(|width| station.as_ref().map_or(1, |station| station.wave(width)));
-            let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-            let task = desk.next(waves, &mut jobs);
-            drop(desk);
+            let waves = Width::ALL.map(|width| stream.as_ref().map_or(1, |stream| stream.wave(width)));
+            let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
+            let task = collector.next(waves, &mut jobs);
+            drop(collector);
             if self.statistics.is_lost() {
-                station = None;
+                stream = None;
             }
             let taken = jobs.len();
             // A panic must not leave operations without a result.
-            let done = catch_unwind(AssertUnwindSafe(|| match (task, &mut station) {
-                (Task::Rest, Some(station)) => station.sweep(),
-                (Task::Launch(width), Some(station)) => self.launch(station, width, &mut jobs),
+            let done = catch_unwind(AssertUnwindSafe(|| match (task, &mut stream) {
+                (CollectorTask::Rest, Some(stream)) => stream.sweep(),
+                (CollectorTask::Launch(width), Some(stream)) => self.launch(stream, width, &mut jobs),
                 _ => Ok(()),
             }));
             if let Err(error) = done.unwrap_or(Err(CudaError::Panicked)) {
@@ -278,18 +278,18 @@ impl Turns {
             }
             self.statistics.left(taken);
             self.hand_over(&mut jobs);
-            if task == Task::End {
+            if task == CollectorTask::End {
                 return;
             }
         }
     }
 
-    fn launch(&self, station: &mut Station, width: Width, jobs: &mut Vec<Job>) -> Result<(), CudaError> {
+    fn launch(&self, stream: &mut KeyedStream, width: Width, jobs: &mut Vec<Job>) -> Result<(), CudaError> {
         if jobs.is_empty() {
             return Ok(());
         }
         let count = jobs.len();
-        let faults = station.perform(width, jobs)?;
+        let faults = stream.perform(width, jobs)?;
         self.statistics.launched(count - faults);
         if faults > 0 {
             self.log_faults(faults);
@@ -307,7 +307,7 @@ impl Turns {
 
     fn lose(&self, error: &CudaError) {
         if self.statistics.lose(error) {
-            tracing::error!(%error, "RSA goes on without the GPU, on the processor alone, until brisk is started again");
+            tracing::error!(%error, "the GPU is lost: the processor performs RSA until brisk is restarted");
         }
     }
 
@@ -318,8 +318,8 @@ impl Turns {
             *logged = Some(now);
             tracing::warn!(
                 faults,
-                "a result of the GPU did not stand its check; it was not used but computed again on the processor. \
-                 If this happens again, the GPU is not to be trusted"
+                "a result of the GPU failed its check and was computed again on the processor. \
+                 If this happens again, the GPU is defective"
             );
         }
     }

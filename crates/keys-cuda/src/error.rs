@@ -21,7 +21,7 @@ pub enum CudaError {
         found: usize,
     },
     /// The kernels do not support the instruction set of the device.
-    #[error("the {name} has compute capability {major}.{minor}, and 7.0 is the least that will do")]
+    #[error("the {name} has compute capability {major}.{minor}, the minimum is 7.0")]
     TooOld {
         /// Name of the device.
         name: String,
@@ -50,7 +50,7 @@ pub enum CudaError {
         reason: String,
     },
     /// Most results of a launch failed their check.
-    #[error("{wrong} of {of} results of the GPU did not stand their check")]
+    #[error("{wrong} of {of} results of the GPU failed their check")]
     Untrustworthy {
         /// Number of wrong results.
         wrong: usize,

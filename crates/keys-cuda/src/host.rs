@@ -50,7 +50,7 @@ pub(super) struct Fault {
 }
 
 impl HostKernels {
-    /// Unmodified kernels, compiled at the first call for a geometry.
+    /// Unmodified kernels, compiled at the first call for a [`Geometry`].
     pub(super) fn of(geometry: Geometry) -> Arc<Self> {
         Self::cached(geometry, false)
     }

@@ -1,6 +1,6 @@
 #![doc = include_str!("kernels/README.md")]
 
-mod desk;
+mod collector;
 mod driver;
 mod engine;
 mod error;
@@ -10,10 +10,10 @@ mod host;
 #[cfg(test)]
 mod kernel_tests;
 mod key;
+mod keyed_stream;
 pub mod measure;
 mod rehearsal;
 mod source;
-mod station;
 mod statistics;
 #[cfg(test)]
 mod testing;

@@ -21,7 +21,7 @@ use brisk_keys::{BatchEngine, BatchSettings, KeyError, Keystore, PrivateKeyEngin
 use self::keys::Pool;
 use self::load::Loader;
 pub use self::load::Point;
-pub use self::verify::Verified;
+pub use self::verify::Comparison;
 use crate::{CudaEngine, CudaError, CudaLayout, CudaSettings, CudaTimes, Tiered};
 
 /// Number of keys of each size in measurements of speed.
@@ -75,7 +75,7 @@ pub struct CudaResult {
     /// Speed of other layouts.
     pub variants: Vec<Variant>,
     /// Results of the comparison.
-    pub verified: Vec<Verified>,
+    pub verified: Vec<Comparison>,
 }
 
 /// Speed of operations of one size.
@@ -111,7 +111,7 @@ fn most(points: &[Point]) -> f64 {
     points.iter().map(|point| point.rate).fold(0.0, f64::max)
 }
 
-/// A layout with its speed.
+/// A `CudaLayout` with its speed.
 #[derive(Clone, Debug)]
 pub struct Variant {
     /// The size.
@@ -127,7 +127,7 @@ pub struct Variant {
 #[non_exhaustive]
 pub enum MeasureError {
     /// The cryptographic library failed without a reason.
-    #[error("the cryptographic library refuses to work")]
+    #[error("the cryptographic library failed")]
     Library,
     /// An operation failed.
     #[error(transparent)]
@@ -154,7 +154,7 @@ impl From<KeyRejected> for MeasureError {
 
 /// Progress of a run: one measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct MeasureStep<'a> {
     /// Number of measurements so far, this one included.
     pub done: u32,
     /// Total number of measurements.
@@ -169,7 +169,7 @@ pub struct Step<'a> {
 /// each size and layout, so that an interrupted run leaves results.
 pub fn run(
     plan: &CudaPlan,
-    observe: &mut dyn FnMut(&Step<'_>),
+    observe: &mut dyn FnMut(&MeasureStep<'_>),
     mut done: impl FnMut(&CudaResult),
 ) -> Result<CudaResult, MeasureError> {
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -217,7 +217,7 @@ impl CudaPlan {
     }
 }
 
-/// An engine with as many threads as cores, and a queue for all operations of a run.
+/// A [`CudaEngine`] with as many threads as cores, and a queue for all operations of a run.
 fn engine(
     keystore: Arc<Keystore>,
     cores: NonZeroUsize,
@@ -338,7 +338,7 @@ fn steps(plan: &CudaPlan) -> u32 {
 
 /// Counts the measurements of a run.
 struct Progress<'a> {
-    observe: &'a mut dyn FnMut(&Step<'_>),
+    observe: &'a mut dyn FnMut(&MeasureStep<'_>),
     done: u32,
     of: u32,
 }
@@ -347,7 +347,7 @@ impl Progress<'_> {
     fn step(&mut self, what: &str, rate: f64) {
         self.done += 1;
         self.of = self.of.max(self.done);
-        (self.observe)(&Step { done: self.done, of: self.of, what, rate });
+        (self.observe)(&MeasureStep { done: self.done, of: self.of, what, rate });
     }
 }
 

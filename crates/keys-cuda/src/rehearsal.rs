@@ -9,7 +9,7 @@ use brisk_keys::{
 
 use super::{
     error::CudaError,
-    station::Station,
+    keyed_stream::KeyedStream,
     statistics::{CudaStatistics, CudaTimes},
 };
 
@@ -17,25 +17,25 @@ use super::{
 /// power-saving state. One in tests, where the processor replaces the GPU.
 const TRIES: usize = if cfg!(test) { 1 } else { 3 };
 
-/// Measures each width that has a key.
+/// Measures each width that has a [`PrivateKey`].
 pub(super) fn all(
-    station: &mut Station,
+    stream: &mut KeyedStream,
     keystore: &Keystore,
     statistics: &CudaStatistics,
 ) -> Result<(), CudaError> {
     for width in Width::ALL {
         if let Some(key) = device::keys(keystore).find(|key| key.width() == Some(width)) {
-            statistics.measured(width, times(station, width, key)?);
+            statistics.measured(width, times(stream, width, key)?);
         }
     }
     Ok(())
 }
 
-fn times(station: &mut Station, width: Width, key: &Arc<PrivateKey>) -> Result<CudaTimes, CudaError> {
+fn times(stream: &mut KeyedStream, width: Width, key: &Arc<PrivateKey>) -> Result<CudaTimes, CudaError> {
     // Wave and layout are known after the first key.
-    station.admit(width, [key].into_iter())?;
-    let (wave_operations, layout) = (station.wave(width), station.layout(width));
-    let mut on_gpu = |count| shortest(|| station.rehearse(width, key, count));
+    stream.admit(width, [key].into_iter())?;
+    let (wave_operations, layout) = (stream.wave(width), stream.layout(width));
+    let mut on_gpu = |count| shortest(|| stream.rehearse(width, key, count));
     let (one, wave) = (on_gpu(1)?, on_gpu(wave_operations)?);
     let processor = BatchChoice::of_this_machine(width).time();
     Ok(CudaTimes { one, wave, wave_operations, processor, layout })

@@ -36,7 +36,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// A geometry with the fastest known values where none is given. `None` if the values are impossible.
+    /// A [`Geometry`] with the fastest known values where none is given. `None` if the values are impossible.
     ///
     /// `threads` compute modulo one prime, twice as many an operation: a power of two up to 16 that leaves an even
     /// number of words up to 32 to each. `block` threads share the memory of a multiprocessor; a multiple of 32. The
@@ -48,7 +48,7 @@ impl Geometry {
         (1..=best.window).rev().find_map(|window| geometry.with_window(window))
     }
 
-    /// The geometry with `window` bits of the exponent per multiplication. `None` if that is impossible.
+    /// The [`Geometry`] with `window` bits of the exponent per multiplication. `None` if that is impossible.
     pub(super) fn with_window(self, window: u32) -> Option<Self> {
         let geometry = Self { window, ..self };
         geometry.is_possible().then_some(geometry)

@@ -14,7 +14,7 @@ use super::{
 
 /// Performs operations on the processor at low load, and on a GPU at high load.
 ///
-/// The GPU has a high latency at any load: an operation waits for others, and a single one takes a GPU thread much
+/// The GPU has a high latency at any load: a `KeyOperation` waits for others, and a single one takes a GPU thread much
 /// longer than a core of the processor. The GPU is therefore used once the processor would take longer for all
 /// operations in progress. Both durations are measured at the start. By Little's law, the GPU then gets the work when
 /// more operations arrive than the processor's threads can perform.
@@ -30,13 +30,13 @@ impl Tiered {
         Self { cuda, wait }
     }
 
-    /// An engine for other keys on the same threads and GPU.
+    /// A `CudaEngine` for other keys on the same threads and GPU.
     #[must_use]
     pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
         Self { cuda: self.cuda.with_keystore(keystore), wait: self.wait }
     }
 
-    /// The engine of the processor.
+    /// The [`BatchEngine`] of the processor.
     pub const fn processor(&self) -> &BatchEngine {
         self.cuda.processor()
     }

@@ -8,10 +8,10 @@ use cryptoki::{
 };
 
 use crate::{
-    connection::Facts,
+    connection::TokenProperties,
     error::TokenError,
-    key::{TokenKey, Trouble, sign},
-    mechanism::{DECRYPTION, Way, tried},
+    key::{OperationFailure, TokenKey, sign},
+    mechanism::{DECRYPTION, SigningMethod, tried},
     select,
     signature::PublicKey,
     uri::KeyUri,
@@ -22,7 +22,7 @@ const TRIAL: &[u8] = b"brisk tries whether this is the key of the certificate";
 
 /// Public key of a certificate.
 #[derive(Clone, Debug)]
-pub struct Certified {
+pub struct CertificateKey {
     /// DER `SubjectPublicKeyInfo`.
     pub public_key: Vec<u8>,
     /// Its algorithm.
@@ -40,9 +40,9 @@ pub struct Certified {
 pub(crate) fn examine(
     session: &Session,
     epoch: u64,
-    facts: &Facts,
+    facts: &TokenProperties,
     uri: &KeyUri,
-    certified: &Certified,
+    certified: &CertificateKey,
 ) -> Result<TokenKey, TokenError> {
     let handle = select::key(session, uri, &facts.label)?;
     let unfit = |reason: String| TokenError::Unfit { uri: uri.to_string(), reason };
@@ -50,16 +50,16 @@ pub(crate) fn examine(
         unfit(format!("{} is not supported in tokens; use ECDSA P-256 or P-384, or RSA", certified.algorithm))
     })?;
     let decrypts = attributes(session, handle, uri, certified)?;
-    let way = |scheme: &SignatureScheme| {
-        Way::choose(*scheme, &facts.mechanisms)
-            .map(|way| (*scheme, way))
+    let method = |scheme: &SignatureScheme| {
+        SigningMethod::choose(*scheme, &facts.mechanisms)
+            .map(|method| (*scheme, method))
             .map_err(|wanted| unfit(format!("the token lacks the mechanism {wanted}, which {scheme} needs")))
     };
-    let ways = certified.algorithm.schemes().iter().map(way).collect::<Result<Vec<_>, _>>()?;
+    let methods = certified.algorithm.schemes().iter().map(method).collect::<Result<Vec<_>, _>>()?;
     for scheme in tried(certified.algorithm) {
-        let Some((_, way)) = ways.iter().find(|(own, _)| own == scheme) else { continue };
-        let signature = sign(session, handle, *way, TRIAL).map_err(|trouble| match trouble {
-            Trouble::Token(cause) | Trouble::Unclear(cause) => TokenError::Call(cause),
+        let Some((_, method)) = methods.iter().find(|(own, _)| own == scheme) else { continue };
+        let signature = sign(session, handle, *method, TRIAL).map_err(|failure| match failure {
+            OperationFailure::Token(cause) | OperationFailure::Unclear(cause) => TokenError::Call(cause),
             _ => unfit(format!("the token did not sign with {scheme}")),
         })?;
         if !signature.is_some_and(|signature| public.verifies(*scheme, TRIAL, &signature)) {
@@ -72,7 +72,7 @@ pub(crate) fn examine(
     }
     let decrypts = decrypts && facts.mechanisms.contains(&DECRYPTION);
     let id = KeyId::of_spki(&certified.public_key);
-    Ok(TokenKey::new(id, uri.clone(), public, ways, decrypts, (handle, epoch)))
+    Ok(TokenKey::new(id, uri.clone(), public, methods, decrypts, (handle, epoch)))
 }
 
 /// Returns whether the key may decrypt.
@@ -84,7 +84,7 @@ fn attributes(
     session: &Session,
     handle: ObjectHandle,
     uri: &KeyUri,
-    certified: &Certified,
+    certified: &CertificateKey,
 ) -> Result<bool, TokenError> {
     let unfit = |reason: &str| TokenError::Unfit { uri: uri.to_string(), reason: reason.to_owned() };
     let asked = [
@@ -123,7 +123,7 @@ const fn kind_of(algorithm: KeyAlgorithm) -> KeyType {
     }
 }
 
-fn mismatch(uri: &KeyUri, certified: &Certified, reason: &str) -> TokenError {
+fn mismatch(uri: &KeyUri, certified: &CertificateKey, reason: &str) -> TokenError {
     TokenError::Mismatch {
         uri: uri.to_string(),
         subject: certified.subject.clone(),

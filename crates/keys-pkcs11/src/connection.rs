@@ -22,21 +22,22 @@ pub(crate) struct OpenSession {
     slot: Slot,
     /// Number of the [`Connection`] that it belongs to.
     pub(crate) epoch: u64,
-    /// Initialization of the module that the handle belongs to.
+    /// Initialization of the [`Module`] that the handle belongs to.
     generation: u64,
 }
 
 impl OpenSession {
-    /// The session, if its handle is still valid.
+    /// The [`OpenSession`], if its handle is still valid.
     pub(crate) fn within(&self, entered: &Entered<'_>) -> Option<&Session> {
         (self.generation == entered.generation()).then_some(&self.session)
     }
 
-    /// Replaces the session by a new one of the same token, because a failed operation may still be active in it.
+    /// Replaces the [`OpenSession`] by a new one of the same token, because a failed operation may still be active in
+    /// it.
     pub(crate) fn renewed(self, entered: &Entered<'_>) -> Result<Self, TokenError> {
         let (slot, epoch, generation) = (self.slot, self.epoch, self.generation);
         if generation != entered.generation() {
-            return Err(TokenError::Call("it was initialized anew".to_owned()));
+            return Err(TokenError::Call("the module was reinitialized".to_owned()));
         }
         // Opened first: closing the only session would log out.
         let opened = entered.context().open_ro_session_no_drop(slot);
@@ -46,7 +47,7 @@ impl OpenSession {
         Ok(Self { session, slot, epoch, generation })
     }
 
-    /// Closes the session, if its handle is still valid.
+    /// Closes the [`OpenSession`], if its handle is still valid.
     pub(crate) fn close(self, module: &Module) {
         if let Ok(entered) = module.enter() {
             self.close_within(&entered);
@@ -63,7 +64,7 @@ impl OpenSession {
 
 /// Properties of a token.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct TokenProperties {
     pub(crate) label: String,
     pub(crate) mechanisms: Vec<MechanismType>,
 }
@@ -71,25 +72,25 @@ pub(crate) struct Facts {
 /// A token with its sessions.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) facts: Facts,
+    pub(crate) facts: TokenProperties,
     pub(crate) sessions: Vec<OpenSession>,
 }
 
 /// Identification of a token, with the source of its PIN.
 #[derive(Debug)]
-pub(crate) struct Access {
+pub(crate) struct TokenAccess {
     pub(crate) name: TokenName,
     pub(crate) pin: Option<PinSource>,
     /// URI of the first key, for messages.
     pub(crate) uri: String,
 }
 
-impl Access {
+impl TokenAccess {
     /// Opens up to `wanted` sessions and logs in. PKCS #11 logs in all sessions of a token together.
     ///
     /// # Errors
     ///
-    /// [`TokenError`] if the token is not found, or refuses the PIN or the first session.
+    /// [`TokenError`] if the token is not found, or refuses the [`Pin`] or the first session.
     pub(crate) fn connect(
         &self,
         entered: &Entered<'_>,
@@ -99,7 +100,7 @@ impl Access {
         let (context, generation) = (entered.context(), entered.generation());
         let (slot, info) = select::token(context, &self.name, &self.uri)?;
         let mechanisms = context.get_mechanism_list(slot)?;
-        let facts = Facts { label: info.label().to_owned(), mechanisms };
+        let facts = TokenProperties { label: info.label().to_owned(), mechanisms };
         let opened = |session| OpenSession { session, slot, epoch, generation };
         let first = context.open_ro_session_no_drop(slot)?;
         if let Err(error) = self.log_in(&first, &info) {
@@ -112,7 +113,11 @@ impl Access {
                 Ok(session) => sessions.push(opened(session)),
                 // Some tokens support only a few sessions; one is enough.
                 Err(error) => {
-                    tracing::debug!(token = facts.label, error = call(&error), "no more sessions");
+                    tracing::debug!(
+                        token = facts.label,
+                        error = call(&error),
+                        "the token opens no more sessions"
+                    );
                     break;
                 }
             }
@@ -137,6 +142,7 @@ impl Access {
             return Err(refused("it was wrong before"));
         }
         match session.login(UserType::User, Some(&pin.as_auth())) {
+            // Login is state of the process: another engine may have logged in to the same token.
             Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => Ok(()),
             Err(error @ Error::Pkcs11(code, _)) => Err(match code {
                 RvError::PinIncorrect | RvError::PinInvalid | RvError::PinLenRange => {

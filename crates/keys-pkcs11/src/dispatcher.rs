@@ -16,7 +16,7 @@ use crate::{
     PERFORMER,
     connection::{Connection, OpenSession},
     error::TokenError,
-    task::{Change, Job, Question, Task},
+    task::{ConnectionChange, Job, SessionQuery, WorkerTask},
 };
 
 /// Shortest and longest pause before the next attempt to connect.
@@ -40,7 +40,7 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// A dispatcher for `threads` threads with a queue of `queue` operations. The first task is to connect.
+    /// A [`Dispatcher`] for `threads` threads with a queue of `queue` operations. The first task is to connect.
     pub(crate) fn new(threads: usize, queue: usize) -> Self {
         let inner = Inner::new(threads);
         Self { inner: Mutex::new(inner), work: Condvar::new(), watched: Condvar::new(), queue }
@@ -60,6 +60,7 @@ impl Dispatcher {
         if inner.stopped {
             return Err(ENDED);
         }
+        // Refused at once, so that handshakes fail fast instead of waiting for their deadline.
         if inner.refuses() {
             return Err(NOT_THERE);
         }
@@ -75,10 +76,10 @@ impl Dispatcher {
     }
 
     /// Queues a query, or drops it if the token is unreachable.
-    pub(crate) fn ask(&self, question: Question) {
+    pub(crate) fn ask(&self, query: SessionQuery) {
         let mut inner = self.lock();
         if !inner.stopped && !inner.refuses() {
-            inner.questions.push_back(question);
+            inner.queries.push_back(query);
             self.wake(inner);
         }
     }
@@ -93,20 +94,23 @@ impl Dispatcher {
     }
 
     /// Blocks until there is a task.
-    pub(crate) fn next(&self) -> Task {
+    pub(crate) fn next(&self) -> WorkerTask {
         let mut inner = self.lock();
         loop {
             if inner.stopped {
                 let mut sessions = std::mem::take(&mut inner.free);
                 sessions.append(&mut inner.stale);
-                return Task::Stop(sessions);
+                return WorkerTask::Stop(sessions);
             }
             let now = Instant::now();
             inner = match inner.state {
                 State::Down(due) if due <= now => {
                     inner.state = State::Connecting;
                     inner.epoch += 1;
-                    return Task::Connect { epoch: inner.epoch, stale: std::mem::take(&mut inner.stale) };
+                    return WorkerTask::Connect {
+                        epoch: inner.epoch,
+                        stale: std::mem::take(&mut inner.stale),
+                    };
                 }
                 State::Down(due) => {
                     let waited = self.work.wait_timeout(inner, due - now);
@@ -141,7 +145,8 @@ impl Dispatcher {
         under_way.map(|(_, completion)| completion)
     }
 
-    /// Returns a session for further use. Hands it back if it belongs to a former connection and must be closed.
+    /// Returns an [`OpenSession`] for further use. Hands it back if it belongs to a former connection and must be
+    /// closed.
     pub(crate) fn give_back(&self, session: OpenSession) -> Option<OpenSession> {
         let mut inner = self.lock();
         if session.epoch != inner.epoch || inner.state != State::Up || inner.stopped {
@@ -176,7 +181,7 @@ impl Dispatcher {
     }
 
     /// Reports a new connection.
-    pub(crate) fn connected(&self, connection: Connection) -> Change {
+    pub(crate) fn connected(&self, connection: Connection) -> ConnectionChange {
         let mut inner = self.lock();
         inner.state = State::Up;
         inner.failures = 0;
@@ -188,29 +193,29 @@ impl Dispatcher {
         let lost = inner.lost.take();
         drop(inner);
         self.work.notify_all();
-        lost.map_or(Change::Found, |lost| Change::Back(lost.elapsed()))
+        lost.map_or(ConnectionChange::Found, |lost| ConnectionChange::Back(lost.elapsed()))
     }
 
-    /// Reports a failed attempt. Waiting operations fail, and further ones are refused until a connection succeeds.
-    pub(crate) fn not_connected(&self, error: TokenError) -> Change {
+    /// Reports a failed attempt. Waiting operations fail, and further ones are refused until a [`Connection`] succeeds.
+    pub(crate) fn not_connected(&self, error: TokenError) -> ConnectionChange {
         let mut inner = self.lock();
         inner.failures += 1;
         let pause = PAUSES[0].saturating_mul(1 << (inner.failures - 1).min(16)).min(PAUSES[1]);
         inner.state = State::Down(Instant::now() + spread(pause));
-        inner.questions.clear();
+        inner.queries.clear();
         let jobs = std::mem::take(&mut inner.jobs);
         let change = match &mut *inner {
             // Not repeated if the first attempt fails: another wrong PIN might lock the token.
             Inner { connections: 0, first_error, stopped, .. } => {
                 *first_error = Some(error);
                 *stopped = true;
-                Change::None
+                ConnectionChange::None
             }
             Inner { loss_reported: reported @ false, .. } => {
                 *reported = true;
-                Change::Lost
+                ConnectionChange::Lost
             }
-            _ => Change::None,
+            _ => ConnectionChange::None,
         };
         drop(inner);
         self.work.notify_all();
@@ -234,7 +239,7 @@ impl Dispatcher {
         }
     }
 
-    /// Fails operations at their deadline, until the dispatcher is stopped. Calls `silent` when the module has not
+    /// Fails operations at their deadline, until the [`Dispatcher`] is stopped. Calls `silent` when the module has not
     /// returned from one in time.
     pub(crate) fn keep_time(&self, mut silent: impl FnMut()) {
         let mut inner = self.lock();
@@ -269,7 +274,7 @@ impl Dispatcher {
     pub(crate) fn stop(&self) {
         let mut inner = self.lock();
         inner.stopped = true;
-        inner.questions.clear();
+        inner.queries.clear();
         let jobs = std::mem::take(&mut inner.jobs);
         drop(inner);
         self.work.notify_all();

@@ -12,7 +12,7 @@ use std::{
 use brisk_keys::{KeyError, KeyId, KeyOperation, PendingOperation, PrivateKeyEngine};
 
 use crate::{
-    connection::Access,
+    connection::TokenAccess,
     dispatcher::Dispatcher,
     key::TokenKey,
     module::{Module, User},
@@ -22,18 +22,18 @@ use crate::{
 
 /// An engine for the keys of one token, with one thread per session.
 ///
-/// Operations wait in a bounded queue. Each ends at most 100 ms after its deadline, even if the module never returns.
+/// Operations wait in a bounded queue. Each ends at most 100 ms after its deadline, even if the `Module` never returns.
 /// An operation whose session turns out to be closed is repeated once in another. A lost token is reconnected in the
 /// background; meanwhile its operations fail at once. Every signature is verified before it is returned.
 pub struct TokenEngine {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// State that the engine shares with its threads.
+/// State that the [`TokenEngine`] shares with its threads.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) dispatcher: Dispatcher,
-    pub(crate) access: Access,
+    pub(crate) access: TokenAccess,
     pub(crate) sessions: usize,
     pub(crate) module: Arc<Module>,
     keys: RwLock<HashMap<KeyId, Arc<TokenKey>>>,
@@ -52,7 +52,12 @@ impl User for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(module: Arc<Module>, access: Access, dispatcher: Dispatcher, sessions: usize) -> Self {
+    pub(crate) fn new(
+        module: Arc<Module>,
+        access: TokenAccess,
+        dispatcher: Dispatcher,
+        sessions: usize,
+    ) -> Self {
         Self { dispatcher, access, sessions, module, keys: RwLock::default(), failures: AtomicUsize::new(0) }
     }
 

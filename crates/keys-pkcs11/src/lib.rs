@@ -26,7 +26,7 @@ mod tests;
 mod uri;
 mod worker;
 
-pub use attach::Certified;
+pub use attach::CertificateKey;
 pub use engine::TokenEngine;
 pub use error::{TokenError, UriError};
 pub use registry::{TokenSettings, Tokens};

@@ -49,7 +49,7 @@ static SHA512: Hash = Hash {
 
 /// Method for signatures of one scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct SigningMethod {
     padding: Padding,
     hash: &'static Hash,
     hashed_here: bool,
@@ -62,19 +62,19 @@ enum Padding {
     Ecdsa,
 }
 
-impl Way {
-    /// Chooses a method that needs only the mechanisms `has`.
+impl SigningMethod {
+    /// Chooses a method that needs only the [`Mechanism`]s `has`.
     ///
     /// # Errors
     ///
     /// The names of the mechanisms that would be suitable.
     pub(crate) fn choose(scheme: SignatureScheme, has: &[MechanismType]) -> Result<Self, String> {
         let (padding, hash) = parts(scheme).ok_or_else(|| format!("for {scheme}"))?;
-        let way = |hashed_here| Self { padding, hash, hashed_here };
-        let ways = [way(true), way(false)];
-        let found = ways.into_iter().find(|way| has.contains(&way.mechanism().mechanism_type()));
+        let method = |hashed_here| Self { padding, hash, hashed_here };
+        let methods = [method(true), method(false)];
+        let found = methods.into_iter().find(|method| has.contains(&method.mechanism().mechanism_type()));
         found.ok_or_else(|| {
-            let [first, second] = ways.map(|way| way.mechanism().mechanism_type().to_string());
+            let [first, second] = methods.map(|method| method.mechanism().mechanism_type().to_string());
             format!("{first} or {second}")
         })
     }
@@ -98,7 +98,7 @@ impl Way {
         }
     }
 
-    /// The input of the mechanism for `message`.
+    /// The input of the [`Mechanism`] for `message`.
     pub(crate) fn input(&self, message: &[u8]) -> Vec<u8> {
         if !self.hashed_here {
             return message.to_vec();
@@ -177,17 +177,17 @@ mod tests {
     fn the_digest_is_made_here_where_the_token_takes_one() {
         let scheme = SignatureScheme::RSA_PSS_RSAE_SHA384;
         let both = [MechanismType::SHA384_RSA_PKCS_PSS, MechanismType::RSA_PKCS_PSS];
-        let here = Way::choose(scheme, &both).unwrap();
+        let here = SigningMethod::choose(scheme, &both).unwrap();
         assert_eq!(here.mechanism().mechanism_type(), MechanismType::RSA_PKCS_PSS);
         assert_eq!(here.input(b"message").len(), 48);
-        let there = Way::choose(scheme, &both[..1]).unwrap();
+        let there = SigningMethod::choose(scheme, &both[..1]).unwrap();
         assert_eq!(there.mechanism().mechanism_type(), MechanismType::SHA384_RSA_PKCS_PSS);
         assert_eq!(there.input(b"message"), b"message");
     }
 
     #[test]
     fn what_a_token_lacks_is_named() {
-        let lacks = |scheme| Way::choose(scheme, &[MechanismType::RSA_X_509]).unwrap_err();
+        let lacks = |scheme| SigningMethod::choose(scheme, &[MechanismType::RSA_X_509]).unwrap_err();
         assert_eq!(lacks(SignatureScheme::ECDSA_SECP384R1_SHA384), "CKM_ECDSA or CKM_ECDSA_SHA384");
         assert_eq!(lacks(SignatureScheme::RSA_PKCS1_SHA256), "CKM_RSA_PKCS or CKM_SHA256_RSA_PKCS");
     }

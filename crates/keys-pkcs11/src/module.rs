@@ -42,7 +42,7 @@ struct State {
     generation: u64,
 }
 
-/// Permission to call the module, which is not reinitialized before this is dropped.
+/// Permission to call the [`Module`], which is not reinitialized before this is dropped.
 #[derive(Debug)]
 pub(crate) struct Entered<'m> {
     module: &'m Module,
@@ -60,18 +60,18 @@ impl Entered<'_> {
 }
 
 /// Modules of this process. They are never unloaded, because few modules survive unloading. A static, because a shared
-/// library and its initialization belong to the process, whoever loads it.
-static MODULES: Mutex<BTreeMap<PathBuf, Loading>> = Mutex::new(BTreeMap::new());
+/// library and its initialization belong to the process.
+static MODULES: Mutex<BTreeMap<PathBuf, LoadState>> = Mutex::new(BTreeMap::new());
 
-/// Progress of loading a module.
+/// Progress of loading a [`Module`].
 #[derive(Debug)]
-enum Loading {
+enum LoadState {
     /// A thread is loading it, which has no time limit.
     Begun,
     Done(Arc<Module>),
 }
 
-fn modules() -> MutexGuard<'static, BTreeMap<PathBuf, Loading>> {
+fn modules() -> MutexGuard<'static, BTreeMap<PathBuf, LoadState>> {
     MODULES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -81,21 +81,21 @@ const RETURN: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Module {
-    /// Loads and initializes the module of this file, or returns the loaded one. Blocks without a time limit.
+    /// Loads and initializes the [`Module`] of this file, or returns the loaded one. Blocks without a time limit.
     pub(crate) fn load(path: &Path) -> Result<Arc<Self>, TokenError> {
         let wrong = |reason: String| TokenError::Module { path: path.to_owned(), reason };
         // The lock is not held while loading: other modules can be loaded meanwhile.
         match modules().entry(path.to_owned()) {
             Entry::Occupied(known) => match known.get() {
-                Loading::Done(module) => return Ok(Arc::clone(module)),
-                Loading::Begun => return Err(wrong("it is being loaded since long ago".to_owned())),
+                LoadState::Done(module) => return Ok(Arc::clone(module)),
+                LoadState::Begun => return Err(wrong("it has been loading for a long time".to_owned())),
             },
-            Entry::Vacant(free) => drop(free.insert(Loading::Begun)),
+            Entry::Vacant(free) => drop(free.insert(LoadState::Begun)),
         }
         let loaded = Self::load_new(path, wrong);
         let mut modules = modules();
         match &loaded {
-            Ok((module, _)) => drop(modules.insert(path.to_owned(), Loading::Done(Arc::clone(module)))),
+            Ok((module, _)) => drop(modules.insert(path.to_owned(), LoadState::Done(Arc::clone(module)))),
             Err(_) => drop(modules.remove(path)),
         }
         drop(modules);
@@ -103,8 +103,8 @@ impl Module {
         initialized.map(|()| module)
     }
 
-    /// Loads and initializes a module. If only the initialization fails, the module stays loaded, and the next caller
-    /// initializes it again.
+    /// Loads and initializes a module. If only the initialization fails, the [`Module`] stays loaded, and the next
+    /// caller initializes it again.
     fn load_new(
         path: &Path,
         wrong: impl Fn(String) -> TokenError,
@@ -140,7 +140,7 @@ impl Module {
         &self.path
     }
 
-    /// Enters the module for some calls; initializes it if necessary.
+    /// Enters the [`Module`] for some calls; initializes it if necessary.
     pub(crate) fn enter(&self) -> Result<Entered<'_>, TokenError> {
         loop {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
@@ -153,9 +153,9 @@ impl Module {
         }
     }
 
-    /// Finalizes and reinitializes the module, unless that has been done since `generation`. Waits up to two seconds
-    /// for calls in progress: a call that never returns must not block the others, which may reach the token without
-    /// this.
+    /// Finalizes and reinitializes the [`Module`], unless that has been done since `generation`. Waits up to two
+    /// seconds for calls in progress: a call that never returns must not block the others, which may reach the token
+    /// without this.
     pub(crate) fn restart(&self, generation: u64) -> Result<(), TokenError> {
         let mut state = self.alone()?;
         if state.generation != generation && state.initialized {
@@ -176,7 +176,7 @@ impl Module {
 }
 
 impl Module {
-    /// Locks the module when no call is in progress.
+    /// Locks the [`Module`] when no call is in progress.
     fn alone(&self) -> Result<RwLockWriteGuard<'_, State>, TokenError> {
         let limit = Instant::now() + RETURN;
         loop {

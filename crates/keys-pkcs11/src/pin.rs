@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::{error::TokenError, uri::PinSource};
 
-/// Maximum length of a PIN, in bytes.
+/// Maximum length of a [`Pin`], in bytes.
 const LONGEST: usize = 1024;
 
 /// Digests of refused PINs. Tokens lock after a few wrong PINs, and each reload reads the files again. A static, because
@@ -47,7 +47,7 @@ impl Pin {
         Ok(Self { text, mark })
     }
 
-    /// The PIN in the type of the module's interface; wiped when dropped.
+    /// The [`Pin`] in the type of the module's interface; wiped when dropped.
     pub(crate) fn as_auth(&self) -> AuthPin {
         AuthPin::new(self.text.as_str().into())
     }
@@ -58,7 +58,7 @@ impl Pin {
         refused.as_ref().is_some_and(|refused| refused.contains(&self.mark))
     }
 
-    /// Records a refusal, so that the PIN is never presented again.
+    /// Records a refusal, so that the [`Pin`] is never presented again.
     pub(crate) fn refuse(&self) {
         let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
         refused.get_or_insert_default().insert(self.mark);

@@ -13,25 +13,25 @@ use std::{
 use brisk_keys::KeyId;
 
 use crate::{
-    attach::{Certified, examine},
-    connection::Access,
+    attach::{CertificateKey, examine},
+    connection::TokenAccess,
     dispatcher::Dispatcher,
     engine::{Shared, TokenEngine},
     error::TokenError,
     module::Module,
     status::TokenStatus,
-    task::Question,
+    task::SessionQuery,
     uri::{KeyUri, PinSource, TokenName},
     worker,
 };
 
-/// Timeout for loading a module, for the login, and for finding and trying a key.
+/// Timeout for loading a [`Module`], for the login, and for finding and trying a key.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Time that the end of the process waits for calls in progress.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// Settings of the engine of a token.
+/// Settings of the `TokenEngine` of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenSettings {
     /// Sessions and threads per token: the maximum number of concurrent operations. Default: 8. Fewer if the token
@@ -48,9 +48,9 @@ impl Default for TokenSettings {
     }
 }
 
-/// Identity of an engine: keys with equal values share one.
+/// Identity of a [`TokenEngine`]: keys with equal values share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct EngineIdentity {
     module: PathBuf,
     name: TokenName,
     pin: Option<PinSource>,
@@ -63,7 +63,7 @@ pub struct Tokens(Arc<Registry>);
 #[derive(Debug, Default)]
 struct Registry {
     /// Each token lives as long as its engine is in use.
-    engines: Mutex<Vec<(Place, Weak<TokenEngine>)>>,
+    engines: Mutex<Vec<(EngineIdentity, Weak<TokenEngine>)>>,
     /// Engines whose threads have not ended yet.
     started: Mutex<Vec<Weak<Shared>>>,
     /// Held while a token is opened, so that it is opened once.
@@ -75,7 +75,7 @@ impl Tokens {
     /// A key in use is not tried again, so its token may be unreachable at a reload. A new token is opened with
     /// `settings`; a token in use keeps its own.
     ///
-    /// `module` and `pin` are those of the URI or its defaults. Blocks for some milliseconds, at most 20 seconds.
+    /// `module` and `pin` are those of the `KeyUri` or its defaults. Blocks for some milliseconds, at most 20 seconds.
     ///
     /// # Errors
     ///
@@ -86,13 +86,14 @@ impl Tokens {
         uri: &KeyUri,
         module: &Path,
         pin: Option<&PinSource>,
-        certified: &Certified,
+        certified: &CertificateKey,
     ) -> Result<Arc<TokenEngine>, TokenError> {
         let _opening = self.0.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = Place { module: module.to_owned(), name: uri.token.clone(), pin: pin.cloned() };
-        let engine = match self.0.in_use(&place) {
+        let identity =
+            EngineIdentity { module: module.to_owned(), name: uri.token.clone(), pin: pin.cloned() };
+        let engine = match self.0.in_use(&identity) {
             Some(engine) => engine,
-            None => self.0.open(settings, place, uri)?,
+            None => self.0.open(settings, identity, uri)?,
         };
         let id = KeyId::of_spki(&certified.public_key);
         if engine.shared.key(id).is_none_or(|key| key.uri != *uri) {
@@ -101,7 +102,7 @@ impl Tokens {
         Ok(engine)
     }
 
-    /// How the tokens in use are doing, by their labels. Those of the same label, or that URIs name in several ways, are one.
+    /// State of the tokens in use, by label. Several engines with one label are combined.
     pub fn statuses(&self) -> Vec<TokenStatus> {
         let mut tokens: BTreeMap<String, TokenStatus> = BTreeMap::new();
         let engines = self.0.engines();
@@ -117,8 +118,8 @@ impl Tokens {
         tokens.into_values().collect()
     }
 
-    /// Ends all threads that call modules, and waits for them, for two seconds at most. To be called before the process ends: at
-    /// its exit modules take themselves apart, which no call of them survives.
+    /// Stops all threads that call modules, and waits up to two seconds for them. Must be called before the process
+    /// exits: exit handlers of modules free their state, and a concurrent call would crash.
     pub fn close(&self) {
         let all: Vec<_> = self.0.started().iter().filter_map(Weak::upgrade).collect();
         let limit = Instant::now() + CLOSING;
@@ -135,10 +136,10 @@ impl Registry {
     fn open(
         &self,
         settings: TokenSettings,
-        place: Place,
+        identity: EngineIdentity,
         uri: &KeyUri,
     ) -> Result<Arc<TokenEngine>, TokenError> {
-        let path = place.module.clone();
+        let path = identity.module.clone();
         let silent = || TokenError::Silent { path: path.clone(), limit: LIMIT };
         let (sender, loaded) = mpsc::sync_channel(1);
         let load = {
@@ -147,7 +148,8 @@ impl Registry {
         };
         thread::Builder::new().name("token-load".to_owned()).spawn(load).map_err(TokenError::Threads)?;
         let module = loaded.recv_timeout(LIMIT).map_err(|_| silent())??;
-        let access = Access { name: place.name.clone(), pin: place.pin.clone(), uri: uri.to_string() };
+        let access =
+            TokenAccess { name: identity.name.clone(), pin: identity.pin.clone(), uri: uri.to_string() };
         let sessions = settings.sessions.get();
         let dispatcher = Dispatcher::new(sessions, settings.queue.get());
         let shared = Arc::new(Shared::new(module, access, dispatcher, sessions));
@@ -157,15 +159,15 @@ impl Registry {
         worker::start(&shared).map_err(TokenError::Threads)?;
         // On an error the engine is dropped, which ends its threads.
         shared.dispatcher.first_connection(LIMIT).ok_or_else(silent)??;
-        self.engines().push((place, Arc::downgrade(&engine)));
+        self.engines().push((identity, Arc::downgrade(&engine)));
         Ok(engine)
     }
 
-    fn in_use(&self, place: &Place) -> Option<Arc<TokenEngine>> {
-        self.engines().iter().find(|(known, _)| known == place).and_then(|(_, engine)| engine.upgrade())
+    fn in_use(&self, identity: &EngineIdentity) -> Option<Arc<TokenEngine>> {
+        self.engines().iter().find(|(known, _)| known == identity).and_then(|(_, engine)| engine.upgrade())
     }
 
-    fn engines(&self) -> MutexGuard<'_, Vec<(Place, Weak<TokenEngine>)>> {
+    fn engines(&self) -> MutexGuard<'_, Vec<(EngineIdentity, Weak<TokenEngine>)>> {
         let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
         engines.retain(|(_, engine)| engine.strong_count() > 0);
         engines
@@ -178,12 +180,12 @@ impl Registry {
     }
 }
 
-fn attach(shared: &Arc<Shared>, uri: &KeyUri, certified: &Certified) -> Result<(), TokenError> {
+fn attach(shared: &Arc<Shared>, uri: &KeyUri, certified: &CertificateKey) -> Result<(), TokenError> {
     let (sender, answer) = mpsc::sync_channel(1);
     let (within, asked, wanted) = (Arc::clone(shared), uri.clone(), certified.clone());
-    shared.dispatcher.ask(Question::new(move |session, facts| {
+    shared.dispatcher.ask(SessionQuery::new(move |session, facts| {
         let examined = within.module.enter().and_then(|entered| {
-            let lost = || TokenError::Call("the module was initialized anew".to_owned());
+            let lost = || TokenError::Call("the module was reinitialized".to_owned());
             let open = session.within(&entered).ok_or_else(lost)?;
             examine(open, session.epoch, facts, &asked, &wanted)
         });

@@ -110,7 +110,7 @@ pub(crate) fn key(session: &Session, uri: &KeyUri, token: &str) -> Result<Object
     }
 }
 
-/// Attributes of a key in the syntax of a URI: `object=site;id=%01`.
+/// Attributes of a key in the syntax of a [`KeyUri`]: `object=site;id=%01`.
 fn named(session: &Session, key: ObjectHandle) -> String {
     let mut uri = KeyUri::default();
     let attributes = session.get_attributes(key, &[AttributeType::Label, AttributeType::Id]);

@@ -9,7 +9,7 @@ use std::{
 use brisk_keys::{Completion, OperationKind};
 
 use crate::{
-    connection::{Facts, OpenSession},
+    connection::{OpenSession, TokenProperties},
     key::TokenKey,
 };
 
@@ -24,22 +24,22 @@ pub(crate) struct Job {
     pub(crate) again: bool,
 }
 
-/// A query that runs in a session. Dropped without a call if the token is unreachable.
-pub(crate) struct Question(Box<Asked>);
+/// A query that runs in an [`OpenSession`]. Dropped without a call if the token is unreachable.
+pub(crate) struct SessionQuery(Box<QueryFn>);
 
-type Asked = dyn FnOnce(&OpenSession, &Facts) + Send;
+type QueryFn = dyn FnOnce(&OpenSession, &TokenProperties) + Send;
 
-impl Question {
-    pub(crate) fn new(ask: impl FnOnce(&OpenSession, &Facts) + Send + 'static) -> Self {
+impl SessionQuery {
+    pub(crate) fn new(ask: impl FnOnce(&OpenSession, &TokenProperties) + Send + 'static) -> Self {
         Self(Box::new(ask))
     }
 
-    pub(crate) fn ask(self, session: &OpenSession, facts: &Facts) {
+    pub(crate) fn ask(self, session: &OpenSession, facts: &TokenProperties) {
         (self.0)(session, facts);
     }
 }
 
-impl fmt::Debug for Question {
+impl fmt::Debug for SessionQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Question")
     }
@@ -47,21 +47,21 @@ impl fmt::Debug for Question {
 
 /// The next task of a thread.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum WorkerTask {
     /// Connect as connection `epoch`, after closing the `stale` sessions.
     Connect {
         epoch: u64,
         stale: Vec<OpenSession>,
     },
     Perform(Job, OpenSession),
-    Ask(Question, OpenSession, Facts),
+    Ask(SessionQuery, OpenSession, TokenProperties),
     /// Close these sessions and end.
     Stop(Vec<OpenSession>),
 }
 
 /// Change of the connection, for the log.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ConnectionChange {
     /// Connected for the first time.
     Found,
     /// Reconnected after this time.

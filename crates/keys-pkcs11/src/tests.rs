@@ -14,7 +14,7 @@ use brisk_testkit::token::{TokenKind, Tokens, module};
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 
-use crate::{Certified, KeyUri, PinSource, TokenEngine, TokenError, TokenSettings};
+use crate::{CertificateKey, KeyUri, PinSource, TokenEngine, TokenError, TokenSettings};
 
 /// The tokens in use by the process of a test.
 static IN_USE: LazyLock<crate::Tokens> = LazyLock::new(crate::Tokens::default);
@@ -40,23 +40,23 @@ fn algorithm(kind: TokenKind) -> KeyAlgorithm {
 }
 
 /// The public key of the key `label`.
-fn certified(tokens: &Tokens, label: &str, kind: TokenKind) -> Certified {
+fn certified(tokens: &Tokens, label: &str, kind: TokenKind) -> CertificateKey {
     let subject = format!("CN={label}");
-    Certified { public_key: tokens.public_key("web", label), algorithm: algorithm(kind), subject }
+    CertificateKey { public_key: tokens.public_key("web", label), algorithm: algorithm(kind), subject }
 }
 
 fn attach_with(
     settings: TokenSettings,
     tokens: &Tokens,
     uri: &str,
-    certified: &Certified,
+    certified: &CertificateKey,
 ) -> Result<Arc<TokenEngine>, TokenError> {
     let uri: KeyUri = uri.parse().expect("a URI");
     let pin = PinSource::file(tokens.pin_file());
     IN_USE.attach(settings, &uri, &module(), Some(&pin), certified)
 }
 
-fn attach(tokens: &Tokens, uri: &str, certified: &Certified) -> Result<Arc<TokenEngine>, TokenError> {
+fn attach(tokens: &Tokens, uri: &str, certified: &CertificateKey) -> Result<Arc<TokenEngine>, TokenError> {
     attach_with(TokenSettings::default(), tokens, uri, certified)
 }
 

@@ -11,9 +11,9 @@ use crate::{
     connection::{Connection, OpenSession},
     engine::Shared,
     error::TokenError,
-    key::{TokenKey, Trouble},
+    key::{OperationFailure, TokenKey},
     module::Entered,
-    task::{Change, Job, Task},
+    task::{ConnectionChange, Job, WorkerTask},
 };
 
 const NOT_PERFORMED: KeyError = KeyError::Failed("the token does not perform it");
@@ -47,16 +47,16 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
 fn work(shared: &Shared, number: usize) {
     loop {
         match shared.dispatcher.next() {
-            Task::Perform(job, session) => perform(shared, number, job, session),
-            Task::Ask(question, session, facts) => {
-                question.ask(&session, &facts);
+            WorkerTask::Perform(job, session) => perform(shared, number, job, session),
+            WorkerTask::Ask(query, session, facts) => {
+                query.ask(&session, &facts);
                 give_back(shared, session);
             }
-            Task::Connect { epoch, stale } => {
+            WorkerTask::Connect { epoch, stale } => {
                 close(shared, stale);
                 connect(shared, epoch);
             }
-            Task::Stop(sessions) => return close(shared, sessions),
+            WorkerTask::Stop(sessions) => return close(shared, sessions),
         }
     }
 }
@@ -84,7 +84,7 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
             answer(shared.dispatcher.end(number), Ok(result));
             give_back(shared, session);
         }
-        Err(Trouble::Unclear(cause)) => {
+        Err(OperationFailure::Unclear(cause)) => {
             let epoch = session.epoch;
             let renewed = if shared.is_hopeless() {
                 session.close(&shared.module);
@@ -100,16 +100,16 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
             let unfinished = completion.map(|completion| Job { key, kind, completion, deadline, again });
             lose(shared, epoch, &cause, unfinished);
         }
-        Err(Trouble::Token(cause)) => {
+        Err(OperationFailure::Token(cause)) => {
             let epoch = session.epoch;
             session.close(&shared.module);
             let completion = shared.dispatcher.end(number);
             let unfinished = completion.map(|completion| Job { key, kind, completion, deadline, again });
             lose(shared, epoch, &cause, unfinished);
         }
-        Err(trouble) => {
-            let error = match trouble {
-                Trouble::Operation(error) => error,
+        Err(failure) => {
+            let error = match failure {
+                OperationFailure::Operation(error) => error,
                 _ => KeyError::Failed("the token does not have the key any more"),
             };
             answer(shared.dispatcher.end(number), Err(error));
@@ -120,7 +120,7 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
 
 /// Reports an unusable connection. An unfinished operation is repeated once.
 fn lose(shared: &Shared, epoch: u64, cause: &str, unfinished: Option<Job>) {
-    tracing::debug!(token = shared.label(), cause, "a session with the token is of no use any more");
+    tracing::debug!(token = shared.label(), cause, "a session with the token became unusable");
     match unfinished {
         Some(job) if job.again => {
             job.completion.complete(Err(NOT_PERFORMED), PERFORMER);
@@ -133,8 +133,8 @@ fn lose(shared: &Shared, epoch: u64, cause: &str, unfinished: Option<Job>) {
     }
 }
 
-/// Replaces the session if the token still has the key: then one failed operation does not require a reconnection of
-/// all sessions.
+/// Replaces the [`OpenSession`] if the token still has the key: then one failed operation does not require a
+/// reconnection of all sessions.
 fn renewed_with(shared: &Shared, session: OpenSession, key: &TokenKey) -> Option<OpenSession> {
     let entered = shared.module.enter().ok()?;
     let renewed = session.renewed(&entered).ok()?;
@@ -159,13 +159,13 @@ fn outcome(
     session: &OpenSession,
     key: &TokenKey,
     kind: &OperationKind,
-) -> Result<Zeroizing<Vec<u8>>, Trouble> {
-    let entered = shared.module.enter().map_err(|error| Trouble::Token(error.to_string()))?;
+) -> Result<Zeroizing<Vec<u8>>, OperationFailure> {
+    let entered = shared.module.enter().map_err(|error| OperationFailure::Token(error.to_string()))?;
     let Some(open) = session.within(&entered) else {
-        return Err(Trouble::Token("the module was initialized anew".into()));
+        return Err(OperationFailure::Token("the module was reinitialized".into()));
     };
     let outcome = key.perform(open, session.epoch, kind);
-    if !matches!(outcome, Err(Trouble::KeyGone)) {
+    if !matches!(outcome, Err(OperationFailure::KeyGone)) {
         return outcome;
     }
     // Either this key was removed, or the token with all keys, which some modules report in no other way.
@@ -174,10 +174,10 @@ fn outcome(
     if others.any(|other| other.is_shown(open, session.epoch).unwrap_or(false)) {
         return outcome;
     }
-    Err(Trouble::Token("the token shows none of its keys".into()))
+    Err(OperationFailure::Token("the token shows none of its keys".into()))
 }
 
-/// Replaces the session after a failed operation, which may still be active in it.
+/// Replaces the [`OpenSession`] after a failed operation, which may still be active in it.
 fn renew(shared: &Shared, session: OpenSession) {
     let epoch = session.epoch;
     let renewed = shared.module.enter().and_then(|entered| session.renewed(&entered));
@@ -194,7 +194,7 @@ fn connect(shared: &Shared, epoch: u64) {
             let sessions = connection.sessions.len();
             let change = shared.dispatcher.connected(connection);
             let token = shared.label();
-            if let Change::Back(after) = change {
+            if let ConnectionChange::Back(after) = change {
                 tracing::info!(token, sessions, "the token is back after {:.1} s", after.as_secs_f64());
             } else {
                 tracing::debug!(token, sessions, "the token has been reached");
@@ -202,7 +202,7 @@ fn connect(shared: &Shared, epoch: u64) {
         }
         Err(error) => {
             let (token, cause) = (shared.label(), error.to_string());
-            if shared.dispatcher.not_connected(error) == Change::Lost {
+            if shared.dispatcher.not_connected(error) == ConnectionChange::Lost {
                 tracing::warn!(
                     token,
                     "the token cannot be reached: handshakes with its keys fail until it is back: {cause}"

@@ -23,7 +23,7 @@ use crate::{
 /// Maximum number of operations in a launch, which bounds the memory on both sides.
 const MOST: usize = 1 << 16;
 
-/// A stream with all memory that its work uses.
+/// A [`GpuStream`] with all memory that its work uses.
 pub(crate) struct Stream {
     handle: CUstream,
     /// Event after the copies of results.
@@ -31,7 +31,7 @@ pub(crate) struct Stream {
     /// Configured number of operations in a launch, if any, and number of streams that share the GPU.
     wave: Option<NonZeroUsize>,
     streams: NonZeroUsize,
-    lanes: [Option<Lane>; Width::ALL.len()],
+    widths: [Option<WidthBuffers>; Width::ALL.len()],
     device: Arc<Device>,
 }
 
@@ -40,20 +40,20 @@ pub(crate) struct Stream {
 unsafe impl Send for Stream {}
 
 /// Memory for the operations of one width.
-struct Lane {
+struct WidthBuffers {
     /// Number of keys that fit.
     places: usize,
     keys: DeviceMemory,
     blinding: DeviceMemory,
-    advances: Twice,
-    requests: Twice,
-    inputs: Twice,
-    outputs: Twice,
-    verdicts: Twice,
+    advances: MirroredBuffer,
+    requests: MirroredBuffer,
+    inputs: MirroredBuffer,
+    outputs: MirroredBuffer,
+    verdicts: MirroredBuffer,
 }
 
 /// A buffer in pinned memory with its copy on the GPU.
-struct Twice {
+struct MirroredBuffer {
     here: PinnedMemory,
     gpu: DeviceMemory,
 }
@@ -71,7 +71,7 @@ impl Stream {
         // Blocking synchronization: the waiting thread sleeps.
         let results =
             event::create(CUevent_flags::CU_EVENT_BLOCKING_SYNC).map_err(failed("make an event"))?;
-        Ok(Self { handle, results, wave, streams, lanes: Default::default(), device })
+        Ok(Self { handle, results, wave, streams, widths: Default::default(), device })
     }
 
     fn wait(&self) -> Result<(), CudaError> {
@@ -79,11 +79,11 @@ impl Stream {
         unsafe { stream::synchronize(self.handle) }.map_err(failed("finish its work"))
     }
 
-    /// The memory that `reserve` has allocated, and the kernels.
-    fn lane(&mut self, width: Width) -> (&mut Lane, &Kernels) {
-        let lane =
-            self.lanes[width as usize].as_mut().expect("there is room for a key before there is a key");
-        (lane, self.device.compiled(width).expect("they were compiled with the first key"))
+    /// The memory that `reserve` has allocated, and the [`Kernels`].
+    fn of_width(&mut self, width: Width) -> (&mut WidthBuffers, &Kernels) {
+        let buffers =
+            self.widths[width as usize].as_mut().expect("there is room for a key before there is a key");
+        (buffers, self.device.compiled(width).expect("they were compiled with the first key"))
     }
 }
 
@@ -102,72 +102,72 @@ impl GpuStream for Stream {
         self.device.bind()?;
         self.device.kernels(width)?;
         let (handle, wave) = (self.handle, self.wave(width));
-        match &mut self.lanes[width as usize] {
-            Some(lane) if lane.places >= places => return Ok(()),
-            Some(lane) => lane.grow(width, places.next_power_of_two(), handle)?,
-            none => *none = Some(Lane::new(width, places.next_power_of_two(), wave, handle)?),
+        match &mut self.widths[width as usize] {
+            Some(buffers) if buffers.places >= places => return Ok(()),
+            Some(buffers) => buffers.grow(width, places.next_power_of_two(), handle)?,
+            none => *none = Some(WidthBuffers::new(width, places.next_power_of_two(), wave, handle)?),
         }
         self.wait()
     }
 
     fn put_key(&mut self, width: Width, place: u32, record: &[u32], pair: &[u32]) -> Result<(), CudaError> {
         self.device.bind()?;
-        let (lane, _) = self.lane(width);
-        lane.keys.fill(place as usize * record_words(width), record)?;
-        lane.blinding.fill(place as usize * ring_words(width), pair)?;
+        let (buffers, _) = self.of_width(width);
+        buffers.keys.fill(place as usize * record_words(width), record)?;
+        buffers.blinding.fill(place as usize * ring_words(width), pair)?;
         self.wait()
     }
 
     fn wipe_key(&mut self, width: Width, place: u32) -> Result<(), CudaError> {
         self.device.bind()?;
-        let (lane, _) = self.lane(width);
+        let (buffers, _) = self.of_width(width);
         let words = |size: usize| place as usize * size..(place as usize + 1) * size;
-        lane.keys.wipe(words(record_words(width)))?;
-        lane.blinding.wipe(words(ring_words(width)))?;
+        buffers.keys.wipe(words(record_words(width)))?;
+        buffers.blinding.wipe(words(ring_words(width)))?;
         self.wait()
     }
 
     fn advance(&mut self, width: Width, advances: &[u32]) -> Result<(), CudaError> {
         self.device.bind()?;
         let handle = self.handle;
-        let (lane, kernels) = self.lane(width);
+        let (buffers, kernels) = self.of_width(width);
         // Each launch advances a key by at most one slot, so there are at most as many advances as keys.
-        lane.advances.put(advances)?;
-        lane.launch_advance(kernels, advances.len() / 2, handle)?;
+        buffers.advances.put(advances)?;
+        buffers.launch_advance(kernels, advances.len() / 2, handle)?;
         self.wait()
     }
 
     fn buffers(&mut self, width: Width) -> Buffers<'_> {
-        let (lane, _) = self.lane(width);
-        Buffers { requests: &mut lane.requests.here, inputs: lane.inputs.here.bytes_mut() }
+        let (buffers, _) = self.of_width(width);
+        Buffers { requests: &mut buffers.requests.here, inputs: buffers.inputs.here.bytes_mut() }
     }
 
     fn perform(&mut self, width: Width, count: usize, advances: &[u32]) -> Result<Results<'_>, CudaError> {
         self.device.bind()?;
         let (handle, results, words) = (self.handle, self.results, width.bits() / 32);
-        let (lane, kernels) = self.lane(width);
-        lane.requests.send(2 * count)?;
-        lane.inputs.send(words * count)?;
-        lane.advances.put(advances)?;
-        lane.verdicts.gpu.wipe(0..count)?;
-        lane.launch_private(kernels, count, handle)?;
-        lane.outputs.fetch(words * count)?;
-        lane.verdicts.fetch(count)?;
+        let (buffers, kernels) = self.of_width(width);
+        buffers.requests.send(2 * count)?;
+        buffers.inputs.send(words * count)?;
+        buffers.advances.put(advances)?;
+        buffers.verdicts.gpu.wipe(0..count)?;
+        buffers.launch_private(kernels, count, handle)?;
+        buffers.outputs.fetch(words * count)?;
+        buffers.verdicts.fetch(count)?;
         // SAFETY: both exist.
         unsafe { event::record(results, handle) }.map_err(failed("record an event"))?;
         // Runs while the caller reads the results.
-        lane.launch_advance(kernels, advances.len() / 2, handle)?;
-        lane.inputs.gpu.wipe(0..words * count)?;
-        lane.outputs.gpu.wipe(0..words * count)?;
+        buffers.launch_advance(kernels, advances.len() / 2, handle)?;
+        buffers.inputs.gpu.wipe(0..words * count)?;
+        buffers.outputs.gpu.wipe(0..words * count)?;
         // SAFETY: the event exists.
         unsafe { event::synchronize(results) }.map_err(failed("perform operations"))?;
-        let outputs = &lane.outputs.here.bytes()[..4 * words * count];
-        Ok(Results { outputs, verdicts: &lane.verdicts.here[..count] })
+        let outputs = &buffers.outputs.here.bytes()[..4 * words * count];
+        Ok(Results { outputs, verdicts: &buffers.verdicts.here[..count] })
     }
 
     fn wipe_buffers(&mut self, width: Width, count: usize) {
-        let (words, (lane, _)) = (width.bits() / 32, self.lane(width));
-        for memory in [&mut lane.inputs.here, &mut lane.outputs.here] {
+        let (words, (buffers, _)) = (width.bits() / 32, self.of_width(width));
+        for memory in [&mut buffers.inputs.here, &mut buffers.outputs.here] {
             memory[..words * count].zeroize();
         }
     }
@@ -181,7 +181,7 @@ impl Drop for Stream {
         }
         drop(self.wait());
         // Dropped before the stream, which they need for wiping.
-        self.lanes = Default::default();
+        self.widths = Default::default();
         // SAFETY: both exist, nothing is in progress, and they are destroyed once.
         unsafe {
             let _ = event::destroy(self.results);
@@ -195,10 +195,10 @@ const fn ring_words(width: Width) -> usize {
     SLOTS as usize * 2 * (width.bits() / 32)
 }
 
-impl Lane {
+impl WidthBuffers {
     fn new(width: Width, places: usize, wave: usize, stream: CUstream) -> Result<Self, CudaError> {
         let words = width.bits() / 32;
-        let twice = |words| Twice::zeroes(words, stream);
+        let twice = |words| MirroredBuffer::zeroes(words, stream);
         Ok(Self {
             places,
             keys: DeviceMemory::zeroes(places * record_words(width), stream)?,
@@ -219,7 +219,7 @@ impl Lane {
             larger.copy(memory)?;
             *memory = larger;
         }
-        self.advances = Twice::zeroes(2 * places, stream)?;
+        self.advances = MirroredBuffer::zeroes(2 * places, stream)?;
         self.places = places;
         Ok(())
     }
@@ -266,7 +266,7 @@ fn launch<const N: usize>(
         .map_err(failed("start a kernel"))
 }
 
-impl Twice {
+impl MirroredBuffer {
     fn zeroes(words: usize, stream: CUstream) -> Result<Self, CudaError> {
         Ok(Self { here: PinnedMemory::zeroes(words)?, gpu: DeviceMemory::zeroes(words, stream)? })
     }

@@ -50,7 +50,7 @@ impl Pool {
         &self.keystore
     }
 
-    /// The operation for a number; the prepared ones repeat.
+    /// The [`KeyOperation`] for a number; the prepared ones repeat.
     pub(super) fn operation(&self, number: usize) -> KeyOperation {
         self.operations[number % self.operations.len()].clone()
     }

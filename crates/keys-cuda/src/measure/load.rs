@@ -47,13 +47,13 @@ pub(super) struct Loader<'a> {
 }
 
 /// Results of one thread.
-struct Seen {
+struct ThreadResults {
     times: Histogram<u64>,
     count: u64,
 }
 
 /// Operations in progress, with their planned start.
-type Flying = VecDeque<(Instant, PendingOperation)>;
+type PendingQueue = VecDeque<(Instant, PendingOperation)>;
 
 impl<'a> Loader<'a> {
     /// A generator that submits from half of the cores and leaves the others to the engine.
@@ -68,9 +68,9 @@ impl<'a> Loader<'a> {
         under_way: usize,
     ) -> Result<Point, MeasureError> {
         let submitters = self.submitters.min(under_way);
-        let point = self.load(submitters, |thread, clock, seen| {
+        let point = self.load(submitters, |thread, clock, results| {
             let share = under_way / submitters + usize::from(thread < under_way % submitters);
-            closed(engine, self.pool, (thread, share), clock, seen)
+            closed(engine, self.pool, (thread, share), clock, results)
         })?;
         Ok(Point { under_way: Some(under_way), ..point })
     }
@@ -78,9 +78,9 @@ impl<'a> Loader<'a> {
     /// Measures at a fixed `rate` per second, independent of results (open loop).
     pub(super) fn paced(&mut self, engine: &dyn PrivateKeyEngine, rate: f64) -> Result<Point, MeasureError> {
         let interval = Duration::from_secs_f64(self.submitters as f64 / rate.max(1.0));
-        let point = self.load(self.submitters, |thread, clock, seen| {
+        let point = self.load(self.submitters, |thread, clock, results| {
             let first = clock.begin + interval.mul_f64(thread as f64 / self.submitters as f64);
-            paced(engine, self.pool, (thread, first, interval), clock, seen)
+            paced(engine, self.pool, (thread, first, interval), clock, results)
         })?;
         Ok(Point { offered: Some(rate), ..point })
     }
@@ -88,24 +88,24 @@ impl<'a> Loader<'a> {
     fn load(
         &self,
         submitters: usize,
-        submit: impl Fn(usize, &Clock, &mut Seen) -> Result<(), MeasureError> + Sync,
+        submit: impl Fn(usize, &Clock, &mut ThreadResults) -> Result<(), MeasureError> + Sync,
     ) -> Result<Point, MeasureError> {
         let clock = Clock::new(self.time);
-        let mut all = Seen::new();
+        let mut all = ThreadResults::new();
         thread::scope(|scope| {
             let (submit, clock) = (&submit, &clock);
             let threads: Vec<_> = (0..submitters)
                 .map(|thread| {
                     scope.spawn(move || {
-                        let mut seen = Seen::new();
-                        submit(thread, clock, &mut seen).map(|()| seen)
+                        let mut results = ThreadResults::new();
+                        submit(thread, clock, &mut results).map(|()| results)
                     })
                 })
                 .collect();
-            for seen in threads.into_iter().map(super::join) {
-                let seen = seen?;
-                all.count += seen.count;
-                all.times.add(&seen.times).expect("bounds are the same");
+            for results in threads.into_iter().map(super::join) {
+                let results = results?;
+                all.count += results.count;
+                all.times.add(&results.times).expect("bounds are the same");
             }
             Ok::<_, MeasureError>(())
         })?;
@@ -130,7 +130,7 @@ impl Clock {
     }
 }
 
-impl Seen {
+impl ThreadResults {
     fn new() -> Self {
         let times = Histogram::new_with_bounds(1, LONGEST, 3);
         Self { times: times.expect("bounds that are apart"), count: 0 }
@@ -151,19 +151,19 @@ fn closed(
     pool: &Pool,
     (thread, share): (usize, usize),
     clock: &Clock,
-    seen: &mut Seen,
+    results: &mut ThreadResults,
 ) -> Result<(), MeasureError> {
-    let (mut flying, mut number) = (Flying::with_capacity(share), thread * 37);
+    let (mut pending_queue, mut number) = (PendingQueue::with_capacity(share), thread * 37);
     loop {
         let open = Instant::now() < clock.end;
-        while open && flying.len() < share {
-            flying.push_back((Instant::now(), engine.submit(pool.operation(number))));
+        while open && pending_queue.len() < share {
+            pending_queue.push_back((Instant::now(), engine.submit(pool.operation(number))));
             number += 1;
         }
-        let Some((since, pending)) = flying.pop_front() else { return Ok(()) };
+        let Some((since, pending)) = pending_queue.pop_front() else { return Ok(()) };
         wait(pending)?;
-        seen.answer(since, clock);
-        take_answered(&mut flying, clock, seen)?;
+        results.answer(since, clock);
+        take_answered(&mut pending_queue, clock, results)?;
     }
 }
 
@@ -172,16 +172,16 @@ fn paced(
     pool: &Pool,
     (thread, mut due, interval): (usize, Instant, Duration),
     clock: &Clock,
-    seen: &mut Seen,
+    results: &mut ThreadResults,
 ) -> Result<(), MeasureError> {
-    let (mut flying, mut number) = (Flying::new(), thread * 37);
+    let (mut pending_queue, mut number) = (PendingQueue::new(), thread * 37);
     while due < clock.end {
         while due < clock.end && due <= Instant::now() {
-            flying.push_back((due, engine.submit(pool.operation(number))));
+            pending_queue.push_back((due, engine.submit(pool.operation(number))));
             number += 1;
             due += interval;
         }
-        take_answered(&mut flying, clock, seen)?;
+        take_answered(&mut pending_queue, clock, results)?;
         // A sleeping thread wakes about as late as this, so it yields instead for shorter waits.
         let left = due.saturating_duration_since(Instant::now());
         if left > Duration::from_micros(200) {
@@ -190,21 +190,25 @@ fn paced(
             thread::yield_now();
         }
     }
-    flying.into_iter().try_for_each(|(since, pending)| {
+    pending_queue.into_iter().try_for_each(|(since, pending)| {
         wait(pending)?;
-        seen.answer(since, clock);
+        results.answer(since, clock);
         Ok(())
     })
 }
 
 /// Takes results from the front of the queue. A result that overtook others is noticed after them.
-fn take_answered(flying: &mut Flying, clock: &Clock, seen: &mut Seen) -> Result<(), MeasureError> {
-    while let Some((since, pending)) = flying.front_mut()
+fn take_answered(
+    pending_queue: &mut PendingQueue,
+    clock: &Clock,
+    results: &mut ThreadResults,
+) -> Result<(), MeasureError> {
+    while let Some((since, pending)) = pending_queue.front_mut()
         && let Some(result) = pending.try_take()
     {
         result?;
-        seen.answer(*since, clock);
-        flying.pop_front();
+        results.answer(*since, clock);
+        pending_queue.pop_front();
     }
     Ok(())
 }

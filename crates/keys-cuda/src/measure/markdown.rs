@@ -114,7 +114,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::measure::{Verified, json};
+    use crate::measure::{Comparison, json};
     use crate::{CudaLayout, CudaSettings, CudaTimes};
 
     fn result() -> CudaResult {
@@ -152,7 +152,7 @@ mod tests {
                 Variant { width, layout, outcome: Ok(point(22_176, 1_200_000.0)) },
                 Variant { width, layout, outcome: Err("too much".into()) },
             ],
-            verified: vec![Verified {
+            verified: vec![Comparison {
                 width,
                 keys: 1000,
                 operations: 100_000,

@@ -21,7 +21,7 @@ const EDGES: usize = 100;
 
 /// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct Comparison {
     /// The size.
     pub width: Width,
     /// Number of keys.
@@ -42,12 +42,12 @@ pub(super) fn verify(
     wanted: Verification,
     cores: NonZeroUsize,
     engine: impl FnOnce(Arc<Keystore>) -> Result<CudaEngine, MeasureError>,
-) -> Result<Verified, MeasureError> {
+) -> Result<Comparison, MeasureError> {
     let (keystore, ids) = keys::make(width, wanted.keys.get(), cores)?;
     let cuda = engine(Arc::clone(&keystore))?;
     let wrong = compare(&cuda, &keystore, &ids, (width, wanted.operations), cores)?;
     let statistics = cuda.statistics();
-    Ok(Verified {
+    Ok(Comparison {
         width,
         keys: keystore.len(),
         operations: wanted.operations,
@@ -99,7 +99,7 @@ fn compare_some(engine: &impl PrivateKeyEngine, local: &LocalEngine, operations:
     differ.count() as u64
 }
 
-/// An operation with a random key on a random number, or on an edge case: 0, 1, and a number above the modulus.
+/// A [`KeyOperation`] with a random key on a random number, or on an edge case: 0, 1, and a number above the modulus.
 fn operation(number: usize, ids: &[KeyId], width: Width) -> Result<KeyOperation, MeasureError> {
     let mut drawn = [0; 8];
     rand::fill(&mut drawn)?;

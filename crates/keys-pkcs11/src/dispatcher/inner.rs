@@ -5,9 +5,9 @@ use std::{collections::VecDeque, time::Instant};
 use brisk_keys::Completion;
 
 use crate::{
-    connection::{Facts, OpenSession},
+    connection::{OpenSession, TokenProperties},
     error::TokenError,
-    task::{Job, Question, Task},
+    task::{Job, SessionQuery, WorkerTask},
 };
 
 /// State under the lock of a dispatcher.
@@ -23,11 +23,11 @@ pub(super) struct Inner {
     /// Number of successful connections.
     pub(super) connections: u64,
     pub(super) epoch: u64,
-    pub(super) facts: Option<Facts>,
+    pub(super) facts: Option<TokenProperties>,
     /// Number of sessions at the start of the connection.
     pub(super) sessions: usize,
     pub(super) jobs: VecDeque<Job>,
-    pub(super) questions: VecDeque<Question>,
+    pub(super) queries: VecDeque<SessionQuery>,
     pub(super) free: Vec<OpenSession>,
     pub(super) stale: Vec<OpenSession>,
     /// By thread: its present operation. The clock thread removes it at its deadline.
@@ -65,7 +65,7 @@ impl Inner {
             facts: None,
             sessions: 0,
             jobs: VecDeque::new(),
-            questions: VecDeque::new(),
+            queries: VecDeque::new(),
             free: Vec::new(),
             stale: Vec::new(),
             under_way: (0..threads).map(|_| None).collect(),
@@ -93,16 +93,16 @@ impl Inner {
 }
 
 /// The next task that a free session can perform.
-pub(super) fn task(inner: &mut Inner) -> Option<Task> {
+pub(super) fn task(inner: &mut Inner) -> Option<WorkerTask> {
     if inner.state != State::Up || inner.free.is_empty() {
         return None;
     }
-    if let Some(question) = inner.questions.pop_front() {
+    if let Some(query) = inner.queries.pop_front() {
         let (session, facts) = (inner.free.pop()?, inner.facts.clone()?);
-        return Some(Task::Ask(question, session, facts));
+        return Some(WorkerTask::Ask(query, session, facts));
     }
     let job = inner.jobs.pop_front()?;
-    Some(Task::Perform(job, inner.free.pop()?))
+    Some(WorkerTask::Perform(job, inner.free.pop()?))
 }
 
 /// Removes operations past their deadline: waiting ones, and those within the module.

@@ -8,7 +8,7 @@ use brisk_keys::KeyError;
 use cryptoki::mechanism::MechanismType;
 
 use super::*;
-use crate::{attach::examine, connection::Facts, task::Question};
+use crate::{attach::examine, connection::TokenProperties, task::SessionQuery};
 
 const KINDS: [(TokenKind, &str, &str); 4] = [
     (TokenKind::Rsa2048, "rsa2048", "01"),
@@ -32,7 +32,7 @@ fn verification(scheme: SignatureScheme) -> &'static dyn VerificationAlgorithm {
 }
 
 /// All four keys in one token.
-fn all(tokens: &Tokens) -> (Arc<TokenEngine>, Vec<Certified>) {
+fn all(tokens: &Tokens) -> (Arc<TokenEngine>, Vec<CertificateKey>) {
     tokens.add("web");
     let mut engines = Vec::new();
     let mut keys = Vec::new();
@@ -71,7 +71,7 @@ fn every_key_signs_with_every_scheme_and_does_nothing_else() {
     });
 }
 
-fn an_rsa_key_decrypts_and_leaves_the_padding(engine: &TokenEngine, key: &Certified) {
+fn an_rsa_key_decrypts_and_leaves_the_padding(engine: &TokenEngine, key: &CertificateKey) {
     let public = PublicEncryptingKey::from_der(&key.public_key).unwrap();
     let public = Pkcs1PublicEncryptingKey::new(public).unwrap();
     let mut ciphertext = [0; 256];
@@ -97,7 +97,7 @@ fn what_a_key_cannot_do_is_refused(engine: &TokenEngine, rsa: KeyId, p256: KeyId
     assert_eq!(refused, Err(KeyError::UnsupportedScheme { scheme, algorithm }));
 }
 
-fn no_work_is_begun_after_its_deadline(engine: &TokenEngine, keys: &[Certified]) {
+fn no_work_is_begun_after_its_deadline(engine: &TokenEngine, keys: &[CertificateKey]) {
     for key in keys {
         let id = KeyId::of_spki(&key.public_key);
         let late = sign_until(id, key.algorithm.schemes()[0], Instant::now());
@@ -106,7 +106,7 @@ fn no_work_is_begun_after_its_deadline(engine: &TokenEngine, keys: &[Certified])
 }
 
 /// Some tokens have no mechanism for digests.
-fn a_token_that_only_takes_messages_signs_them(engine: &TokenEngine, key: &Certified) {
+fn a_token_that_only_takes_messages_signs_them(engine: &TokenEngine, key: &CertificateKey) {
     let messages_only = [
         MechanismType::SHA256_RSA_PKCS,
         MechanismType::SHA384_RSA_PKCS,
@@ -118,8 +118,8 @@ fn a_token_that_only_takes_messages_signs_them(engine: &TokenEngine, key: &Certi
     let examined = |mechanisms: &[MechanismType]| {
         let (sender, answer) = std::sync::mpsc::sync_channel(1);
         let (shared, key) = (Arc::clone(&engine.shared), key.clone());
-        let facts = Facts { label: "web".into(), mechanisms: mechanisms.to_vec() };
-        engine.shared.dispatcher.ask(Question::new(move |session, _| {
+        let facts = TokenProperties { label: "web".into(), mechanisms: mechanisms.to_vec() };
+        engine.shared.dispatcher.ask(SessionQuery::new(move |session, _| {
             let entered = shared.module.enter().unwrap();
             let uri = "pkcs11:token=web;object=rsa2048".parse().unwrap();
             let open = session.within(&entered).unwrap();

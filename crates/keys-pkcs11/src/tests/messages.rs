@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use super::*;
 
-fn refused(tokens: &Tokens, uri: &str, certified: &Certified) -> String {
+fn refused(tokens: &Tokens, uri: &str, certified: &CertificateKey) -> String {
     attach(tokens, uri, certified).expect_err(uri).to_string()
 }
 
@@ -12,7 +12,7 @@ fn refused(tokens: &Tokens, uri: &str, certified: &Certified) -> String {
 fn every_mistake_has_its_message() {
     with_tokens("messages::every_mistake_has_its_message", |tokens| {
         tokens.add("web");
-        let wanted = Certified {
+        let wanted = CertificateKey {
             public_key: Vec::new(),
             algorithm: KeyAlgorithm::EcdsaP256,
             subject: "CN=site".into(),
@@ -58,7 +58,7 @@ fn every_mistake_has_its_message() {
             ),
             "{message}"
         );
-        let ed25519 = Certified { algorithm: KeyAlgorithm::Ed25519, ..wanted.clone() };
+        let ed25519 = CertificateKey { algorithm: KeyAlgorithm::Ed25519, ..wanted.clone() };
         let message = refused(tokens, "pkcs11:token=web;object=site", &ed25519);
         assert!(
             message.ends_with("Ed25519 is not supported in tokens; use ECDSA P-256 or P-384, or RSA"),
@@ -82,8 +82,11 @@ fn two_tokens_that_fit_are_both_named() {
     with_tokens("messages::two_tokens_that_fit_are_both_named", |tokens| {
         tokens.add("web");
         tokens.add("web");
-        let wanted =
-            Certified { public_key: Vec::new(), algorithm: KeyAlgorithm::EcdsaP256, subject: String::new() };
+        let wanted = CertificateKey {
+            public_key: Vec::new(),
+            algorithm: KeyAlgorithm::EcdsaP256,
+            subject: String::new(),
+        };
         let message = refused(tokens, "pkcs11:token=web;object=site", &wanted);
         assert!(
             message.starts_with("several tokens fit `pkcs11:token=web;object=site`: \"web\" (serial "),
@@ -126,8 +129,11 @@ fn a_wrong_pin_is_offered_once() {
 #[test]
 fn a_module_that_is_none_is_named() {
     let attach = |module: &Path| {
-        let wanted =
-            Certified { public_key: Vec::new(), algorithm: KeyAlgorithm::EcdsaP256, subject: String::new() };
+        let wanted = CertificateKey {
+            public_key: Vec::new(),
+            algorithm: KeyAlgorithm::EcdsaP256,
+            subject: String::new(),
+        };
         let (settings, uri) = (TokenSettings::default(), "pkcs11:object=a".parse().unwrap());
         let attached = IN_USE.attach(settings, &uri, module, None, &wanted);
         attached.expect_err("no module").to_string()

@@ -68,7 +68,7 @@ fn a_token_that_goes_and_comes_back_under_load_is_used_again() {
         tokens.take_away();
         let refused = wait_until("a refusal", || perform(&engine, sign_p256(key)).err());
         assert_eq!(refused, KeyError::Failed("the token cannot be reached"));
-        let certified = Certified {
+        let certified = CertificateKey {
             public_key: engine_key(tokens, &engine, key),
             algorithm: KeyAlgorithm::EcdsaP256,
             subject: String::new(),

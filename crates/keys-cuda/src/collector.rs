@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// Next task of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Task {
+pub(super) enum CollectorTask {
     /// Perform the collected operations.
     Launch(Width),
     /// No operations; do maintenance.
@@ -29,41 +29,41 @@ pub(super) enum Task {
 }
 
 /// Receiver of the queue, and operations that are collected for a launch.
-pub(super) struct Desk {
+pub(super) struct LaunchCollector {
     queue: Receiver<Job>,
     lists: [Vec<Job>; Width::ALL.len()],
-    /// Longest time that an operation waits for others.
+    /// Longest time that a [`Job`] waits for others.
     wait: Duration,
     statistics: Arc<CudaStatistics>,
 }
 
-impl Desk {
+impl LaunchCollector {
     pub(super) fn new(queue: Receiver<Job>, wait: Duration, statistics: Arc<CudaStatistics>) -> Self {
         Self { queue, lists: Default::default(), wait, statistics }
     }
 
     /// Blocks until a launch is due, and moves its operations, at most `waves` of their width, to `jobs`.
-    pub(super) fn next(&mut self, waves: [usize; Width::ALL.len()], jobs: &mut Vec<Job>) -> Task {
+    pub(super) fn next(&mut self, waves: [usize; Width::ALL.len()], jobs: &mut Vec<Job>) -> CollectorTask {
         let mut open = true;
         loop {
             self.take_waiting(waves);
             let now = Instant::now();
             if let Some(width) = self.ready(waves, now, open) {
                 self.hand_out(width, waves, jobs);
-                return Task::Launch(width);
+                return CollectorTask::Launch(width);
             }
             let until = self.oldest().map(|(arrived, _)| arrived + self.wait);
             match self.queue.recv_deadline(until.unwrap_or(now + IDLE)) {
                 Ok(job) => self.add(job),
-                Err(RecvTimeoutError::Timeout) if until.is_none() => return Task::Rest,
+                Err(RecvTimeoutError::Timeout) if until.is_none() => return CollectorTask::Rest,
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) if until.is_none() => return Task::End,
+                Err(RecvTimeoutError::Disconnected) if until.is_none() => return CollectorTask::End,
                 Err(RecvTimeoutError::Disconnected) => open = false,
             }
         }
     }
 
-    /// The width whose launch is due: one with a full wave, or that of the oldest operation if it has waited long
+    /// The [`Width`] whose launch is due: one with a full wave, or that of the oldest operation if it has waited long
     /// enough.
     fn ready(&self, waves: [usize; Width::ALL.len()], now: Instant, open: bool) -> Option<Width> {
         let (arrived, longest) = self.oldest()?;

@@ -25,9 +25,9 @@ use crate::PERFORMER;
 const ACCIDENTS: usize = 4;
 
 /// One stream, used by one thread.
-pub(super) struct Station {
+pub(super) struct KeyedStream {
     gpu: Box<dyn GpuStream>,
-    tables: [Table; Width::ALL.len()],
+    tables: [KeyTable; Width::ALL.len()],
     random: SystemRandom,
     /// Random bytes for the choice of slots in the present launch, and the blinding pairs to advance.
     drawn: Vec<u8>,
@@ -36,24 +36,24 @@ pub(super) struct Station {
 
 /// Keys of one width.
 #[derive(Default)]
-struct Table {
+struct KeyTable {
     places: HashMap<KeyId, u32>,
     /// By index; `None` is free.
-    owners: Vec<Option<Owner>>,
+    owners: Vec<Option<ResidentKey>>,
 }
 
-/// A key on the GPU.
-struct Owner {
+/// A [`PrivateKey`] on the GPU.
+struct ResidentKey {
     id: KeyId,
-    /// Dangling once no keystore and no operation refers to the key.
+    /// Dangling once no keystore and no operation refers to the [`PrivateKey`].
     key: Weak<PrivateKey>,
     /// Slot of the newest blinding pair.
     newest: u32,
-    /// Whether the present launch uses the key.
+    /// Whether the present launch uses the [`PrivateKey`].
     used: bool,
 }
 
-impl Station {
+impl KeyedStream {
     pub(super) fn new(gpu: Box<dyn GpuStream>) -> Self {
         Self {
             gpu,
@@ -135,7 +135,8 @@ impl Station {
         Ok(())
     }
 
-    /// Uploads the keys that are not on the GPU yet, together, so that their blinding pairs are computed in parallel.
+    /// Uploads the [`PrivateKey`]s that are not on the GPU yet, together, so that their blinding pairs are computed in
+    /// parallel.
     pub(super) fn admit<'a>(
         &mut self,
         width: Width,
@@ -168,7 +169,7 @@ impl Station {
         Ok(())
     }
 
-    /// Fills the input buffers and marks the keys as used.
+    /// Fills the input buffers and marks the [`PrivateKey`]s as used.
     fn load<'a>(
         &mut self,
         width: Width,
@@ -207,7 +208,7 @@ impl Station {
 
 const NO_RANDOMNESS: CudaError = CudaError::Key(KeyError::Failed("the system has no randomness"));
 
-impl Table {
+impl KeyTable {
     /// The first `count` free indices; may exceed the present size.
     fn free_places(&self, count: usize) -> Vec<u32> {
         let owned = |place: &usize| self.owners.get(*place).is_some_and(Option::is_some);
@@ -219,19 +220,20 @@ impl Table {
         if self.owners.len() <= index {
             self.owners.resize_with(index + 1, || None);
         }
-        self.owners[index] = Some(Owner { id, key: Arc::downgrade(key), newest: SLOTS - 1, used: false });
+        self.owners[index] =
+            Some(ResidentKey { id, key: Arc::downgrade(key), newest: SLOTS - 1, used: false });
         self.places.insert(id, place);
     }
 }
 
-impl Owner {
+impl ResidentKey {
     /// The slot that will be filled after the next launch.
     const fn next(&self) -> u32 {
         (self.newest + 1) % SLOTS
     }
 }
 
-/// Chooses two different slots for an operation, neither of them `next`. There are about 8,000 such pairs, so as many
+/// Chooses two different slots for a [`Job`], neither of them `next`. There are about 8,000 such pairs, so as many
 /// products of blinding pairs, some of which each launch renews.
 fn slots(drawn: u32, next: u32) -> u32 {
     let first = (drawn & 0xffff) % (SLOTS - 1);
