@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_coding::{Accepted, Coding, Dictionary};
+use brisk_coding::{AcceptedCodings, Coding, Dictionary};
 use brisk_http_connection::Connection;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
@@ -114,7 +114,7 @@ impl Compression {
     /// Chooses the coding of the response to a request for `path`.
     pub(crate) fn negotiate(self: &Rc<Self>, request: &Parts, path: &[u8]) -> ResponseCompression {
         let headers = &request.headers;
-        let accepted = Accepted::of(headers);
+        let accepted = AcceptedCodings::of(headers);
         let uses = self.settings.dictionaries
             && accepted.takes_dictionaries(&self.settings.codings)
             && may_use_dictionary(headers);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use brisk_http::path::RequestPath;
 use brisk_http_connection::Connection;
-use brisk_rewrite::{Base, Map, Place};
+use brisk_rewrite::{Base, MappedOrigin, OriginMap};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, header};
 
@@ -34,7 +34,7 @@ use crate::hosts::Names;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consolidation {
     /// Origins and paths.
-    pub map: Arc<Map>,
+    pub map: Arc<OriginMap>,
     /// The cookies that each origin gets and sets, in the order of the map.
     pub cookies: Vec<Cookies>,
 }
@@ -100,8 +100,8 @@ impl ConsolidatedRoute {
     }
 
     /// The origin that the route serves.
-    pub(crate) fn place(&self) -> Option<&Place> {
-        self.settings.map.places.get(self.place?)
+    pub(crate) fn place(&self) -> Option<&MappedOrigin> {
+        self.settings.map.origins.get(self.place?)
     }
 
     /// The target of the redirect from the origin's path to the path with a slash. Without the slash, relative URLs of the
@@ -123,7 +123,7 @@ impl ConsolidatedRoute {
     }
 
     fn base(&self) -> Base {
-        self.place.map_or(Base::Own, Base::Place)
+        self.place.map_or(Base::Own, Base::Mapped)
     }
 
     /// Notes the parts of a request that its response needs.

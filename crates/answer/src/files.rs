@@ -9,7 +9,7 @@
 mod beneath;
 mod room;
 
-use brisk_coding::{Accepted, Coding};
+use brisk_coding::{AcceptedCodings, Coding};
 use brisk_http::error::BodyError;
 use brisk_http::path::RequestPath;
 use bytes::Bytes;
@@ -79,7 +79,7 @@ impl StaticFiles {
         let mut asked = lookup(request, target);
         if let Some(with_copies) = self.with_copies.as_ref().filter(|_| may_be_copy(&asked)) {
             // A copy has a tag of its own: what a client has of one coding is not taken for part of another.
-            if let Some(codings) = Accepted::of(&request.headers).narrowed(&COPIES) {
+            if let Some(codings) = AcceptedCodings::of(&request.headers).narrowed(&COPIES) {
                 asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
             }
             return with_copies.answer(asked).await;

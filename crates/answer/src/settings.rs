@@ -18,7 +18,7 @@ use http::{HeaderValue, Response, StatusCode};
 use ipnet::IpNet;
 
 pub use crate::client_cert::ClientCert;
-pub use brisk_rewrite::{Map, Origin, OriginError, Place, Prefix, PrefixError};
+pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, PrefixError};
 
 use crate::body::Body;
 pub use crate::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};

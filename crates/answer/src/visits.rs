@@ -228,7 +228,8 @@ fn is_page(response: &Response<Body>) -> bool {
     });
     match response.status() {
         StatusCode::OK => {
-            !is_saved && kind.and_then(brisk_rewrite::Kind::of) == Some(brisk_rewrite::Kind::Html)
+            !is_saved
+                && kind.and_then(brisk_rewrite::DocumentKind::of) == Some(brisk_rewrite::DocumentKind::Html)
         }
         StatusCode::NOT_MODIFIED => true,
         _ => false,

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use brisk_acme::{Keeper, PreparedDemands, Revoked, WantedHost};
+use brisk_acme::{AcmeHost, AcmeThread, PreparedDemandThread, Revoked};
 use brisk_certs::{Certificate, Challenges};
 use brisk_config::ResolvedAcme;
 use brisk_gateway::{ObtainedHost, Obtainer};
@@ -18,14 +18,14 @@ pub(crate) struct Obtained {
     /// The certificates that turned out to be revoked.
     revoked: Revoked,
     /// Started with the first host that wants certificates.
-    keeper: OnceLock<Keeper>,
+    keeper: OnceLock<AcmeThread>,
 }
 
 /// The certificates that another configuration wants.
 pub(crate) struct PreparedAcme {
     wanted: ResolvedAcme,
     /// `None` if nothing was ever wanted.
-    threads: Option<(Keeper, PreparedDemands)>,
+    threads: Option<(AcmeThread, PreparedDemandThread)>,
 }
 
 impl Obtained {
@@ -43,7 +43,7 @@ impl Obtained {
     fn prepare_threads(&self, wanted: &ResolvedAcme) -> io::Result<PreparedAcme> {
         let keeper = match (self.keeper.get(), wanted.place.as_ref().filter(|_| wanted.is_used())) {
             (Some(keeper), _) => Some(keeper.clone()),
-            (None, Some(place)) => Some(Keeper::start(place.store(), &self.challenges, &self.revoked)?),
+            (None, Some(place)) => Some(AcmeThread::start(place.store(), &self.challenges, &self.revoked)?),
             (None, None) => None,
         };
         let demands = keeper.as_ref().map(|keeper| keeper.prepare(&wanted.demanded)).transpose()?;
@@ -63,9 +63,9 @@ impl Part for Obtained {
     fn commit(&self, PreparedAcme { wanted, threads }: PreparedAcme) {
         let Some((keeper, demands)) = threads else { return };
         let served = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = |wanted: &brisk_acme::Wanted| {
+        let host = |wanted: &brisk_acme::CertificateSpec| {
             let served = served.iter().find(|served| served.names == wanted.names)?;
-            Some(WantedHost { wanted: wanted.clone(), publish: Arc::clone(&served.publish) })
+            Some(AcmeHost { wanted: wanted.clone(), publish: Arc::clone(&served.publish) })
         };
         let hosts = wanted.wanted.iter().filter_map(host).collect();
         self.keeper.get_or_init(|| keeper).look_after(wanted.settings, hosts, wanted.demanded, demands);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
-use brisk_acme::{DemandedHost, HostStatus, KeyKind, KeyStatus, Operator, Wanted};
+use brisk_acme::{CertificateSpec, HostStatus, KeyKind, KeyStatus, OnDemandHost, Operator};
 use brisk_config::{ResolvedAcme, Running};
 use brisk_report::Table;
 
@@ -36,7 +36,7 @@ struct Site {
     acme: ResolvedAcme,
     operator: Operator,
     /// Names on demand that have certificates.
-    on_demand: Vec<Wanted>,
+    on_demand: Vec<CertificateSpec>,
 }
 
 impl Site {
@@ -54,7 +54,7 @@ impl Site {
 
     /// What is ordered for: the hosts with these names; all of the configuration if there are none. Names on demand are left to
     /// the gateway, which asks whether they are served, unless they are named.
-    fn ordered(&self, names: &[String]) -> anyhow::Result<Vec<Wanted>> {
+    fn ordered(&self, names: &[String]) -> anyhow::Result<Vec<CertificateSpec>> {
         match (names.is_empty(), self.acme.wanted.is_empty()) {
             (true, true) => bail!("no host has `acme`: write the names on demand that are meant"),
             (true, false) => Ok(self.acme.wanted.clone()),
@@ -63,13 +63,13 @@ impl Site {
     }
 
     /// The hosts with these names; all of them, and names on demand that have certificates, if there are none.
-    fn hosts(&self, names: &[String]) -> anyhow::Result<Vec<Wanted>> {
+    fn hosts(&self, names: &[String]) -> anyhow::Result<Vec<CertificateSpec>> {
         if names.is_empty() {
             return Ok(self.acme.wanted.iter().chain(&self.on_demand).cloned().collect());
         }
         let host = |name: &String| {
             let found = self.acme.wanted.iter().find(|wanted| wanted.names.contains(name)).cloned();
-            let known = || self.acme.wanted.iter().map(Wanted::name).collect::<Vec<_>>().join(", ");
+            let known = || self.acme.wanted.iter().map(CertificateSpec::name).collect::<Vec<_>>().join(", ");
             found
                 .or_else(|| on_demand(&self.acme, name))
                 .ok_or_else(|| anyhow!("no host with `acme` has the name {name:?}; there are {}", known()))
@@ -79,9 +79,9 @@ impl Site {
 }
 
 /// What is wanted for a name on demand; `None` if it is none.
-fn on_demand(acme: &ResolvedAcme, name: &str) -> Option<Wanted> {
-    let is_own = |wanted: &&Wanted| wanted.names.iter().any(|own| own == name);
-    let fits = |host: &&DemandedHost| host.names.settings().names.iter().any(|pattern| pattern.fits(name));
+fn on_demand(acme: &ResolvedAcme, name: &str) -> Option<CertificateSpec> {
+    let is_own = |wanted: &&CertificateSpec| wanted.names.iter().any(|own| own == name);
+    let fits = |host: &&OnDemandHost| host.names.settings().names.iter().any(|pattern| pattern.fits(name));
     let host = acme.demanded.iter().find(fits).filter(|_| !acme.wanted.iter().any(|own| is_own(&own)))?;
     Some(host.settings.wanted(name))
 }
@@ -123,7 +123,7 @@ fn inspect(chosen: &Chosen) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn describe(site: &Site, wanted: &Wanted, key: &KeyStatus, out: &mut String) -> anyhow::Result<()> {
+fn describe(site: &Site, wanted: &CertificateSpec, key: &KeyStatus, out: &mut String) -> anyhow::Result<()> {
     let (records, kind) = (site.operator.records(), key.kind);
     writeln!(out, "{} ({kind})", wanted.name())?;
     let mut line = |name: &str, value: &str| writeln!(out, "  {name:<13} {value}");
@@ -140,7 +140,7 @@ fn describe(site: &Site, wanted: &Wanted, key: &KeyStatus, out: &mut String) -> 
         }
     }
     line("next renewal", &time(key.renewal))?;
-    if let Some(advice) = status.advice.as_ref().and_then(brisk_acme::Advice::window) {
+    if let Some(advice) = status.advice.as_ref().and_then(brisk_acme::RenewalAdvice::window) {
         line("advised", &format!("{} to {}", time(advice.0), time(advice.1)))?;
     }
     if let Some(error) = &key.last_error {
@@ -156,7 +156,7 @@ fn records(chosen: &Chosen) -> anyhow::Result<()> {
     let site = Site::open(&chosen.config)?;
     let mut last = String::new();
     for wanted in &site.hosts(&chosen.names)? {
-        for (directory, record) in site.operator.standing_records(wanted)? {
+        for (directory, record) in site.operator.persistent_records(wanted)? {
             if directory != last {
                 println!("; {directory}");
                 last = directory;
@@ -184,7 +184,7 @@ fn renew(chosen: &Chosen) -> anyhow::Result<()> {
 /// Does something for each certificate that was chosen, reports each, and fails if one did.
 fn each(
     chosen: &Chosen,
-    act: impl Fn(&Site, &Wanted, KeyKind) -> anyhow::Result<&'static str>,
+    act: impl Fn(&Site, &CertificateSpec, KeyKind) -> anyhow::Result<&'static str>,
 ) -> anyhow::Result<()> {
     let _log = log::start(&chosen.log)?;
     let site = Site::open(&chosen.config)?;

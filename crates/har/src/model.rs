@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use brisk_rewrite::{Map, Origin};
+use brisk_rewrite::{Origin, OriginMap};
 use serde::Serialize;
 
 use super::document::{Asked, Recording};
@@ -232,7 +232,7 @@ fn toml(own: &Asks, others: &[Asks]) -> String {
     let Some(name) = host(&own.origin) else { return String::new() };
     let mut taken = Vec::new();
     let mut entries = Vec::new();
-    for origin in others.iter().filter(|origin| origin.saved_ms >= 1.0).take(Map::MOST_ORIGINS) {
+    for origin in others.iter().filter(|origin| origin.saved_ms >= 1.0).take(OriginMap::MOST_ORIGINS) {
         let Some(host) = host(&origin.origin) else { continue };
         let label = host.split('.').next().unwrap_or_default().replace(['[', ']', ':'], "");
         let short = format!("/_{}", label.get(..LABEL).unwrap_or(&label));
@@ -353,7 +353,7 @@ mod tests {
         page.push(asked("https://\u{1b}]52;c;x\u{7}/", 5000.0, 1.0));
         let found = findings(page, None);
         let paths: Vec<_> = found.toml.lines().filter_map(|line| line.split_once(" = \"/")).collect();
-        assert_eq!(paths.len(), Map::MOST_ORIGINS);
+        assert_eq!(paths.len(), OriginMap::MOST_ORIGINS);
         for (_, path) in paths {
             let path = format!("/{}", path.trim_end_matches('"'));
             path.parse::<brisk_rewrite::Prefix>().expect(&path);

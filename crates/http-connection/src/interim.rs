@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_rewrite::{Base, Map};
+use brisk_rewrite::{Base, OriginMap};
 use http::header::LINK;
 use http::{HeaderMap, HeaderValue};
 
@@ -23,7 +23,7 @@ pub struct Interim {
     stream: StreamKey,
     sent: RefCell<Vec<HeaderValue>>,
     /// Origins whose links lead below a path of the host.
-    map: Option<Arc<Map>>,
+    map: Option<Arc<OriginMap>>,
 }
 
 impl Interim {
@@ -34,14 +34,14 @@ impl Interim {
 
     /// With links to origins of `map` changed into those of the host.
     #[must_use]
-    pub fn consolidating(mut self, map: Option<Arc<Map>>) -> Self {
+    pub fn consolidating(mut self, map: Option<Arc<OriginMap>>) -> Self {
         self.map = map;
         self
     }
 
     fn link(&self, link: &HeaderValue) -> HeaderValue {
         let changed = self.map.as_ref().and_then(|map| {
-            brisk_rewrite::of_bytes(link.as_bytes(), |link| brisk_rewrite::link(link, Base::Own, map))
+            brisk_rewrite::map_bytes(link.as_bytes(), |link| brisk_rewrite::link(link, Base::Own, map))
         });
         changed.and_then(|changed| HeaderValue::try_from(changed).ok()).unwrap_or_else(|| link.clone())
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_keyless::{Passage, RemoteEngine, RemoteSettings};
+use brisk_keyless::{KeyProcessConnector, RemoteEngine, RemoteSettings};
 use tokio::sync::Notify;
 
 use crate::control::{Control, Order, Received, Report, Settings, loads};
@@ -99,7 +99,7 @@ pub fn trouble_with_user(name: &str) -> Option<String> {
 #[derive(Debug)]
 struct Sockets(Weak<Isolation>);
 
-impl Passage for Sockets {
+impl KeyProcessConnector for Sockets {
     fn open(&self) -> io::Result<UnixStream> {
         let isolation = self.0.upgrade().ok_or(io::ErrorKind::NotConnected)?;
         let (own, other) = UnixStream::pair()?;
@@ -156,7 +156,7 @@ impl Isolation {
     /// time.
     pub fn engine(&self, connections: NonZeroUsize, queue: NonZeroUsize) -> Arc<RemoteEngine> {
         let make = || {
-            let mut settings = RemoteSettings::beside("isolate", Arc::new(Sockets(Weak::clone(&self.own))));
+            let mut settings = RemoteSettings::local("isolate", Arc::new(Sockets(Weak::clone(&self.own))));
             settings.connections = connections;
             settings.queue = queue;
             settings.deadline = DEADLINE;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use brisk_coding::Step;
+use brisk_coding::FlushMode;
 use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
 use bytes::{Buf as _, Bytes};
@@ -102,10 +102,10 @@ impl CompressedBody {
         self.piece.advance(length);
         self.is_unflushed = true;
         self.bytes_in += length as u64;
-        Poll::Ready(self.write(&slice, Step::Go))
+        Poll::Ready(self.write(&slice, FlushMode::Buffer))
     }
 
-    fn write(&mut self, input: &[u8], step: Step) -> Result<Bytes, BodyError> {
+    fn write(&mut self, input: &[u8], step: FlushMode) -> Result<Bytes, BodyError> {
         let State::Going(lease) = &mut self.state else { return Ok(Bytes::new()) };
         let output =
             written(|output| lease.encoder().write(input, output, step)).map_err(BodyError::Encoder)?;
@@ -115,7 +115,7 @@ impl CompressedBody {
     }
 
     fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<Bytes, BodyError> {
-        let output = self.write(&[], Step::Finish)?;
+        let output = self.write(&[], FlushMode::Finish)?;
         self.count();
         if let Some(keeper) = self.keeper.take() {
             keeper.finish();
@@ -138,7 +138,7 @@ impl CompressedBody {
         }
         self.is_unflushed = false;
         self.has_begun = true;
-        Poll::Ready(self.write(&[], Step::Flush))
+        Poll::Ready(self.write(&[], FlushMode::Flush))
     }
 
     fn count(&mut self) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use brisk_coding::Decoder;
 use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
-use brisk_rewrite::{Map, Rewriter};
+use brisk_rewrite::{OriginMap, Rewriter};
 use brisk_telemetry::Throttle;
 use bytes::{Buf as _, Bytes};
 use http::HeaderMap;
@@ -54,7 +54,7 @@ pub(super) struct RewrittenBody {
     /// The decoder may have more without further input.
     has_more: bool,
     rewriter: Rewriter,
-    map: Arc<Map>,
+    map: Arc<OriginMap>,
     names: DocumentNames,
     /// A piece of the source that was not looked at yet.
     piece: Bytes,
@@ -79,7 +79,7 @@ impl RewrittenBody {
     pub(super) fn new(
         rewriter: Rewriter,
         decoder: Option<(Decoder, Room)>,
-        map: Arc<Map>,
+        map: Arc<OriginMap>,
         names: DocumentNames,
         connection: Rc<Connection>,
     ) -> Self {
@@ -109,7 +109,7 @@ impl RewrittenBody {
     /// All of the document, which is not coded.
     pub(super) fn whole(mut self, document: &[u8]) -> Vec<u8> {
         let mut output = Vec::with_capacity(document.len());
-        let context = brisk_rewrite::Context { map: &self.map, own: &self.names.own };
+        let context = brisk_rewrite::RewriteContext { map: &self.map, own: &self.names.own };
         self.rewriter.write(document, context, &mut output);
         self.rewriter.finish(context, &mut output);
         output
@@ -131,7 +131,7 @@ impl RewrittenBody {
     fn slice(&mut self, length: usize) -> Result<Bytes, BodyError> {
         let slice = self.piece.slice(..length);
         let mut output = Vec::with_capacity(length);
-        let context = brisk_rewrite::Context { map: &self.map, own: &self.names.own };
+        let context = brisk_rewrite::RewriteContext { map: &self.map, own: &self.names.own };
         let Some((decoder, _)) = &mut self.decoder else {
             self.piece.advance(length);
             self.rewriter.write(&slice, context, &mut output);
@@ -156,7 +156,7 @@ impl RewrittenBody {
             decoder.finish().map_err(BodyError::Decoder)?;
         }
         let mut output = Vec::new();
-        let context = brisk_rewrite::Context { map: &self.map, own: &self.names.own };
+        let context = brisk_rewrite::RewriteContext { map: &self.map, own: &self.names.own };
         self.rewriter.finish(context, &mut output);
         self.state = trailers.map_or(State::Over, |mut trailers| {
             for name in &DIGESTS {

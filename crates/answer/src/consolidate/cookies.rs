@@ -1,17 +1,17 @@
 //! Cookies of an origin at a browser that takes them for the host's.
 
-use brisk_rewrite::Place;
+use brisk_rewrite::MappedOrigin;
 use http::{HeaderMap, HeaderValue, header};
 
 use super::Cookies;
 
 /// What the names of an origin's cookies begin with at the browser: `_s~`.
-fn start(place: &Place) -> String {
+fn start(place: &MappedOrigin) -> String {
     format!("{}~", place.prefix.as_str().trim_start_matches('/').replace('/', "."))
 }
 
 /// Leaves the origin's own cookies, by the names that it gave them.
-pub(super) fn keep_own(headers: &mut HeaderMap, place: &Place) {
+pub(super) fn keep_own(headers: &mut HeaderMap, place: &MappedOrigin) {
     let start = start(place);
     let mut kept: Vec<&[u8]> = Vec::new();
     for line in headers.get_all(header::COOKIE) {
@@ -28,7 +28,7 @@ pub(super) fn keep_own(headers: &mut HeaderMap, place: &Place) {
 }
 
 /// Confines the cookies that an origin sets to its path, and with [`Cookies::Own`] to its names.
-pub(super) fn confine(headers: &mut HeaderMap, place: &Place, policy: Cookies) {
+pub(super) fn confine(headers: &mut HeaderMap, place: &MappedOrigin, policy: Cookies) {
     let header::Entry::Occupied(entry) = headers.entry(header::SET_COOKIE) else { return };
     let lines: Vec<_> = entry.remove_entry_mult().1.collect();
     if policy == Cookies::None {

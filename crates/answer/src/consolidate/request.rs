@@ -1,8 +1,8 @@
 //! Requests to origins: the headers that an origin gets.
 
-use brisk_coding::{Accepted, Coding};
+use brisk_coding::{AcceptedCodings, Coding};
 use brisk_http::claims;
-use brisk_rewrite::Place;
+use brisk_rewrite::MappedOrigin;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
@@ -33,7 +33,7 @@ impl ConsolidatedRoute {
         if self.rewrites {
             // Content in a coding without a decoder cannot be changed.
             let offered = if may_be_document(headers) { &[Coding::Gzip][..] } else { &Coding::ALL };
-            let narrowed = Accepted::of(headers).narrowed(offered);
+            let narrowed = AcceptedCodings::of(headers).narrowed(offered);
             headers.insert(header::ACCEPT_ENCODING, narrowed.unwrap_or(HeaderValue::from_static("identity")));
             headers.remove(AVAILABLE_DICTIONARY);
         }
@@ -57,7 +57,7 @@ impl ConsolidatedRoute {
 
     /// Translates `Referer` and `Origin`: the origin gets the whole address of its own pages and the origin of other pages, as
     /// browsers send them (Referrer Policy, `strict-origin-when-cross-origin`). Returns whether the page is its own.
-    fn change_origin(&self, headers: &mut HeaderMap, place: &Place, own: &str) -> bool {
+    fn change_origin(&self, headers: &mut HeaderMap, place: &MappedOrigin, own: &str) -> bool {
         let Some(referer) = headers.remove(header::REFERER) else { return false };
         let text = referer.to_str().unwrap_or_default();
         let path = text.strip_prefix("https://").and_then(|rest| rest.strip_prefix(own));

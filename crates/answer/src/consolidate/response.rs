@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use brisk_coding::{Coding, Decoder};
 use brisk_http_connection::Connection;
-use brisk_rewrite::{Kind, Rewriter, policy, refresh};
+use brisk_rewrite::{DocumentKind, Rewriter, policy, refresh};
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -41,7 +41,7 @@ const OF_ORIGINS: [HeaderName; 15] = [
 pub(super) fn change(headers: &mut HeaderMap, name: &HeaderName, changed: impl Fn(&str) -> Option<String>) {
     let header::Entry::Occupied(mut entry) = headers.entry(name) else { return };
     for value in entry.iter_mut() {
-        let new = brisk_rewrite::of_bytes(value.as_bytes(), &changed);
+        let new = brisk_rewrite::map_bytes(value.as_bytes(), &changed);
         if let Some(new) = new.and_then(|new| HeaderValue::try_from(new).ok()) {
             *value = new;
         }
@@ -162,7 +162,7 @@ fn document(response: &Response<Body>) -> Option<(Kind, Option<Coding>)> {
     if has_none || headers.contains_key(header::CONTENT_RANGE) || forbids_transforming(headers) {
         return None;
     }
-    let kind = Kind::of(headers.get(header::CONTENT_TYPE)?.to_str().ok()?)?;
+    let kind = DocumentKind::of(headers.get(header::CONTENT_TYPE)?.to_str().ok()?)?;
     let mut codings = tokens(headers, &header::CONTENT_ENCODING)
         .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));
     match (codings.next(), codings.next()) {

@@ -1,6 +1,6 @@
 //! Tags of documents that are changed: the document's own, and what it was changed by.
 
-use brisk_rewrite::Map;
+use brisk_rewrite::OriginMap;
 use http::{HeaderMap, HeaderValue, header};
 
 /// What a tag has after that of the document: changes by 16 digits, and whether the document's own tag is strong or weak.
@@ -25,8 +25,8 @@ pub(super) fn known(headers: &HeaderMap) -> Option<HeaderValue> {
 
 impl Mark {
     /// That of documents in which the URLs of a map are changed. All gateways of a fleet have the same.
-    pub(super) fn of(map: &Map) -> Self {
-        let places = map.places.iter().map(|place| format!("{} {}\n", place.origin, place.prefix.as_str()));
+    pub(super) fn of(map: &OriginMap) -> Self {
+        let places = map.origins.iter().map(|place| format!("{} {}\n", place.origin, place.prefix.as_str()));
         let text = format!("{}\n{}", brisk_rewrite::VERSION, places.collect::<String>());
         // FNV-1a, which is the same in all builds.
         let hashed = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn the_mark_is_that_of_the_map_in_every_build() {
-        let place = |prefix: &str| brisk_rewrite::Place {
+        let place = |prefix: &str| brisk_rewrite::MappedOrigin {
             origin: "https://static.example".parse().expect("an origin"),
             prefix: prefix.parse().expect("a prefix"),
         };
-        let mark = |prefix| Mark::of(&Map { places: vec![place(prefix)] }).0;
+        let mark = |prefix| Mark::of(&OriginMap { origins: vec![place(prefix)] }).0;
         assert_eq!(mark("/_s"), "f2c1f0bc0f247d30");
         assert_ne!(mark("/_s"), mark("/_t"));
     }

@@ -17,12 +17,12 @@ fn connection() -> Rc<Connection> {
 }
 
 fn settings(cookies: Cookies) -> Arc<Consolidation> {
-    let place = |origin: &str, prefix: &str| Place {
+    let place = |origin: &str, prefix: &str| MappedOrigin {
         origin: origin.parse().expect("an origin"),
         prefix: prefix.parse().expect("a prefix"),
     };
-    let places = vec![place("https://static.example", "/_s"), place("https://api.example:8443", "/_a")];
-    Arc::new(Consolidation { map: Arc::new(Map { places }), cookies: vec![cookies; 2] })
+    let origins = vec![place("https://static.example", "/_s"), place("https://api.example:8443", "/_a")];
+    Arc::new(Consolidation { map: Arc::new(OriginMap { origins }), cookies: vec![cookies; 2] })
 }
 
 fn request(headers: &[(&'static str, &str)]) -> Parts {

@@ -1,6 +1,6 @@
 //! What must hold for headers that decide what a page gets.
 
-use brisk_coding::{Accepted, Coding};
+use brisk_coding::{AcceptedCodings, Coding};
 use brisk_http_connection::interim::{LINK_BYTES, LINKS};
 use http::header::{ACCEPT_ENCODING, LINK};
 use http::{HeaderMap, HeaderValue};
@@ -15,7 +15,7 @@ pub fn negotiation(bytes: &[u8]) {
         headers.append(ACCEPT_ENCODING, value.clone());
         headers.append(LINK, value);
     }
-    let accepted = Accepted::of(&headers);
+    let accepted = AcceptedCodings::of(&headers);
     let best = accepted.best(&Coding::ALL);
     if let Some(best) = best {
         let weight = accepted.weight(best);
@@ -24,9 +24,9 @@ pub fn negotiation(bytes: &[u8]) {
     let narrowed = accepted.narrowed(&Coding::ALL);
     assert_eq!(narrowed.is_some(), best.is_some());
     if let Some(narrowed) = narrowed {
-        let again = Accepted::of(&HeaderMap::from_iter([(ACCEPT_ENCODING, narrowed)]));
+        let again = AcceptedCodings::of(&HeaderMap::from_iter([(ACCEPT_ENCODING, narrowed)]));
         assert_eq!(again.best(&Coding::ALL), best);
-        let takes = |accepted: &Accepted, coding: &Coding| accepted.weight(*coding) > 0;
+        let takes = |accepted: &AcceptedCodings, coding: &Coding| accepted.weight(*coding) > 0;
         assert!(Coding::ALL.iter().all(|coding| takes(&again, coding) == takes(&accepted, coding)));
     }
     let links = links_of(&headers);

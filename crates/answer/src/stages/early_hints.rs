@@ -22,7 +22,7 @@ pub(super) struct EarlyHintsStage {
     /// The hints of connections that take part in an experiment.
     drawn: Option<ByArm<Option<Rc<EarlyHints>>>>,
     /// The origins whose URLs are changed in hints of the host's own pages.
-    origins: Option<Arc<Map>>,
+    origins: Option<Arc<OriginMap>>,
 }
 
 impl Stage for EarlyHintsStage {

@@ -21,8 +21,8 @@ use crate::experiments::{Experiments, HostExperiments};
 use crate::hosts::Names;
 use crate::settings::{
     Action, ClientCert, Consolidation, Cookies, ExperimentSettings, FixedResponse, HostHeaders, HostSettings,
-    HostVisits, HstsSettings, KeepAlive, Map, Place, Preconnect, RoutePath, RouteSettings, ServerTiming,
-    UpstreamAction, UpstreamPath, Values,
+    HostVisits, HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect, RoutePath, RouteSettings,
+    ServerTiming, UpstreamAction, UpstreamPath, Values,
 };
 use crate::stage::{HostContext, StageTarget};
 use crate::visits::SiteVisits;
@@ -38,12 +38,14 @@ fn host() -> HostSettings {
 
 /// A host with every feature.
 fn full_host() -> HostSettings {
-    let place = Place {
+    let place = MappedOrigin {
         origin: "https://static.example".parse().expect("an origin"),
         prefix: "/_s".parse().expect("a prefix"),
     };
-    let consolidation =
-        Consolidation { map: Arc::new(Map { places: vec![place] }), cookies: vec![Cookies::default()] };
+    let consolidation = Consolidation {
+        map: Arc::new(OriginMap { origins: vec![place] }),
+        cookies: vec![Cookies::default()],
+    };
     HostSettings {
         client_cert: ClientCert::Chain,
         hsts: Some(HstsSettings { max_age: Duration::ZERO, include_subdomains: false, preload: false }),

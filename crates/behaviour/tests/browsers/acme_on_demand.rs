@@ -110,7 +110,7 @@ fn orders_and_names_have_limits() {
         assert_eq!(try_once(&pebble, &brisk, name), Ok(()));
     }
     try_once(&pebble, &brisk, "good3.shops.test").expect_err("a third order would be too many");
-    brisk.log_with("as many orders on demand as there may be");
+    brisk.log_with("rate limit of on-demand orders reached");
     assert!(
         !state.path().join("certificates/on-demand-tried/good3.shops.test").exists(),
         "nothing was tried"
@@ -122,7 +122,7 @@ fn orders_and_names_have_limits() {
     drop(brisk);
     let full = start(&config(&pebble, state.path(), &decider, ", wait = \"50s\", most = 2"));
     try_once(&pebble, &full, "good4.shops.test").expect_err("a third name would be too many");
-    full.log_with("as many names on demand as there may be");
+    full.log_with("limit of on-demand names reached");
     assert_eq!(try_once(&pebble, &full, "good2.shops.test"), Ok(()));
 }
 
@@ -205,7 +205,7 @@ fn only_names_that_are_used_are_renewed() {
     let _ = fs::remove_dir_all(state.path().join("certificates/status"));
     let second = start(&config);
     assert_eq!(try_once(&pebble, &second, names[0]), Ok(()), "the one before is shown meanwhile");
-    second.log_with("new handshakes are shown a renewed certificate");
+    second.log_with("renewed certificate published");
     wait_until("a renewal", || (issued(names[0])["chain"] != before[0]["chain"]).then_some(()));
     assert_eq!(issued(names[1])["chain"], before[1]["chain"], "nobody has asked for it");
     assert_eq!(asked(&decider, names[0]) + decider_renewals(&decider, names[0]), 2, "and before the renewal");

@@ -200,6 +200,6 @@ fn what_is_damaged_in_the_store_is_made_anew() {
     let brisk = setup().config(&config).start();
     connect(&pebble, brisk.https(), HOST);
     let log = brisk.log_with("a certificate was obtained");
-    assert!(log.contains("the order under way is lost") && log.contains("is damaged"), "{log}");
+    assert!(log.contains("the stored order is lost") && log.contains("is damaged"), "{log}");
     assert_eq!(pebble.orders(), 1);
 }

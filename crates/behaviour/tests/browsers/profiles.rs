@@ -137,7 +137,7 @@ fn a_second_profile_is_refused_and_one_whose_client_goes_away_ends() {
     let log = site.brisk.process().stderr();
     assert!(!log.contains("profile was taken"), "{log}");
     drop(client);
-    site.brisk.log_with("no profile was taken error=the profile was given up");
+    site.brisk.log_with("no profile was taken error=the profile was cancelled");
     wait_until("a turn", || (site.brisk.ask_admin("/profile?seconds=1").status() == 200).then_some(()));
 }
 

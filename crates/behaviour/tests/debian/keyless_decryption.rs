@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brisk_behaviour::site::LIMIT;
-use brisk_keyless::{Answer, ErrorCode, Request};
+use brisk_keyless::{ErrorCode, Request, Response};
 use brisk_testkit::ca::Leaf;
 use brisk_testkit::process::{command, run};
 use bytes::Bytes;
@@ -37,12 +37,12 @@ fn every_ciphertext_has_a_secret_of_48_bytes_and_the_right_one_if_there_is_one()
         Request::Key { number: 1, key: key_of(&fleet.ecdsa) },
     ]);
     for _ in 0..2 {
-        assert!(matches!(client.answer(), Some(Answer::Key { state: Ok(_), .. })));
+        assert!(matches!(client.answer(), Some(Response::Key { state: Ok(_), .. })));
     }
     let mut secret_of = |ciphertext: &[u8]| {
         client.send(&[decrypt(5, 0, ciphertext)]);
         match client.answer() {
-            Some(Answer::Result { operation: 5, result }) => result.to_vec(),
+            Some(Response::Result { operation: 5, result }) => result.to_vec(),
             other => panic!("{other:?}"),
         }
     };

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_keyless::frame::VERSION;
-use brisk_keyless::{ALPN, Answer, ErrorCode, Hello, Request, Scheme};
+use brisk_keyless::{ALPN, ErrorCode, Hello, Request, Response, Scheme};
 use brisk_keys::{KeyAlgorithm, KeyId};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::ca::{Leaf, TestCa};
@@ -35,7 +35,7 @@ impl Client {
     fn greeted_as(fleet: &Fleet, server: &Brisk, leaf: &Leaf) -> Self {
         let mut client = Self::connect(fleet, server, leaf);
         client.send(&[Request::Hello(Hello { version: VERSION, operations: 100, keys: 10 })]);
-        let Some(Answer::Hello(hello)) = client.answer() else { panic!("no hello") };
+        let Some(Response::Hello(hello)) = client.answer() else { panic!("no hello") };
         assert_eq!((hello.version, hello.operations, hello.keys), (VERSION, 100, 10));
         client
     }
@@ -49,9 +49,9 @@ impl Client {
     }
 
     /// The next answer; `None` at the end of the connection.
-    pub(crate) fn answer(&mut self) -> Option<Answer> {
+    pub(crate) fn answer(&mut self) -> Option<Response> {
         loop {
-            if let Some(answer) = Answer::read(&mut self.incoming).expect("frames") {
+            if let Some(answer) = Response::read(&mut self.incoming).expect("frames") {
                 return Some(answer);
             }
             let mut bytes = [0; 4096];
@@ -67,7 +67,7 @@ impl Client {
 
     pub(crate) fn code(&mut self) -> Option<ErrorCode> {
         match self.answer()? {
-            Answer::Error { code, .. } => Some(code),
+            Response::Error { code, .. } => Some(code),
             other => panic!("{other:?} is no error"),
         }
     }
@@ -136,7 +136,7 @@ fn a_client_gets_nothing_but_what_its_policy_allows() {
     client.send(&numbered);
     let states: Vec<_> = (0..3)
         .map(|_| match client.answer() {
-            Some(Answer::Key { state, .. }) => state.map(KeyAlgorithm::label),
+            Some(Response::Key { state, .. }) => state.map(KeyAlgorithm::label),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -159,7 +159,7 @@ fn a_client_gets_nothing_but_what_its_policy_allows() {
     }
     for _ in 0..3 {
         client.send(&[sign(8, 0, ECDSA, tls13())]);
-        assert!(matches!(client.answer(), Some(Answer::Result { operation: 8, .. })));
+        assert!(matches!(client.answer(), Some(Response::Result { operation: 8, .. })));
     }
     client.send(&[sign(9, 0, ECDSA, tls13())]);
     assert_eq!(client.code(), Some(ErrorCode::Rate));
@@ -186,7 +186,10 @@ fn a_client_gets_nothing_but_what_its_policy_allows() {
     while let Some(answer) = client.answer() {
         last = Some(answer);
     }
-    assert!(matches!(last, Some(Answer::Error { operation: 0, code: ErrorCode::Protocol, .. })), "{last:?}");
+    assert!(
+        matches!(last, Some(Response::Error { operation: 0, code: ErrorCode::Protocol, .. })),
+        "{last:?}"
+    );
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn what_is_no_protocol_ends_the_connection_with_the_reason() {
     let ends = |bytes: &[u8], reason: &str| {
         let mut client = Client::greeted(&fleet, &server);
         client.stream.write_all(bytes).expect("a server that reads");
-        let Some(Answer::Error { operation: 0, code: ErrorCode::Protocol, text }) = client.answer() else {
+        let Some(Response::Error { operation: 0, code: ErrorCode::Protocol, text }) = client.answer() else {
             panic!("no error for {reason}")
         };
         assert!(text.contains(reason), "{text}");
@@ -206,15 +209,15 @@ fn what_is_no_protocol_ends_the_connection_with_the_reason() {
     ends(&[3, 0, 0xff, 0xff, 0, 0, 0, 1], "at most 2048 are allowed");
     ends(&[9, 0, 0, 0, 0, 0, 0, 1], "unknown type 0x09");
     ends(&[5, 7, 0, 0, 0, 0, 0, 1], "second byte");
-    ends(&[2, 0, 0, 1, 0, 0, 0, 1, 5], "another form");
+    ends(&[2, 0, 0, 1, 0, 0, 0, 1, 5], "malformed body");
     let frame = |request: Request| {
         let mut bytes = BytesMut::new();
         request.write(&mut bytes);
         bytes
     };
-    ends(&frame(hello()), "a second hello");
-    ends(&frame(Request::Key { number: 10, key: KeyId([1; 32]) }), "beyond the limit");
-    ends(&frame(sign(0, 0, ECDSA, tls13())), "whose number is 0");
+    ends(&frame(hello()), "a second HELLO");
+    ends(&frame(Request::Key { number: 10, key: KeyId([1; 32]) }), "exceeds the limit");
+    ends(&frame(sign(0, 0, ECDSA, tls13())), "is 0 or in use");
     let mut client = Client::connect(&fleet, &server, &fleet.client);
     client.send(&[Request::Ping { number: 1, bytes: Bytes::new() }]);
     assert_eq!((client.code(), client.answer()), (Some(ErrorCode::Protocol), None));
@@ -226,14 +229,14 @@ fn half_a_frame_is_waited_for_and_no_longer_than_its_limit() {
     let server = fleet.server();
     let mut client = Client::greeted(&fleet, &server);
     client.send(&[Request::Ping { number: 5, bytes: Bytes::from_static(b"alive") }]);
-    assert!(matches!(client.answer(), Some(Answer::Pong { number: 5, .. })));
+    assert!(matches!(client.answer(), Some(Response::Pong { number: 5, .. })));
     let started = Instant::now();
     client.stream.write_all(&[3, 0, 0, 200, 0, 0, 0, 1, 9, 9]).expect("a server that reads");
     assert_eq!(client.answer(), None);
     assert!(started.elapsed() > Duration::from_secs(8), "{:?}", started.elapsed());
     let stalled = server.metrics().sum("brisk_keyserver_closed_total", &["reason=\"stalled\""]);
     assert!((stalled - 1.0).abs() < 0.5);
-    server.log_with("left a frame unfinished");
+    server.log_with("did not complete a frame");
 }
 
 #[test]
@@ -267,9 +270,9 @@ fn a_million_operations_whose_answers_are_not_read_cost_a_bounded_amount_of_memo
     // Others are served meanwhile, and the client that does not read is closed.
     let mut other = Client::greeted(&fleet, &server);
     other.send(&[Request::Key { number: 0, key }, sign(1, 0, ECDSA, tls13())]);
-    assert!(matches!(other.answer(), Some(Answer::Key { .. })));
-    assert!(matches!(other.answer(), Some(Answer::Result { operation: 1, .. })));
-    server.log_with("does not read its answers");
+    assert!(matches!(other.answer(), Some(Response::Key { .. })));
+    assert!(matches!(other.answer(), Some(Response::Result { operation: 1, .. })));
+    server.log_with("does not read its responses");
 }
 
 #[test]
@@ -284,12 +287,12 @@ fn silent_strangers_take_no_place_from_gateways() {
         // All but three, for which there is a place. Those that find none in time are refused.
         (closed("reason=\"evicted\"") + closed("reason=\"limit\"") > 16.5).then_some(())
     });
-    server.log_with("its place was needed");
+    server.log_with("evicted in favour");
     client.send(&[Request::Ping { number: 1, bytes: Bytes::new() }]);
-    assert!(matches!(client.answer(), Some(Answer::Pong { number: 1, .. })));
+    assert!(matches!(client.answer(), Some(Response::Pong { number: 1, .. })));
     let mut other = Client::greeted(&fleet, &server);
     other.send(&[Request::Ping { number: 2, bytes: Bytes::new() }]);
-    assert!(matches!(other.answer(), Some(Answer::Pong { number: 2, .. })));
+    assert!(matches!(other.answer(), Some(Response::Pong { number: 2, .. })));
     drop(silent);
 }
 
@@ -305,7 +308,7 @@ fn open_connections_end_with_their_authority_and_with_their_certificate() {
     let ping = || Request::Ping { number: 1, bytes: Bytes::new() };
     let is_served = |client: &mut Client| {
         client.send(&[ping()]);
-        matches!(client.answer(), Some(Answer::Pong { .. }))
+        matches!(client.answer(), Some(Response::Pong { .. }))
     };
     assert!(is_served(&mut short) && is_served(&mut long));
     let left = end.duration_since(SystemTime::now()).unwrap_or_default();

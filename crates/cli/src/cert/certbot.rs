@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::Context as _;
-use brisk_acme::{Issued, KeyKind};
+use brisk_acme::{IssuedCertificate, KeyKind};
 use brisk_certs::Chain;
 use brisk_keys::{KeyAlgorithm, Keystore};
 use zeroize::Zeroizing;
@@ -29,8 +29,8 @@ impl Certbot {
     }
 
     /// As the certificate of the host with these names.
-    pub(crate) fn issued(&self, names: &[String]) -> Issued {
-        Issued::imported(names, &self.authority, &self.chain, &self.key, SystemTime::now())
+    pub(crate) fn issued(&self, names: &[String]) -> IssuedCertificate {
+        IssuedCertificate::imported(names, &self.authority, &self.chain, &self.key, SystemTime::now())
     }
 }
 

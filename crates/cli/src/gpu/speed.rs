@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use brisk_keys_cuda::measure::{self, CudaResult, Step, html, json, markdown};
+use brisk_keys_cuda::measure::{self, CudaResult, MeasureStep, html, json, markdown};
 use brisk_report::Machine;
 use brisk_speed::{Live, Observer, Step as Shown};
 
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: Speed) -> ExitCode {
     let machine = Machine::this();
     let tables = |result: &CudaResult| markdown::text(result, &machine.line());
     let mut live = Live::start();
-    let mut observe = |step: &Step<'_>| {
+    let mut observe = |step: &MeasureStep<'_>| {
         live.step(&Shown { done: step.done, of: step.of, what: step.what, rate: step.rate });
     };
     let result = measure::run(&plan, &mut observe, |so_far| {

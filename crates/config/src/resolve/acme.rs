@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use brisk_acme::dns::DnsProvider;
 use brisk_acme::{
-    AcmeSettings, AuthoritySettings, ChallengeKind, DemandedHost, ExternalAccount, KeyKind, Wanted,
+    AcmeSettings, AuthoritySettings, CertificateSpec, ChallengeKind, ExternalAccount, KeyKind, OnDemandHost,
 };
 use brisk_answer::settings::HostSettings;
 use brisk_certs::Store;
@@ -28,9 +28,9 @@ pub struct ResolvedAcme {
     /// From whom, and how.
     pub settings: AcmeSettings,
     /// For which hosts; none where no host says so.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<CertificateSpec>,
     /// For which hosts names are decided at run time.
-    pub demanded: Vec<DemandedHost>,
+    pub demanded: Vec<OnDemandHost>,
     /// Where they are kept; `None` if nothing is obtained and there is no folder.
     pub place: Option<CertificatePlace>,
 }
@@ -92,7 +92,7 @@ pub(super) fn acme(
         let raw::HostAcme::On(own) = &host.acme else { continue };
         provable(&resolved.tls.names, &settings.challenges, &path, context);
         room(&resolved.tls.names, &settings, &path, context);
-        wanted.push(Wanted {
+        wanted.push(CertificateSpec {
             names: resolved.tls.names.clone(),
             keys: own.keys.as_ref().map_or_else(
                 || keys.clone(),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use brisk_answer::settings::{
-    Action, Consolidation, Cookies, Map, Origin, Place, Prefix, RoutePath, RouteSettings, UpstreamAction,
-    UpstreamPath,
+    Action, Consolidation, Cookies, MappedOrigin, Origin, OriginMap, Prefix, RoutePath, RouteSettings,
+    UpstreamAction, UpstreamPath,
 };
 use brisk_upstream::settings::GroupSettings;
 
@@ -35,7 +35,7 @@ pub(super) fn of_host(
     if host.route.is_empty() {
         context.findings.wrong(&all, "needs a route for the host's own pages: write [[host.route]]");
     }
-    let most = Map::MOST_ORIGINS;
+    let most = OriginMap::MOST_ORIGINS;
     if host.consolidate.len() > most {
         let message = format!("{} origins are too many: a host has {most} at most", host.consolidate.len());
         context.findings.wrong(&all, message);
@@ -45,7 +45,7 @@ pub(super) fn of_host(
     for (text, written) in &host.consolidate {
         found.add(text, written, host, config, &all.key(text), context);
     }
-    for place in &found.map.places {
+    for place in &found.map.origins {
         neighbours(place, host, path, context);
     }
     let Found { map, cookies, routes, .. } = found;
@@ -54,7 +54,7 @@ pub(super) fn of_host(
 
 #[derive(Default)]
 struct Found {
-    map: Map,
+    map: OriginMap,
     cookies: Vec<Cookies>,
     routes: Vec<RouteSettings>,
     /// Where each origin is written.
@@ -85,7 +85,7 @@ impl Found {
         if let Some(first) = self.written.insert(origin.clone(), path.clone()) {
             return context.findings.wrong(path, format!("{first} is this origin already"));
         }
-        let (new, places) = (prefix.as_str(), &self.map.places);
+        let (new, places) = (prefix.as_str(), &self.map.origins);
         let clash = places
             .iter()
             .find(|place| lies_within(new, place.prefix.as_str()) || lies_within(place.prefix.as_str(), new));
@@ -96,7 +96,7 @@ impl Found {
         let Some(group) = group(&origin, table, config, path, context) else { return };
         let action = Action::Upstream(UpstreamAction { group, path: UpstreamPath::BelowRoute });
         self.routes.push(RouteSettings {
-            place: Some(self.map.places.len()),
+            place: Some(self.map.origins.len()),
             ..RouteSettings::new(RoutePath::Prefix(prefix.as_str().to_owned()), action)
         });
         self.cookies.push(match table.cookies {
@@ -104,7 +104,7 @@ impl Found {
             Some(raw::Cookies::Host) => Cookies::Host,
             Some(raw::Cookies::Own) | None => Cookies::Own,
         });
-        self.map.places.push(Place { origin, prefix });
+        self.map.origins.push(MappedOrigin { origin, prefix });
     }
 }
 
@@ -184,7 +184,7 @@ fn lies_within(path: &str, prefix: &str) -> bool {
 }
 
 /// Routes and endpoints of the host that meet a place.
-fn neighbours(place: &Place, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) {
+fn neighbours(place: &MappedOrigin, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) {
     let prefix = place.prefix.as_str();
     for (index, route) in host.route.iter().enumerate() {
         let route_path = path.key("route").index(index);

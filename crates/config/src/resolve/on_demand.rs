@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_acme::{DemandSettings, DemandedHost, KeyKind, Pace};
+use brisk_acme::{DemandSettings, KeyKind, OnDemandHost, OrderRate};
 use brisk_answer::settings::HostSettings;
 use brisk_certs::on_demand::NamePattern;
 use brisk_certs::{OnDemand, OnDemandSettings};
@@ -14,7 +14,7 @@ use crate::raw;
 use crate::units::Period;
 
 /// Orders unless others are written: a platform grows by some names a minute, and authorities limit the rest.
-const ORDERS: Pace = Pace { interval: Duration::from_secs(6), burst: 10 };
+const ORDERS: OrderRate = OrderRate { interval: Duration::from_secs(6), burst: 10 };
 
 /// Names unless others are written.
 const MOST: u32 = 10_000;
@@ -55,18 +55,18 @@ pub(super) fn decided(
     keys: &[KeyKind],
     path: &KeyPath,
     context: &mut Context<'_>,
-) -> Option<DemandedHost> {
+) -> Option<OnDemandHost> {
     let (own, names) = (host.on_demand.as_ref()?, resolved.tls.on_demand.clone()?);
     let path = path.key("on_demand");
     let most = context.findings.within(&path.key("most"), own.most, MOST, &(1..=1_000_000));
     let settings = DemandSettings {
         ask: address(own, &path, context),
-        orders: own.orders.map_or(ORDERS, |own| Pace { interval: own.0.interval, burst: own.0.burst }),
+        orders: own.orders.map_or(ORDERS, |own| OrderRate { interval: own.0.interval, burst: own.0.burst }),
         most: most as usize,
         keys: keys.to_vec(),
         profile: None,
     };
-    Some(DemandedHost { names, settings })
+    Some(OnDemandHost { names, settings })
 }
 
 /// Without someone who says which names are served, strangers would have certificates ordered for any.

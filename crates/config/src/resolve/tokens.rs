@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use brisk_certs::{Chain, Loaded};
 use brisk_keys::KeyId;
-use brisk_keys_pkcs11::{Certified, KeyUri, PinSource};
+use brisk_keys_pkcs11::{CertificateKey, KeyUri, PinSource};
 
 use super::context::Context;
 use super::files::warn_of_access;
@@ -36,7 +36,7 @@ pub(super) fn attach(
         )
     })?;
     let pin = uri.pin_source().map(|source| pin_file(source, context));
-    let certified = Certified {
+    let certified = CertificateKey {
         public_key: chain.public_key().to_vec(),
         algorithm: chain.algorithm(),
         subject: chain.subject().to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn attach(
     let attached =
         context.running.tokens.attach(context.tokens.settings, uri, &module, pin.as_ref(), &certified);
     let engine = attached.map_err(|error| wrong(error.to_string()))?;
-    let Certified { public_key, algorithm, .. } = certified;
+    let CertificateKey { public_key, algorithm, .. } = certified;
     Ok((context.keystore.add_known_elsewhere(&public_key, algorithm, engine), chain))
 }
 

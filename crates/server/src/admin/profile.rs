@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use brisk_profile::{FREQUENCIES, FREQUENCY, Order, Profile, ProfileError, SECONDS, Turn};
+use brisk_profile::{FREQUENCIES, FREQUENCY, Profile, ProfileError, ProfileOptions, ProfileRight, SECONDS};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -25,7 +25,7 @@ const WORKERS: usize = 8;
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
-    order: Order,
+    order: ProfileOptions,
     format: Format,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn begin<B>(request: &Request<B>, pulse: &Arc<Pulse>) -> Begun {
         Ok(asked) => asked,
         Err(message) => return refused(StatusCode::BAD_REQUEST, &message),
     };
-    let Some(turn) = Turn::claim() else {
+    let Some(turn) = ProfileRight::claim() else {
         let message =
             "a profile is being taken already, and one is taken at a time: ask again when it is done";
         return refused(StatusCode::CONFLICT, message);
@@ -82,7 +82,7 @@ pub(super) fn begin<B>(request: &Request<B>, pulse: &Arc<Pulse>) -> Begun {
 }
 
 /// Starts the thread that takes a profile. Nothing waits for it when the process ends.
-fn start(turn: Turn, asked: Asked, pulse: Arc<Pulse>) -> std::io::Result<Running> {
+fn start(turn: ProfileRight, asked: Asked, pulse: Arc<Pulse>) -> std::io::Result<Running> {
     let (sender, body) = oneshot::channel();
     let Asked { order, format } = asked;
     thread::Builder::new().name("profile".to_owned()).spawn(move || {
@@ -106,9 +106,9 @@ impl Running {
         let body = match self.body.await {
             Ok(Ok(body)) => body,
             Ok(Err(error)) => {
-                let is_for_good = error.is_for_good();
+                let is_permanent = error.is_permanent();
                 let status =
-                    if is_for_good { StatusCode::NOT_IMPLEMENTED } else { StatusCode::SERVICE_UNAVAILABLE };
+                    if is_permanent { StatusCode::NOT_IMPLEMENTED } else { StatusCode::SERVICE_UNAVAILABLE };
                 return text(status, format!("{error}\n"));
             }
             Err(_) => {
@@ -134,7 +134,7 @@ impl Running {
 
 impl Asked {
     fn of(query: &str) -> Result<Self, String> {
-        let order = Order { seconds: USUAL_SECONDS, frequency: FREQUENCY };
+        let order = ProfileOptions { seconds: USUAL_SECONDS, frequency: FREQUENCY };
         let mut asked = Self { order, format: Format::Svg };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_read_and_all_else_is_refused_with_what_is_right() {
-        let asked = |seconds, frequency, format| Ok(Asked { order: Order { seconds, frequency }, format });
+        let asked =
+            |seconds, frequency, format| Ok(Asked { order: ProfileOptions { seconds, frequency }, format });
         assert_eq!(Asked::of(""), asked(10, 99, Format::Svg));
         assert_eq!(Asked::of("seconds=60&format=pprof"), asked(60, 99, Format::Pprof));
         assert_eq!(Asked::of("format=folded&frequency=1000&seconds=1"), asked(1, 1000, Format::Folded));
