@@ -1,4 +1,4 @@
-//! Connections that have a place: counts their clients, and begins to serve them.
+//! Accepted connections that hold a permit: counts them per client and starts to serve them.
 
 use std::io;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ impl Service for Shared {
     fn serve(worker: &Rc<Worker>, connection: Accepted<Listening>) {
         let Accepted { tcp, peer, local, listener, place } = connection;
         let mut permits = Permits::new(place);
-        // One that begins with a PROXY header is its client's only when that is read.
+        // Behind a PROXY header the client is known only after the header has been read.
         let live = worker.shared.live.load();
         if !live.proxy_protocol.expected_from(peer.ip())
             && let Err(refusal) = permits.count_client(&worker.shared, &live, peer.ip())

@@ -1,4 +1,4 @@
-//! The certificates of all hosts: engines for their keys, their staples, their publication from files and from authorities.
+//! Certificates of all hosts: engines for their keys, staples, and publication from files and authorities.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -39,8 +39,8 @@ impl Certificates {
         Ok(Self { engines, challenges, obtainer, care })
     }
 
-    /// Has the catalogues of `settings` load certificates on demand, and names on demand make engines of their keys. A catalogue
-    /// in force has begun already and stays as it is; a new one ends with `settings`.
+    /// Makes the catalogues of `settings` load certificates on demand, with engines for the keys of names on demand.
+    /// Has no effect on a catalogue that is in use; a new one stops when `settings` is dropped.
     pub(crate) fn start_catalogues(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
         for catalogue in settings.service.hosts.iter().filter_map(|host| host.tls.catalogue.as_ref()) {
             let engines = Arc::clone(&self.engines);
@@ -67,7 +67,8 @@ impl Certificates {
         errands::warn_of_long_flights(&self.care, certificates.iter());
     }
 
-    /// Shows these certificates of a host, as `care` has them. Logs those of the files of `host` that are new in its slot.
+    /// Publishes the certificates of a host in `slot`. Logs the certificates from the files of `host` that are new in
+    /// the slot.
     fn show(&self, slot: &Slot, host: Option<&String>, certificates: &[Arc<Certificate>], keys: Keystore) {
         let shown = slot.load();
         let is_same = |old: &Certificate, new: &Certificate| {

@@ -1,4 +1,4 @@
-//! The client of a connection, and whether it may have another one: the first step of every connection.
+//! Limits per client, checked first on every connection.
 
 use std::io;
 use std::net::IpAddr;
@@ -58,7 +58,7 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    /// Those of a connection whose client is not known.
+    /// Creates the permits of a connection whose client is not known yet.
     pub(crate) fn new(place: Place) -> Self {
         Self { _place: place, counted: None }
     }

@@ -1,4 +1,4 @@
-//! The journey of one connection, from its acceptance to its record. Read it from top to bottom.
+//! Life of one connection, from its acceptance to its record. Read it from top to bottom.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -110,7 +110,7 @@ async fn secure(
     deadline: &Deadline,
 ) -> Result<(HttpIo, Demands, Arms), Refusal> {
     let live = worker.shared.live.load_full();
-    // Until its handshake is complete a connection has no work either: in a shortage the oldest goes first.
+    // Until the handshake is complete a connection counts as idle: under shortage the oldest is closed first.
     deadline.set_idle(live.handshake_timeout);
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let client = live.one_client(record.client.ip());

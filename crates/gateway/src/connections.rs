@@ -1,4 +1,4 @@
-//! What is known of connections, as JSON: for the admin listener and the built-in page.
+//! Facts of connections as JSON, for the admin listener and the built-in page.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,7 +34,7 @@ fn connection(connection: &RecentConnection) -> Value {
     })
 }
 
-/// What a handshake agreed on.
+/// Parameters negotiated in a handshake.
 pub(crate) fn tls(tls: &TlsFacts) -> Value {
     json!({
         "version": tls.version.to_string(),

@@ -1,4 +1,4 @@
-//! The dashboard of a gateway, through reloads.
+//! The dashboard of a gateway across reloads.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct Served {
     present: Option<Dashboard>,
 }
 
-/// What other settings ask for, made ready.
+/// Prepared change of the dashboard.
 pub(crate) enum Next {
     None,
     Same(Prepared),
@@ -23,7 +23,7 @@ pub(crate) enum Next {
 }
 
 impl Served {
-    /// Starts what `settings` ask for.
+    /// Starts the dashboard of `settings`, if any.
     pub(crate) fn start(
         settings: Option<&DashboardSettings>,
         shared: &Shared,
@@ -49,12 +49,13 @@ impl Served {
         Ok(Self { sources, present })
     }
 
-    /// Its URL, if it listens already.
+    /// URL of the dashboard, if it listens already.
     pub(crate) fn url(&self) -> Option<String> {
         self.present.as_ref().and_then(Dashboard::url)
     }
 
-    /// Makes ready what other settings ask for: binds another address, reads certificates. Nothing is in force yet.
+    /// Prepares changed settings: binds a different address and reads certificates. The current dashboard is
+    /// unaffected.
     pub(crate) fn prepare(&self, settings: Option<&DashboardSettings>) -> Result<Next, DashboardError> {
         let Some(settings) = settings else { return Ok(Next::None) };
         let other = match &self.present {
@@ -65,12 +66,12 @@ impl Served {
         other.map(Next::Other)
     }
 
-    /// Puts it in force.
+    /// Applies a prepared change.
     pub(crate) fn take_over(&mut self, next: Next) {
         match (next, &mut self.present) {
             (Next::None, present) => *present = None,
             (Next::Same(prepared), Some(present)) => present.take_over(prepared),
-            // It was prepared for the one that is there.
+            // Unreachable: `Same` is prepared only for a running dashboard.
             (Next::Same(_), None) => {}
             (Next::Other(dashboard), present) => {
                 tracing::info!(url = dashboard.url(), "the dashboard has moved");

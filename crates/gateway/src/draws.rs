@@ -1,7 +1,7 @@
-//! Draws connections for experiments on visitors: each connection once, when its host is known.
+//! Assignment of connections to experiments on visitors, once per connection, when its host is known.
 //!
-//! What is drawn depends on the number of the connection and a secret of the configuration, and on nothing of its client: no visitor
-//! is known again by it.
+//! The assignment depends on the number of the connection and a secret of the configuration, and on no property of
+//! the client: it cannot be used to recognize a visitor.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 #[derive(Debug)]
 pub(crate) struct Draws {
     visits: Visits,
-    /// By the place of the host.
+    /// Experiments by index of the host.
     hosts: Vec<Vec<(ExperimentId, Arc<ExperimentSettings>)>>,
     secret: RandomState,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Assignment<'d> {
 }
 
 impl<'d> Assignment<'d> {
-    /// For the connection with this number.
+    /// Creates the assignment of the connection with this number.
     pub(crate) fn new(draws: Option<&'d Draws>, connection: u64) -> Self {
         Self { draws, connection, drawn: RefCell::default() }
     }
@@ -100,9 +100,10 @@ impl Draws {
 }
 
 impl Drawn {
-    /// Notes what holds for the connection as a whole. The others hold for its requests, which look their arm up.
+    /// Applies values that concern the whole connection. Values that concern requests are looked up by arm for each
+    /// request.
     fn give(&mut self, id: ExperimentId, values: &Values, arm: usize) {
-        // All but the control have a value.
+        // Values exist for all arms except the control.
         let other = arm.checked_sub(1);
         match values {
             Values::Records(values) => {
@@ -118,7 +119,7 @@ impl Drawn {
         }
     }
 
-    /// Takes the connection out of an experiment: it could not have what it was to have.
+    /// Removes the connection from an experiment whose value could not be applied.
     fn leave(&mut self, experiment: ExperimentId) {
         let others: Vec<_> =
             self.arms.iter().map(|arm| arm.experiment).filter(|id| *id != experiment).collect();

@@ -1,4 +1,4 @@
-//! What looks after certificates: its client of HTTP, its store, and what it shows of them on the admin listener.
+//! Maintenance of certificates: its HTTP client, its store, and its report on the admin listener.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -18,10 +18,11 @@ use crate::tickets::unix_seconds;
 /// The most time of a fetch.
 const TIME: Duration = Duration::from_secs(10);
 
-/// Certificates that have series of their own in the metrics: those in trouble, and then those that end first.
+/// Maximum number of certificates with their own metric series: first those with problems, then those that expire
+/// first.
 const SERIES: usize = 500;
 
-/// Starts to look after certificates, with nothing to look after yet.
+/// Starts the maintenance of certificates, with an empty set.
 pub(crate) fn start(settings: &CertificateSettings) -> Result<Care, CertError> {
     let store = settings.store.clone().map(|store| store as Arc<dyn Store>);
     Care::start(settings.care, Arc::new(Errands(OnceLock::new())), store, settings.fleet.clone())
@@ -62,7 +63,7 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
     seconds.map(Duration::from_secs)
 }
 
-/// All certificates that hosts show, as JSON. Times are in seconds since 1970.
+/// All published certificates as JSON. Times are in Unix seconds.
 pub(crate) fn shown(care: &Care, now: SystemTime) -> String {
     let reports = care.report();
     let all = json!({
@@ -114,8 +115,8 @@ impl Collector for CertificateMetrics {
         totals(page, &reports)?;
         catalogues(page, &self.catalogues)?;
         on_demand(page, &self.on_demand)?;
-        // Those of hosts first: which names of folders are in memory is up to clients. Stable: of the others those that end
-        // first stay first.
+        // Hosts' certificates come first, since clients determine which names of folders are in memory. The sort is
+        // stable, so the others remain in order of expiry.
         reports.sort_by_key(|report| {
             (report.is_of_folder, report.revoked.is_none() && report.trouble.is_none())
         });
@@ -143,7 +144,7 @@ impl Collector for CertificateMetrics {
     }
 }
 
-/// One that is asked for just now may have its staple in a moment.
+/// Excludes a name that was just requested: its staple may arrive in a moment.
 fn lacks_staple(report: &Report) -> bool {
     report.wants_staple && report.staple.is_none() && (report.is_tried || !report.is_of_folder)
 }
@@ -167,7 +168,7 @@ fn totals(page: &mut Encoder<'_, '_>, reports: &[Report]) -> fmt::Result {
     family.gauge(&[("what", "issuer")], sum(&|report| report.failures.issuer))
 }
 
-/// How folders with certificates by name are used.
+/// Metrics of folders with certificates by name.
 fn catalogues(page: &mut Encoder<'_, '_>, catalogues: &Catalogues) -> fmt::Result {
     let all: Vec<_> = catalogues
         .all()
@@ -201,7 +202,7 @@ fn catalogues(page: &mut Encoder<'_, '_>, catalogues: &Catalogues) -> fmt::Resul
     Ok(())
 }
 
-/// How names on demand are used.
+/// Metrics of names on demand.
 fn on_demand(page: &mut Encoder<'_, '_>, on_demand: &OnDemandHosts) -> fmt::Result {
     let all: Vec<_> = on_demand
         .all()

@@ -1,4 +1,4 @@
-//! Why a gateway cannot start, or cannot take over new settings.
+//! [`GatewayError`], the reason for which a gateway cannot start or apply new settings.
 
 use brisk_certs::CertError;
 use brisk_dashboard::DashboardError;
@@ -8,7 +8,7 @@ use brisk_telemetry::AccessLogError;
 use brisk_tls::TlsError;
 use thiserror::Error;
 
-/// Why a gateway cannot start, or cannot take over new settings.
+/// Reason for which a gateway cannot start or apply new settings.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum GatewayError {

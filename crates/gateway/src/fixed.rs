@@ -1,18 +1,18 @@
-//! Settings that only a restart applies.
+//! Settings that take effect only after a restart.
 
 use brisk_net::ListenerSettings;
 use brisk_session::MemorySettings;
 
 use crate::settings::{ClientLimit, FleetStore, GatewaySettings};
 
-/// The settings of one configuration that only a restart applies, beside those of the server.
+/// The settings of one configuration, besides the server's, that take effect only after a restart.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     listeners: [Vec<ListenerSettings>; 2],
     per_client: Option<ClientLimit>,
     memory: MemorySettings,
     fleet: Option<FleetStore>,
-    /// Where the gateways of a fleet share staples.
+    /// Location through which the gateways of a fleet share staples.
     staples: Option<String>,
 }
 

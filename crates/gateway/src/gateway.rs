@@ -1,4 +1,4 @@
-//! A gateway as a whole: binds, serves, reloads, drains.
+//! [`Gateway`]: binds, serves, reloads and drains.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::shared::{Environment, Shared};
 use crate::source::Source;
 use crate::tickets;
 
-/// Where a gateway listens, with the ports that the system chose for port 0.
+/// Addresses on which a gateway listens, with the ports that the system chose for port 0.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {
     /// HTTPS.
@@ -33,7 +33,7 @@ pub struct Addresses {
     pub dashboard: Option<String>,
 }
 
-/// A gateway that has everything it needs and serves nothing yet.
+/// A gateway that is completely prepared and does not serve yet.
 #[derive(Debug)]
 pub struct Gateway {
     shared: Arc<Shared>,
@@ -43,10 +43,11 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Binds all addresses and prepares keys, sessions and logs. Errors are reported here, before anything is served.
+    /// Binds all addresses and prepares keys, sessions and logs, so that errors are reported before anything is
+    /// served.
     ///
-    /// Signals are caught from here on. One that arrives right after the program has reported its start is not lost,
-    /// and does not end the process.
+    /// Signals are caught from here on: a signal that arrives right after the start was reported is not lost and does
+    /// not kill the process.
     pub fn bind(
         settings: &GatewaySettings,
         process: Process,
@@ -79,9 +80,10 @@ impl Gateway {
         Rc::clone(&self.part)
     }
 
-    /// Serves until SIGTERM or SIGINT and the end of the drain. On SIGHUP and when a file has changed, `source` is read and
-    /// `parts`, of which [`part`](Self::part) is one, take the configuration over; if either fails, the old one stays in
-    /// force. Where only files of certificates have changed, these certificates alone are loaded and published.
+    /// Serves until SIGTERM or SIGINT, and until the drain has ended. On SIGHUP and after a change of a file, reads
+    /// `source` and applies the configuration to `parts`, which include [`part`](Self::part); if either fails, the
+    /// previous configuration remains in use. If only certificate files have changed, only these certificates are
+    /// loaded and published.
     pub fn run<S: Source>(self, parts: &Parts<S::Configuration>, source: S) -> Result<(), GatewayError> {
         let Self { shared, server, part, .. } = self;
         shared.begin_experiments();
@@ -110,7 +112,7 @@ fn addresses(server: &Server<Listening>) -> Addresses {
     addresses
 }
 
-/// What the admin listener shows and does.
+/// Pages and actions of the admin listener.
 fn pages(shared: &Shared) -> Pages {
     let (metrics, sink) = (Arc::clone(&shared.metrics), Arc::clone(&shared.sink));
     let (shown, rotated) = (Arc::clone(shared.resumption.keyring()), Arc::clone(shared.resumption.keyring()));

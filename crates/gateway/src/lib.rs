@@ -1,4 +1,4 @@
-//! The gateway: hosts, TLS and HTTP, and the journey of a connection (`connection.rs`, the file to open first).
+//! The gateway: hosts, TLS and HTTP, and the life of a connection (start reading with `connection.rs`).
 
 mod accept;
 mod certificates;

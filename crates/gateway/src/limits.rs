@@ -1,4 +1,4 @@
-//! Limits of one client that outlive a reload: its connections, its share of key operations, its rates.
+//! Limits per client that persist across reloads: connections, share of key operations, rates.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ impl ClientLimits {
         }
     }
 
-    /// The gate of key operations: with the table of rates of `before` if its limits are those of `settings`, with a new
-    /// table otherwise, and with none where no rate is limited.
+    /// The limiter of key operations. It keeps the counters of `before` if the limits are unchanged, and limits
+    /// nothing if `settings` has no rates.
     pub(crate) fn key_gate(&self, settings: &GatewaySettings, before: Option<&Arc<Rates>>) -> KeyGate {
         let limits = settings.rates;
         let same = before.filter(|before| *before.limits() == limits).cloned();

@@ -1,4 +1,4 @@
-//! The configuration in force, replaced as a whole by a reload, and the workers that follow it.
+//! The current configuration, replaced as a whole by a reload, and the workers that follow it.
 
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -36,7 +36,8 @@ pub(crate) struct Live {
     trusted_proxies: Vec<IpNet>,
     pub(crate) http: HttpSettings,
     pub(crate) redirect: HttpsRedirect,
-    /// Whether to ask the kernel for round-trip times: only if the access log, the built-in page or `Server-Timing` shows them.
+    /// Whether to query the kernel for round-trip times: only if the access log, the built-in page or `Server-Timing`
+    /// uses them.
     pub(crate) measures_rtt: bool,
     /// `None` if no rate is limited.
     pub(crate) rates: Option<Arc<Rates>>,
@@ -77,25 +78,25 @@ impl Live {
             settings: service,
             groups,
         };
-        // An error shows here and not in a worker. The tasks of this trial are dropped unstarted.
+        // Detects errors here instead of in a worker. The tasks of this trial are dropped before they start.
         let _context = LocalSet::new().enter();
         let trial = WorkerGroups::new(&DeadlineWheel::new());
         live.service(Telemetry { metrics: Arc::clone(metrics), access_log: None }, &trial)?;
         Ok(live)
     }
 
-    /// `client`, unless its address stands for many clients.
+    /// `client`, or `None` if its address represents many clients.
     pub(crate) fn one_client(&self, client: IpAddr) -> Option<IpAddr> {
         (!self.is_many_clients(client)).then_some(client)
     }
 
-    /// Whether an address stands for many clients: limits of one client do not apply to it.
+    /// Whether an address represents many clients, so that limits per client do not apply.
     pub(crate) fn is_many_clients(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted_proxies.iter().any(|network| network.contains(&address))
     }
 
-    /// Makes the experiments known as those in force, so that others end.
+    /// Makes the experiments of this configuration the current ones, which ends all others.
     pub(crate) fn begin_experiments(&self, visits: &Visits) {
         self.settings.experiments.define(visits);
         if let Some(draws) = Draws::new(&self.settings.experiments, self.settings.hosts.len(), visits) {
@@ -103,8 +104,8 @@ impl Live {
         }
     }
 
-    /// The service of one worker, with upstream connections of its own: those in `groups`, as far as their upstreams are
-    /// still the same.
+    /// Creates the service of one worker. Upstream connections are per worker; groups in `groups` whose upstreams are
+    /// unchanged keep theirs.
     pub(crate) fn service(
         &self,
         telemetry: Telemetry,
@@ -138,7 +139,7 @@ impl Current {
         }
     }
 
-    /// Puts `live` in force, and notifies the workers.
+    /// Makes `live` the current configuration and notifies the workers.
     pub(crate) fn replace(&self, live: Live) {
         self.live.store(Arc::new(live));
         self.number.send_modify(|number| *number += 1);
@@ -146,7 +147,7 @@ impl Current {
 
     /// The replacements from now on, for a worker, which follows the configuration of now.
     pub(crate) fn follow(&self) -> Replacements {
-        // From before the worker reads the configuration, so that it misses no change.
+        // Subscribes before the worker reads the configuration, so that no change is missed.
         let mut numbers = self.number.subscribe();
         let number = *numbers.borrow_and_update();
         let mut worker = 0;
@@ -161,7 +162,7 @@ impl Current {
     pub(crate) async fn taken_over(&self) {
         let number = *self.number.borrow();
         let mut followed = self.followed.subscribe();
-        // It ends only with this.
+        // The error is ignored: the channel closes only together with `self`.
         let _ = followed.wait_for(|followed| followed.iter().all(|own| *own >= number)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The receiver of the beacons of pages, from the first configuration on that measures visits.
+//! Receiver of page measurements (beacons), started by the first configuration that measures visits.
 
 use std::sync::{Arc, OnceLock};
 

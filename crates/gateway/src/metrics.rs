@@ -1,4 +1,4 @@
-//! Metrics of the gateway's own parts: rate limits.
+//! Metrics of rate limits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brisk_net::rates::{Event, Refusals};
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-/// What was refused because a client did it too often.
+/// Requests and connections refused because a client exceeded a rate.
 #[derive(Debug)]
 pub(crate) struct RateMetrics(pub(crate) Arc<Refusals>);
 

@@ -1,4 +1,4 @@
-//! The built-in page: shows visitors the facts of their own connection.
+//! The built-in page, which shows visitors the facts of their own connection.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -131,7 +131,7 @@ fn resumption(kind: Resumption) -> &'static str {
     }
 }
 
-/// Why the session that the visitor's browser offered was not taken.
+/// The reason for which the session that the browser offered was rejected.
 fn not_resumed(failure: ResumptionFailure) -> &'static str {
     match failure {
         ResumptionFailure::NoSession => "your browser's session is not known here, or no longer",
@@ -184,7 +184,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Where each part of a handshake ends, and what it is.
+/// Parts of a handshake, each with the milestone that ends it and its name.
 const PARTS: [(Milestone, &str); 5] = [
     (Milestone::ClientHello, "Your hello"),
     (Milestone::CertificateChosen, "Certificate"),
@@ -193,7 +193,7 @@ const PARTS: [(Milestone, &str); 5] = [
     (Milestone::HandshakeFinished, "To you and back"),
 ];
 
-/// A bar per part, from the end of the one before it to its own, on the scale of the whole handshake.
+/// One bar per part, from the end of the previous part to its own, on the scale of the whole handshake.
 fn parts(record: &ConnectionRecord) -> String {
     let total = record.timeline.offset(Milestone::HandshakeFinished).unwrap_or_default().as_secs_f64();
     let (mut bars, mut begun) = (String::new(), Duration::ZERO);

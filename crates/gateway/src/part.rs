@@ -61,8 +61,8 @@ impl Part for GatewayPart {
         })
     }
 
-    /// Puts the settings in force for new connections and new requests. Waits for the first staples of new certificates, for
-    /// two seconds unless the settings allow more.
+    /// Applies the settings to new connections and requests. Waits for the first staples of new certificates, by
+    /// default up to two seconds.
     fn commit(&self, PreparedGateway { shared, dashboard, fixed }: PreparedGateway) {
         self.dashboard.borrow_mut().take_over(dashboard);
         self.shared.commit(shared);

@@ -1,4 +1,5 @@
-//! Plain HTTP connections: every request is answered with a redirect to HTTPS, but for those of authorities that check a name.
+//! Plain HTTP connections: every request is redirected to HTTPS, except the validation requests of certificate
+//! authorities.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -66,7 +67,8 @@ async fn answer(
         lines.expect(&body);
         let connection = Rc::clone(&connection);
         async move {
-            // RFC 8555 section 8.3: the authority asks here, whatever else this port does.
+            // RFC 8555 section 8.3: the authority sends HTTP-01 requests to port 80, so they take precedence over the
+            // redirect.
             let asked = head.uri.path();
             let text = if asked.starts_with(HTTP_PATH) {
                 worker.shared.certificates.challenges.http(asked).await
@@ -127,7 +129,7 @@ fn end_of(error: &hyper::Error) -> End {
     }
 }
 
-/// What a connection has carried.
+/// Bytes received and sent on a connection.
 #[derive(Default)]
 struct Bytes {
     received: Cell<u64>,

@@ -1,4 +1,4 @@
-//! What makes sessions resumable: ticket keys and stores. It outlives a reload, so that sessions do too.
+//! State of session resumption, ticket keys and stores. It persists across reloads, so that sessions do too.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -15,7 +15,7 @@ use crate::GatewayError;
 use crate::session_metrics::SessionMetrics;
 use crate::settings::{FleetStore, SessionSettings};
 
-/// Ticket keys, sessions in memory, and what is shared with a fleet.
+/// Ticket keys, sessions in memory, and the state shared with a fleet.
 pub(crate) struct Resumption {
     keyring: Arc<TicketKeyring>,
     ids: SessionIds,
@@ -26,7 +26,7 @@ pub(crate) struct Resumption {
 }
 
 impl Resumption {
-    /// Starts the stores of `settings`. An unreachable Redis is no error: it is connected to once it is there.
+    /// Starts the stores of `settings`. An unreachable Redis is not an error: the connection is retried.
     pub(crate) fn new(settings: &SessionSettings, metrics: &Metrics) -> Result<Self, GatewayError> {
         let keyring = Arc::new(TicketKeyring::new(settings.ticket_keys.clone(), SystemTime::now()));
         let memory = Arc::new(MemoryStore::new(&settings.memory));
@@ -75,7 +75,7 @@ impl Resumption {
         })
     }
 
-    /// Seals tickets with keys of another source. Tickets sealed before still open, and nothing else changes.
+    /// Seals new tickets with keys of another source. Existing tickets remain valid, and nothing else changes.
     pub(crate) fn commit(&self, prepared: PreparedKeys) {
         let PreparedKeys::Source(source, exchange) = prepared else { return };
         if let Some(fleet) = &self.fleet {
@@ -100,14 +100,14 @@ pub(crate) enum PreparedKeys {
 
 /// The exchange of ticket keys with a fleet, for another configuration.
 pub(crate) enum PreparedExchange {
-    /// The exchange in progress goes on, if there is one.
+    /// Keep the current exchange, if any.
     Same,
     None,
     Other(RotationSettings, PreparedKeySync),
 }
 
-/// The session IDs of the fleet, where there is a secret, so that operators see which of those of other members do not
-/// resume here.
+/// Session IDs tagged with the fleet's secret, where there is one, so that operators can count the IDs of other
+/// members that are not resumed here.
 fn ids(settings: &SessionSettings) -> SessionIds {
     match (&settings.fleet, &settings.ticket_keys) {
         (Some(FleetStore { secret, .. }), _) | (None, KeySource::Derived { secret, .. }) => {
@@ -117,7 +117,7 @@ fn ids(settings: &SessionSettings) -> SessionIds {
     }
 }
 
-/// What is shared with a fleet.
+/// State shared with a fleet.
 struct Fleet {
     redis: RedisStore,
     secret: FleetSecret,
@@ -155,7 +155,7 @@ impl Fleet {
     }
 
     fn exchange(&self) -> MutexGuard<'_, Option<(RotationSettings, TicketKeySync)>> {
-        // Replaced whole, so that a panic leaves nothing half done.
+        // Recovers from poisoning: the value is replaced as a whole, so a panic cannot leave it inconsistent.
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The metrics of tickets, their keys, and the stores of sessions.
+//! Metrics of tickets, ticket keys and session stores.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 
 use crate::tickets::unix_seconds;
 
-/// What makes sessions resumable, as far as it counts.
+/// Sources of the session metrics.
 #[derive(Debug)]
 pub(crate) struct SessionMetrics {
     pub(crate) keyring: Arc<TicketKeyring>,

@@ -1,4 +1,4 @@
-//! The whole configuration of a gateway, resolved: values are valid, files are read, certificates have their keys.
+//! Resolved configuration of a gateway: values are valid, files are read, certificates have their keys.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use brisk_tls::settings::TlsSettings;
 use brisk_upstream::settings::GroupSettings;
 use ipnet::IpNet;
 
-/// The settings of a gateway. Replaced whole on reload, but for those that are fixed at the start.
+/// Settings of a gateway. A reload replaces them as a whole, except those that are fixed at the start.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
-    /// Threads, limits and files: what does not depend on what is served.
+    /// Threads, limits and files, which do not depend on the hosts.
     pub server: ServerSettings,
     /// Listeners for HTTPS. Fixed at the start.
     pub https: Vec<ListenerSettings>,
@@ -46,10 +46,10 @@ pub struct GatewaySettings {
     pub sessions: SessionSettings,
     /// The private keys of all hosts.
     pub keystore: Arc<Keystore>,
-    /// What is done for certificates beside showing them.
+    /// Maintenance of certificates beyond their publication.
     pub certificates: CertificateSettings,
-    /// The hosts and what is common to their requests. Exactly one host is the default, and no name is twice. One without
-    /// routes shows the built-in page.
+    /// Hosts and settings common to their requests. Exactly one host is the default, and names are unique. A host
+    /// without routes serves the built-in page.
     pub service: ServiceSettings,
     /// Upstream groups; every route to an upstream names one of them.
     pub upstreams: Vec<GroupSettings>,
@@ -59,14 +59,14 @@ pub struct GatewaySettings {
     pub dashboard: Option<DashboardSettings>,
 }
 
-/// What is done for certificates beside showing them.
+/// Maintenance of certificates beyond their publication.
 #[derive(Clone, Debug, Default)]
 pub struct CertificateSettings {
-    /// Which of it.
+    /// Enabled kinds of maintenance.
     pub care: CareSettings,
-    /// Where what was fetched is kept; fixed at the start. `None` keeps nothing over a restart.
+    /// Folder for fetched data; fixed at the start. `None` keeps nothing across a restart.
     pub store: Option<Arc<Folder>>,
-    /// What the gateways of a fleet share, so that one of them asks for each staple; fixed at the start.
+    /// Store shared by the gateways of a fleet, so that only one of them requests each staple; fixed at the start.
     pub fleet: Option<Arc<dyn Store>>,
 }
 
@@ -76,7 +76,7 @@ pub enum ProxyProtocol {
     /// No peer.
     #[default]
     Off,
-    /// All peers; a connection without a header is closed.
+    /// All peers; a connection without a PROXY header is closed.
     Everyone,
     /// Peers in these networks; connections of others begin with TLS at once.
     Trusted(Vec<IpNet>),
@@ -93,12 +93,12 @@ impl ProxyProtocol {
     }
 }
 
-/// Limit of the number of connections of one client. Those beyond are closed before any work is done for them.
+/// Limit on the number of connections of one client. Further connections are closed before any work is done for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimit {
     /// Maximum number of connections from one IPv4 address or IPv6 /64.
     pub most: usize,
-    /// Clients on this machine are not counted: behind a proxy of its own, all of them are one address.
+    /// Whether clients on this machine are exempt: behind a local proxy, all clients share one address.
     pub spares_loopback: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct SessionSettings {
     pub ticket_keys: KeySource,
     /// Limits of the session store in memory. Fixed at the start.
     pub memory: MemorySettings,
-    /// Store shared with other processes; `None` shares nothing but files. Fixed at the start.
+    /// Store shared with other processes; `None` shares files only. Fixed at the start.
     pub fleet: Option<FleetStore>,
 }
 

@@ -1,5 +1,5 @@
-//! The gateway's state that all workers share: counters, limits and engines that outlive a reload, and the configuration in
-//! force.
+//! State shared by all workers: counters, limits and engines that persist across reloads, and the current
+//! configuration.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use crate::settings::GatewaySettings;
 /// The least time between two warnings about failed handshakes: clients can make handshakes fail.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the composing program gives a gateway for its whole life. No reload changes it.
+/// Components that the composing program provides for the whole life of a gateway. Unaffected by reloads.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// The engines that perform operations with the private keys of hosts.
@@ -34,11 +34,11 @@ pub struct Environment {
     pub gathers: bool,
     /// The metrics of the process, shared with the engines.
     pub metrics: Arc<Metrics>,
-    /// What authorities are answered that check names.
+    /// Responses to the validation requests of certificate authorities.
     pub challenges: Arc<Challenges>,
     /// Obtains the certificates of hosts that have none of files.
     pub obtainer: Arc<dyn Obtainer>,
-    /// Where the visits of pages go.
+    /// Store of page visits.
     pub visits: Visits,
     /// The folders of certificates by name in use.
     pub catalogues: Catalogues,
@@ -49,7 +49,7 @@ pub struct Environment {
 /// The state that all workers share.
 pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
-    /// Where the records of connections go.
+    /// Receiver of connection records.
     pub(crate) sink: Arc<Sink>,
     pub(crate) live: Current,
     pub(crate) limits: ClientLimits,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     pub(crate) handshake_warnings: Throttle,
     /// Throttles warnings about connections that could not join an experiment.
     pub(crate) experiment_warnings: Throttle,
-    /// For the publishers of certificates.
+    /// Reference for the publishers of certificates.
     own: Weak<Self>,
     ids: AtomicU64,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Prepared {
 }
 
 impl Shared {
-    /// Prepares everything that `settings` ask for, without serving anything yet.
+    /// Prepares everything that `settings` requires, without serving anything yet.
     pub(crate) fn new(
         settings: &GatewaySettings,
         environment: &Environment,
@@ -119,8 +119,8 @@ impl Shared {
         Ok(shared)
     }
 
-    /// The experiments of the first configuration begin, and those that are not in it end: before anything is served, and after
-    /// all that can fail, since another process may have them.
+    /// Starts the experiments of the first configuration and ends all others. Called before anything is served and
+    /// after everything that can fail, since another process may still run experiments.
     pub(crate) fn begin_experiments(&self) {
         self.live.load().begin_experiments(self.measured.visits());
     }
@@ -143,7 +143,7 @@ impl Shared {
         })
     }
 
-    /// Puts the state in force for new connections and new requests. Waits for the first staples of new certificates.
+    /// Applies the state to new connections and requests. Waits for the first staples of new certificates.
     pub(crate) fn commit(&self, prepared: Prepared) {
         let Prepared { live, access_log, keys, beacons, keystore, care } = prepared;
         self.resumption.commit(keys);
@@ -175,7 +175,7 @@ impl Shared {
         self.sink.set_access_log(log);
     }
 
-    /// Where services report their requests.
+    /// Receivers of the services' request reports.
     pub(crate) fn telemetry(&self) -> Telemetry {
         Telemetry { metrics: Arc::clone(&self.metrics), access_log: self.sink.access_log().clone() }
     }

@@ -1,4 +1,4 @@
-//! The source of configurations, as a gateway reads it.
+//! [`Source`], from which a gateway reads its configurations.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -13,13 +13,13 @@ pub trait Source {
     /// The settings of all parts of the process.
     type Configuration: AsRef<ServerSettings>;
 
-    /// Why there is no configuration, for the operator.
+    /// Reason for which there is no configuration, for the operator.
     type Error: Display;
 
     /// Reads the configuration as it is now.
     fn read(&mut self) -> Result<Self::Configuration, Self::Error>;
 
-    /// Loads the certificates of the configuration in force that have files among `changed`. `None` if other files than those of
-    /// certificates are among them: then the configuration has to be read.
+    /// Loads the certificates of the current configuration whose files are in `changed`. Returns `None` if `changed`
+    /// contains other files; then the whole configuration must be read.
     fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<Vec<HostCertificates>, Self::Error>>;
 }

@@ -1,5 +1,4 @@
-//! What terminates TLS, and how much of it stays when settings change: rustls' configurations, the slots of the
-//! certificates, and the engine.
+//! TLS termination across reloads: rustls configurations, certificate slots, and the engine.
 
 use std::sync::Arc;
 
@@ -24,8 +23,8 @@ pub(crate) struct Termination {
 }
 
 impl Termination {
-    /// Takes over the acceptor of `before` unless something but certificates has changed. Nothing is shown before it is
-    /// [published](crate::certificates::Certificates::publish).
+    /// Reuses the acceptor of `before` unless settings other than certificates have changed. Certificates are not
+    /// served before they are [published](crate::certificates::Certificates::publish).
     pub(crate) fn new(
         settings: &GatewaySettings,
         resources: &Resources,
@@ -45,7 +44,7 @@ impl Termination {
         self.hosts.iter().filter(|host| !host.obtained)
     }
 
-    /// All slots.
+    /// The slots of all hosts.
     pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
         self.hosts.iter().map(|host| Arc::clone(&host.slot)).collect()
     }

@@ -1,4 +1,4 @@
-//! The ticket keys as the admin listener shows and changes them: ids, times and counts, never a key.
+//! Ticket keys on the admin listener: ids, times and counts, never a key.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 /// Keys on the ring beyond which no rotation is forced: each is one more to look at for every ticket that is offered.
 const MOST_KEYS: usize = 64;
 
-/// All keys as JSON. Times are in seconds since 1970.
+/// All keys as JSON. Times are in Unix seconds.
 pub(crate) fn shown(keyring: &TicketKeyring, now: SystemTime) -> String {
-    // So that what is shown is what the next handshake would find.
+    // Rotates first, so that the page shows the keys that the next handshake would use.
     keyring.rotate(now);
     let counts = keyring.statistics();
     let all = json!({

@@ -1,4 +1,4 @@
-//! Upstream groups through reloads: one whose settings stay the same keeps its connections, its health and its checks.
+//! Upstream groups across reloads: a group with unchanged settings keeps its connections, health and checks.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -63,8 +63,8 @@ struct Checked {
 }
 
 impl HealthChecks {
-    /// Checks `groups`. The checks of one that stays go on at their times, those of others end. Has to be called
-    /// inside the runtime of the main thread.
+    /// Checks the health of `groups`. Checks of unchanged groups continue on schedule, those of other groups end.
+    /// Must be called inside the runtime of the main thread.
     pub(crate) fn follow(&mut self, groups: Vec<Arc<GroupState>>) {
         self.0.retain(|checked| groups.iter().any(|group| Arc::ptr_eq(group, &checked.group)));
         for group in groups {

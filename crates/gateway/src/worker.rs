@@ -1,4 +1,4 @@
-//! What one worker of a gateway has of its own: services of the present configuration, and upstream connections.
+//! State of one worker: services of the current configuration, and upstream connections.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,7 +16,7 @@ use crate::live::{Live, Replacements};
 use crate::shared::Shared;
 use crate::upstreams::WorkerGroups;
 
-/// What the tasks of a worker share.
+/// State shared by the tasks of a worker.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) service: Rc<CurrentService>,
@@ -64,8 +64,8 @@ async fn drop_old_key_pairs() {
     }
 }
 
-/// Follows each new configuration, and reports that it does. One that has no service keeps the worker at the routes and
-/// limits of before, and is not reported.
+/// Applies each new configuration and reports it. If a service cannot be created, the worker keeps its previous
+/// routes and limits and reports nothing.
 async fn follow(worker: Rc<Worker>, mut replacements: Replacements) {
     while let Some(replacement) = replacements.next().await {
         let live: Arc<Live> = worker.shared.live.load_full();
