@@ -1,4 +1,4 @@
-//! HAR files, version 1.2, as browsers write them: what matters of each request.
+//! Parser of HAR files, version 1.2, as saved by browsers: the properties of each request that the analysis needs.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,7 +10,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::HarError;
 
-/// Larger files hold the bodies of answers; those without are a hundred times smaller.
+/// Maximum file size. Larger files contain response bodies; files without them are a hundred times smaller.
 const LARGEST: u64 = 256 << 20;
 
 /// More requests than any page makes.
@@ -121,7 +121,7 @@ where
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     pub(super) asked: Vec<Asked>,
-    /// When the page had loaded, in milliseconds after its first request.
+    /// Time of the load event, in milliseconds after the first request.
     pub(super) loaded: Option<f64>,
     /// Requests that went over no network: from caches, `data:`, failed.
     pub(super) without_network: usize,
@@ -135,7 +135,7 @@ pub(super) struct Recording {
 pub(super) struct Asked {
     pub(super) url: String,
     pub(super) initiator: Option<String>,
-    /// A script asked for it: its URL is no part of a document.
+    /// Whether a script issued the request, so that its URL is in no document.
     pub(super) is_by_script: bool,
     pub(super) is_read: bool,
     pub(super) is_redirect: bool,
@@ -145,7 +145,7 @@ pub(super) struct Asked {
     pub(super) time: f64,
     pub(super) blocked: f64,
     pub(super) dns: f64,
-    /// With TLS.
+    /// Duration of connecting, including TLS.
     pub(super) connect: f64,
     pub(super) tls: f64,
     pub(super) connection: Option<String>,
@@ -208,7 +208,7 @@ fn recording(log: Log) -> Result<Recording, String> {
     Ok(recording)
 }
 
-/// What was asked over the network.
+/// The request of `entry`, if it was sent over the network.
 fn asked(entry: &Entry, start: f64) -> Option<Asked> {
     let known = |value: Option<f64>| value.filter(|value| value.is_finite() && *value > 0.0).unwrap_or(0.0);
     let (request, response) = (&entry.request, &entry.response);

@@ -1,4 +1,4 @@
-//! Errors in HAR files.
+//! Errors of HAR files.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub enum HarError {
     /// The path is that of a folder.
     #[error("{} is a folder: name the HAR file in it", .0.display())]
     Folder(PathBuf),
-    /// The file is larger than those without bodies are.
+    /// The file exceeds the size of recordings without bodies.
     #[error("{} is larger than 256 MiB: save it without the content of answers", .0.display())]
     TooLarge(PathBuf),
     /// The file is not JSON, or not of the form of HAR 1.2.

@@ -1,4 +1,5 @@
-//! Analysis of a page that a browser recorded (HAR): its origins, and the time that it would save to serve them from the page's own.
+//! Analysis of a page load that a browser recorded (HAR): its origins, and the time saved by serving them from the
+//! page's own origin.
 
 mod document;
 mod error;

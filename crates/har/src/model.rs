@@ -1,8 +1,9 @@
-//! What a page waits for connections to other origins, and what is left of it without them.
+//! Model of the time that a page load waits for connections to other origins, and of the load without them.
 //!
-//! Each request follows another: the one whose document names it, where the browser says so, otherwise the last that had
-//! ended when it began. What delays a request delays all that follow it, and the page has loaded with the last. So a connection
-//! counts as far as something waited for it that the page waited for: most are opened while the page waits for others.
+//! Each request follows another: the one whose document names it, if the browser recorded this, otherwise the last
+//! one that had ended when it began. A delay of a request delays all that follow it, and the page has loaded with the
+//! last. So a connection counts only if the page waited for a request that waited for it; most are opened while the
+//! page waits for others.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -26,16 +27,16 @@ pub struct Findings {
     pub(super) requests: usize,
     pub(super) without_network: usize,
     pub(super) other_pages: usize,
-    /// `None`: times are those of the recording.
+    /// Round-trip time in milliseconds; `None` uses the times of the recording.
     pub(super) rtt_ms: Option<f64>,
-    /// With all connections that the page opened.
+    /// Load time with all connections that the page opened, in milliseconds.
     pub(super) loaded_ms: f64,
-    /// Without those to other origins.
+    /// Load time without connections to other origins, in milliseconds.
     pub(super) loaded_consolidated_ms: f64,
     pub(super) saved_ms: f64,
-    /// The page's own first, then those that save the most.
+    /// The page's own origin, then the others by saved time.
     pub(super) origins: Vec<Asks>,
-    /// What to write into the configuration; empty if nothing is saved.
+    /// Recommended configuration; empty if nothing is saved.
     pub(super) toml: String,
 }
 
@@ -57,19 +58,20 @@ pub(super) struct Asks {
 /// A request as a part of the page.
 struct Step {
     origin: usize,
-    /// Its URL is in a document that is changed: neither the page's own address nor what scripts ask for is.
+    /// Whether its URL is in a document that brisk rewrites; false for the page itself and for requests from scripts.
     is_named: bool,
-    /// The one that it follows.
+    /// Index of the request that it follows.
     after: Option<usize>,
-    /// The recorded time for its connection, or until the connection that it waited for was there.
+    /// Recorded wait for a connection: for its own, or for one that another request had opened, in milliseconds.
     waited: f64,
-    /// That time for the round trip time that is asked for.
+    /// `waited`, scaled to the selected round-trip time.
     waits: f64,
     end: f64,
 }
 
 impl Findings {
-    /// For visitors with this round trip time, or as recorded. The error says what the recording lacks.
+    /// Analyses `recording` for visitors with the round-trip time `rtt`, or as recorded. Fails with the missing part
+    /// of the recording.
     pub(super) fn of(recording: &Recording, rtt: Option<Duration>) -> Result<Self, String> {
         let rtt = rtt.map(|rtt| rtt.as_secs_f64() * 1000.0);
         let asked = &recording.asked;
@@ -136,7 +138,7 @@ fn origin(url: &str) -> String {
     )
 }
 
-/// The round trips that a request had for a connection of its own.
+/// Round trips that a request waited for its own connection.
 fn round_trips(asked: &Asked) -> u32 {
     let lookup = u32::from(asked.dns >= LOOKUP);
     if asked.connect <= 0.0 {
@@ -168,7 +170,7 @@ fn count(asked: &[Asked], origins: &[usize], all: &mut [Asks]) {
 
 fn steps(asked: &[Asked], origins: &[usize], rtt: Option<f64>) -> Vec<Step> {
     let mut by_url: HashMap<&str, usize> = HashMap::new();
-    // When each connection is there, how long it took, and what it takes for each millisecond that was recorded.
+    // For each connection, when it was ready, how long it took, and its duration per recorded millisecond.
     let mut opened: HashMap<(usize, &str), (f64, f64)> = HashMap::new();
     let mut steps: Vec<Step> = Vec::with_capacity(asked.len());
     // The latest end so far that a later start could follow; requests are in the order of their starts.
@@ -203,12 +205,12 @@ fn steps(asked: &[Asked], origins: &[usize], rtt: Option<f64>) -> Vec<Step> {
 
 struct Timeline {
     steps: Vec<Step>,
-    /// When the page had loaded as recorded.
+    /// Recorded load time.
     last: f64,
 }
 
 impl Timeline {
-    /// When the page has loaded if these origins need no connection.
+    /// The load time if the selected origins need no connection.
     fn loaded(&self, is_consolidated: impl Fn(usize) -> bool) -> f64 {
         let mut shifts: Vec<f64> = Vec::with_capacity(self.steps.len());
         let (mut loaded, mut any) = (0.0_f64, 0.0_f64);
@@ -217,7 +219,7 @@ impl Timeline {
             let shift = step.after.map_or(0.0, |after| shifts[after]) + waits - step.waited;
             shifts.push(shift);
             any = any.max(step.end + shift);
-            // What ends later is not what the page waited for.
+            // The page did not wait for requests that ended after the load event.
             if step.end <= self.last + 1.0 {
                 loaded = loaded.max(step.end + shift);
             }
@@ -226,7 +228,7 @@ impl Timeline {
     }
 }
 
-/// What to write for the origins that save something.
+/// Configuration for the origins that save time.
 fn toml(own: &Asks, others: &[Asks]) -> String {
     let host = |origin: &str| origin.parse::<Origin>().ok().map(|origin| origin.host().to_owned());
     let Some(name) = host(&own.origin) else { return String::new() };

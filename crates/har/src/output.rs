@@ -1,4 +1,4 @@
-//! The findings for people to read.
+//! Text output of the findings.
 
 use std::fmt::Write as _;
 
