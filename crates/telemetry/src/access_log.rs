@@ -1,8 +1,8 @@
 //! The access log: one line per request and one per failed handshake, as text or JSON, described in
 //! `docs/access-log.md`.
 //!
-//! The worker formats a line into a buffer of its own; one thread per log writes what has gathered. A log that cannot
-//! keep up loses lines and counts them; it never holds a worker up.
+//! Workers format lines into buffers of their own; one thread per log writes them. A log that cannot keep up drops
+//! and counts lines; it never blocks a worker.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ mod writer;
 
 use writer::Writer;
 
-/// How lines are written.
+/// Format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AccessLogFormat {
     /// The combined format that log tools know, followed by `key=value` fields. The default.
@@ -30,7 +30,7 @@ pub enum AccessLogFormat {
     Json,
 }
 
-/// Where lines go.
+/// Target of an access log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum AccessLogTarget {
     /// Standard output. The default.
@@ -42,16 +42,16 @@ pub enum AccessLogTarget {
     File(PathBuf),
 }
 
-/// What an access log is like.
+/// Settings of an access log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccessLogSettings {
-    /// How lines are written.
+    /// Format of lines.
     pub format: AccessLogFormat,
-    /// Where they go.
+    /// Target of the lines.
     pub target: AccessLogTarget,
 }
 
-/// Why an access log could not be opened.
+/// Reason for which an access log could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessLogError {
@@ -60,7 +60,7 @@ pub enum AccessLogError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The thread that writes could not be started.
@@ -68,7 +68,7 @@ pub enum AccessLogError {
     Thread(#[source] io::Error),
 }
 
-/// An open access log, shared by all workers. Dropping it writes what is left, for at most two seconds.
+/// An open access log, shared by all workers. Dropping it writes the remaining lines, for at most two seconds.
 #[derive(Debug)]
 pub struct AccessLog {
     format: AccessLogFormat,
@@ -98,8 +98,8 @@ impl AccessLog {
         });
     }
 
-    /// Opens the file anew before the next line: for log rotation, after the old file was renamed. If that fails, the
-    /// old file stays in use and the reason goes to the program's own log.
+    /// Opens the file again before the next line, for log rotation after the old file was renamed. If that fails, the
+    /// old file stays in use and the reason is logged.
     pub fn reopen(&self) {
         self.writer.reopen();
     }

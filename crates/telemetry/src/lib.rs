@@ -1,7 +1,7 @@
-//! What is known of a connection and its requests, and where it goes: the access log, the metrics, the recent connections.
+//! Facts of connections and requests, and their outputs: the access log, the metrics and the recent connections.
 //!
-//! Nothing here measures by itself: the code that drives a connection marks its [`Timeline`] and fills its
-//! [`ConnectionRecord`], which goes to the [`Sink`] once. Calls made per request or per connection take no contended lock and no label look-up.
+//! The code that drives a connection marks its [`Timeline`] and fills its [`ConnectionRecord`], which is reported to
+//! the [`Sink`] once. Calls per request or per connection take no contended lock and look up no label.
 
 pub mod access_log;
 pub mod metrics;

@@ -1,7 +1,7 @@
-//! The metrics of one process: counted with plain atomics, shown in the OpenMetrics text format. `docs/metrics.md` lists
-//! them.
+//! Metrics of the process, counted with plain atomics and exported in the OpenMetrics text format. `docs/metrics.md`
+//! lists them.
 //!
-//! Nothing called per request or per connection looks up a label or takes a lock: figures have their place beforehand.
+//! Calls per request or per connection take no lock and look up no label: counters have fixed indices.
 
 mod encoder;
 mod handshakes;
@@ -31,13 +31,13 @@ use series::{KeyOperations, Upstreams};
 pub(crate) use shard::PerWorker;
 use shard::Shards;
 
-/// The `Content-Type` of what [`Metrics::render`] returns.
+/// The `Content-Type` of the output of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 named! {
-    /// Why a connection was closed before anything was read from it.
+    /// Reason for which a connection was closed before anything was read from it.
     Refusal {
-        /// As many connections as allowed were open.
+        /// The maximum number of connections was open.
         Limit = "limit",
         /// The client's address had as many open as allowed.
         ClientLimit = "client-limit",
@@ -49,11 +49,11 @@ named! {
 }
 
 named! {
-    /// What a client did too much of on an HTTP/2 connection.
+    /// Kind of excess on an HTTP/2 connection.
     Flood {
-        /// It reset streams before they were answered.
+        /// The client reset streams before they were answered.
         Reset = "reset",
-        /// It made the server reset streams.
+        /// The client made the server reset streams.
         StreamError = "stream-error",
         /// PING.
         Ping = "ping",
@@ -67,7 +67,7 @@ named! {
         Priority = "priority",
         /// `WINDOW_UPDATE` without data to match.
         WindowUpdate = "window-update",
-        /// Header fields that are far longer than what was received for them.
+        /// Decoded header fields that are far longer than the received bytes.
         HeaderSize = "header-size",
         /// Frames of types that are unknown or not for clients.
         OtherFrame = "other-frame",
@@ -75,7 +75,7 @@ named! {
 }
 
 named! {
-    /// How a reload ended.
+    /// Outcome of a reload.
     Reload {
         /// The new configuration is in use.
         Applied = "applied",
@@ -84,7 +84,7 @@ named! {
     }
 }
 
-/// When a certificate ends.
+/// Expiry of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateExpiry {
     /// The host's first name.
@@ -115,7 +115,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics that have counted nothing yet.
+    /// Creates metrics with all counters at zero.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             shards: Shards::new(),
@@ -207,7 +207,8 @@ impl Metrics {
         self.shards.mine().early_requests[treatment as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a handshake that ended with `outcome`, and why it resumed no session if that was known by then.
+    /// Counts a handshake that ended with `outcome`, with the reason for which no session was resumed if it was known
+    /// by then.
     pub(crate) fn handshake_failed(&self, outcome: HandshakeOutcome, resumption: Option<ResumptionFailure>) {
         self.handshakes.failed(outcome);
         if let Some(reason) = resumption {
@@ -215,8 +216,8 @@ impl Metrics {
         }
     }
 
-    /// Counts a request whose response has ended. `status` is 0 if none was sent, `side` who is to blame for an error.
-    /// Below 50 ns.
+    /// Counts a request whose response has ended. `status` is 0 if none was sent; `side` is the side responsible for
+    /// an error. Costs less than 50 ns.
     pub fn request(
         &self,
         status: u16,
@@ -251,12 +252,12 @@ impl Metrics {
         self.reloads[reload as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Replaces what is shown about certificates.
+    /// Replaces the certificates in the metrics.
     pub fn set_certificates(&self, certificates: Vec<CertificateExpiry>) {
         self.certificates.store(Arc::new(certificates));
     }
 
-    /// Has `collector` write its metrics at every scrape, after those registered before it.
+    /// Adds `collector` to every scrape, after the collectors registered before.
     pub fn register(&self, collector: impl Collector) {
         self.collectors().push(Box::new(collector));
     }
@@ -266,7 +267,7 @@ impl Metrics {
         self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner).push(log.dropped_counter());
     }
 
-    /// What has gone wrong in the last minutes.
+    /// Problems of the last minutes.
     pub fn problems(&self) -> &Arc<Problems> {
         &self.problems
     }

@@ -1,4 +1,4 @@
-//! How handshakes and requests went, as values that logs and metrics name alike.
+//! Outcomes of handshakes and requests, under the same names in logs and metrics.
 
 /// Defines an enum whose variants have a name for logs and labels.
 macro_rules! named {
@@ -13,7 +13,7 @@ macro_rules! named {
             /// Every value, in the order of definition.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Its name in logs and as a label of metrics.
+            /// Name of the value in logs and metric labels.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -42,7 +42,7 @@ named! {
 }
 
 named! {
-    /// How a session came about.
+    /// Kind of a session.
     Resumption {
         /// A full handshake, with a key operation.
         Full = "full",
@@ -58,7 +58,7 @@ named! {
 }
 
 named! {
-    /// Why a session that the client wished to resume was not resumed.
+    /// Reason for which a session that the client offered was not resumed.
     ResumptionFailure {
         /// No such session, or no longer.
         NoSession = "no-session",
@@ -82,29 +82,30 @@ named! {
 named! {
     /// Outcome of a client's early data (RFC 8446 section 4.2.10).
     EarlyData {
-        /// It was accepted.
+        /// The early data was accepted.
         Accepted = "accepted",
         /// The host takes none.
         Disabled = "disabled",
         /// The session it came with was not resumed.
         NotResumed = "not-resumed",
-        /// The session was resumed, but its age is not what the client said, or suite or protocol have changed.
+        /// The session was resumed, but its age differs from the client's value, or the suite or protocol has
+        /// changed.
         Unsuitable = "unsuitable",
     }
 }
 
 named! {
-    /// How a request that came before the end of its handshake was treated (RFC 8470).
+    /// Treatment of a request that arrived before the end of its handshake (RFC 8470).
     EarlyRequest {
-        /// It was answered at once; an upstream received `Early-Data: 1`.
+        /// Answered at once; an upstream received `Early-Data: 1`.
         Forwarded = "forwarded",
-        /// It waited for the end of the handshake.
+        /// Delayed until the end of the handshake.
         Held = "held",
     }
 }
 
 named! {
-    /// Who is to blame for an error.
+    /// Side responsible for an error.
     Side {
         /// The client: its request was wrong, or it went away.
         Client = "client",
@@ -116,15 +117,15 @@ named! {
 }
 
 named! {
-    /// How a handshake ended.
+    /// Outcome of a handshake.
     HandshakeOutcome {
-        /// It succeeded.
+        /// The handshake succeeded.
         Complete = "complete",
         /// The client closed or reset the connection.
         ClientClosed = "client-closed",
-        /// It took longer than allowed.
+        /// The handshake exceeded its timeout.
         TimedOut = "timed-out",
-        /// Its place was needed for another connection.
+        /// The slot was needed for another connection.
         Evicted = "evicted",
         /// The first bytes were no TLS.
         NotTls = "not-tls",
@@ -136,11 +137,12 @@ named! {
         Malformed = "malformed",
         /// A wrong PROXY protocol header came before it.
         ProxyProtocol = "proxy-protocol",
-        /// It was an authority's check by tls-alpn-01, which ends with the handshake. Its connection never had a request.
+        /// Validation by an ACME authority with tls-alpn-01, which ends with the handshake. The connection never
+        /// carries a request.
         Challenge = "acme-challenge",
-        /// No certificate fits what the client can verify, or the host has none yet.
+        /// No certificate is verifiable for the client, or the host has none yet.
         NoCertificate = "no-certificate",
-        /// The client asked for a name that is not served here.
+        /// The client requested a server name that is not served.
         UnknownName = "unknown-name",
         /// Client and server have no version, suite, group or application protocol in common.
         NothingInCommon = "nothing-in-common",
@@ -150,7 +152,7 @@ named! {
         Alert = "alert",
         /// The client broke the protocol.
         ProtocolError = "protocol-error",
-        /// The client has as many connections as allowed, or comes too often.
+        /// The client has reached its limit of connections or its rate limit.
         Limited = "limited",
         /// The key operation failed or was not answered in time.
         KeyOperation = "key-operation",

@@ -1,6 +1,7 @@
-//! What has gone wrong in the last minutes, by cause: counts, and the latest example of each.
+//! Problems of the last minutes by cause, each with counts and the latest example.
 //!
-//! Bounded, whatever strangers do: a number of causes for each worker, texts of bounded length, and one example a second.
+//! The memory is bounded whatever clients send: a number of causes per worker, texts of bounded length, and one
+//! example a second.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,10 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::metrics::PerWorker;
 use crate::outcome::named;
 
-/// Minutes that are counted apart; what is older is forgotten.
+/// Number of minutes with separate counts; older counts are dropped.
 pub const MINUTES: usize = 15;
 
-/// Causes that are kept for each worker; the one that was not met for longest gives way.
+/// Maximum number of causes per worker; the one not seen for the longest time is dropped first.
 const CAUSES: usize = 64;
 
 /// The longest cause and the longest example, in bytes.
@@ -23,24 +24,24 @@ const LONGEST_EXAMPLE: usize = 400;
 const EXAMPLES: Duration = Duration::from_secs(1);
 
 named! {
-    /// Where a problem was met.
+    /// Origin of a problem.
     Source {
-        /// In a handshake.
+        /// A handshake.
         Handshake = "handshake",
-        /// In a request, by the client's fault.
+        /// A request with an error of the client.
         Client = "client",
-        /// In a request, by the upstream's fault.
+        /// A request with an error of the upstream.
         Upstream = "upstream",
-        /// In a request, by a fault of brisk itself.
+        /// A request with an internal error of brisk.
         Internal = "internal",
         /// A warning in the program's own log.
         Warning = "warning",
-        /// An error in the program's own log.
+        /// An error in the program's log.
         Error = "error",
     }
 }
 
-/// What has gone wrong in the last [`MINUTES`].
+/// Problems of the last [`MINUTES`].
 #[derive(Debug)]
 pub struct Problems {
     started: Instant,
@@ -53,7 +54,7 @@ struct Cause {
     reason: Box<str>,
     /// The minute of the last count, from the start.
     minute: u64,
-    /// By minute modulo [`MINUTES`].
+    /// Counts by minute modulo [`MINUTES`].
     counts: [u64; MINUTES],
     last: Instant,
     last_time: SystemTime,
@@ -63,15 +64,15 @@ struct Cause {
 /// One cause and how often it was met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// Origin.
     pub source: Source,
-    /// The cause, in a few words. What is from the log may hold what strangers sent.
+    /// Cause in a few words. A cause from the log may contain text sent by clients.
     pub reason: Box<str>,
-    /// How often in each of the last [`MINUTES`], the present one last.
+    /// Counts for each of the last [`MINUTES`], the current one last.
     pub counts: [u64; MINUTES],
-    /// When it was met last.
+    /// Time of the last occurrence.
     pub last: SystemTime,
-    /// One of the latest occurrences. May hold what strangers sent.
+    /// One of the latest occurrences. May contain text sent by clients.
     pub example: Box<str>,
 }
 
@@ -82,7 +83,7 @@ impl Default for Problems {
 }
 
 impl Problem {
-    /// How often it was met in all these minutes.
+    /// Number of occurrences in all these minutes.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -126,7 +127,7 @@ impl Problems {
         shelf.push(cause);
     }
 
-    /// Those of all workers, the most frequent first.
+    /// Problems of all workers, the most frequent first.
     pub fn latest(&self) -> Vec<Problem> {
         self.latest_at(Instant::now())
     }
@@ -160,7 +161,7 @@ impl Cause {
         self.counts[(self.minute % MINUTES as u64) as usize] += 1;
     }
 
-    /// Forgets what is too old at `minute`.
+    /// Drops counts that are too old at `minute`.
     fn advance(&mut self, minute: u64) {
         let passed = minute.saturating_sub(self.minute).min(MINUTES as u64);
         for later in 1..=passed {

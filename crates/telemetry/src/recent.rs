@@ -1,4 +1,4 @@
-//! The connections that ended last: a fixed number for each worker, merged on reading.
+//! Connections that ended recently: a fixed number per worker, merged on reading.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -11,13 +11,13 @@ use crate::outcome::ResumptionFailure;
 use crate::record::{ConnectionEnd, ConnectionRecord, TlsFacts};
 use crate::timeline::{Milestone, Timeline};
 
-/// Connections that are kept for each worker, and that are shown in all. Each takes some 400 bytes.
+/// Number of connections kept per worker, and shown in total. Each takes about 400 bytes.
 const KEPT: usize = 256;
 
-/// Slow connections that are kept for each worker, and that are shown in all.
+/// Number of slow connections kept per worker, and shown in total.
 const SLOW: usize = 32;
 
-/// How long a slow connection is kept.
+/// Time for which a slow connection is kept.
 const SLOW_FOR: Duration = Duration::from_mins(10);
 
 /// The longest subject of a client certificate that is kept, in bytes; clients choose its length.
@@ -32,13 +32,13 @@ pub struct RecentConnection {
     pub listener: Listening,
     /// The client.
     pub client: SocketAddr,
-    /// When its milestones were reached.
+    /// Milestones of the connection.
     pub timeline: Timeline,
-    /// From its start to its end.
+    /// Duration from start to end.
     pub duration: Duration,
-    /// What the handshake agreed on, without the client's certificates.
+    /// Parameters negotiated in the handshake, without the client's certificates.
     pub tls: Option<TlsFacts>,
-    /// Why no session of those that the client offered was resumed, where the handshake failed after that.
+    /// Reason for which no offered session was resumed, if the handshake failed afterwards.
     pub resumption_failure: Option<ResumptionFailure>,
     /// Smoothed round-trip time that the kernel measured.
     pub rtt: Option<Duration>,
@@ -50,7 +50,7 @@ pub struct RecentConnection {
     pub early_bytes: u64,
     /// Requests answered.
     pub requests: u32,
-    /// How it ended.
+    /// Outcome of the connection.
     pub end: ConnectionEnd,
 }
 
@@ -77,8 +77,9 @@ impl RecentConnection {
         self.timeline.time_of_day() + self.duration
     }
 
-    /// What its client waited for: the handshake, and the head of the first response. Not the time until it asked. `None`
-    /// without a finished handshake: how long a stranger took to give up says nothing.
+    /// Time for which the client waited: the handshake, and the head of the first response; not the time until the
+    /// first request. `None` without a completed handshake, since the time until an unknown client gives up is
+    /// meaningless.
     pub fn waited(&self) -> Option<Duration> {
         let handshake = self.timeline.offset(Milestone::HandshakeFinished)?;
         Some(handshake + self.timeline.first_byte().unwrap_or_default())
@@ -95,7 +96,7 @@ fn without_certificates(facts: &TlsFacts) -> TlsFacts {
     }
 }
 
-/// The connections that ended last on each worker, and those of the last minutes that were slow.
+/// Connections that ended last on each worker, and slow connections of the last minutes.
 #[derive(Debug)]
 pub(crate) struct RecentConnections(PerWorker<Mutex<Shelf>>);
 
@@ -103,9 +104,9 @@ pub(crate) struct RecentConnections(PerWorker<Mutex<Shelf>>);
 struct Shelf {
     latest: VecDeque<Arc<RecentConnection>>,
     slow: Vec<Slow>,
-    /// From which wait on a connection is among the slow ones; zero while there is room for more of them.
+    /// Minimum wait of a slow connection; zero while there is room for more.
     threshold: Duration,
-    /// When the first of the slow ones is forgotten, if there is no room.
+    /// Time at which the first slow connection expires, if there is no room.
     fades: Option<Instant>,
 }
 
@@ -136,7 +137,7 @@ impl Shelf {
         self.set_threshold();
     }
 
-    /// Forgets what is too old, whereupon others may be slow.
+    /// Removes expired connections, which lowers the threshold.
     fn forget_slow(&mut self, now: Instant) {
         self.slow.retain(|slow| slow.until > now);
         self.set_threshold();

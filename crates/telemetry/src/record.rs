@@ -1,4 +1,4 @@
-//! What is known of one connection and of one request: filled while they live, written when they end.
+//! Facts of one connection and of one request: collected during their life, reported at their end.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::outcome::{
 use crate::request_id::RequestId;
 use crate::timeline::Timeline;
 
-/// What a finished handshake agreed on.
+/// Parameters negotiated in a completed handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFacts {
     /// Protocol version.
@@ -25,50 +25,50 @@ pub struct TlsFacts {
     pub group: Option<NamedGroup>,
     /// Scheme of the server's signature; `None` where a resumed session needed none.
     pub scheme: Option<SignatureScheme>,
-    /// How the session came about.
+    /// Kind of the session.
     pub resumption: Resumption,
-    /// Why the session that the client asked for was not resumed; `None` where it was, or there was none.
+    /// Reason for which the session offered by the client was not resumed; `None` if it was resumed, or none was
+    /// offered.
     pub resumption_failure: Option<ResumptionFailure>,
     /// Outcome of the client's early data; `None` if it announced none.
     pub early_data: Option<EarlyData>,
-    /// The host name that the client asked for, in lower case.
+    /// Server name requested by the client, in lower case.
     pub server_name: Option<Box<str>>,
     /// The version of HTTP that ALPN chose.
     pub alpn: Option<HttpVersion>,
     /// Subject of the client's verified certificate.
     pub client_subject: Option<Box<str>>,
-    /// The client's verified certificate, then whatever it sent after it, which need not be part of the path; DER. Empty unless
-    /// the host keeps them.
+    /// The client's verified certificate, followed by the other certificates that it sent, which need not be part of
+    /// the path; DER. Empty unless the host keeps them.
     pub client_chain: Box<[Box<[u8]>]>,
-    /// The server had to ask for another key share, which cost a round trip.
+    /// Whether the server requested another key share, which cost a round trip.
     pub hello_retry: bool,
-    /// From the first byte of the `ClientHello` to the client's `Finished`; where early data was accepted, to the
-    /// first of that until the handshake is complete.
+    /// Time from the first byte of the `ClientHello` to the client's `Finished`; with accepted early data, to its
+    /// first byte until the handshake is complete.
     pub handshake_time: Duration,
 }
 
-/// What is known of one connection. It goes [to a sink](Self::report_to) once, however the connection ends.
+/// Facts of one connection. [Reported to a sink](Self::report_to) exactly once, however the connection ends.
 #[derive(Debug)]
 pub struct ConnectionRecord {
     /// Number of the connection, unique while the process lives.
     pub id: u64,
-    /// The client: `peer`, or what a PROXY protocol header said.
+    /// Address of the client: `peer`, or the address from a PROXY protocol header.
     pub client: SocketAddr,
     /// The other end of the TCP connection.
     pub peer: SocketAddr,
     /// The address that the client connected to.
     pub local: SocketAddr,
-    /// When its milestones were reached.
+    /// Milestones of the connection.
     pub timeline: Timeline,
-    /// What the handshake agreed on; `None` before its end and for plain HTTP.
+    /// Parameters negotiated in the handshake; `None` before its end and for plain HTTP.
     pub tls: Option<Box<TlsFacts>>,
-    /// Why no session of those that the client offered was resumed, as far as is known before the end of the handshake;
-    /// after that it is in `tls`.
+    /// Reason for which no offered session was resumed, if known before the end of the handshake; afterwards it is in
+    /// `tls`.
     pub resumption_failure: Option<ResumptionFailure>,
     /// Smoothed round-trip time that the kernel measured.
     pub rtt: Option<Duration>,
-    /// Congestion window after the handshake, in segments: the initial one, as far as nothing was lost. 0 where it is not
-    /// known.
+    /// Congestion window after the handshake, in segments: the initial window unless packets were lost. 0 if unknown.
     pub window: u16,
     /// Bytes received on the connection, TLS included.
     pub bytes_received: u64,
@@ -79,7 +79,7 @@ pub struct ConnectionRecord {
     /// Requests answered so far.
     pub requests: u32,
     listener: Listening,
-    /// `None` where it goes nowhere, and after the end.
+    /// `None` without a sink, and after the report.
     sink: Option<Arc<dyn RecordSink>>,
 }
 
@@ -88,18 +88,18 @@ pub trait RecordSink: fmt::Debug + Send + Sync + 'static {
     /// Counts the acceptance of a connection by a listener of this kind.
     fn opened(&self, listener: Listening);
 
-    /// Takes the record of a connection that has ended. Called once for each connection.
+    /// Receives the record of a connection that has ended. Called once per connection.
     fn finished(&self, record: &ConnectionRecord, end: ConnectionEnd);
 }
 
-/// How a connection ended.
+/// Outcome of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionEnd {
     /// Before it could be served.
     HandshakeFailed(HandshakeOutcome),
     /// After it was served; why, in a few fixed words: `idle`.
     Served(&'static str),
-    /// Its task was dropped, as at the end of the process.
+    /// Its task was dropped, for example at the end of the process.
     Dropped,
 }
 
@@ -162,12 +162,12 @@ impl Drop for ConnectionRecord {
     }
 }
 
-/// What is known of one request when its response has ended; borrows everything, so that it costs nothing to make.
+/// Facts of one request whose response has ended. Borrows all fields, so it costs nothing to create.
 #[derive(Debug, Clone)]
 pub struct RequestRecord<'a> {
     /// The connection that it came on.
     pub connection: &'a ConnectionRecord,
-    /// Its id.
+    /// Id of the request.
     pub id: RequestId,
     /// Method as the client sent it.
     pub method: &'a str,
@@ -183,21 +183,21 @@ pub struct RequestRecord<'a> {
     pub bytes_sent: u64,
     /// Bytes of the request's body.
     pub bytes_received: u64,
-    /// From the request's head to the end of the response.
+    /// Time from the request's head to the end of the response.
     pub duration: Duration,
     /// The upstream server that answered or failed to.
     pub upstream: Option<&'a str>,
-    /// From handing the request to the upstream to the head of its response.
+    /// Time from sending the request to the upstream to the head of its response.
     pub upstream_time: Option<Duration>,
     /// `Referer` header.
     pub referer: Option<&'a [u8]>,
     /// `User-Agent` header.
     pub user_agent: Option<&'a [u8]>,
-    /// How it was treated, if it came before the end of the handshake.
+    /// Treatment of a request that arrived before the end of the handshake.
     pub early: Option<EarlyRequest>,
-    /// What went wrong, in a few fixed words: `upstream-timeout`.
+    /// The error as a fixed term, for example `upstream-timeout`.
     pub error: Option<&'static str>,
-    /// Who is to blame for it.
+    /// Side responsible for the error.
     pub error_side: Option<Side>,
     /// The experiments that its connection was drawn for, each with the arm that it got.
     pub experiments: &'a [(Arc<str>, Arc<str>)],

@@ -1,4 +1,4 @@
-//! Request ids: short, unique over the workers and restarts of one server, and no count of its requests.
+//! Request ids: short, unique across workers and restarts of a server, without revealing the number of requests.
 
 use std::cell::Cell;
 use std::fmt;
@@ -25,8 +25,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Makes the request ids of one worker: the splitmix64 sequence, which repeats no value before 2^64 others. Ids are
-/// hard to mistake for each other, not hard to guess.
+/// Generator of the request ids of one worker: the splitmix64 sequence, which repeats a value only after 2^64 others.
+/// Ids are hard to confuse with each other, but not hard to guess.
 #[derive(Debug)]
 pub struct RequestIds {
     state: Cell<u64>,

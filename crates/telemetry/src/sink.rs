@@ -1,4 +1,4 @@
-//! Where the records of connections go when they end, once each: metrics, the access log and the recent connections.
+//! [`Sink`], which passes the record of each connection to the metrics, the access log and the recent connections.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::problems::Source;
 use crate::recent::{RecentConnection, RecentConnections};
 use crate::record::{ConnectionEnd, ConnectionRecord, RecordSink};
 
-/// What takes the records of connections that have ended. One for all workers.
+/// Receiver of connection records. Shared by all workers.
 #[derive(Debug)]
 pub struct Sink {
     pub(crate) metrics: Arc<Metrics>,
@@ -39,7 +39,7 @@ impl Sink {
         self.recent.latest()
     }
 
-    /// Those of the last minutes whose handshake or first response took longest, the slowest first.
+    /// Connections of the last minutes with the longest handshake or first response, the slowest first.
     pub fn slowest(&self) -> Vec<Arc<RecentConnection>> {
         self.recent.slowest()
     }

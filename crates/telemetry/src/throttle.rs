@@ -1,9 +1,9 @@
-//! Keeps events that strangers can cause from filling a log.
+//! Rate limit for log messages that clients can cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Lets one event pass per interval and counts the others. Shared by all threads, without a lock.
+/// Passes one event per interval and counts the others. Shared by all threads without a lock.
 #[derive(Debug)]
 pub struct Throttle {
     interval: Duration,
@@ -14,12 +14,12 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Lets the first event pass, then one per `interval`.
+    /// Passes the first event, then one per `interval`.
     pub fn new(interval: Duration) -> Self {
         Self { interval, started: Instant::now(), next: AtomicU64::new(0), held_back: AtomicU64::new(0) }
     }
 
-    /// Whether this event passes: `Some` with the number of events held back since the last one that did.
+    /// Whether this event passes: `Some` with the number of events suppressed since the last one that passed.
     pub fn pass(&self) -> Option<u64> {
         let now = nanoseconds(self.started.elapsed());
         let next = self.next.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The steps of a connection and when each was reached.
+//! Milestones of a connection and their times.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ pub enum Milestone {
     TcpEstablished,
     /// The `ClientHello` was there as a whole.
     ClientHello,
-    /// It was decided which certificate to show.
+    /// The certificate was chosen.
     CertificateChosen,
     /// A private-key operation was handed to its engine; not reached when the session was resumed.
     KeyOperationStarted,
@@ -38,7 +38,7 @@ impl Milestone {
         Self::FirstResponse,
     ];
 
-    /// Its name in logs and tables: `client-hello`.
+    /// Name of the milestone in logs and tables, for example `client-hello`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TcpEstablished => "tcp-established",
@@ -61,9 +61,8 @@ impl fmt::Display for Milestone {
 
 const NOT_REACHED: u32 = u32::MAX;
 
-/// When a connection reached its milestones: the time of day of its start, and for each milestone the offset from it in
-/// whole microseconds; a milestone later than 71 minutes counts as reached at that time. 56 bytes; marking allocates
-/// nothing and costs one reading of the clock.
+/// Times of a connection's milestones: the time of day of its start, and for each milestone the offset in whole
+/// microseconds, at most 71 minutes. Takes 56 bytes; marking allocates nothing and reads the clock once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Timeline {
     start: Instant,
@@ -86,7 +85,7 @@ impl Timeline {
         Self { start, time_of_day: u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX), offsets }
     }
 
-    /// When the connection started.
+    /// Start of the connection.
     pub fn started(&self) -> Instant {
         self.start
     }
@@ -134,8 +133,8 @@ impl Timeline {
         self.offset(later)?.checked_sub(self.offset(earlier)?)
     }
 
-    /// From the first request to its response, but for what of it lies before the end of the handshake: the client waited for
-    /// that anyway. Zero if early data was answered within the handshake.
+    /// Time from the first request to its response, without the part before the end of the handshake, for which the
+    /// client waited anyway. Zero if early data was answered within the handshake.
     pub fn first_byte(&self) -> Option<Duration> {
         let (request, response) =
             (self.offset(Milestone::FirstRequest)?, self.offset(Milestone::FirstResponse)?);

@@ -1,4 +1,4 @@
-//! The time of a line. A thread formats each second once.
+//! Timestamps of lines. Each thread formats a second once.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};

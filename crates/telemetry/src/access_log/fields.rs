@@ -1,4 +1,4 @@
-//! The fields that both formats have in common, in their order and under their names.
+//! Fields that both formats share, in their order and under their names.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) trait Fields {
     fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]);
 }
 
-/// What the combined format does not say of a request.
+/// The fields of a request that the combined format lacks.
 pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     line.text("host", request.host.as_bytes());
     line.word("id", str::from_utf8(&request.id.digits()).unwrap_or_default());
@@ -46,7 +46,7 @@ pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     connection(line, request.connection);
 }
 
-/// How a handshake failed and how far it came.
+/// The outcome of a failed handshake and the last milestone that it reached.
 pub(super) fn handshake(line: &mut impl Fields, record: &ConnectionRecord, outcome: HandshakeOutcome) {
     line.word("outcome", outcome.name());
     if let Some((milestone, _)) = record.timeline.reached().last() {

@@ -83,7 +83,7 @@ impl Fields for Object<'_> {
             if place > 0 {
                 self.0.push(b',');
             }
-            // As above.
+            // Writing to a `Vec` cannot fail.
             let _ = serde_json::to_writer(&mut *self.0, &**name);
             self.0.push(b':');
             let _ = serde_json::to_writer(&mut *self.0, &**text);

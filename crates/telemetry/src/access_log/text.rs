@@ -63,8 +63,8 @@ fn push_header(line: &mut Vec<u8>, value: Option<&[u8]>) {
     line.push(b'"');
 }
 
-/// Appends `value` so that it can neither end a quoted string nor a line, nor reach a terminal as a control character:
-/// quotes, backslashes and whatever is not printable ASCII become `\xHH`, as in nginx.
+/// Appends `value` escaped so that it can neither end a quoted string or a line nor send control characters to a
+/// terminal: quotes, backslashes and bytes outside printable ASCII become `\xHH`, as in nginx.
 fn escape(line: &mut Vec<u8>, value: &[u8]) {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     if value.iter().all(plain) {

@@ -1,7 +1,7 @@
-//! Takes lines from the workers without making them wait, and writes them from one thread.
+//! Collects lines from workers without blocking them, and writes them from one thread.
 //!
-//! Each thread that logs appends to a buffer of its own; the writing thread swaps the buffers out. The lock of a buffer
-//! is held while a line is formatted or two pointers are swapped, never while something is written.
+//! Each logging thread appends to its own buffer; the writer thread swaps the buffers. The lock of a buffer is held
+//! while a line is formatted or two pointers are swapped, never during a write.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use super::{AccessLogError, AccessLogTarget};
 
-/// What one thread may have waiting; a line that comes when it is reached is lost.
+/// Capacity of a thread's buffer in bytes; further lines are dropped.
 const FULL: usize = 1 << 20;
-/// What one thread has waiting when the writing thread is called before its time.
+/// Length of a buffer at which the writer thread is woken ahead of schedule, in bytes.
 const MUCH: usize = 64 << 10;
-/// How long lines gather while there are any: the delay of a line under load.
+/// Interval between writes under load, and so the maximum delay of a line.
 const GATHER: Duration = Duration::from_millis(50);
-/// How long the end of the log waits for a target that does not take what is left.
+/// Timeout for writing the remaining lines when the log is closed.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
 type Slot = Mutex<Vec<u8>>;
@@ -70,7 +70,7 @@ impl Writer {
         Ok(Self { shared, thread: thread.thread().clone(), ended: Mutex::new(ended) })
     }
 
-    /// Appends what `format` adds to this thread's buffer, or loses it if the buffer is full.
+    /// Appends the output of `format` to this thread's buffer, or drops it if the buffer is full.
     pub(super) fn append(&self, format: impl FnOnce(&mut Vec<u8>)) {
         let much = SLOT.with_borrow_mut(|cached| self.shared.append(cached, format));
         if much || self.shared.wakes() {
@@ -95,7 +95,7 @@ impl Drop for Writer {
         self.shared.stop.store(true, Ordering::Release);
         self.thread.unpark();
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Nothing is ever sent: either the thread has ended, or the target takes too long.
+        // The channel carries no message: the wait ends when the thread ends, or at the timeout.
         let _ = ended.recv_timeout(LAST_LINES);
     }
 }
@@ -137,7 +137,7 @@ impl Shared {
         slot
     }
 
-    /// Whether the writing thread sleeps and this caller is the one to wake it.
+    /// Whether the writer thread sleeps and this caller must wake it.
     fn wakes(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
     }
@@ -162,8 +162,8 @@ impl Shared {
         }
     }
 
-    /// Sleeps until a line comes. A line appended before its buffer is looked at here is seen; one appended later finds
-    /// `asleep` set, because the buffer's lock orders the two.
+    /// Sleeps until a line arrives. A line appended before its buffer is checked here is seen; a line appended later
+    /// finds `asleep` set, because the lock of the buffer orders the two.
     fn sleep(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         if self.slots().iter().all(|slot| lock(slot).is_empty()) {
@@ -194,7 +194,7 @@ impl Shared {
         }
     }
 
-    /// The buffers in use; those of threads that ended are given up once they are empty.
+    /// The buffers in use. Buffers of threads that have ended are removed once they are empty.
     fn slots(&self) -> Vec<Arc<Slot>> {
         let mut slots = lock(&self.slots);
         slots.retain(|slot| Arc::strong_count(slot) > 1 || !lock(slot).is_empty());
@@ -202,12 +202,12 @@ impl Shared {
     }
 }
 
-/// A panic while a line was formatted leaves half a line and nothing worse.
+/// Locks despite poisoning: a panic during formatting leaves at most an incomplete line.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where lines go, opened.
+/// An opened target.
 #[derive(Debug)]
 struct Sink {
     target: Target,

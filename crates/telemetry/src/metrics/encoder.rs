@@ -1,4 +1,4 @@
-//! The text of a scrape, and what writes it.
+//! Encoder for the text of a scrape.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use prometheus_client::registry::Unit;
 
 use super::histogram::{Histogram, Totals};
 
-/// A component that publishes metrics of its own. [`Metrics::register`](super::Metrics::register) puts them on the page.
+/// A component with metrics of its own. [`Metrics::register`](super::Metrics::register) adds them to the page.
 pub trait Collector: fmt::Debug + Send + Sync + 'static {
     /// Writes the present values. Called at every scrape, on the thread of the admin listener: it may take locks that no
     /// worker holds for long, and must not wait.
@@ -80,7 +80,7 @@ impl Family<'_> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
     }
 
-    /// As `counter`, of time.
+    /// Like `counter`, for a duration in seconds.
     pub fn seconds_counter(&mut self, labels: &Labels<'_>, value: Duration) -> fmt::Result {
         let seconds = value.as_secs_f64();
         if labels.is_empty() {
@@ -89,7 +89,7 @@ impl Family<'_> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, f64>(&seconds, None)
     }
 
-    /// As `counter`, of a gauge.
+    /// Like `counter`, for a gauge.
     pub fn gauge(&mut self, labels: &Labels<'_>, value: impl EncodeGaugeValue + Copy) -> fmt::Result {
         if labels.is_empty() {
             return self.0.encode_gauge(&value);
@@ -97,7 +97,7 @@ impl Family<'_> {
         self.0.encode_family(&labels)?.encode_gauge(&value)
     }
 
-    /// What a histogram has observed, as the series with these labels.
+    /// Writes the observations of a histogram as the series with these labels.
     pub fn durations(&mut self, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
         self.histogram(labels, &Totals::of([histogram]))
     }

@@ -1,4 +1,4 @@
-//! Handshakes, counted by what they agreed on and by how they ended.
+//! Counters of handshakes, by negotiated parameters and by outcome.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,7 +68,7 @@ pub(super) struct Handshakes {
     early_data: [AtomicU64; EarlyData::ALL.len()],
 }
 
-/// One combination of what handshakes agreed on, and how many there were.
+/// A combination of negotiated parameters with its number of handshakes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Agreed {
     pub(super) version: &'static str,
@@ -130,7 +130,7 @@ impl Handshakes {
         })
     }
 
-    /// Failures by outcome, those included that never happened.
+    /// Failures by outcome, including outcomes with a count of zero.
     pub(super) fn failures(&self) -> impl Iterator<Item = (HandshakeOutcome, u64)> + '_ {
         let counts = self.failed.iter().map(|count| count.load(Ordering::Relaxed));
         let failures = HandshakeOutcome::ALL.iter().copied().zip(counts);
@@ -151,7 +151,7 @@ impl Handshakes {
         self.hello_retries.load(Ordering::Relaxed)
     }
 
-    /// Sessions that were not resumed, by reason, those included that never occurred.
+    /// Sessions that were not resumed, by reason, including reasons with a count of zero.
     pub(super) fn resumption_failures(&self) -> impl Iterator<Item = (ResumptionFailure, u64)> + '_ {
         let counts = self.resumption_failures.iter().map(|count| count.load(Ordering::Relaxed));
         ResumptionFailure::ALL.iter().copied().zip(counts)

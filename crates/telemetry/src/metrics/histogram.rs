@@ -1,15 +1,15 @@
-//! Histograms of durations as plain atomics: one observation is two additions, no lock.
+//! Histograms of durations with plain atomics: an observation costs two additions and no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets, in microseconds: what takes 50 us (a handshake's own CPU) up to what users give up on.
+/// Upper bounds of the buckets in microseconds: from 50 µs, the CPU time of a handshake, to waits that users abandon.
 pub(super) const BOUNDS: [u64; 16] = [
     50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
     2_000_000, 5_000_000,
 ];
 
-/// A histogram of durations, with the buckets that all metrics have: from 50 us to 5 s, and one for what exceeds that.
+/// A histogram of durations. All metrics share the buckets: from 50 µs to 5 s, and one for longer durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
@@ -26,7 +26,7 @@ impl Histogram {
     }
 }
 
-/// What one or several histograms hold at one time.
+/// Sum of one or several histograms at one time.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     buckets: [u64; BOUNDS.len() + 1],

@@ -1,4 +1,4 @@
-//! The response to a scrape: names, labels and help texts of all metrics.
+//! Response to a scrape: names, labels and help texts of all metrics.
 
 mod keys;
 
@@ -15,7 +15,7 @@ use super::encoder::Encoder;
 use super::{Flood, Listening, Metrics, Refusal, Reload};
 use crate::outcome::{EarlyRequest, Side};
 
-/// All metrics as text. Allocates; call it for scrapes only.
+/// Renders all metrics as text. Allocates; for scrapes only.
 pub(super) fn render(metrics: &Arc<Metrics>) -> String {
     let mut registry = Registry::with_prefix("brisk");
     registry.register_collector(Box::new(Page(Arc::clone(metrics))));
@@ -49,7 +49,8 @@ fn build(page: &mut Encoder<'_, '_>) -> fmt::Result {
 
 fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let shards = &metrics.shards;
-    // Closed before accepted: a connection that comes and goes in between must not make the difference negative.
+    // `closed` is read before `accepted`: a connection that opens and closes in between must not make the difference
+    // negative.
     let counts = Listening::ALL.iter().map(|&listener| {
         let closed = shards.sum(|shard| &shard.closed[listener as usize]);
         (listener, shards.sum(|shard| &shard.accepted[listener as usize]), closed)

@@ -1,4 +1,4 @@
-//! The counters as values, for who shows them otherwise than as the page of a scrape.
+//! The counters as values, for outputs other than scrapes, such as the dashboard.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use super::histogram::Totals;
 use super::{Listening, Metrics};
 use crate::outcome::{EarlyData, HandshakeOutcome, ResumptionFailure, Side};
 
-/// What was counted since the start of the process.
+/// Counts since the start of the process.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
     /// Connections accepted.
@@ -23,7 +23,7 @@ pub struct Reading {
     pub handshakes: Vec<HandshakeCount>,
     /// Failed handshakes by outcome, where there were any.
     pub failures: Vec<(HandshakeOutcome, u64)>,
-    /// Why sessions were not resumed, where there were any.
+    /// Reasons for which sessions were not resumed, without reasons with a count of zero.
     pub resumption_failures: Vec<(ResumptionFailure, u64)>,
     /// Connections with early data by outcome, where there were any.
     pub early_data: Vec<(EarlyData, u64)>,
@@ -38,9 +38,9 @@ pub struct HandshakeCount {
     pub version: &'static str,
     /// The key exchange group; `none` without a key exchange.
     pub group: &'static str,
-    /// How the session came about.
+    /// Kind of the session.
     pub resumption: &'static str,
-    /// How many.
+    /// Number of handshakes.
     pub count: u64,
 }
 
@@ -55,20 +55,20 @@ pub struct KeyReading {
     pub done: u64,
     /// Operations without.
     pub failed: u64,
-    /// What operations waited, in seconds, in all.
+    /// Total wait of operations in seconds.
     pub wait: f64,
-    /// What they were computed for, in seconds, in all.
+    /// Total computing time of operations in seconds.
     pub compute: f64,
 }
 
 /// The figures of one upstream server.
 #[derive(Debug, Clone)]
 pub struct UpstreamReading {
-    /// Its group.
+    /// Name of the upstream group.
     pub group: Box<str>,
-    /// Its address.
+    /// Address of the server.
     pub server: Box<str>,
-    /// Whether it gets requests.
+    /// Whether the server receives requests.
     pub healthy: bool,
     /// Open connections.
     pub open: u64,
@@ -81,10 +81,11 @@ pub struct UpstreamReading {
 }
 
 impl Metrics {
-    /// What was counted so far. Some microseconds, no lock.
+    /// The current counts. Costs a few microseconds and no lock.
     pub fn reading(&self) -> Reading {
         let shards = &self.shards;
-        // Closed before accepted: a connection that comes and goes in between must not make the difference negative.
+        // `closed` is read before `accepted`: a connection that opens and closes in between must not make the
+        // difference negative.
         let closed: u64 =
             Listening::ALL.iter().map(|kind| shards.sum(|shard| &shard.closed[*kind as usize])).sum();
         let accepted: u64 =

@@ -1,4 +1,4 @@
-//! Figures whose labels are known only at run time: key operations by engine and algorithm, upstream servers.
+//! Metrics with labels known only at run time: key operations by engine and algorithm, upstream servers.
 
 use std::array;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -11,13 +11,13 @@ use super::histogram::Histogram;
 use crate::outcome::named;
 
 named! {
-    /// How a key operation ended.
+    /// Outcome of a key operation.
     KeyOutcome {
         /// The engine answered with a result.
         Ok = "ok",
         /// The engine's queue was full.
         Overloaded = "overloaded",
-        /// It was not answered by its deadline.
+        /// No result by the deadline.
         DeadlinePassed = "deadline-passed",
         /// The caller dropped the operation before its result.
         Abandoned = "abandoned",
@@ -29,11 +29,11 @@ named! {
 /// One key operation that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyOperationFacts {
-    /// What performed it; `None` if nothing did.
+    /// Engine that performed the operation; `None` if it was not performed.
     pub engine: Option<&'static str>,
     /// The family of the key.
     pub algorithm: &'static str,
-    /// How it ended.
+    /// Outcome of the operation.
     pub outcome: KeyOutcome,
     /// Time that was not spent on the work itself.
     pub wait: Duration,
@@ -88,7 +88,7 @@ impl KeySeries {
     }
 }
 
-/// All key operations: a short list, read without a lock and replaced when a new pair of labels turns up.
+/// All key operations: a short list that is read without a lock and replaced when a new pair of labels occurs.
 #[derive(Debug, Default)]
 pub(super) struct KeyOperations(ArcSwap<Vec<Arc<KeySeries>>>);
 
@@ -185,7 +185,7 @@ impl UpstreamMetrics {
 pub(super) struct Upstreams(Mutex<Vec<Weak<UpstreamMetrics>>>);
 
 impl Upstreams {
-    /// The figures of `server` in `group`: those that are held already, else new ones.
+    /// The metrics of `server` in `group`: existing ones if they are still held, otherwise new ones.
     pub(super) fn get(&self, group: &str, server: &str) -> Arc<UpstreamMetrics> {
         let mut all = self.lock();
         all.retain(|upstream| upstream.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! What is counted per request and per connection, once per worker, so that workers never share a cache line.
+//! Counters per request and per connection, one set per worker, so that workers never share a cache line.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use super::Listening;
 use super::histogram::{Histogram, Totals};
 use crate::outcome::{EarlyRequest, Side};
 
-/// Status codes that have a counter of their own; whatever else is counted counts as none.
+/// Status codes with a counter of their own; all others are counted as no status.
 const STATUSES: std::ops::Range<u16> = 100..600;
 const NO_STATUS: usize = 500;
 
@@ -50,7 +50,7 @@ impl Shard {
     }
 }
 
-/// Something of which each worker has its own, so that they share no cache line.
+/// A value per worker, so that workers share no cache line.
 #[derive(Debug)]
 pub(crate) struct PerWorker<T>(Box<[Apart<T>]>);
 
@@ -66,12 +66,12 @@ impl<T> PerWorker<T> {
         Self((0..cores).map(|_| Apart(make())).collect())
     }
 
-    /// That of the calling thread. Threads beyond the number of cores share.
+    /// The value of the calling thread. Threads beyond the number of cores share values.
     pub(crate) fn mine(&self) -> &T {
         &self.0[thread_number() % self.0.len()].0
     }
 
-    /// Those of all workers.
+    /// The values of all workers.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|apart| &apart.0)
     }

@@ -1,4 +1,4 @@
-//! Operations on private keys.
+//! Metrics of private-key operations.
 
 use std::fmt;
 use std::sync::Arc;
