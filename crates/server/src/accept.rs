@@ -1,6 +1,7 @@
-//! Takes connections from a listener and gives each a place, or closes it.
+//! Acceptance of connections: each gets a permit or is closed.
 //!
-//! Limits refuse before any work is done. Where all places are taken, the connections that are idle longest are closed.
+//! Limits refuse connections before any work is done. If all permits are taken, the connections that have been idle
+//! longest are closed.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -16,7 +17,7 @@ use crate::service::{Accepted, Place, Service};
 
 /// Connections of one worker that may wait for a place; another one is refused at once.
 const WAITING: usize = 64;
-/// How often, and after which pause each time, a connection looks for a place: 100 ms in all.
+/// Number of attempts to get a permit; with [`PAUSE`] between two, 100 ms in total.
 const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 

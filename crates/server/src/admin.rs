@@ -1,4 +1,4 @@
-//! The admin listener: health, profiles and the pages of the service over plain HTTP, for machines nearby.
+//! The admin listener: health, profiles and pages of the service over plain HTTP, for nearby machines.
 
 mod answers;
 mod profile;
@@ -40,7 +40,7 @@ pub struct Pages {
     troubles: Vec<Box<Trouble>>,
 }
 
-/// Why the service cannot serve as it should, if so.
+/// Reason for which the service is not ready, if any.
 type Trouble = dyn Fn() -> Option<String> + Send + Sync;
 
 struct Shown {
@@ -56,10 +56,11 @@ struct Action {
 }
 
 impl Pages {
-    /// With what `text` returns as the answer to GET and HEAD of `path`. It runs on the main thread and must not block.
+    /// Adds a page: responds to GET and HEAD of `path` with the result of `text`, which runs on the main thread and
+    /// must not block.
     ///
-    /// Requests whose host is neither an IP address nor `localhost` get 421: the page of a stranger, whose name leads to
-    /// this machine, reads nothing through a browser here (DNS rebinding).
+    /// Requests whose host is neither an IP address nor `localhost` get 421, as a protection from DNS rebinding: a
+    /// foreign page whose name resolves to this machine cannot read anything through a browser here.
     #[must_use]
     pub fn show(
         mut self,
@@ -71,7 +72,7 @@ impl Pages {
         self
     }
 
-    /// As [`Self::show`], for requests of any host: for what machines read, and strangers may.
+    /// Like [`Self::show`], for requests of any host: for machine-readable, public content.
     #[must_use]
     pub fn show_under_any_name(
         self,
@@ -84,15 +85,16 @@ impl Pages {
         pages
     }
 
-    /// With `/readyz` answering 503 while `trouble` gives a reason, in one line. It runs on the main thread and must not block.
+    /// Makes `/readyz` respond with 503 while `trouble` returns a reason, in one line. It runs on the main thread and
+    /// must not block.
     #[must_use]
     pub fn ready_unless(mut self, trouble: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         self.troubles.push(Box::new(trouble));
         self
     }
 
-    /// With what `act` returns as the answer to POST of `path`: 200, or 409 with the error. It runs on the main thread
-    /// and must not block. Requests of pages in a browser are refused.
+    /// Adds an action: responds to POST of `path` with the result of `act`: 200, or 409 with the error. It runs on
+    /// the main thread and must not block. Requests from browser pages are refused.
     #[must_use]
     pub fn act(
         mut self,
@@ -103,7 +105,7 @@ impl Pages {
         self
     }
 
-    /// What there is, for a client that asks for something else.
+    /// List of all paths, for a client that requests an unknown one.
     fn index(&self) -> String {
         let own = self.shown.iter().map(|shown| shown.path);
         format!("not found; there are /healthz, /readyz, /profile, {}\n", own.collect::<Vec<_>>().join(", "))
@@ -125,7 +127,7 @@ pub(crate) struct Admin {
     pulse: Arc<Pulse>,
 }
 
-/// Serves `socket` for as long as it is polled, or until it breaks, which the log says.
+/// Serves `socket` until it is dropped, or until the socket fails, which is logged.
 pub(crate) async fn serve(admin: Admin, socket: TcpListener) {
     let Err(error) = accept(admin, socket).await;
     tracing::error!(%error, "the admin listener broke: it accepts nothing more");

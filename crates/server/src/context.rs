@@ -1,4 +1,4 @@
-//! What a worker has of its server, and what all workers share.
+//! State that a server provides to a worker, and state shared by all workers.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::descriptors;
 use crate::settings::{Program, ServerSettings};
 use crate::watchdog::Pulse;
 
-/// What a worker has of its server.
+/// State that a server provides to a worker.
 #[derive(Clone)]
 pub struct WorkerContext {
     /// The number of the worker, from 0.
@@ -41,7 +41,7 @@ impl fmt::Debug for WorkerContext {
     }
 }
 
-/// What all threads of a server share.
+/// State shared by all threads of a server.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) pulse: Arc<Pulse>,

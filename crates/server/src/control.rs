@@ -1,4 +1,4 @@
-//! The main thread's part: signals, reloads, the watchdog, the drain.
+//! The main thread: signals, reloads, the watchdog, the drain.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,10 +25,11 @@ const LOG_CHECK: Duration = Duration::from_secs(10);
 /// The reason for a reload.
 const CHANGED: &str = "changed files";
 
-/// How long the main thread waits for workers to take new settings over. One that does not is the watchdog's to judge.
+/// Maximum time for which the main thread waits until workers have applied new settings. The watchdog deals with a
+/// worker that does not.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(1);
 
-/// What the main thread does for a service. All of it is called inside the runtime of that thread.
+/// Duties of the main thread for a service. All methods are called inside the runtime of that thread.
 pub trait Control {
     /// A configuration: the settings of all parts and of the server.
     type Settings: AsRef<ServerSettings>;
@@ -36,20 +37,19 @@ pub trait Control {
     /// Called once, when the workers run.
     fn start(&mut self);
 
-    /// Reads the settings anew. The error says what is wrong with them.
+    /// Reads the settings again. Fails with a message that names the fault.
     fn read(&mut self) -> Result<Self::Settings, String>;
 
     /// The parts of the process, which a reload prepares and then commits.
     fn parts(&self) -> &Parts<Self::Settings>;
 
-    /// Resolves when every worker goes by the settings that were applied last. This is so at once where workers hold
-    /// nothing of them.
+    /// Resolves when every worker has applied the latest settings. Resolves at once if workers keep no settings.
     fn taken_over(&self) -> impl Future<Output = ()> {
         std::future::ready(())
     }
 
-    /// Shows the certificates that the `changed` files contain now, without another configuration. On an error nothing changes.
-    /// `None` where that takes a reload: other files than those of certificates have changed.
+    /// Publishes the certificates in the `changed` files without other changes of the configuration. On an error
+    /// nothing changes. `None` if a reload is necessary because other files have changed.
     fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<(), String>> {
         let _ = changed;
         None
@@ -61,10 +61,10 @@ pub trait Control {
     /// Opens log files again, after they were moved away.
     fn reopen_logs(&mut self);
 
-    /// Called at the start and then once a minute, for what ages without connections too.
+    /// Called at the start and then once a minute, for state that expires without connections too.
     fn each_minute(&mut self);
 
-    /// Ends whatever runs beside the workers: the drain begins.
+    /// Ends all work beside the workers: the drain begins.
     fn end(&mut self);
 }
 
@@ -122,7 +122,7 @@ impl<C: Control> MainThread<C> {
 
     /// Follows a change of these files; of none, of a file that another process watches.
     async fn follow(&mut self, changed: BTreeSet<PathBuf>) {
-        // Of what was refused before, all has to be right now.
+        // A previous refusal remains until all of its files are valid, so they are read again.
         self.refused.files.extend(changed);
         let renewed = if self.refused.configuration || self.refused.files.is_empty() {
             None
@@ -163,7 +163,7 @@ impl<C: Control> MainThread<C> {
                 self.files.go_on_with(files);
                 self.refused = Refused::default();
                 self.control.reloaded(Reload::Applied);
-                // The line below is true of every worker then.
+                // Waits so that the log line below is true for every worker.
                 if tokio::time::timeout(TAKE_OVER_LIMIT, self.control.taken_over()).await.is_err() {
                     tracing::warn!(waited = ?TAKE_OVER_LIMIT, "a worker still goes by the configuration of before");
                 }

@@ -1,6 +1,6 @@
-//! How many connections the limit of open files leaves room for.
+//! Number of connections permitted by the limit of open files.
 //!
-//! Clients must not be able to take the last descriptor: files and the admin listener need some too.
+//! Clients must not be able to use up all descriptors: files and the admin listener need some too.
 
 use std::fs;
 
@@ -9,15 +9,15 @@ use rustix::process::{Resource, getrlimit};
 use crate::admin::SPARE_DESCRIPTORS;
 use crate::settings::ServerSettings;
 
-/// What a worker opens beside its listeners, of which the watchdog has copies: its poll, its wake-up, its signals.
+/// Descriptors of a worker besides its listeners, whose copies the watchdog holds: its poll, wake-up and signals.
 const PER_WORKER: usize = 4;
-/// For the main thread, logs that are opened again, files that are read, and connections that are closing.
+/// Descriptors for the main thread, logs being reopened, files being read, and connections being closed.
 const OTHERS: usize = 16;
 /// Open files of a process where the system does not show them.
 const USUALLY_OPEN: usize = 32;
 
-/// How many connections there may be: as many as configured, or fewer where the limit of open files is too low,
-/// with a warning.
+/// The maximum number of connections: the configured one, or fewer if the limit of open files is too low, with a
+/// warning.
 pub(crate) fn connections(settings: &ServerSettings, listeners: usize) -> usize {
     let wanted = settings.max_connections;
     let Some(limit) = getrlimit(Resource::Nofile).current else { return wanted };

@@ -1,11 +1,11 @@
-//! Why a server cannot start or go on.
+//! [`ServerError`], the reason for which a server cannot start or continue.
 
 use std::io;
 use std::net::SocketAddr;
 
 use thiserror::Error;
 
-/// Why a server cannot start or go on.
+/// Reason for which a server cannot start or continue.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {

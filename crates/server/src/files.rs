@@ -1,4 +1,4 @@
-//! The files that settings were read from: a change of one starts a reload.
+//! Files of the settings: a change of one starts a reload.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 /// Time without further changes after which changed files are reloaded: a certificate and its key change together.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Files that are watched. Without a watch (no more inotify instances, say) SIGHUP still reloads.
+/// Watched files. Without a watch, for example because the limit of inotify instances is reached, SIGHUP still
+/// reloads.
 #[derive(Debug)]
 pub struct WatchedFiles {
     watch: Option<FileWatch>,
@@ -31,20 +32,20 @@ impl WatchedFiles {
         Self { watch: watch.ok(), elsewhere }
     }
 
-    /// Where to report the change of a file that another process watches. It is as one of these, and kept for a server that does not
-    /// run yet.
+    /// Receiver of changes that another process detects. They count as changes of watched files, and are kept if the
+    /// server does not run yet.
     pub fn elsewhere(&self) -> Arc<Notify> {
         Arc::clone(&self.elsewhere)
     }
 
-    /// Goes on with `other` if that has a watch, and with the reports of others in any case.
+    /// Replaces the watch if `other` has one. Reports from other processes are kept in any case.
     pub(crate) fn replace_with(&mut self, other: Self) {
         if other.watch.is_some() {
             self.watch = other.watch;
         }
     }
 
-    /// Goes on with the files of `other`, and with the reports of others.
+    /// Replaces the watch by that of `other` and keeps the reports from other processes.
     pub(crate) fn go_on_with(&mut self, other: Self) {
         self.watch = other.watch;
     }

@@ -1,6 +1,6 @@
-//! Descriptors that a supervisor passes to the process: the protocol of socket activation, `sd_listen_fds(3)`.
+//! Descriptors that a supervisor passes to the process by the protocol of socket activation, `sd_listen_fds(3)`.
 //!
-//! The only file of this crate with `unsafe` code.
+//! `CONTRIBUTING.md` lists the files with `unsafe` code.
 
 #![expect(unsafe_code, reason = "a descriptor that comes with the process is known by its number only")]
 
@@ -16,15 +16,15 @@ const FIRST: RawFd = 3;
 #[derive(Debug)]
 pub(crate) struct Passed {
     pub(crate) number: RawFd,
-    /// What the supervisor calls it; empty without a name.
+    /// Name given by the supervisor; empty without one.
     pub(crate) name: String,
     pub(crate) descriptor: OwnedFd,
 }
 
-/// Takes the descriptors that the environment announces for this process. A second call finds none.
+/// Takes the descriptors that the environment announces for this process. A second call returns none.
 ///
-/// From here on they are closed on `exec`. The variables stay: they name this process, so that its children leave them
-/// alone.
+/// They are marked to be closed on `exec`. The variables are kept: they contain this process's id, so child processes
+/// ignore them.
 pub(crate) fn take() -> Vec<Passed> {
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let (id, count, names) = (variable("LISTEN_PID"), variable("LISTEN_FDS"), variable("LISTEN_FDNAMES"));
@@ -51,7 +51,7 @@ pub(crate) fn take() -> Vec<Passed> {
     passed
 }
 
-/// Takes an inherited descriptor, and sets it to be closed on `exec`.
+/// Takes ownership of an inherited descriptor and marks it to be closed on `exec`.
 fn own(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: without a pointer among its arguments the call touches no memory, whatever the number.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };

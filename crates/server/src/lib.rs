@@ -1,7 +1,7 @@
-//! A server as a process: sockets, worker threads, signals, reload, drain, the watchdog and the admin listener.
+//! A server process: sockets, worker threads, signals, reload, drain, the watchdog and the admin listener.
 //!
-//! What is served is a [`Service`]: it gets each connection that has a place. What the main thread does for it is a
-//! [`Control`]. Nothing here knows TLS, and HTTP only where the admin listener speaks it.
+//! A [`Service`] serves each connection that holds a permit; a [`Control`] performs the service's duties on the main
+//! thread. The crate knows no TLS, and HTTP on the admin listener only.
 
 mod accept;
 mod admin;

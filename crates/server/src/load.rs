@@ -1,5 +1,4 @@
-//! How busy workers are: what each used of a processor, and by how much its event loop was late. Measured once a second, by
-//! the worker itself.
+//! Load of workers: used processor time and delay of the event loop, measured by each worker once a second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,23 +6,23 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
-/// How busy one worker is.
+/// Load of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerLoad {
     /// The share of the last second in which it used a processor, 0 to 1.
     pub busy: f64,
     /// Time for which it has used a processor since its start.
     pub busy_time: Duration,
-    /// By how much its event loop was late, at worst in the last minute.
+    /// Maximum delay of the event loop within the last minute.
     pub delay: Duration,
     /// Whether its event loop is blocked.
     pub is_stuck: bool,
 }
 
-/// What a worker has measured of itself last.
+/// Last measurement of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
-    /// In thousandths.
+    /// Used share of a processor, in thousandths.
     share: AtomicU64,
     busy_nanos: AtomicU64,
     delay_nanos: AtomicU64,
@@ -40,7 +39,7 @@ impl Measured {
     }
 }
 
-/// Beats of which the latest one counts: who reads once a minute is to see a stall too.
+/// Number of beats whose maximum delay is reported: a reader that polls once a minute must see every stall.
 const BEATS: usize = 60;
 
 /// Measures the thread that it is used on.
@@ -48,7 +47,7 @@ const BEATS: usize = 60;
 pub(crate) struct Meter {
     at: Instant,
     busy: Duration,
-    /// By how much the last beats were late, in nanoseconds.
+    /// Delays of the last beats in nanoseconds.
     late: [u64; BEATS],
     /// The place of the next one.
     next: usize,
@@ -59,7 +58,7 @@ impl Meter {
         Self { at: Instant::now(), busy: used(), late: [0; BEATS], next: 0 }
     }
 
-    /// Notes what the thread did since the last call. This one was due at `due`.
+    /// Records the load since the last call. This call was due at `due`.
     pub(crate) fn note(&mut self, due: Instant, measured: &Measured) {
         let (now, busy) = (Instant::now(), used());
         let passed = now.duration_since(self.at).as_secs_f64().max(1e-3);

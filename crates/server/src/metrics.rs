@@ -1,4 +1,4 @@
-//! Metrics of a server: workers, the program's log.
+//! Metrics of a server: workers and the program's log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 
 use crate::watchdog::Pulse;
 
-/// Metrics of a server, whatever it serves.
+/// Metrics of a server, independent of its service.
 #[derive(Debug)]
 pub struct ServerMetrics {
     pub(crate) pulse: Arc<Pulse>,

@@ -19,26 +19,27 @@ pub trait Part {
     /// The state for new settings, complete and without effect. Dropping it gives up everything that it holds.
     type Prepared: 'static;
 
-    /// Validates `settings` and builds the state for them. Everything that can fail happens here: files are read, addresses
-    /// bound, threads started. The state in force, and whatever a client or an operator can observe, stays as it is.
+    /// Validates `settings` and builds the state for them. Everything that can fail happens here: files are read,
+    /// addresses bound, threads started. The current state, and everything that a client or an operator can observe,
+    /// stays unchanged.
     fn prepare(&self, settings: &Self::Settings) -> Result<Self::Prepared, PartError>;
 
-    /// Puts the state in force. Cannot fail: an effect that may not succeed, such as a request to another machine, is retried
-    /// or logged by the part itself.
+    /// Applies the prepared state. Cannot fail: the part itself retries or logs effects that may fail, such as a
+    /// request to another machine.
     fn commit(&self, prepared: Self::Prepared);
 
-    /// Ends the work of the part before `deadline`. By default there is none that outlives the part.
+    /// Ends the work of the part before `deadline`. The default does nothing.
     fn stop(&self, deadline: Instant) {
         let _ = deadline;
     }
 }
 
-/// Why a part refuses settings: a message for the operator.
+/// Reason for which a part refuses settings: a message for the operator.
 #[derive(Debug)]
 pub struct PartError(String);
 
 impl PartError {
-    /// An error with this message.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
@@ -106,7 +107,7 @@ impl<S> Parts<S> {
         self.0.iter().map(|part| part.prepare(settings)).collect::<Result<_, _>>().map(PreparedParts)
     }
 
-    /// Stops the parts in reverse order, so that a part finds those that it uses. All of them share `deadline`.
+    /// Stops the parts in reverse order, so that the parts that a part uses still run. All share `deadline`.
     pub fn stop(&self, deadline: Instant) {
         self.0.iter().rev().for_each(|part| part.stop(deadline));
     }
@@ -129,7 +130,7 @@ impl<S> fmt::Debug for Parts<S> {
 pub struct PreparedParts<'p>(Vec<Commit<'p>>);
 
 impl PreparedParts<'_> {
-    /// Puts the settings in force, part by part in the order of the list.
+    /// Applies the settings, part by part in the order of the list.
     pub fn commit(self) {
         self.0.into_iter().for_each(|commit| commit());
     }

@@ -1,12 +1,12 @@
-//! How the kernel schedules a worker beside threads that compute.
+//! Scheduling of a worker beside threads that compute.
 
 #![expect(unsafe_code, reason = "a system call without a safe wrapper")]
 
 use std::io;
 
-/// From now on the calling thread does not preempt the one that runs when it becomes ready; it waits for that one's turn to
-/// end (`SCHED_BATCH`, see sched(7)). Beside threads that compute in batches this saves two switches for each result, and
-/// costs nothing where a processor is idle. Its nice value stays.
+/// Makes the calling thread wait for the end of the running thread's time slice when it becomes ready, instead of
+/// preempting it (`SCHED_BATCH`, see sched(7)). Beside threads that compute in batches this saves two context
+/// switches per result, and costs nothing while a processor is idle. The nice value is unchanged.
 pub fn wait_for_turns() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: `parameters` is valid for the call, and 0 names the calling thread.

@@ -1,4 +1,4 @@
-//! A server as a whole: binds, starts the workers, serves, drains.
+//! [`Server`]: binds, starts the workers, serves and drains.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::sockets::{AllBound, Bound, Sockets};
 use crate::watchdog::{Watchdog, WorkerLoads};
 use crate::worker::{self, Start};
 
-/// What a server takes over from the program that starts it.
+/// Resources that a server takes over from its program.
 #[derive(Debug)]
 pub struct Process {
     /// Functions of the program.
@@ -33,7 +33,7 @@ pub struct Process {
     pub files: WatchedFiles,
 }
 
-/// A server that has its sockets and serves nothing yet.
+/// A server with bound sockets that does not serve yet.
 #[derive(Debug)]
 pub struct Server<L> {
     settings: ServerSettings,
@@ -50,8 +50,8 @@ pub struct Server<L> {
 impl<L: Copy + Send + 'static> Server<L> {
     /// Binds all addresses, or takes the sockets that were passed for them.
     ///
-    /// Signals are caught from here on. One that arrives right after the program has reported its start is not lost,
-    /// and does not end the process.
+    /// Signals are caught from here on: a signal that arrives right after the start was reported is not lost and does
+    /// not kill the process.
     pub fn bind(
         settings: ServerSettings,
         listeners: &[Listen<L>],
@@ -77,13 +77,13 @@ impl<L: Copy + Send + 'static> Server<L> {
         self.admin.as_ref().map(|bound| bound.address)
     }
 
-    /// Its metrics.
+    /// Metrics of this server.
     pub fn metrics(&self) -> ServerMetrics {
         let pulse = Arc::clone(&self.shared.pulse);
         ServerMetrics { pulse, dropped_log_lines: self.program.dropped_log_lines }
     }
 
-    /// How busy its workers are.
+    /// Load of this server's workers.
     pub fn loads(&self) -> WorkerLoads {
         WorkerLoads(Arc::clone(&self.shared.pulse))
     }

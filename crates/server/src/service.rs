@@ -1,4 +1,4 @@
-//! What a server serves: the interface between its workers and the protocol that they speak.
+//! [`Service`], the interface between the workers and the protocol that they serve.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,12 +11,12 @@ use tokio::task::JoinSet;
 
 use crate::context::WorkerContext;
 
-/// What the workers of a server do with its connections. One value is shared by all of them.
+/// Handler of a server's connections. One value is shared by all workers.
 pub trait Service: Send + Sync + 'static {
     /// Distinguishes the listeners of the service.
     type Listener: Copy + Send + 'static;
 
-    /// What the tasks of one worker share.
+    /// State shared by the tasks of one worker.
     type Worker: 'static;
 
     /// Prepares a worker, on its thread and inside its runtime. Tasks that run as long as the worker go into `tasks`: if
@@ -39,7 +39,7 @@ pub trait Service: Send + Sync + 'static {
 pub struct Accepted<L> {
     /// The connection, with `TCP_NODELAY`.
     pub tcp: TcpStream,
-    /// Its other end.
+    /// Address of the peer.
     pub peer: SocketAddr,
     /// The address of the listener.
     pub local: SocketAddr,

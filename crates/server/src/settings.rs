@@ -1,4 +1,4 @@
-//! The settings of a server as a process, whatever it serves.
+//! Settings of a server process, independent of its service.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use brisk_net::ListenerSettings;
 pub struct ServerSettings {
     /// Threads, each with its own listeners and connections.
     pub workers: NonZeroUsize,
-    /// Maximum number of connections. Those beyond take the place of idle ones, or are closed before any work is done
+    /// Maximum number of connections. Further connections replace idle ones, or are closed before any work is done
     /// for them.
     pub max_connections: usize,
     /// File descriptors of a connection: its own, and that of the connection which the service opens for it, if any.
@@ -43,7 +43,7 @@ impl ServerSettings {
 /// A listener of a service.
 #[derive(Clone, Debug)]
 pub struct Listen<L> {
-    /// What the service knows its connections by.
+    /// Identification of the listener for the service.
     pub kind: L,
     /// The name of sockets that are passed to the process for it.
     pub name: &'static str,
@@ -54,7 +54,7 @@ pub struct Listen<L> {
 /// Functions of the program that the server runs in.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Called by each worker once a second. Returns to the system what the allocator keeps after a burst.
+    /// Called by each worker once a second. Returns memory that the allocator retains after a burst to the system.
     pub give_back_memory: fn(),
     /// The number of dropped lines of the program's own log so far.
     pub dropped_log_lines: fn() -> u64,

@@ -1,4 +1,4 @@
-//! The signals of the process, and what each requests.
+//! Signals of the process with their effects.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -1,6 +1,6 @@
-//! Where a server listens: on sockets that were passed to the process, and on others that it binds itself.
+//! Sockets of the listeners: passed to the process, or bound by the server itself.
 //!
-//! All of it is done before anything is served, so that no server starts with some of its listeners.
+//! All sockets are prepared before anything is served, so that no server starts with a part of its listeners.
 
 use std::fmt;
 use std::io;
@@ -17,13 +17,13 @@ use crate::settings::Listen;
 /// The name of the admin listener.
 const ADMIN: &str = "admin";
 
-/// The sockets that were passed to the process, until listeners take them.
+/// Sockets that were passed to the process and are not taken by a listener yet.
 ///
-/// A listener takes those with its address. If there are none, it takes those that bear its name
-/// (`FileDescriptorName=` of systemd) and have its port; for a listener with port 0, any port. Every worker accepts from
-/// each of them, by a copy of the descriptor: a connection goes to a worker that is free, and one that none has accepted
-/// when the server ends waits for the next process with that socket. A listener without such sockets binds one for each
-/// worker, with `SO_REUSEPORT`.
+/// A listener takes the sockets with its address. If there are none, it takes sockets with its name
+/// (`FileDescriptorName=` of systemd) and port; with port 0, any port. Every worker accepts from each of them through
+/// a copy of the descriptor: a free worker gets a connection, and a connection that is still in the backlog when the
+/// server ends waits for the next process with that socket. A listener without passed sockets binds one per worker
+/// with `SO_REUSEPORT`.
 #[derive(Debug, Default)]
 pub struct Sockets(Vec<Inherited>);
 
@@ -32,7 +32,7 @@ struct Inherited {
     number: RawFd,
     name: String,
     socket: Socket,
-    /// That of a TCP socket.
+    /// Address of a TCP socket.
     address: Option<SocketAddr>,
 }
 
@@ -47,24 +47,24 @@ pub(crate) struct AllBound<L> {
 #[derive(Debug)]
 pub(crate) struct Bound<L> {
     pub(crate) kind: L,
-    /// With the port that the system chose for port 0.
+    /// Address, with the port that the system chose for port 0.
     pub(crate) address: SocketAddr,
     pub(crate) backlog: i32,
     /// Whether workers accept from the same sockets, which others may hold too.
     pub(crate) is_inherited: bool,
-    /// Those of each worker.
+    /// Sockets of each worker.
     pub(crate) sockets: Vec<Vec<TcpListener>>,
 }
 
 impl Sockets {
     /// Takes the sockets that a supervisor passed by the protocol of systemd: `LISTEN_FDS`, `LISTEN_PID` and
-    /// `LISTEN_FDNAMES`, see `sd_listen_fds(3)`. There are none if `LISTEN_PID` names another process.
+    /// `LISTEN_FDNAMES`, see `sd_listen_fds(3)`. Returns none if `LISTEN_PID` is another process.
     pub fn inherited() -> Self {
         Self(inherited::take().into_iter().map(Inherited::from).collect())
     }
 
-    /// Binds the sockets of all listeners for `workers`, and those of the admin listener for one. Passed sockets that no
-    /// listener takes are closed, with a warning.
+    /// Binds the sockets of all listeners for `workers`, and the socket of the admin listener once. Passed sockets
+    /// that no listener takes are closed with a warning.
     pub(crate) fn bind_all<L: Copy>(
         mut self,
         listeners: &[Listen<L>],

@@ -1,4 +1,4 @@
-//! A service for the tests of servers, and settings for them.
+//! A service and settings for tests of servers.
 
 use std::cell::Cell;
 use std::io;
@@ -37,7 +37,7 @@ pub(crate) struct Closing {
     pub(crate) broken: Option<usize>,
 }
 
-/// What a worker of [`Closing`] was given.
+/// Observations of a worker of [`Closing`].
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) served: Cell<usize>,

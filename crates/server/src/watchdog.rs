@@ -1,5 +1,5 @@
-//! Detects a worker whose event loop no longer turns, and takes its listeners out of service: the kernel would go on
-//! assigning connections to them, and no worker would serve these.
+//! Detection of workers whose event loop is stuck. Their listeners are closed, since the kernel would continue to
+//! assign connections to them that no worker serves.
 
 use std::io;
 use std::net::TcpListener;
@@ -39,12 +39,12 @@ impl Pulse {
         self.0[worker].beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What `worker` has measured of itself.
+    /// The last measurement of `worker`.
     pub(crate) fn measured(&self, worker: usize) -> &Measured {
         &self.0[worker].measured
     }
 
-    /// How busy each worker is.
+    /// Load of each worker.
     pub(crate) fn loads(&self) -> Vec<WorkerLoad> {
         self.0.iter().map(|worker| worker.measured.load(worker.stuck.load(Ordering::Relaxed))).collect()
     }
@@ -56,12 +56,12 @@ impl Pulse {
     }
 }
 
-/// How busy the workers of a server are. Cheap to clone.
+/// Load of a server's workers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WorkerLoads(pub(crate) Arc<Pulse>);
 
 impl WorkerLoads {
-    /// All workers, by their number.
+    /// Load of all workers, by number.
     pub fn now(&self) -> Vec<WorkerLoad> {
         self.0.loads()
     }

@@ -25,13 +25,13 @@ use crate::watchdog::BEAT;
 /// a new request unseen for 20 ms while many such answers are under way; looking costs a system call.
 const TURNS: u32 = 8;
 
-/// Threads of a worker for files that are not in memory and for names of upstreams. Each takes up to 1 MiB, and a client can
-/// ask for many files at once; tokio's 512 would be half a GiB.
+/// Number of threads per worker for reading files and resolving upstream names. Each takes up to 1 MiB, and a client
+/// can request many files at once; tokio's default of 512 would allow half a GiB.
 const FILE_THREADS: usize = 16;
 
 const PANICKED: &str = "it panicked, as the log says";
 
-/// What every worker is started with.
+/// Parameters that every worker is started with.
 #[derive(Clone)]
 pub(crate) struct Start {
     pub(crate) shared: Arc<Shared>,
@@ -64,7 +64,7 @@ pub(crate) fn start<S: Service>(
             Ok(Err(error)) => error.to_string(),
             Err(_) => PANICKED.to_owned(),
         };
-        // An error: the process ends already.
+        // The send fails if the process is ending already.
         let _ = failures.send(ServerError::Worker { number, reason });
     })
 }
@@ -113,7 +113,7 @@ async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
     std::future::pending().await
 }
 
-/// Shows that the worker turns. And after a burst its memory goes back, although nothing is allocated any more.
+/// Reports a beat each second. Also returns memory after a burst, since later allocations may never trigger it.
 async fn each_second(context: WorkerContext) {
     let mut seconds = beats();
     let mut meter = Meter::start();
@@ -125,8 +125,8 @@ async fn each_second(context: WorkerContext) {
     }
 }
 
-/// A beat each second. After a stall the next one is a second after the late one: beats that were missed and come all at
-/// once would say that the worker is on time and idle.
+/// Creates a timer with one beat per second. After a stall, the next beat follows a second after the late one:
+/// catching up on missed beats would report the worker as punctual and idle.
 fn beats() -> Interval {
     let mut beats = tokio::time::interval(BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Answers of all pages, and who may see them.
+//! Responses of all pages, with their access rules.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use http::uri::Authority;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 
-/// Whether a request asks for an IP address or `localhost` wherever it names its host.
+/// Whether the host of a request is an IP address or `localhost` in every place that names it.
 pub(super) fn is_without_name<B>(request: &Request<B>) -> bool {
     let headers = request.headers().get_all(HOST).iter();
     let mut hosts = headers.map(|host| Authority::try_from(host.as_bytes()).ok());

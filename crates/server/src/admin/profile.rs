@@ -1,4 +1,4 @@
-//! `/profile`: where the process spends its processor time, sampled while the client waits.
+//! `/profile`: a profile of the process, sampled while the client waits.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,13 +16,13 @@ use crate::watchdog::Pulse;
 
 pub(super) const PATH: &str = "/profile";
 
-/// Length of a profile unless another is asked for.
+/// Default length of a profile in seconds.
 const USUAL_SECONDS: u64 = 10;
 
-/// Workers that a flame graph says something of: the busiest.
+/// Number of workers listed in a flame graph, the busiest first.
 const WORKERS: usize = 8;
 
-/// What is asked for.
+/// Parameters of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     order: ProfileOptions,
@@ -38,19 +38,19 @@ enum Format {
 
 /// A request for a profile.
 pub(super) enum Begun {
-    /// Is answered already.
+    /// The request is answered already.
     Answered(Response<Full<Bytes>>),
     /// Will be.
     Running(Running),
 }
 
-/// A profile that is being taken. It ends when this is dropped, which happens when the client goes away.
+/// A profile in progress. Dropping it, as when the client disconnects, ends the profile.
 pub(super) struct Running {
     format: Format,
     body: oneshot::Receiver<Result<Vec<u8>, ProfileError>>,
 }
 
-/// Begins the profile that a request asks for, or says why not.
+/// Starts the requested profile, or returns a refusal with its reason.
 pub(super) fn begin<B>(request: &Request<B>, pulse: &Arc<Pulse>) -> Begun {
     let refused = |status, message: &str| Begun::Answered(text(status, format!("{message}\n")));
     if request.method() != Method::GET {
@@ -60,8 +60,8 @@ pub(super) fn begin<B>(request: &Request<B>, pulse: &Arc<Pulse>) -> Begun {
         let message = "not shown under a name: ask by the listener's IP address, or by localhost";
         return refused(StatusCode::MISDIRECTED_REQUEST, message);
     }
-    // A page of a stranger can make a browser on this machine ask, but not without this header. Of a listener elsewhere than on
-    // loopback browsers do not send it over plain HTTP.
+    // A foreign page can make a browser on this machine send the request, but not without this header. Over plain
+    // HTTP, browsers omit it unless the listener is on loopback.
     let site = request.headers().get("sec-fetch-site");
     if site.is_some_and(|site| site != "none" && site != "same-origin") {
         return refused(StatusCode::FORBIDDEN, "not for pages of other sites in a browser");
@@ -81,7 +81,7 @@ pub(super) fn begin<B>(request: &Request<B>, pulse: &Arc<Pulse>) -> Begun {
     }
 }
 
-/// Starts the thread that takes a profile. Nothing waits for it when the process ends.
+/// Starts the thread that takes a profile. The process does not wait for it when it ends.
 fn start(turn: ProfileRight, asked: Asked, pulse: Arc<Pulse>) -> std::io::Result<Running> {
     let (sender, body) = oneshot::channel();
     let Asked { order, format } = asked;
@@ -181,7 +181,7 @@ impl Format {
     }
 }
 
-/// How busy workers are, the busiest first.
+/// Load of the workers, the busiest first.
 fn notes(loads: Vec<WorkerLoad>) -> Vec<String> {
     let mut loads: Vec<_> = loads.into_iter().enumerate().collect();
     loads.sort_by(|(_, one), (_, other)| other.busy.total_cmp(&one.busy));
