@@ -1,4 +1,4 @@
-//! Which beacons are read at all: limits of rate and memory, of each client and of all together.
+//! Admission of beacons: limits of rate and memory, per client and in total.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,16 +15,17 @@ pub const LARGEST: usize = 64 << 10;
 /// Bytes of beacons that are arriving, all together.
 const ARRIVING: usize = 16 << 20;
 
-/// Of one client: visitors of one address that look at pages together. Page views that are measured, and beacons.
+/// Limit per client on measured page views, and on beacons: enough for visitors who share an address.
 const OF_CLIENT: Rate = Rate { interval: Duration::from_millis(500), burst: 60 };
 
-/// Events that one client may report: nothing shows that they took place.
+/// Limit per client on reported events, since a client can invent them.
 const REPORTED: Rate = Rate { interval: Duration::from_secs(6), burst: 10 };
 
-/// Visits of one client that count in experiments: some of many visitors of one address, and few of one who wants to decide.
+/// Limit per client on visits that count in experiments: enough to represent the visitors of an address, too few for
+/// a client to decide an experiment.
 const COMPARED: Rate = Rate { interval: Duration::from_mins(10), burst: 1 };
 
-/// Of all clients: beacons in a second, and at once.
+/// Limit of all clients: beacons per second, and in a burst.
 const IN_SECOND: u64 = 1000;
 const AT_ONCE: u64 = 2000;
 
@@ -38,8 +39,8 @@ pub(crate) struct Admission {
 
 impl Admission {
     pub(crate) fn new() -> Self {
-        // The table counts events of its own kinds: here connections are page views, requests are beacons, handshakes are
-        // events of reports and errors are visits in experiments.
+        // The table has fixed kinds of events: here connections are page views, requests are beacons, handshakes are
+        // reported events, and errors are visits in experiments.
         let limits = RateLimits {
             connections: Some(OF_CLIENT),
             requests: Some(OF_CLIENT),
@@ -54,8 +55,8 @@ impl Admission {
         client.is_none_or(|client| self.rates.take(client, Event::Connection).is_ok())
     }
 
-    /// Whether one more beacon of `client` is read; `None` is many clients. One that is refused takes nothing of what all
-    /// share.
+    /// Whether another beacon of `client` may be read; `None` represents many clients. A refused beacon does not
+    /// count against the limit of all clients.
     pub(crate) fn may_read(&self, client: Option<IpAddr>) -> Result<(), Refusal> {
         if client.is_some_and(|client| self.rates.take(client, Event::Request).is_err()) {
             return Err(Refusal::ClientRate);
@@ -68,7 +69,8 @@ impl Admission {
         client.is_none_or(|client| self.rates.take(client, Event::Handshake).is_ok())
     }
 
-    /// Whether one more visit of `client` counts in experiments; `None` is many clients, none of which can be known from another.
+    /// Whether another visit of `client` counts in experiments; `None` represents many clients that cannot be
+    /// distinguished.
     pub(crate) fn may_compare(&self, client: Option<IpAddr>) -> bool {
         client.is_some_and(|client| self.rates.take(client, Event::Error).is_ok())
     }

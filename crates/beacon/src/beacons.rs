@@ -1,4 +1,4 @@
-//! The way of a beacon: from the id of its page to a visit.
+//! Processing of a beacon: from the id of its page to a visit.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// That of a post with this `Content-Type`. Scripts can post text and forms without asking first, so all else is a form.
+    /// The kind of a post with this `Content-Type`. Scripts can post text and forms without a CORS preflight, so
+    /// every other type counts as a form.
     pub fn of(content_type: Option<&[u8]>) -> Self {
         let essence = content_type.unwrap_or_default().split(|byte| *byte == b';').next().unwrap_or_default();
         let is_reports = essence.trim_ascii().eq_ignore_ascii_case(b"application/reports+json");
@@ -33,7 +34,7 @@ impl Kind {
     }
 }
 
-/// Takes beacons. One for all workers; it outlives reloads.
+/// Receiver of beacons. Shared by all workers; it persists across reloads.
 #[derive(Debug)]
 pub struct Beacons {
     visits: Visits,
@@ -43,12 +44,12 @@ pub struct Beacons {
 }
 
 impl Beacons {
-    /// Without any page view yet. Visits go to `visits`.
+    /// Creates a receiver without page views. It records visits in `visits`.
     pub fn new(visits: Visits) -> Arc<Self> {
         Arc::new(Self { visits, pages: Pages::new(), admission: Admission::new(), counts: Counts::new() })
     }
 
-    /// Where visits go.
+    /// The store of visits.
     pub fn visits(&self) -> &Visits {
         &self.visits
     }
@@ -59,7 +60,7 @@ impl Beacons {
         self.admission.may_measure(client)
     }
 
-    /// Gives a page view an id and remembers it. Takes a lock that few contend for.
+    /// Assigns an id to a page view and stores it. Takes a lock with little contention.
     pub fn issue(&self, issued: Issued) -> Token {
         let token = Token::random();
         add(&self.counts.issued, 1);
@@ -79,8 +80,8 @@ impl Beacons {
         add(&self.counts.received, 1);
     }
 
-    /// Whether a beacon of `client` is read; `None` is an address of many clients. What is held of it counts until its room is
-    /// given back.
+    /// Whether a beacon of `client` may be read; `None` represents many clients. Its memory is accounted until the
+    /// returned value is dropped.
     pub fn admit(&self, client: Option<IpAddr>) -> Result<Held<'_>, Refusal> {
         self.admission.may_read(client).map(|()| self.admission.hold())
     }
@@ -90,9 +91,9 @@ impl Beacons {
         self.counts.refused(refusal);
     }
 
-    /// Takes a whole post that arrived for `host`, the first name of the configured one. Of the events that
-    /// `client` reports only a few each minute are counted: any client can make them up. Of its visits one in ten minutes counts
-    /// in experiments, and none where `client` is an address of many.
+    /// Processes a complete post to `host`, the first name of the configured host. Only a few reported events of
+    /// `client` per minute are counted, since clients can invent them. One visit of `client` in ten minutes counts in
+    /// experiments, and none if `client` is `None`.
     pub fn take(
         &self,
         kind: Kind,
@@ -135,7 +136,7 @@ impl Beacons {
     }
 }
 
-/// With the id of the request, under which the access log has the same connection.
+/// Logs the visit with the id of the request, under which the access log has the same connection.
 fn log(request: RequestId, answered_in: Option<Duration>, visit: &Visit) {
     tracing::debug!(
         %request,

@@ -1,4 +1,4 @@
-//! What is counted of beacons: each figure has one place, so that no beacon can make more of them.
+//! Counters of beacons: a fixed set, so that no beacon can add series.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::reports::{Counted, ERRORS, KINDS};
 /// Whether the script was put into a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {
-    /// It was.
+    /// The script was inserted.
     Done,
     /// The page's `Content-Security-Policy` would refuse it.
     Policy,
-    /// The page came in a coding, although none was asked for, or must not be changed.
+    /// The page has a content coding although none was requested, or must not be changed.
     Unchangeable,
     /// The page has no place for it.
     NoPlace,
@@ -33,7 +33,7 @@ impl Insertion {
     ];
 }
 
-/// The figures.
+/// Counters of beacons.
 #[derive(Debug)]
 pub(crate) struct Counts {
     pub(crate) issued: AtomicU64,
@@ -77,7 +77,7 @@ impl Counts {
         }
     }
 
-    /// All reports.
+    /// Total number of reports.
     #[cfg(test)]
     pub(crate) fn reported(&self) -> u64 {
         self.reports.iter().map(|count| count.load(Ordering::Relaxed)).sum()

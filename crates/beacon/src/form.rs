@@ -1,4 +1,4 @@
-//! Pairs of keys and values, as in the query of a URL and in posted forms.
+//! Parser of key-value pairs, as in queries of URLs and posted forms.
 
 /// Pairs that are looked at: a form with more is refused.
 const MOST: usize = 1000;

@@ -1,4 +1,4 @@
-//! What must hold for any post, for tests and for libFuzzer.
+//! Invariants for arbitrary posts, for tests and libFuzzer.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use brisk_visits::{Metric, Visit, Visits};
 
 use crate::{Beacons, Issued, Kind, Page};
 
-/// The first byte chooses the kind of a post. A page is read or refused; what is kept of it is within the limits of each
-/// metric, comes without an id of brisk's to nothing, and with one to one visit.
+/// Checks a post, whose first byte selects its kind. A page is parsed or refused; stored values are within the limits
+/// of each metric; without an issued id it creates no visit, and with one exactly one.
 pub fn beacon(bytes: &[u8]) {
     static BEACONS: OnceLock<Arc<Beacons>> = OnceLock::new();
     let Some((choice, body)) = bytes.split_first() else { return };

@@ -1,10 +1,10 @@
-//! Beacons: what browsers send about the pages that they showed.
+//! Beacons: measurements that browsers send about the pages that they displayed.
 //!
-//! A page whose visit is measured gets an id with its answer, which cannot be guessed. Its beacon comes back with that id, once,
-//! and becomes a visit: what the gateway noted of the connection and the request, and what the page measured. A beacon
-//! without such an id is counted and dropped, so that no stranger can add a visit that did not take place.
+//! The response with a measured page contains an unguessable id. Its beacon returns this id, once, and creates a
+//! visit from the gateway's facts of the connection and request and the page's measurements. A beacon without such an
+//! id is counted and dropped, so that a client cannot add a visit that did not take place.
 //!
-//! Everything here takes bytes of strangers, has a bound in time and memory, and knows nothing of HTTP.
+//! All input is untrusted; processing is bounded in time and memory. The crate does not depend on HTTP.
 
 mod admission;
 mod beacons;

@@ -1,4 +1,4 @@
-//! What a page measured: beacons of the script here, and those that Boomerang sends.
+//! Measurements of a page: beacons of the built-in script and of Boomerang.
 
 use brisk_visits::{Measures, Metric, Navigation};
 
@@ -6,19 +6,19 @@ use crate::Refusal;
 use crate::form::{decoded, number, pairs, room};
 use crate::token::Token;
 
-/// What a page measured.
+/// Measurements of a page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     /// The id that came with its answer.
     pub token: Option<Token>,
     /// The script here sent it, whose times of a connection are there only if the navigation opened one.
     pub is_own: bool,
-    /// How long the navigation took to its request, in milliseconds, where the page has no times of a connection. Chromium has
-    /// none of one that it opened at the start of the navigation before it made the request, if it expects HTTP/2.
+    /// Time from the start of the navigation to its request in milliseconds, if the page reports no connection times.
+    /// Chromium reports none if it expects HTTP/2 and opened the connection before it made the request.
     pub held: Option<f64>,
-    /// How the visitor reached it.
+    /// Way in which the visitor reached the page.
     pub navigation: Option<Navigation>,
-    /// Its measurements.
+    /// Measured values.
     pub measures: Measures,
     /// Resources by the protocol that they came by; see [`PROTOCOLS`].
     pub resources: [u32; PROTOCOLS.len()],
@@ -27,10 +27,10 @@ pub struct Page {
 /// Protocols of resources, by their keys in a beacon.
 pub(crate) const PROTOCOLS: [&str; 4] = ["h1", "h2", "h3", "other"];
 
-/// Resources that one page can have loaded: browsers keep 250 unless a page asks for more.
+/// Maximum number of resources that a page reports: browsers keep 250 unless a page raises the limit.
 const MOST_RESOURCES: u32 = 10_000;
 
-/// What the page measures itself, by the names of the metrics.
+/// Metrics of the built-in script, under their own names.
 const OWN: [Metric; 12] = [
     Metric::Dns,
     Metric::Connect,
@@ -46,7 +46,7 @@ const OWN: [Metric; 12] = [
     Metric::Bytes,
 ];
 
-/// Keys of Boomerang that say the same as a metric.
+/// Keys of Boomerang with the equivalent metric.
 const BOOMERANG: [(&str, Metric); 7] = [
     ("t_resp", Metric::FirstByte),
     ("t_done", Metric::Load),
@@ -76,7 +76,7 @@ impl Page {
         if is_any { Ok(page) } else { Err(Refusal::Malformed) }
     }
 
-    /// Takes a pair. Whether its key is known.
+    /// Processes a pair. Returns whether its key is known.
     fn take(
         &mut self,
         key: &[u8],
@@ -85,7 +85,7 @@ impl Page {
     ) -> Result<bool, Refusal> {
         let Ok(key) = std::str::from_utf8(key) else { return Ok(false) };
         let mut room = room();
-        // Of unknown keys the values do not matter.
+        // Values of unknown keys are not decoded.
         let value = decoded(value, &mut room).ok_or(Refusal::Malformed);
         if matches!(key, "id" | "brisk") {
             let token = Token::read(value?).ok_or(Refusal::Malformed)?;
@@ -119,7 +119,7 @@ impl Page {
         self.set(metric, read()?).map(|()| true)
     }
 
-    /// The times between what Boomerang has as points in time.
+    /// Computes durations from Boomerang's points in time.
     fn between(&mut self, times: &[Option<f64>; TIMES.len()]) -> Result<(), Refusal> {
         let [dns_start, dns_end, connect_start, connect_end, tls_start, asked, answered] = *times;
         let tls_start = tls_start.filter(|start| *start > 0.0);
@@ -144,7 +144,7 @@ impl Page {
     }
 }
 
-/// Fills a place that is empty: what is said twice is wrong.
+/// Sets an empty value. Fails if it was set before: duplicate keys are invalid.
 fn fill<T>(place: &mut Option<T>, value: T) -> Result<(), Refusal> {
     match place.replace(value) {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! Page views that got an id and whose beacon has not come: a table of fixed size, shared by all workers.
+//! Page views with an id that await their beacon: a table of fixed size, shared by all workers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,29 +14,31 @@ use crate::token::Token;
 const WAYS: usize = 8;
 /// Page views that are remembered: each takes some 400 bytes, and room is taken as they come.
 const PLACES: usize = 1 << 16;
-/// How long a page may be looked at before its beacon comes.
+/// Maximum time between a page view and its beacon.
 const LIFETIME: Duration = Duration::from_hours(1);
 
 /// Browsers round their clocks, to 1 ms or less unless they hide more.
 const ROUNDING: f64 = 2.0;
-/// What is measured after the answer takes no longer than the page was there, and the beacon's way here.
+/// Tolerance in milliseconds for measurements after the response: they must not exceed the time since the response
+/// plus this transit time of the beacon.
 const LATER: f64 = 2_000.0;
-/// How long the request may take until the gateway has its head: packets are lost and sent again.
+/// Maximum time in milliseconds until the gateway has received the request's head, with retransmissions of lost
+/// packets.
 const DELIVERY: f64 = 10_000.0;
 /// The longest that a navigation takes before its request: redirects, names, connections.
 const BEFORE: f64 = 60_000.0;
 
-/// What the gateway noted of a page view when it was answered.
+/// Facts of a page view that the gateway records with the response.
 #[derive(Clone, Debug)]
 pub struct Issued {
     /// The request for the page.
     pub request: RequestId,
-    /// All that is known of its visit, before the page has measured anything.
+    /// The visit without measurements of the page.
     pub visit: Visit,
-    /// From the head of the request to that of its answer, as the gateway measured it.
+    /// Time from the head of the request to the head of the response, measured by the gateway.
     pub answered_in: Duration,
-    /// From the `ClientHello` to the head of the request, if that is the first of its connection and came as soon as this was open:
-    /// the browser may have held it until then.
+    /// Time from the `ClientHello` to the head of the request, if this is the first request and arrived as soon as
+    /// the connection was open: the browser may have delayed it until then.
     pub held_since_hello: Option<Duration>,
     /// The browser may take something earlier for the answer, as hints (103).
     pub may_be_hinted: bool,
@@ -73,7 +75,7 @@ impl Pages {
         is_full
     }
 
-    /// Takes a page view of `host`, once, and how long ago it was answered.
+    /// Removes and returns a page view of `host`, with the time since its response.
     pub(crate) fn take(
         &self,
         token: Token,
@@ -103,12 +105,12 @@ fn is_over(pending: &Pending, now: Instant) -> bool {
 }
 
 impl Issued {
-    /// How soon the browser had something of the answer at the earliest, where the gateway knows it.
+    /// Earliest time at which the browser can have received a byte of the response, if the gateway knows it.
     pub(crate) fn first_byte_in(&self) -> Option<Duration> {
         (!self.may_be_hinted).then_some(self.answered_in)
     }
 
-    /// The visit, if what the page measured can be true. The answer was sent `ago`.
+    /// The visit, if the measurements of the page are plausible. The response was sent `ago`.
     pub(crate) fn joined(self, page: &Page, ago: Duration) -> Result<Visit, Refusal> {
         self.check(page, ago)?;
         let waited = self.waited_for_connection(page);
@@ -122,7 +124,7 @@ impl Issued {
         Ok(visit)
     }
 
-    /// Whether what the page measured can be true, by the gateway's own clock.
+    /// Checks the measurements of the page against the gateway's clock.
     fn check(&self, page: &Page, ago: Duration) -> Result<(), Refusal> {
         let of_page = |metric| page.measures.get(metric);
         let (wait, first) = (of_page(Metric::Wait), of_page(Metric::FirstByte));
@@ -159,8 +161,8 @@ impl Issued {
     }
 }
 
-/// No other request than the first has opened its connection, whatever its page says. The times of a handshake that no visitor
-/// waited for are not the visit's.
+/// Corrects the connection of a visit: only the first request can have opened it, whatever the page reports. If the
+/// visitor did not wait for the handshake, its times are removed.
 fn note_connection(visit: &mut Visit, waited_for_it: bool) {
     if !waited_for_it {
         visit.connection = Connection::Reused;

@@ -1,34 +1,34 @@
-//! Why a beacon is not kept.
+//! [`Refusal`], the reason for which a beacon is discarded.
 
-/// Why a beacon is not kept. Each is counted under its name.
+/// Reason for which a beacon is discarded. Each is counted under its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The visitor asks for privacy (`Sec-GPC: 1`).
+    /// The visitor requests privacy (`Sec-GPC: 1`).
     Privacy,
     /// A page of another origin sent it.
     OtherSite,
-    /// It is longer than [`LARGEST`](crate::LARGEST).
+    /// The beacon is longer than [`LARGEST`](crate::LARGEST).
     TooLarge,
-    /// Its client sends too many.
+    /// The client exceeds its rate.
     ClientRate,
-    /// All clients together send too many.
+    /// All clients together exceed their rate.
     Rate,
     /// Others that are arriving take the memory for them.
     Busy,
-    /// Its end did not come, or not in time.
+    /// The beacon is incomplete, or was not complete in time.
     CutOff,
-    /// It is none.
+    /// The beacon is malformed.
     Malformed,
-    /// Its id was never issued, joined a visit before, or is too old.
+    /// The id was never issued, has been used, or has expired.
     UnknownId,
-    /// Its id is that of a page of another host.
+    /// The id belongs to a page of another host.
     OtherHost,
-    /// It says what cannot be true.
+    /// The measurements are impossible.
     Implausible,
 }
 
 impl Refusal {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 11] = [
         Self::Privacy,
         Self::OtherSite,
@@ -43,7 +43,7 @@ impl Refusal {
         Self::Implausible,
     ];
 
-    /// Its name as a label of metrics.
+    /// Name of the reason as a metric label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Privacy => "privacy",

@@ -1,4 +1,4 @@
-//! Reports that browsers send by themselves: Network Error Logging and the Reporting API.
+//! Reports that browsers send automatically: Network Error Logging and the Reporting API.
 
 use std::borrow::Cow;
 
@@ -68,7 +68,7 @@ struct Body<'r> {
     kind: Option<Cow<'r, str>>,
 }
 
-/// A report, by its place in [`KINDS`], and that of its error in [`ERRORS`]; one past the end stands for others.
+/// Index of a report in [`KINDS`], and of its error in [`ERRORS`]; an index past the end stands for others.
 pub(crate) type Counted = (usize, Option<usize>);
 
 /// Reads a list of reports.

@@ -1,15 +1,15 @@
-//! The script that pages load to be measured.
+//! The script with which pages measure visits.
 
 use std::sync::LazyLock;
 
-/// The script. It sends one beacon for a page, when the page is first left or hidden, and only where the answer had an id for
-/// it. It keeps nothing in the browser, and reads nothing but the times and sizes that the browser measured.
+/// The script. It sends one beacon per page, when the page is first left or hidden, and only if the response had an
+/// id. It stores nothing in the browser and reads nothing except times and sizes measured by the browser.
 pub const SCRIPT: &str = include_str!("rum.js");
 
-/// Stands for this script and no other, as the query of its URL and as its tag: 16 hexadecimal digits.
+/// Version of the script for the query of its URL and its entity tag: 16 hexadecimal digits.
 pub fn script_version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
-        // FNV-1a, which is the same in all builds.
+        // FNV-1a, because its result is the same in all builds, unlike `RandomState`.
         let hashed = SCRIPT.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });

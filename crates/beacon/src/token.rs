@@ -1,4 +1,4 @@
-//! Ids of page views: random, so that an invented one joins nothing.
+//! Ids of page views: random, so that an invented one matches none.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -31,7 +31,7 @@ impl Token {
         })
     }
 
-    /// Reads what [`digits`](Self::digits) wrote.
+    /// Parses the output of [`digits`](Self::digits).
     pub fn read(text: &[u8]) -> Option<Self> {
         let digits: &[u8; 32] = text.try_into().ok()?;
         digits
@@ -59,7 +59,7 @@ impl Token {
 }
 
 impl fmt::Debug for Token {
-    /// Shows nothing: who knows it can send the beacon.
+    /// Omits the value: its holder can send the beacon.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
     }
