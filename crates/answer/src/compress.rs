@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use brisk_coding::{AcceptedCodings, Coding, Dictionary};
 use brisk_http_connection::Connection;
+use brisk_trials::ByArm;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::request::Parts;
@@ -35,7 +36,6 @@ pub use self::media::{MediaPattern, MediaPatternError};
 pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
 use crate::body::Body;
-use crate::experiments::ByArm;
 
 /// Responses up to this size whose body is complete are compressed at once, and have a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
@@ -107,7 +107,7 @@ impl Compression {
 
     fn level(&self, coding: Coding, connection: &Connection) -> u8 {
         let mut of_coding = self.levels.iter().filter(|(of, _)| *of == coding);
-        let drawn = of_coding.find_map(|(_, levels)| levels.of(connection));
+        let drawn = of_coding.find_map(|(_, levels)| levels.of(connection.arms()));
         drawn.copied().unwrap_or_else(|| self.settings.level(coding))
     }
 

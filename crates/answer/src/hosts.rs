@@ -222,7 +222,9 @@ mod tests {
     use brisk_tls::{ClientCertificates, Revocation, UnknownRevocation};
 
     use super::*;
-    use crate::settings::{Experiments, Underscores};
+    use brisk_trials::Experiments;
+
+    use crate::settings::Underscores;
 
     fn host(names: &[&str], certificate: &[&str]) -> HostSettings {
         let certificate = Certificate {

@@ -10,7 +10,6 @@ mod early_data;
 mod error;
 mod error_page;
 mod exchange;
-mod experiments;
 mod files;
 mod forwarding;
 #[cfg(any(test, fuzzing))]

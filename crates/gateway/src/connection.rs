@@ -12,11 +12,11 @@ use brisk_net::{Deadline, TcpInfo};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Timeline};
 use brisk_tls::{Accepted, Demands, Refusal, Trace};
+use brisk_trials::Assignment;
 use brisk_visits::Arms;
 use tokio::net::TcpStream;
 
 use crate::client::{Permits, introduce, timed_out};
-use crate::draws::Assignment;
 use crate::worker::Worker;
 
 /// Serves one HTTPS connection to its end. Never fails: errors are recorded.

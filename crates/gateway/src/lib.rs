@@ -6,7 +6,6 @@ mod client;
 mod connection;
 mod connections;
 mod dashboard;
-mod draws;
 mod errands;
 mod error;
 mod fixed;

@@ -15,6 +15,7 @@ use brisk_net::DeadlineWheel;
 use brisk_net::rates::Rates;
 use brisk_telemetry::Metrics;
 use brisk_tls::Resources;
+use brisk_trials::Draws;
 use brisk_upstream::GroupState;
 use brisk_visits::Visits;
 use ipnet::IpNet;
@@ -22,7 +23,6 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::GatewayError;
-use crate::draws::Draws;
 use crate::page;
 use crate::settings::{GatewaySettings, ProxyProtocol};
 use crate::termination::Termination;

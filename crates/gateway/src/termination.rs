@@ -10,7 +10,6 @@ use brisk_telemetry::metrics::CertificateExpiry;
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
 use crate::GatewayError;
-use crate::draws;
 use crate::settings::GatewaySettings;
 use crate::tickets::unix_seconds;
 
@@ -82,7 +81,7 @@ fn with_slots(service: &ServiceSettings, before: &[HostSettings]) -> Vec<HostSet
     let with_slot = |(place, host): (usize, &proxy::HostSettings)| {
         let host = &host.tls;
         let same = before.iter().find(|before| before.names == host.names).unwrap_or(host);
-        let other_tickets = draws::tickets(&service.experiments, place);
+        let other_tickets = service.experiments.tickets(place);
         HostSettings { slot: Arc::clone(&same.slot), other_tickets, ..host.clone() }
     };
     service.hosts.iter().enumerate().map(with_slot).collect()

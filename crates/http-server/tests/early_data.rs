@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_answer::settings::{
-    Action, EarlyDataPolicy, Experiments, HostSettings, RoutePath, RouteSettings, ServiceSettings,
-    Underscores, UpstreamAction, UpstreamPath,
+    Action, EarlyDataPolicy, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
+    UpstreamAction, UpstreamPath,
 };
 use brisk_answer::{Service, Telemetry};
 use brisk_http_connection::Connection;
@@ -21,6 +21,7 @@ use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use brisk_testkit::ca::TestCa;
 use brisk_tls::{Acceptor, Resources, TlsSettings};
 use brisk_tls_client::{Client, ClientSettings, ClientStream, EarlyOutcome, SavedSession, Verification};
+use brisk_trials::Experiments;
 use brisk_upstream::settings::GroupSettings;
 use brisk_upstream::{Group, GroupState};
 use brisk_wire::registry::ProtocolVersion;

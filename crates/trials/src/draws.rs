@@ -7,16 +7,17 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use brisk_answer::settings::{ExperimentSettings, Experiments, Values};
 use brisk_net::Congestion;
 use brisk_telemetry::Throttle;
 use brisk_tls::Variant;
 use brisk_visits::{Arm, Arms, ExperimentId, Visits};
 use tokio::net::TcpStream;
 
+use crate::experiments::{ExperimentSettings, Experiments, Values};
+
 /// The experiments of one configuration.
 #[derive(Debug)]
-pub(crate) struct Draws {
+pub struct Draws {
     visits: Visits,
     /// Experiments by index of the host.
     hosts: Vec<Vec<(ExperimentId, Arc<ExperimentSettings>)>>,
@@ -25,7 +26,7 @@ pub(crate) struct Draws {
 
 /// The part of one connection in experiments, from before its handshake until its settings are applied.
 #[derive(Debug)]
-pub(crate) struct Assignment<'d> {
+pub struct Assignment<'d> {
     /// `None` for a connection that takes part in no experiment.
     draws: Option<&'d Draws>,
     connection: u64,
@@ -34,12 +35,12 @@ pub(crate) struct Assignment<'d> {
 
 impl<'d> Assignment<'d> {
     /// Creates the assignment of the connection with this number.
-    pub(crate) fn new(draws: Option<&'d Draws>, connection: u64) -> Self {
+    pub fn new(draws: Option<&'d Draws>, connection: u64) -> Self {
         Self { draws, connection, drawn: RefCell::default() }
     }
 
     /// Draws the arms once the host is known by its index. Returns the settings of the handshake.
-    pub(crate) fn draw(&self, host: usize) -> Variant {
+    pub fn draw(&self, host: usize) -> Variant {
         let Some(draws) = self.draws else { return Variant::default() };
         let drawn = draws.draw(self.connection, host);
         let variant = drawn.variant;
@@ -48,7 +49,7 @@ impl<'d> Assignment<'d> {
     }
 
     /// Applies the settings of the socket, and returns the arms. A connection whose socket refuses them leaves the experiment.
-    pub(crate) fn apply(self, tcp: &TcpStream, warnings: &Throttle) -> Arms {
+    pub fn apply(self, tcp: &TcpStream, warnings: &Throttle) -> Arms {
         let mut drawn = self.drawn.into_inner();
         if let Some((experiment, congestion)) = drawn.congestion.take()
             && let Err(error) = congestion.control(tcp)
@@ -74,7 +75,7 @@ struct Drawn {
 
 impl Draws {
     /// `None` where there are no experiments.
-    pub(crate) fn new(experiments: &Experiments, hosts: usize, visits: &Visits) -> Option<Self> {
+    pub fn new(experiments: &Experiments, hosts: usize, visits: &Visits) -> Option<Self> {
         let of_host = |place| experiments.of_host(place).map(|(id, one)| (id, Arc::clone(one))).collect();
         let hosts: Vec<Vec<_>> = (0..hosts).map(of_host).collect();
         let is_any = hosts.iter().any(|host| !host.is_empty());
@@ -125,16 +126,6 @@ impl Drawn {
             self.arms.iter().map(|arm| arm.experiment).filter(|id| *id != experiment).collect();
         self.arms = self.arms.within(&others);
     }
-}
-
-/// The numbers of tickets that experiments of the host with this index try.
-pub(crate) fn tickets(experiments: &Experiments, host: usize) -> Vec<usize> {
-    let of_host = experiments.all().iter().filter(|one| one.hosts.contains(&host));
-    let tickets = of_host.filter_map(|one| match &one.values {
-        Values::Tickets(values) => Some(values),
-        _ => None,
-    });
-    tickets.flatten().copied().collect()
 }
 
 /// The arm for a random number, if it is among the share that is drawn.

@@ -1,15 +1,11 @@
-//! Experiments on visitors: settings of which connections that are drawn for it have another value than the others.
-//!
-//! What a connection got is drawn once, by the gateway that accepts it, when its handshake begins; requests on it look it up.
-//! Where there is no experiment nothing is looked up.
+//! Definition of experiments: hosts, arms and the values that they try.
 
 use std::sync::{Arc, OnceLock};
 
 use brisk_coding::Coding;
-use brisk_http_connection::Connection;
 use brisk_net::Congestion;
 use brisk_tls::settings::Records;
-use brisk_visits::{Arms, Experiment, ExperimentId, Visits};
+use brisk_visits::{Experiment, ExperimentId, Visits};
 
 /// The experiments of a configuration.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +20,7 @@ pub struct Experiments {
 pub struct ExperimentSettings {
     /// What is compared. Its first arm is the control: the configuration without the experiment.
     pub experiment: Experiment,
-    /// Its hosts, by their places in [`ServiceSettings::hosts`](crate::settings::ServiceSettings::hosts).
+    /// Its hosts, by their places in `ServiceSettings::hosts`.
     pub hosts: Vec<usize>,
     /// What the other arms have in place of what is configured.
     pub values: Values,
@@ -64,54 +60,19 @@ impl Experiments {
         });
     }
 
+    /// The numbers of tickets that experiments of the host at `place` try.
+    pub fn tickets(&self, place: usize) -> Vec<usize> {
+        let of_host = self.all.iter().filter(|one| one.hosts.contains(&place));
+        let tickets = of_host.filter_map(|one| match &one.values {
+            Values::Tickets(values) => Some(values),
+            _ => None,
+        });
+        tickets.flatten().copied().collect()
+    }
+
     /// Those of the host at `place`, once they are defined.
     pub fn of_host(&self, place: usize) -> impl Iterator<Item = (ExperimentId, &Arc<ExperimentSettings>)> {
         let all = self.ids.get().into_iter().flatten().copied().zip(&self.all);
         all.filter(move |(_, one)| one.hosts.contains(&place))
-    }
-}
-
-/// The experiments of one host.
-#[derive(Debug)]
-pub(crate) struct HostExperiments(Vec<(ExperimentId, Arc<ExperimentSettings>)>);
-
-impl HostExperiments {
-    /// Those of the host at `place`.
-    pub(crate) fn new(experiments: &Experiments, place: usize) -> Self {
-        Self(experiments.of_host(place).map(|(id, one)| (id, Arc::clone(one))).collect())
-    }
-
-    /// All of them.
-    pub(crate) fn all(&self) -> &[(ExperimentId, Arc<ExperimentSettings>)] {
-        &self.0
-    }
-
-    /// Their names and those of the arms, of a connection with these.
-    pub(crate) fn named(&self, arms: &Arms) -> Vec<(Arc<str>, Arc<str>)> {
-        let named = self.0.iter().filter_map(|(id, one)| {
-            let arm = one.experiment.arms.get(usize::from(arms.get(*id)?))?;
-            Some((Arc::clone(&one.experiment.name), Arc::clone(arm)))
-        });
-        named.collect()
-    }
-}
-
-/// A setting that connections have by their arm.
-#[derive(Debug)]
-pub(crate) struct ByArm<T> {
-    experiment: ExperimentId,
-    /// Of the arms beside the control.
-    values: Box<[T]>,
-}
-
-impl<T> ByArm<T> {
-    pub(crate) fn new(experiment: ExperimentId, values: impl IntoIterator<Item = T>) -> Self {
-        Self { experiment, values: values.into_iter().collect() }
-    }
-
-    /// The value for a connection; `None` for what is configured.
-    pub(crate) fn of(&self, connection: &Connection) -> Option<&T> {
-        let arm = connection.arms()?.get(self.experiment)?;
-        self.values.get(usize::from(arm).checked_sub(1)?)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use brisk_trials::HostExperiments;
 use brisk_wire::HttpVersion;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, Version, header};
 
 use super::Exchange;
-use crate::experiments::HostExperiments;
 
 /// The parts of a request that only the access log needs.
 #[derive(Debug)]

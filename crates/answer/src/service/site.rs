@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_http::validate::Refusal;
+use brisk_trials::HostExperiments;
 use brisk_upstream::Group;
 use http::{Response, StatusCode};
 use ipnet::IpNet;
@@ -14,7 +15,6 @@ use super::answers::refuse;
 use crate::body::Body;
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
-use crate::experiments::HostExperiments;
 use crate::hosts::Names;
 use crate::route::Routes;
 use crate::settings::{RoutePath, RouteSettings, ServiceSettings};
@@ -53,15 +53,14 @@ impl Site {
         group: &impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
         let host = &all.hosts[index];
-        let experiments = HostExperiments::new(&all.experiments, index);
-        let ids: Vec<_> = experiments.all().iter().map(|(id, _)| *id).collect();
+        let experiments = Rc::new(HostExperiments::new(&all.experiments, index));
         let measured = host.visits.as_ref().zip(all.beacons.as_ref());
         let context = HostContext {
             settings: host,
             names: Rc::new(Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref())),
-            experiments: Rc::new(experiments),
+            experiments: Rc::clone(&experiments),
             visits: measured.map(|(visits, beacons)| {
-                SiteVisits::new(visits, beacons, host.tls.names.first(), ids, trusted)
+                SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids(), trusted)
             }),
         };
         let routes = host.routes.iter().map(|route| {

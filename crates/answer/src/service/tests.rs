@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use brisk_http_connection::body::client::testing::of_hyper;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
+use brisk_trials::Experiments;
 use brisk_upstream::GroupState;
 use brisk_upstream::settings::GroupSettings;
 use bytes::Bytes;
@@ -23,8 +24,8 @@ use brisk_http::path::RequestPath;
 use super::*;
 use crate::Body;
 use crate::settings::{
-    Action, Experiments, FixedResponse, HostSettings, HstsSettings, Page, RoutePath, RouteSettings,
-    Underscores, UpstreamAction, UpstreamPath,
+    Action, FixedResponse, HostSettings, HstsSettings, Page, RoutePath, RouteSettings, Underscores,
+    UpstreamAction, UpstreamPath,
 };
 
 fn prefix(path: &str, action: Action) -> RouteSettings {

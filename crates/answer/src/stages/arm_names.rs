@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
+use brisk_trials::HostExperiments;
+
 use crate::exchange::Exchange;
-use crate::experiments::HostExperiments;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
 /// Names the arms of the connection in the access log. Compiled where the host takes part in experiments.
@@ -15,7 +16,7 @@ pub(super) struct ArmNamesStage {
 impl Stage for ArmNamesStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let experiments = &context.host?.experiments;
-        (!experiments.all().is_empty()).then(|| Self { experiments: Rc::clone(experiments) })
+        (!experiments.is_empty()).then(|| Self { experiments: Rc::clone(experiments) })
     }
 
     fn request(&self, exchange: &mut Exchange, _: &mut ClientRequest, _: &mut RequestState) -> Flow {

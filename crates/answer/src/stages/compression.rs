@@ -3,13 +3,12 @@
 
 use std::rc::Rc;
 
-use brisk_coding::Coding;
+use brisk_trials::HostExperiments;
 use http::{Method, Response};
 
 use crate::body::Body;
 use crate::compress::Compression;
 use crate::exchange::Exchange;
-use crate::experiments::{ByArm, HostExperiments, Values};
 use crate::settings::{Action, RouteSettings};
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
 
@@ -74,14 +73,5 @@ fn of_route(route: &RouteSettings, experiments: &HostExperiments) -> Option<Rc<C
         Action::Static(files) => Some(files.root.clone()),
         _ => None,
     };
-    Some(Compression::drawn(settings, may_leak, root, levels(experiments)))
-}
-
-/// The compression levels of the arms of experiments.
-fn levels(experiments: &HostExperiments) -> Vec<(Coding, ByArm<u8>)> {
-    let levels = experiments.all().iter().filter_map(|(id, one)| match &one.values {
-        Values::Level(coding, levels) => Some((*coding, ByArm::new(*id, levels.iter().copied()))),
-        _ => None,
-    });
-    levels.collect()
+    Some(Compression::drawn(settings, may_leak, root, experiments.levels()))
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use brisk_http_connection::Connection;
 use brisk_rewrite::Map;
+use brisk_trials::ByArm;
 use http::Response;
 
 use crate::body::Body;
 use crate::exchange::Exchange;
-use crate::experiments::{ByArm, HostExperiments, Values};
 use crate::hints::{self, EarlyHints};
 use crate::settings::EarlyHintsSettings;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
@@ -19,8 +19,8 @@ use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 #[derive(Debug)]
 pub(super) struct EarlyHintsStage {
     configured: Option<Rc<EarlyHints>>,
-    /// The hints of connections that take part in an experiment.
-    drawn: Option<ByArm<Option<Rc<EarlyHints>>>>,
+    /// Whether connections that take part in an experiment get hints, and these hints.
+    drawn: Option<(ByArm<bool>, Rc<EarlyHints>)>,
     /// The origins whose URLs are changed in hints of the host's own pages.
     origins: Option<Arc<OriginMap>>,
 }
@@ -29,7 +29,9 @@ impl Stage for EarlyHintsStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let (host, route) = (context.host?, context.upstream_route()?);
         let configured = route.early_hints.as_ref().map(EarlyHints::new);
-        let drawn = drawn(configured.as_ref(), &host.experiments);
+        let usual = || EarlyHints::new(&Arc::new(EarlyHintsSettings::usual()));
+        let drawn = host.experiments.early_hints();
+        let drawn = drawn.map(|arms| (arms, configured.clone().unwrap_or_else(usual)));
         let consolidation = host.settings.consolidation.as_ref().filter(|_| route.place.is_none());
         let origins = consolidation.map(|consolidation| Arc::clone(&consolidation.map));
         (configured.is_some() || drawn.is_some()).then_some(Self { configured, drawn, origins })
@@ -60,20 +62,10 @@ impl Stage for EarlyHintsStage {
 impl EarlyHintsStage {
     /// The hints for requests on a connection.
     fn of(&self, connection: &Connection) -> Option<&Rc<EarlyHints>> {
-        let drawn = self.drawn.as_ref().and_then(|drawn| drawn.of(connection));
-        drawn.unwrap_or(&self.configured).as_ref()
+        let drawn = self.drawn.as_ref();
+        match drawn.and_then(|(arms, hints)| Some((*arms.of(connection.arms())?, hints))) {
+            Some((is_on, hints)) => is_on.then_some(hints),
+            None => self.configured.as_ref(),
+        }
     }
-}
-
-/// The hints of the arms of an experiment. Arms with hints get the `configured` ones, or the usual ones where the route has none.
-fn drawn(
-    configured: Option<&Rc<EarlyHints>>,
-    experiments: &HostExperiments,
-) -> Option<ByArm<Option<Rc<EarlyHints>>>> {
-    experiments.all().iter().find_map(|(id, one)| {
-        let Values::EarlyHints(values) = &one.values else { return None };
-        let on =
-            configured.cloned().unwrap_or_else(|| EarlyHints::new(&Arc::new(EarlyHintsSettings::usual())));
-        Some(ByArm::new(*id, values.iter().map(|is_on| is_on.then(|| Rc::clone(&on)))))
-    })
 }

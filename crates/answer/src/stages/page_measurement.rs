@@ -7,7 +7,6 @@ use http::{HeaderValue, Response, header};
 
 use crate::body::Body;
 use crate::exchange::Exchange;
-use crate::experiments::Values;
 use crate::settings::Action;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 use crate::visits::SiteVisits;
@@ -29,8 +28,8 @@ pub(super) struct PageMeasurementStage {
 impl Stage for PageMeasurementStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let (host, route) = (context.host?, context.route()?);
-        let draws_hints = matches!(route.action, Action::Upstream(_))
-            && host.experiments.all().iter().any(|(_, one)| matches!(one.values, Values::EarlyHints(_)));
+        let draws_hints =
+            matches!(route.action, Action::Upstream(_)) && host.experiments.early_hints().is_some();
         Some(Self {
             visits: Rc::clone(host.visits.as_ref()?),
             route: route.path.as_str().into(),

@@ -10,6 +10,7 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::upload::Upload;
 use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
+use brisk_trials::{ExperimentSettings, Experiments, HostExperiments, Values};
 use brisk_visits::{Experiment, ExperimentId, Metric, Visits};
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
@@ -17,12 +18,11 @@ use http::{HeaderValue, Request, StatusCode};
 
 use super::*;
 use crate::exchange::Telemetry;
-use crate::experiments::{Experiments, HostExperiments};
 use crate::hosts::Names;
 use crate::settings::{
-    Action, ClientCert, Consolidation, Cookies, ExperimentSettings, FixedResponse, HostHeaders, HostSettings,
-    HostVisits, HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect, RoutePath, RouteSettings,
-    ServerTiming, UpstreamAction, UpstreamPath, Values,
+    Action, ClientCert, Consolidation, Cookies, FixedResponse, HostHeaders, HostSettings, HostVisits,
+    HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect, RoutePath, RouteSettings, ServerTiming,
+    UpstreamAction, UpstreamPath,
 };
 use crate::stage::{HostContext, StageTarget};
 use crate::visits::SiteVisits;

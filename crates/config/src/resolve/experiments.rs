@@ -4,8 +4,9 @@ mod values;
 
 use std::sync::Arc;
 
-use brisk_answer::settings::{Action, ExperimentSettings, Experiments, HostSettings, RouteSettings};
+use brisk_answer::settings::{Action, HostSettings, RouteSettings};
 use brisk_tls::TlsSettings;
+use brisk_trials::{ExperimentSettings, Experiments};
 use brisk_visits::{ARMS_OF_A_VISIT, Experiment, Metric, Settings};
 
 use self::values::Setting;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use brisk_answer::settings::{Experiments, HostSettings, ServiceSettings, Underscores};
+use brisk_answer::settings::{HostSettings, ServiceSettings, Underscores};
 use brisk_certs::UnknownName;
 use brisk_certs::store::Folder;
 use brisk_dashboard::DashboardSettings;
@@ -21,6 +21,7 @@ use brisk_net::{ListenerSettings, RateLimits};
 use brisk_server::ServerSettings;
 use brisk_telemetry::access_log::AccessLogSettings;
 use brisk_tls::settings::TlsSettings;
+use brisk_trials::Experiments;
 use brisk_upstream::settings::GroupSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;

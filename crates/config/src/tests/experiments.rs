@@ -1,6 +1,6 @@
 //! `[experiment.NAME]`: what is said of it.
 
-use brisk_answer::settings::Values;
+use brisk_trials::Values;
 use brisk_visits::Metric;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use brisk_answer::settings::{
-    Action, Experiments, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
+    Action, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
 };
 use brisk_answer::{Service, Telemetry};
 use brisk_http_connection::Connection;
@@ -13,6 +13,7 @@ use brisk_http_connection::connection::Surroundings;
 use brisk_http_connection::settings::HttpSettings;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
+use brisk_trials::Experiments;
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};

@@ -3,10 +3,11 @@
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 
-use brisk_answer::settings::{Action, RouteSettings, Values};
+use brisk_answer::settings::{Action, RouteSettings};
 use brisk_coding::Coding;
 use brisk_net::Congestion;
 use brisk_tls::settings::Records;
+use brisk_trials::Values;
 use brisk_visits::{MOST_ARMS, Metric};
 
 use super::Surroundings;
