@@ -154,7 +154,7 @@ fn no_room() -> Response<Body> {
 }
 
 /// The kind and the coding of a document; `None` for content that is not changed, such as parts of documents.
-fn document(response: &Response<Body>) -> Option<(Kind, Option<Coding>)> {
+fn document(response: &Response<Body>) -> Option<(DocumentKind, Option<Coding>)> {
     let headers = response.headers();
     let status = response.status();
     let has_none = status.is_informational()

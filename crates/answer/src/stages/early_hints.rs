@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_http_connection::Connection;
-use brisk_rewrite::Map;
+use brisk_rewrite::OriginMap;
 use brisk_trials::ByArm;
 use http::Response;
 
