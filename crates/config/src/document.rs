@@ -1,4 +1,5 @@
-//! A TOML file with the place of every value in it, and how it becomes the structs of `raw` with all errors at once.
+//! A parsed TOML file with the position of every value, and its conversion to the structs of `raw` with all errors at
+//! once.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,19 +18,19 @@ pub(super) struct Document<'t> {
 }
 
 impl<'t> Document<'t> {
-    /// A file in which nothing is written.
+    /// A document without content.
     pub(super) fn empty() -> Self {
         Self { text: "", root: Spanned::new(0..0, DeValue::Table(DeTable::new())) }
     }
 
-    /// Parses `text`; the problems are those of TOML itself.
+    /// Parses `text`. The errors are syntax errors of TOML.
     pub(super) fn parse(text: &'t str) -> Result<Self, Vec<Located>> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if errors.is_empty() {
             let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
             return Ok(Self { text, root });
         }
-        // What follows the first slip is mostly its echo.
+        // Reports the first syntax error only: later ones are mostly its consequences.
         let first = errors.into_iter().take(1);
         Err(first
             .map(|error| Located {
@@ -40,9 +41,9 @@ impl<'t> Document<'t> {
             .collect())
     }
 
-    /// Reads the whole file as a `T`, leaving out every value that is wrong, with one problem for each of those.
+    /// Deserializes the whole file as a `T` without its invalid values, with one problem for each of them.
     ///
-    /// Serde stops at the first error, so reading starts again without the value that caused it.
+    /// Serde stops at the first error, so deserialization is repeated without the value that caused it.
     pub(super) fn read<T: DeserializeOwned + Default>(&self) -> (T, Vec<Located>) {
         let mut problems = Vec::new();
         let mut skipped = BTreeSet::new();
@@ -51,7 +52,7 @@ impl<'t> Document<'t> {
                 Ok(value) => return (value, problems),
                 Err(error) => error,
             };
-            // A required key that was left out is reported as what it is, not as missing too.
+            // An invalid required key is reported once, and not as missing too.
             let echo =
                 matches!(error.problem, Problem::Missing(key) if self.contains(&error.path().key(key)));
             let (located, culprit) = self.blame(error);
@@ -65,7 +66,7 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// A problem of the value at `path`, or of the nearest thing around it that was written.
+    /// A problem of the value at `path`, with the position of the value or of the nearest enclosing one in the file.
     pub(super) fn locate(&self, path: KeyPath, problem: Problem) -> Located {
         let nearest = (1..=path.0.len()).rev().find_map(|length| self.find(&path.0[..length]));
         let position = nearest.map(|(_, value)| position(self.text, value.span().start));
@@ -107,7 +108,7 @@ impl<'t> Document<'t> {
     }
 }
 
-/// What TOML says of an error; where it stumbled over a bare word, also what it would take.
+/// The message of a TOML error; at a bare word, with the accepted forms.
 fn explained(error: &toml::de::Error, text: &str) -> String {
     let message = error.message();
     match error.span().and_then(|span| bare_word(text, span.start)) {

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, said in one line each: where, which key, what, and what would be right.
+//! Errors of a configuration, one line each: position, key, fault and correction.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ const NEAR: f64 = 0.82;
 /// Shorter words are similar to every other: `"1.1"` is not a misspelt `"1.3"`.
 const SHORTEST: usize = 4;
 
-/// One step from a table or list to what it holds.
+/// One step from a table or list to one of its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
     Key(String),
@@ -66,14 +66,14 @@ impl fmt::Display for KeyPath {
     }
 }
 
-/// One thing that is wrong.
+/// A single fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum Problem {
-    /// Not TOML.
+    /// The file is not valid TOML.
     #[error("not valid TOML: {0}")]
     Syntax(String),
-    /// A key that means nothing here.
+    /// An unknown key.
     #[error("unknown key; {}", offer(.key, .known))]
     UnknownKey { key: String, known: Vec<&'static str> },
     /// A word that is none of the words allowed here.
@@ -85,12 +85,12 @@ pub(super) enum Problem {
     /// A number where text belongs, or the like.
     #[error("expected {expected}, found {found}{}", form(.expected, .found))]
     WrongType { expected: String, found: String },
-    /// A value that cannot be right, with the reason and what would be.
+    /// An invalid value, with the reason and the correction.
     #[error("{0}")]
     Wrong(String),
 }
 
-/// How a list or a table is written; the end of a message about another form.
+/// Syntax of a list or a table; the end of a message about another form.
 fn form(expected: &str, found: &str) -> &'static str {
     match (expected, found) {
         ("a list", "a table") => {
@@ -123,13 +123,13 @@ fn offer<S: AsRef<str>>(written: &str, known: &[S]) -> String {
 /// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Located {
-    /// Line and column, from 1; none for what belongs to the file as a whole.
+    /// Line and column, from 1; `None` for problems of the file as a whole.
     pub(super) position: Option<(usize, usize)>,
     pub(super) path: KeyPath,
     pub(super) problem: Problem,
 }
 
-/// All that is wrong with a file: one line each, in the order of the file.
+/// All errors of a file, one line each, in the order of the file.
 #[derive(Debug)]
 pub struct ConfigError {
     file: PathBuf,
@@ -143,7 +143,7 @@ impl ConfigError {
         Self { file: file.to_owned(), problems }
     }
 
-    /// The same where nothing was written in a file, so that keys would only confuse.
+    /// The error without key paths, for settings that do not come from a file.
     pub(super) fn without_keys(mut self) -> Self {
         self.problems.iter_mut().for_each(|problem| problem.path = KeyPath::default());
         self

@@ -1,4 +1,4 @@
-//! Collects errors and warnings while settings are resolved, so that one run reports all of them.
+//! Collector of errors and warnings of the resolution, so that one run reports all of them.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use super::error::{KeyPath, Located, Problem, Segment};
 /// The problems found so far.
 pub(super) struct Findings<'d> {
     document: &'d Document<'d>,
-    /// Values that could not be read at all and are missing from what is looked at now.
+    /// Values that could not be deserialized and are therefore missing.
     unread: Vec<Located>,
     found: Vec<Located>,
     warnings: Vec<String>,
@@ -36,7 +36,7 @@ impl<'d> Findings<'d> {
         self.add(path, &path.0, Problem::Wrong(message.into()));
     }
 
-    /// `value`, or `default` where there is none; outside `range` it is a problem.
+    /// Returns `value`, or `default` if it is missing; reports a value outside `range`.
     pub(super) fn within<T>(
         &mut self,
         path: &KeyPath,
@@ -67,7 +67,7 @@ impl<'d> Findings<'d> {
         self.document.contains(path)
     }
 
-    /// The warnings if nothing is wrong, and otherwise all that is.
+    /// Returns the warnings if there are no errors, otherwise all errors.
     pub(super) fn conclude(mut self) -> Result<Vec<String>, Vec<Located>> {
         self.unread.append(&mut self.found);
         if self.unread.is_empty() { Ok(self.warnings) } else { Err(self.unread) }

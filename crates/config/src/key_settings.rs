@@ -6,20 +6,20 @@ use std::time::Duration;
 use brisk_keys::BatchSettings;
 use brisk_keys_pkcs11::TokenSettings;
 
-/// Where and how key operations are performed: `[keys]`. Fixed at the start.
+/// `[keys]`: engines of key operations. Fixed at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySettings {
     /// The processor.
     pub processor: BatchSettings,
     /// The GPU beside it, if any.
     pub gpu: Option<GpuSettings>,
-    /// Tokens, of which keys are attached while the configuration is read.
+    /// Tokens whose keys are attached while the configuration is read.
     pub tokens: TokenSettings,
     /// The process that has the keys in files, where that is not this one.
     pub isolation: Option<IsolationSettings>,
 }
 
-/// How a GPU is used.
+/// Settings of a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuSettings {
     /// Longest wait of an operation for others to share a launch with. `None` is the default of the engine.

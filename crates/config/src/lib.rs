@@ -1,4 +1,4 @@
-//! The configuration: a file or the command line, read, checked and turned into settings.
+//! The configuration: parses a file or the command line, validates it and converts it to settings.
 
 mod document;
 mod error;

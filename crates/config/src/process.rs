@@ -1,4 +1,4 @@
-//! The parts of a running process that its configurations refer to and that reloads keep.
+//! Components of a running process that configurations refer to and that persist across reloads.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use brisk_isolation::Isolation;
 use brisk_keyless::RemoteEngines;
 use brisk_keys_pkcs11::Tokens;
 
-/// The parts of a running process that its configurations refer to: a configuration that is read finds those in use here, and
-/// creates others. By default nothing is in use, as in a program that only checks a file.
+/// Components of a running process that configurations refer to. Reading a configuration reuses existing ones and
+/// creates others. By default there are none, as in a program that only checks a file.
 #[derive(Debug, Default)]
 pub struct Running {
     /// Connections to key servers.

@@ -1,6 +1,6 @@
-//! The configuration as an operator writes it: one struct per table, one field per key, nothing filled in.
+//! The configuration in the operator's form: one struct per table, one field per key, without defaults.
 //!
-//! Defaults and cross checks are in `resolve`; every key is described in `docs/configuration.md`.
+//! `resolve` adds defaults and cross-checks; `docs/configuration.md` describes every key.
 
 mod access_log;
 mod acme;
@@ -68,7 +68,7 @@ pub(crate) struct Config {
     pub(crate) keyserver: BTreeMap<String, KeyServers>,
 }
 
-/// `[server]`: what listens and how much it takes.
+/// `[server]`: listeners and capacities.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
@@ -140,7 +140,7 @@ pub(crate) struct ServerLimits {
     pub(crate) requests: Option<u32>,
 }
 
-/// `[server.rates]`: how often one client may do what.
+/// `[server.rates]`: rate limits per client.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerRates {
@@ -150,7 +150,7 @@ pub(crate) struct ServerRates {
     pub(crate) errors: Option<Rate>,
 }
 
-/// `[tls]`: what is negotiated, for all hosts.
+/// `[tls]`: parameters negotiated by all hosts.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Tls {
@@ -184,7 +184,7 @@ pub(crate) struct SessionCache {
     pub(crate) size: Option<Size>,
 }
 
-/// `[sessions]`: what makes sessions resumable at other machines.
+/// `[sessions]`: resumption of sessions across machines.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Sessions {
@@ -200,7 +200,7 @@ pub(crate) struct Admin {
     pub(crate) listen: Option<Address>,
 }
 
-/// `[certificates]`: what is done for the certificates of all hosts.
+/// `[certificates]`: maintenance of the certificates of all hosts.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Certificates {
@@ -302,7 +302,7 @@ pub(crate) struct Upstream {
     pub(crate) tls: UpstreamTls,
 }
 
-/// How a server is chosen.
+/// Balancing method of a group.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Balance {
@@ -330,7 +330,8 @@ pub(crate) struct Pool {
     pub(crate) max_connections: Option<u32>,
 }
 
-/// `[upstream.NAME.health]`: when a server is left out. With `path` it is asked; its failures count in any case.
+/// `[upstream.NAME.health]`: conditions for excluding a server. With `path`, active checks are made; failures of
+/// requests count in any case.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Health {

@@ -1,4 +1,4 @@
-//! Serde's view of the tree of a file: leaves out the values to be skipped, and reports errors by kind and key path.
+//! Serde deserializer for the tree of a file. It omits values to be skipped, and reports errors by kind and key path.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::error::{KeyPath, Problem, Segment};
 /// Values to leave out, by their address in the tree.
 type Skipped<'t> = BTreeSet<*const Spanned<DeValue<'t>>>;
 
-/// An error and the way to the value that caused it, innermost step first.
+/// An error and the path to the value that caused it, innermost step first.
 #[derive(Debug)]
 pub(super) struct ReadError {
     pub(super) problem: Problem,
@@ -77,7 +77,7 @@ impl Error for ReadError {
     }
 }
 
-/// What serde expected, in an operator's words.
+/// Translates a type that serde expected into the operator's terms.
 fn plain_expected(expected: &str) -> String {
     match expected {
         "a boolean" => "`true` or `false`".to_owned(),
@@ -93,7 +93,7 @@ fn plain_expected(expected: &str) -> String {
     }
 }
 
-/// What was found, in an operator's words.
+/// Translates a value that serde found into the operator's terms.
 fn plain_found(found: &Unexpected<'_>) -> String {
     match found {
         Unexpected::Bool(value) => format!("`{value}`"),
@@ -115,7 +115,7 @@ pub(super) struct Node<'a, 't> {
 }
 
 impl<'a, 't> Node<'a, 't> {
-    /// A view of `value` without those in `skipped`.
+    /// A view of `value` without the values in `skipped`.
     pub(super) fn new(value: &'a Spanned<DeValue<'t>>, skipped: &'a Skipped<'t>) -> Self {
         Self { value, skipped }
     }
@@ -200,7 +200,7 @@ impl<'de> Deserializer<'de> for Node<'_, '_> {
     }
 }
 
-/// What `value` is, in an operator's words.
+/// Description of `value` in the operator's terms.
 fn kind(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("the text {text:?}"),
@@ -249,7 +249,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
     }
 }
 
-/// A word that stands for a variant without content.
+/// A string that denotes a variant without content.
 struct Word<'a>(&'a str);
 
 impl<'de> EnumAccess<'de> for Word<'_> {

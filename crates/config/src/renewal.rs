@@ -1,4 +1,4 @@
-//! Certificates whose files have changed: loaded again without the rest of the configuration.
+//! Changed certificate files, loaded without the rest of the configuration.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::{CommandLine, raw, resolve, shortcuts};
 pub struct CertificateFiles {
     /// `None` where there is no file.
     pub(super) text: Option<String>,
-    /// By the number of the host.
+    /// Files by index of the host.
     pub(super) hosts: Vec<HashSet<PathBuf>>,
     /// The files of everything else.
     pub(super) others: HashSet<PathBuf>,
@@ -25,7 +25,7 @@ pub struct CertificateFiles {
 /// Certificates that were loaded again.
 #[derive(Debug)]
 pub struct Renewed {
-    /// The hosts that have files among those that changed.
+    /// Hosts with changed files.
     pub hosts: Vec<HostCertificates>,
     /// Warnings about the certificates.
     pub warnings: Vec<String>,

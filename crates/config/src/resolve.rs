@@ -1,4 +1,4 @@
-//! From what an operator wrote to settings that are right by construction.
+//! Resolution of the operator's text into valid settings.
 
 mod access_log;
 pub(crate) mod acme;
@@ -55,12 +55,12 @@ use acme::{CertificatePlace, ResolvedAcme};
 use context::{Context, Development, Isolated};
 use visit_store::VisitSettings;
 
-/// Settings, and what was noticed on the way to them.
+/// Resolved settings, with their warnings.
 #[derive(Debug)]
 pub struct Resolved {
-    /// What the gateway runs by.
+    /// Settings of the gateway.
     pub settings: GatewaySettings,
-    /// Where and how key operations are performed.
+    /// Settings of key operations.
     pub keys: KeySettings,
     /// The keys in the key process, which gives them up when this is dropped before it is in force.
     pub isolated: Option<LoadedKeys>,
@@ -72,7 +72,7 @@ pub struct Resolved {
     pub remote: Vec<Arc<RemoteEngine>>,
     /// The certificates that are obtained.
     pub acme: ResolvedAcme,
-    /// How visits are kept, if they are.
+    /// Settings of the store of visits, if enabled.
     pub visits: Option<VisitSettings>,
     /// The development CA, where a host uses its certificates.
     pub development: Option<DevelopmentCa>,
@@ -84,7 +84,7 @@ impl AsRef<ServerSettings> for Resolved {
     }
 }
 
-/// Makes settings of `raw`, which was read from `document` without the values in `unread`.
+/// Resolves `raw`, which was deserialized from `document` without the values in `unread`.
 pub(super) fn resolve(
     raw: &Config,
     document: &Document<'_>,
@@ -129,7 +129,7 @@ pub(super) fn certificates(
     running: &Running,
 ) -> Result<Renewed, Vec<Located>> {
     let context = || Context::new(Findings::new(document, Vec::new()), base, running);
-    // Its warnings were logged when the file was resolved.
+    // Its warnings are discarded: they were logged when the whole file was resolved.
     let keys = keys::keys(&raw.keys, NonZeroUsize::MIN, NonZeroUsize::MIN, &mut context());
     let mut context = Context { tokens: keys::tokens(&raw.keys, keys.tokens, base), ..context() };
     let hosts = hosts::certificates_of(raw, hosts, &mut context);

@@ -1,4 +1,4 @@
-//! Sizes, durations and rates as an operator writes them: `"64KiB"`, `"1h30m"`, `"20/s"`.
+//! Sizes, durations and rates in the operator's notation: `"64KiB"`, `"1h30m"`, `"20/s"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ pub struct Period(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeriodLimit(pub(crate) Option<Period>);
 
-/// How often something may happen.
+/// A rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate(pub(crate) rates::Rate);
 

@@ -1,4 +1,4 @@
-//! Values that are written as text or in more than one way: addresses, networks, redirects.
+//! Values written as text or in several forms: addresses, networks, redirects.
 
 mod key_place;
 mod sessions;
@@ -18,7 +18,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 pub(crate) use key_place::KeyPlace;
 pub(crate) use sessions::{EarlyData, RedisServer, TicketKeys};
 
-/// A value that is written as text, with what to write.
+/// A value written as text, with a description of its form.
 pub(crate) trait Written: FromStr<Err = String> {
     /// Follows "expected" in a message about a number or a table.
     const EXPECTED: &'static str;
@@ -202,7 +202,7 @@ impl FromStr for KeyServerAddress {
     }
 }
 
-/// `hash_by`: what of a request keeps it with one server.
+/// `hash_by`: property of a request that selects its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HashBy {
     ClientAddress,
@@ -345,7 +345,7 @@ impl<'de> Deserialize<'de> for UpstreamServer {
     }
 }
 
-/// Makes [`Written`] types readable.
+/// Implements `Deserialize` for [`Written`] types.
 macro_rules! read_as_text {
     ($($type:ty),+) => {$(
         impl<'de> Deserialize<'de> for $type {

@@ -1,4 +1,4 @@
-//! `[access_log]`: where lines go and in which form.
+//! `[access_log]`: target and format of lines.
 
 use serde::Deserialize;
 

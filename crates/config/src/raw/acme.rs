@@ -1,4 +1,4 @@
-//! `[acme]`, and `acme` of a host.
+//! `[acme]`, and the key `acme` of a host.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor, value};
 
 use crate::units::{Period, Rate};
 
-/// `[acme]`: who issues certificates, and how names are proven.
+/// `[acme]`: certificate authorities and the validation of names.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Acme {
@@ -25,7 +25,7 @@ pub(crate) struct Acme {
     pub(crate) fallback: Vec<Authority>,
 }
 
-/// Where certificates are kept.
+/// Storage of certificates.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AcmeStore {
@@ -61,7 +61,7 @@ pub(crate) enum KeyAlgorithm {
     Sha512,
 }
 
-/// `[[acme.fallback]]`: another authority, for when the ones before have failed.
+/// `[[acme.fallback]]`: another authority, used after the previous ones have failed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Authority {
@@ -71,7 +71,7 @@ pub(crate) struct Authority {
     pub(crate) external_account: Option<ExternalAccount>,
 }
 
-/// `external_account`: the account with the authority that the one of ACME is bound to.
+/// `external_account`: account at the authority to which the ACME account is bound (RFC 8555 section 7.3.4).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExternalAccount {
@@ -146,7 +146,7 @@ pub(crate) enum HostAcme {
     On(HostCertificates),
 }
 
-/// What a host wants otherwise than `[acme]` says.
+/// Settings of a host that override `[acme]`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HostCertificates {

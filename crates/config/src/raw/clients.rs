@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// `client_certificates`: whether clients must prove who they are.
+/// `client_certificates`: authentication of clients.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientCertificates {
@@ -16,7 +16,7 @@ pub(crate) struct ClientCertificates {
     pub(crate) forward: Option<ForwardCertificate>,
 }
 
-/// What upstreams get of a client's certificate.
+/// Form in which upstreams receive a client's certificate.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ForwardCertificate {

@@ -1,11 +1,11 @@
-//! `consolidate` of hosts: origins, and the paths that they are served below.
+//! `consolidate` of hosts: origins and the paths under which they are served.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 
-/// Where an origin is served: a path, or a table.
+/// Path of an origin: a string or a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Consolidate(pub(crate) ConsolidateTable);
 
@@ -18,7 +18,7 @@ pub(crate) struct ConsolidateTable {
     pub(crate) cookies: Option<Cookies>,
 }
 
-/// Which cookies an origin gets and sets.
+/// Cookies that an origin receives and may set.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Cookies {

@@ -1,4 +1,4 @@
-//! `[dashboard]`: a page that shows what the gateway does, and who may look.
+//! `[dashboard]`: address of the dashboard and access to it.
 
 use std::path::PathBuf;
 

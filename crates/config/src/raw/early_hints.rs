@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 
-/// Which hints pages get before their answers.
+/// Hints sent before the responses with pages.
 #[derive(Clone, Debug)]
 pub(crate) enum EarlyHints {
     Off,

@@ -1,4 +1,4 @@
-//! `[experiment.NAME]`: a setting of which visitors get different values.
+//! `[experiment.NAME]`: a setting with different values for different visitors.
 
 use std::fmt;
 

@@ -32,7 +32,7 @@ pub(crate) struct Hsts {
     pub(crate) preload: bool,
 }
 
-/// The exceptions: each a value of its own, or `false` for no such header.
+/// Exceptions: a value for each header, or `false` to omit it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SecurityTable {

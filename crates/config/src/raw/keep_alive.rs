@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, Visitor, value};
 
 use crate::units::Period;
 
-/// How long connections are kept: a profile, or a table that may begin with one.
+/// Timeouts of idle connections: a profile, or a table that may start with one.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct KeepAliveTable {

@@ -1,4 +1,4 @@
-//! `[keys]`.
+//! `[keys]`: engines of key operations.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub(crate) struct Keys {
     pub(crate) pkcs11_sessions: Option<u16>,
 }
 
-/// What kind of key an operation is with.
+/// Algorithm family of a key.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeyFamily {

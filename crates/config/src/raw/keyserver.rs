@@ -41,7 +41,7 @@ pub(crate) struct ServerConfig {
     pub(crate) client: BTreeMap<String, Client>,
 }
 
-/// `[server]`: what listens, with which certificate, and where the keys are.
+/// `[server]`: listeners, certificate, and location of the keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerSection {
@@ -56,7 +56,7 @@ pub(crate) struct ServerSection {
     pub(crate) drain_timeout: Option<Period>,
 }
 
-/// `[client.NAME]`: what the client with this common name may do.
+/// `[client.NAME]`: permissions of the client with this common name.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Client {
@@ -65,7 +65,7 @@ pub(crate) struct Client {
     pub(crate) rate: Option<Rate>,
 }
 
-/// What may be signed, and decrypted.
+/// A permitted kind of signature, or decryption.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) enum Operation {
     #[serde(rename = "tls1.3")]

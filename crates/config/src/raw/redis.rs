@@ -23,7 +23,7 @@ pub(crate) struct Redis {
     pub(crate) prefix: Option<String>,
 }
 
-/// What the servers of Redis are to one another.
+/// Topology of the Redis servers.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RedisTopology {

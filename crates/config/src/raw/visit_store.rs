@@ -1,4 +1,4 @@
-//! `[visits]`: where visits are kept.
+//! `[visits]`: storage of visits.
 
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 
-/// Whether answers say what their times consist of: a switch, or a table.
+/// Whether responses report the components of their duration (`Server-Timing`): a switch or a table.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerTiming {
     Off,

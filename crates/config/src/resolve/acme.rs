@@ -1,4 +1,4 @@
-//! `[acme]` and the hosts that say `acme = true`.
+//! `[acme]` and the hosts with `acme = true`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ use crate::raw;
 /// The certificates that are obtained.
 #[derive(Clone, Debug)]
 pub struct ResolvedAcme {
-    /// From whom, and how.
+    /// Authorities and methods.
     pub settings: AcmeSettings,
-    /// For which hosts; none where no host says so.
+    /// Certificates to obtain; empty if no host uses ACME.
     pub wanted: Vec<CertificateSpec>,
-    /// For which hosts names are decided at run time.
+    /// Hosts whose names are accepted at run time.
     pub demanded: Vec<OnDemandHost>,
-    /// Where they are kept; `None` if nothing is obtained and there is no folder.
+    /// Storage of the certificates; `None` if none is obtained and there is no folder.
     pub place: Option<CertificatePlace>,
 }
 
@@ -42,7 +42,7 @@ impl ResolvedAcme {
     }
 }
 
-/// Where certificates are kept.
+/// Storage of certificates.
 #[derive(Clone, Debug)]
 pub enum CertificatePlace {
     /// A folder.
@@ -66,7 +66,7 @@ impl CertificatePlace {
     }
 }
 
-/// Resolves `[acme]` for `hosts`, which are those of `raw` in the same order.
+/// Resolves `[acme]` for `hosts`, which have the order of the hosts in `raw`.
 pub(super) fn acme(
     raw: &raw::Config,
     hosts: &[HostSettings],
@@ -126,7 +126,7 @@ fn place(
     state_dir.map(|dir| CertificatePlace::Folder(dir.join("certificates")))
 }
 
-/// Warns of, or refuses, what cannot be proven by what is configured.
+/// Reports names that the configured challenges cannot validate, as warnings or errors.
 fn provable(names: &[String], challenges: &[ChallengeKind], path: &KeyPath, context: &mut Context<'_>) {
     let by_dns = |own: &ChallengeKind| matches!(own, ChallengeKind::Dns01 | ChallengeKind::DnsPersist01);
     let dns = challenges.iter().any(by_dns);

@@ -1,4 +1,4 @@
-//! `[certificates]`: what is done for certificates, and the staples of files.
+//! `[certificates]`: maintenance of certificates, and staples in files.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::KeyPath;
 use crate::raw;
 use crate::units::Period;
 
-/// How long a start may wait for staples.
+/// Permitted wait for staples at the start.
 const WAITS: RangeInclusive<Period> = Period(Duration::ZERO)..=Period(Duration::from_mins(1));
 
 /// The settings of `[certificates]`.
@@ -26,8 +26,8 @@ pub(super) fn care(raw: &raw::Certificates, context: &mut Context<'_>) -> CareSe
     }
 }
 
-/// `certificate` with the staple of its file, if it has one. Refuses one that clients would refuse for want of a
-/// staple.
+/// `certificate` with the staple from its file, if any. Fails if clients would refuse the certificate because its
+/// staple is missing (RFC 7633).
 pub(super) fn stapled(
     certificate: Arc<Certificate>,
     files: &raw::Certificate,

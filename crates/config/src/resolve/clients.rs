@@ -1,4 +1,4 @@
-//! `client_certificates`: which certificates of clients are accepted, and which are revoked.
+//! `client_certificates`: accepted client certificates and their revocation.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -39,7 +39,7 @@ pub(super) fn authenticated(
     }
 }
 
-/// What upstreams get of them.
+/// Form in which upstreams receive client certificates.
 pub(super) fn forwarded(host: &raw::Host) -> ClientCert {
     match host.client_certificates.as_ref().and_then(|clients| clients.forward) {
         Some(raw::ForwardCertificate::Certificate) => ClientCert::Certificate,

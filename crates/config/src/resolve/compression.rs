@@ -1,4 +1,4 @@
-//! `compression`: which answers are compressed, and how.
+//! `compression`: settings of compressed responses.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) const HIGHEST_ZSTD: u8 = 12;
 pub(super) const HIGHEST_BROTLI: u8 = 7;
 pub(super) const HIGHEST_GZIP: u8 = 9;
 
-/// What a host says for its routes that say nothing themselves.
+/// Default of a host for its routes without `compression`.
 #[derive(Clone)]
 pub(super) struct Inherited {
     settings: Option<Arc<CompressionSettings>>,
@@ -23,7 +23,7 @@ pub(super) struct Inherited {
 }
 
 impl Inherited {
-    /// What `host`, whose table is at `path`, says.
+    /// Resolves the default of `host`, whose table is at `path`.
     pub(super) fn of(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Self {
         let written = host.compression.as_ref();
         Self {
@@ -32,17 +32,17 @@ impl Inherited {
         }
     }
 
-    /// What the host says.
+    /// Setting of the host.
     pub(super) fn of_host(&self) -> Option<Arc<CompressionSettings>> {
         self.settings.clone()
     }
 
-    /// Whether the host switches it off, which is more than to say nothing.
+    /// Whether the host disables compression explicitly.
     pub(super) fn is_off(&self) -> bool {
         self.is_off
     }
 
-    /// Whether it is switched off for a route.
+    /// Whether compression is disabled for a route.
     pub(super) fn is_off_for(&self, raw: &raw::Route) -> bool {
         raw.compression.as_ref().map_or(self.is_off, |written| matches!(written, Compression::Off))
     }

@@ -17,7 +17,7 @@ use crate::raw::{self, Consolidate};
 /// The origins of a host, and the routes that serve them.
 pub(super) struct Consolidated {
     pub(super) settings: Arc<Consolidation>,
-    /// Without what a host says for its routes.
+    /// Routes, before the defaults of the host are applied.
     pub(super) routes: Vec<RouteSettings>,
 }
 
@@ -57,7 +57,7 @@ struct Found {
     map: OriginMap,
     cookies: Vec<Cookies>,
     routes: Vec<RouteSettings>,
-    /// Where each origin is written.
+    /// Position of each origin.
     written: HashMap<Origin, KeyPath>,
 }
 
@@ -108,7 +108,7 @@ impl Found {
     }
 }
 
-/// Where the path is written, which may be in a table.
+/// Position of the path, which may be in a table.
 fn place_of_path(path: &KeyPath, context: &Context<'_>) -> KeyPath {
     let table = path.key("path");
     if context.findings.written(&table) { table } else { path.clone() }
@@ -169,7 +169,7 @@ fn group(
         return Some(name);
     };
     if !config.upstream.contains_key(name) {
-        // One that is there but could not be read has its own message.
+        // An upstream that exists but is invalid has been reported already.
         if !context.findings.written(&KeyPath::of("upstream").key(name)) {
             no_upstream(name, config, &path.key("upstream"), context);
         }
@@ -219,7 +219,7 @@ pub(super) fn groups(config: &raw::Config) -> Vec<GroupSettings> {
     groups.into_values().collect()
 }
 
-/// The names of the upstreams that origins are asked of.
+/// Names of the upstreams that serve origins.
 pub(super) fn upstreams(config: &raw::Config) -> impl Iterator<Item = &String> {
     let written = config.host.iter().flat_map(|host| host.consolidate.values());
     written.filter_map(|Consolidate(table)| table.upstream.as_ref())

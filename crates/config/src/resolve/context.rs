@@ -1,4 +1,4 @@
-//! State that the parts of a file share while they are resolved: findings, keys, and the process that is configured.
+//! State shared by the sections of a file during resolution: findings, keys, and the process being configured.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -16,7 +16,7 @@ use crate::process::Running;
 /// State that the parts of a file have in common while they are resolved.
 pub(super) struct Context<'d> {
     pub(super) findings: Findings<'d>,
-    /// Where relative paths start.
+    /// Base of relative paths.
     pub(super) base: &'d Path,
     pub(super) running: &'d Running,
     pub(super) keystore: Keystore,
@@ -26,9 +26,9 @@ pub(super) struct Context<'d> {
     pub(super) key_process: (NonZeroUsize, NonZeroUsize),
     /// Files that the settings were made from.
     pub(super) files: HashSet<PathBuf>,
-    /// Those of the certificates of each host that can be loaded without the rest of the configuration.
+    /// Certificate files of each host that can be loaded without the rest of the configuration.
     pub(super) certificate_files: Vec<HashSet<PathBuf>>,
-    /// All others.
+    /// All other files.
     pub(super) other_files: HashSet<PathBuf>,
     /// Whether files belong to the certificates of the last host.
     pub(super) loads_certificates: bool,
@@ -65,12 +65,12 @@ impl Context<'_> {
     }
 }
 
-/// Whether hosts without certificates get those of the development CA.
+/// Whether hosts without certificates get certificates of the development CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Development {
-    /// Make what is missing in the state folder.
+    /// Create missing files in the state folder.
     Create,
-    /// Only check; nothing is written.
+    /// Only check, without writing files.
     Leave,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Wanted {
     pub(super) key: PathBuf,
     pub(super) subject: String,
     pub(super) id: String,
-    /// Where the configuration names the file.
+    /// Key path at which the configuration names the file.
     pub(super) path: KeyPath,
 }
 

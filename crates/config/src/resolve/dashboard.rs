@@ -1,4 +1,4 @@
-//! `[dashboard]`: where it listens, and that clients from elsewhere have to show who they are.
+//! `[dashboard]`: its address, and authentication of clients from other machines.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -12,7 +12,7 @@ use super::upstreams::identity;
 use crate::error::KeyPath;
 use crate::raw;
 
-/// Where it listens unless another address is written.
+/// Default address.
 pub(super) const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8440);
 
 /// The settings of the dashboard, if there is to be one.

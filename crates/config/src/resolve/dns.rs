@@ -1,4 +1,4 @@
-//! `[acme.dns]`: how records that prove names are put into the DNS.
+//! `[acme.dns]`: updates of DNS records for validation.
 
 use std::fs;
 use std::path::Path;
@@ -18,13 +18,13 @@ use crate::error::KeyPath;
 use crate::raw;
 use crate::units::Period;
 
-/// What is written in the place of the port of a DNS server.
+/// Default port of a DNS server.
 const PORT: u16 = 53;
 
 /// Limits of waits: a record that is not everywhere after an hour will not be.
 const WAITS: std::ops::RangeInclusive<Period> = Period(Duration::ZERO)..=Period(Duration::from_hours(1));
 
-/// Settings of the table at `path`, which says one way.
+/// Resolves the table at `path`, which must contain exactly one method.
 pub(super) fn dns(raw: &raw::Dns, path: &KeyPath, context: &mut Context<'_>) -> Option<DnsSettings> {
     let ways = [raw.server.is_some(), raw.hook.is_some(), raw.acme_dns.is_some()];
     if ways.into_iter().filter(|is_there| *is_there).count() != 1 {
@@ -83,7 +83,7 @@ fn hook(raw: &raw::Dns, path: &KeyPath, context: &mut Context<'_>) -> HookSettin
     let limit = Period(Duration::from_mins(2));
     let limit = context.findings.within(&path.key("hook_timeout"), raw.hook_timeout, limit, &limits).0;
     let program = |file: &std::path::PathBuf, context: &mut Context<'_>| {
-        // Not watched: a change of the program changes no settings.
+        // Not watched: a changed program does not change the settings.
         let file = context.base.join(file);
         // A bare name would be looked for in PATH.
         let file = std::path::absolute(&file).unwrap_or(file);
@@ -98,7 +98,7 @@ fn hook(raw: &raw::Dns, path: &KeyPath, context: &mut Context<'_>) -> HookSettin
     HookSettings { program, cleanup, limit }
 }
 
-/// What acme-dns answered to the registration, and the address of the server.
+/// The response of acme-dns to the registration, with the address of its server.
 fn registration(file: &Path) -> Result<AcmeDnsSettings, String> {
     #[derive(Deserialize)]
     struct Registration {

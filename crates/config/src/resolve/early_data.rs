@@ -1,4 +1,4 @@
-//! `early_data`: which requests may be answered before the TLS handshake is complete, and of which hosts.
+//! `early_data`: requests that may be answered before the TLS handshake is complete (RFC 8470), per host.
 
 use brisk_answer::settings::{EarlyDataPolicy, EarlyPath, RoutePath};
 
@@ -11,12 +11,12 @@ use crate::values::EarlyData;
 /// Early data accepted of one client unless another limit is written.
 const USUAL: Size = Size(16 << 10);
 
-/// What a host says for its routes that say nothing themselves, and for the built-in page.
+/// Default of a host for its routes without `early_data`, and for the built-in page.
 #[derive(Clone, Copy)]
 pub(super) struct Inherited<'c>(Option<&'c EarlyData>);
 
 impl<'c> Inherited<'c> {
-    /// What `host`, whose table is at `path`, says.
+    /// Resolves the default of `host`, whose table is at `path`.
     pub(super) fn of(host: &'c raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Self {
         if let Some(EarlyData::Paths(paths)) = &host.early_data {
             paths_are_right(paths, None, &path.key("early_data"), context);
@@ -49,7 +49,7 @@ fn policy_of(written: &EarlyData) -> EarlyDataPolicy {
     }
 }
 
-/// Says which of `paths` are wrong, or are none that `route` takes.
+/// Reports `paths` that are invalid or outside `route`.
 fn paths_are_right(paths: &[String], route: Option<&RoutePath>, path: &KeyPath, context: &mut Context<'_>) {
     if paths.is_empty() && !context.findings.written(&path.index(0)) {
         context.findings.wrong(path, "no path: write at least one, as \"/api/search\", or \"no\"");
@@ -88,7 +88,8 @@ fn meets(early: &EarlyPath, route: &RoutePath) -> bool {
     }
 }
 
-/// Bytes of early data that the host whose table is at `path` takes of a client: none unless it or a route of it says so.
+/// Maximum early data per connection of the host whose table is at `path`, in bytes: 0 unless the host or one of its
+/// routes allows early data.
 pub(super) fn limit(raw: &raw::Config, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> u32 {
     let written = |early: Option<&EarlyData>| !matches!(early, None | Some(EarlyData::No));
     let route = host.route.iter().position(|route| written(route.early_data.as_ref()));

@@ -1,4 +1,4 @@
-//! `early_hints`: what pages get before their answers.
+//! `early_hints`: hints sent before the responses with pages.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `[experiment.NAME]`: what connections are drawn for, and what is compared.
+//! `[experiment.NAME]`: the setting that varies, and the metric that decides.
 
 mod values;
 
@@ -19,11 +19,11 @@ use crate::raw;
 /// Bytes of a name at most.
 const LONGEST_NAME: usize = 64;
 
-/// What is known of the others when an experiment is looked at.
+/// Other settings that the checks of an experiment need.
 pub(super) struct Surroundings<'s> {
     hosts: &'s [HostSettings],
     tls: &'s TlsSettings,
-    /// The share of page views that is measured where a host has none of its own.
+    /// Share of measured page views for hosts without one of their own.
     share: f64,
 }
 
@@ -46,13 +46,13 @@ impl Surroundings<'_> {
     }
 }
 
-/// An experiment that was looked at, and what of its setting it draws.
+/// A resolved experiment, with the values of its setting.
 struct Found {
     setting: Setting,
     settings: ExperimentSettings,
 }
 
-/// All experiments.
+/// Resolves all experiments.
 pub(super) fn experiments(
     raw: &raw::Config,
     hosts: &[HostSettings],
@@ -119,7 +119,7 @@ fn experiment(
     Some(Found { setting, settings })
 }
 
-/// The places of its hosts: those that are written, or all with `visits`. `None` if there is nothing right among them.
+/// Indices of the experiment's hosts: the configured ones, or all with `visits`. `None` if none of them is valid.
 fn hosts(
     table: &raw::Experiment,
     surroundings: &Surroundings<'_>,

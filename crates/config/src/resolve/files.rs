@@ -1,4 +1,4 @@
-//! Files with secrets: how they are read, and who else may read them.
+//! Files with secrets: reading, and checks of their permissions.
 
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt;
@@ -35,7 +35,7 @@ pub(super) fn warn_of_access(file: &Path, context: &mut Context<'_>) {
     }
 }
 
-/// Which of the two files a problem is about.
+/// The key of the file, certificate or private key, that caused `error`.
 pub(super) fn blamed(error: &CertError, key: &Path) -> &'static str {
     match error {
         CertError::Read { path, .. } if path == key => "key",

@@ -12,7 +12,7 @@ use crate::error::KeyPath;
 use crate::raw;
 use crate::raw::TextOrOff;
 
-/// How long clients use HTTPS only, with `security_headers` and without `hsts`.
+/// `max-age` of HSTS with `security_headers` and without `hsts`.
 const HSTS: Duration = Duration::from_hours(180 * 24);
 
 /// The rules for the requests of the route at `path`.
@@ -94,7 +94,7 @@ fn value(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<Header
     value
 }
 
-/// The headers that `security_headers` stands for; and Strict Transport Security, where the host does not say more.
+/// Headers that `security_headers` enables, and HSTS unless the host configures it.
 pub(super) fn of_host(
     raw: &raw::Host,
     path: &KeyPath,

@@ -1,4 +1,4 @@
-//! `[[host]]`: names, certificates, HSTS and what clients must show.
+//! `[[host]]`: names, certificates, HSTS and client authentication.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::error::KeyPath;
 use crate::raw;
 use crate::values::KeyPlace;
 
-/// What the preload list of browsers asks for (hstspreload.org).
+/// Minimum `max-age` required by the browsers' preload list (hstspreload.org).
 const PRELOAD_LEAST: Duration = Duration::from_hours(365 * 24);
 
-/// All hosts.
+/// All hosts, resolved.
 pub(super) struct Hosts {
     pub(super) all: Vec<HostSettings>,
     /// The development CA, once a host needed it.
@@ -58,7 +58,7 @@ pub(super) fn certificates_of(
     context: &mut Context<'_>,
 ) -> Vec<(Vec<String>, Vec<Arc<Certificate>>)> {
     let all = KeyPath::of("host");
-    // For keys that are not on key servers.
+    // Empty: `renews` excludes hosts with keys on key servers.
     let no_engines = remote::Engines::new();
     let mut builder = Builder::new(raw, None, Development::Leave, &no_engines);
     let of_host = |index: &usize| {
@@ -77,7 +77,7 @@ fn renews(host: &raw::Host, context: &Context<'_>) -> bool {
     context.isolated.process().is_none() && !host.certificates.iter().any(is_on_server)
 }
 
-/// At most one host is the default.
+/// Checks that at most one host is the default.
 fn defaults(hosts: &[raw::Host], path: &KeyPath, context: &mut Context<'_>) {
     let mut defaults =
         hosts.iter().enumerate().filter(|(_, host)| host.default).map(|(index, _)| path.index(index));
@@ -275,7 +275,7 @@ impl<'c> Builder<'c> {
             .ok()
     }
 
-    /// The error says which of the two is at fault.
+    /// Loads a certificate with its key. The error names the file at fault.
     fn load(
         &mut self,
         files: (PathBuf, KeyPlace),
@@ -301,7 +301,7 @@ impl<'c> Builder<'c> {
         Ok(certificate)
     }
 
-    /// The certificates of a host that has none of its own: only this machine's names have any.
+    /// Certificates of the development CA for a host without any; only names of this machine get one.
     fn development_certificates(
         &mut self,
         names: &[String],

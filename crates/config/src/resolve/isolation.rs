@@ -1,4 +1,4 @@
-//! `[keys] isolate`: certificates whose keys the key process reads, and not this one.
+//! `[keys] isolate`: certificates whose keys only the key process reads.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::raw;
 /// Workers of the gateway for which one thread of the key process suffices: it signs, and they do everything else.
 const WORKERS: usize = 8;
 
-/// The certificate in `chain`, whose key `process` will find in `key`. The error names the one at fault.
+/// Loads the certificate in `chain`; `process` reads its key from `key`. The error names the file at fault.
 pub(super) fn load(
     process: &Isolation,
     (chain, key): (&Path, &Path),
@@ -55,7 +55,7 @@ pub(super) fn warn_of_exceptions(raw: &raw::Config, context: &mut Context<'_>) {
     }
 }
 
-/// Has the key process load the keys, and reports those that it did not find. `None` where there is no key process.
+/// Makes the key process load the keys and reports missing ones. `None` without a key process.
 pub(super) fn read(
     raw: &raw::Keys,
     development: Development,
@@ -94,7 +94,8 @@ pub(super) fn read(
     Some(loaded)
 }
 
-/// The settings of the key process, and those that remain for the gateway, which has no keys.
+/// Moves the engines of `keys` to the key process, if `isolate` is set. The gateway then keeps the queue and the choice of
+/// offloaded operations only.
 pub(super) fn settings(raw: &raw::Keys, keys: KeySettings, workers: NonZeroUsize) -> KeySettings {
     if raw.isolate != Some(true) {
         return keys;

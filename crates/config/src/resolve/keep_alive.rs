@@ -1,4 +1,4 @@
-//! `keep_alive` and `preconnect`: how long connections are kept for the next request.
+//! `keep_alive` and `preconnect`: timeouts of idle connections.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,11 +13,10 @@ use crate::units::Period;
 /// Times to wait for a request that are no slips.
 const IDLE: RangeInclusive<Period> = Period(Duration::from_secs(1))..=Period(Duration::from_hours(24));
 
-/// How long connections are kept that were opened before the click, unless the host says otherwise: as long as most look
-/// at the page before.
+/// Default timeout of connections opened ahead of a click: longer than most visitors look at the page before.
 const PRECONNECTED: Duration = Duration::from_mins(2);
 
-/// What the host at `path` says for its routes that say nothing themselves.
+/// Default of the host at `path` for its routes without `keep_alive`.
 pub(super) fn of_host(raw: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Option<KeepAlive> {
     let written = raw.keep_alive.as_ref()?;
     Some(settings(written, &path.key("keep_alive"), context))

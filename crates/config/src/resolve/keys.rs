@@ -1,4 +1,4 @@
-//! `[keys]`: where and how key operations are performed.
+//! `[keys]`: engines of key operations.
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -17,10 +17,10 @@ use crate::units::Period;
 /// The numbers that cores can have on Linux.
 const CORES: RangeInclusive<u16> = 0..=1023;
 
-/// How long an operation may wait for others on their way to a GPU.
+/// Permitted wait of an operation for others before it is sent to a GPU.
 const WAITS: RangeInclusive<Period> = Period(Duration::from_millis(1))..=Period(Duration::from_secs(1));
 
-/// `cores` are those of the machine, `workers` the threads that serve connections.
+/// Resolves `[keys]`. `cores` are the machine's cores, `workers` the threads that serve connections.
 pub(super) fn keys(
     raw: &raw::Keys,
     cores: NonZeroUsize,
@@ -51,12 +51,12 @@ pub(super) fn keys(
     KeySettings { processor, gpu: gpu(raw, offload, context), tokens, isolation: None }
 }
 
-/// What keys in tokens have in common; relative paths start at `base`.
+/// Settings common to keys in tokens. `base` is the base of relative paths.
 pub(super) fn tokens(raw: &raw::Keys, settings: TokenSettings, base: &Path) -> TokenDefaults {
     TokenDefaults { settings, module: raw.pkcs11_module.as_ref().map(|path| base.join(path)) }
 }
 
-/// The GPU, if there is to be one, beside a processor to which `offload` goes.
+/// Settings of the GPU, if enabled; the processor performs the operations in `offload`.
 fn gpu(raw: &raw::Keys, offload: Offload, context: &mut Context<'_>) -> Option<GpuSettings> {
     let (path, findings) = (KeyPath::of("keys"), &mut context.findings);
     let wait = raw.cuda_wait.map(|wait| findings.within(&path.key("cuda_wait"), Some(wait), wait, &WAITS).0);

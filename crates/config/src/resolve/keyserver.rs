@@ -34,12 +34,12 @@ use crate::raw::{self, Operation};
 use crate::units::Period;
 use crate::values::KeyPlace;
 
-/// Settings of a key server, and what was noticed on the way to them.
+/// Settings of a key server, with their warnings.
 #[derive(Debug)]
 pub struct ResolvedKeyServer {
-    /// What the key server runs by.
+    /// Settings of the key server.
     pub settings: KeyServerSettings,
-    /// Where and how key operations are performed.
+    /// Settings of key operations.
     pub keys: KeySettings,
     /// Warnings: the configuration is served as written all the same.
     pub warnings: Vec<String>,
@@ -54,7 +54,7 @@ impl AsRef<ServerSettings> for ResolvedKeyServer {
 /// The keys of the folder by their file names.
 type Named = BTreeMap<String, KeyId>;
 
-/// Makes settings of `raw`, which was read from `document` without the values in `unread`.
+/// Resolves `raw`, which was deserialized from `document` without the values in `unread`.
 pub(crate) fn resolve(
     raw: &raw::ServerConfig,
     document: &Document<'_>,
@@ -98,7 +98,7 @@ fn listen(raw: &raw::ServerConfig, path: &KeyPath, context: &mut Context<'_>) ->
     raw.server.listen.iter().map(|address| ListenerSettings::new(address.0)).collect()
 }
 
-/// Certificate and authorities. Where something is missing that is a finding, and what is returned is not used.
+/// Resolves certificate and authorities. Missing ones are reported, and the result is not used then.
 fn tls(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -> MutualSettings {
     let certificate = path.key("certificate");
     if raw.certificate.is_none() {
@@ -232,7 +232,7 @@ fn policy(raw: &BTreeMap<String, raw::Client>, named: &Named, context: &mut Cont
     policy
 }
 
-/// What an operation signs; `None` for a decryption.
+/// The message that an operation signs; `None` for a decryption.
 const fn shape(operation: Operation) -> Option<Shape> {
     match operation {
         Operation::Tls13 => Some(Shape::Tls13Server),

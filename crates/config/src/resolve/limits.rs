@@ -19,7 +19,7 @@ pub(super) const TIMEOUTS: RangeInclusive<Period> =
 /// The share of the machine's memory that answers may take unless another limit is written.
 const PART: u64 = 4;
 
-/// Fills in what `[server.limits]` says of answers that wait for their clients, and of slow request bodies.
+/// Resolves the limits in `[server.limits]` of buffered responses and slow request bodies.
 pub(super) fn memory_and_pace(
     raw: &ServerLimits,
     path: &KeyPath,

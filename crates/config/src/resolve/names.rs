@@ -1,8 +1,8 @@
-//! Names of hosts as they are compared: lower case, without a dot at the end.
+//! Normalized host names: lower case, without a trailing dot.
 
 use std::net::IpAddr;
 
-/// Reads a host name, a wildcard or an address; the error says what would be right.
+/// Parses a host name, a wildcard or an address. The error contains the correct form.
 pub(super) fn host_name(text: &str) -> Result<String, String> {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     if let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() {

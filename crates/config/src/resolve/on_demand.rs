@@ -1,4 +1,4 @@
-//! `on_demand` of a host: names that are decided at run time.
+//! `on_demand` of a host: names accepted at run time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ const ORDERS: OrderRate = OrderRate { interval: Duration::from_secs(6), burst: 1
 /// Names unless others are written.
 const MOST: u32 = 10_000;
 
-/// How long a handshake may wait: the rest of the handshake needs time too.
+/// Default and maximum wait of a handshake for its certificate; the rest of the handshake needs time too.
 const WAIT: (Period, Period) = (Period(Duration::from_secs(5)), Period(Duration::from_mins(1)));
 
-/// What a host shows on demand.
+/// Names that a host serves on demand.
 pub(super) fn names(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Option<Arc<OnDemand>> {
     let own = host.on_demand.as_ref()?;
     let path = path.key("on_demand");
@@ -48,7 +48,7 @@ fn patterns(own: &raw::OnDemand, path: &KeyPath, context: &mut Context<'_>) -> V
     patterns
 }
 
-/// What decides on the names of a host, if they are decided at run time.
+/// The check for the names of a host that are accepted at run time; `None` if there are none.
 pub(super) fn decided(
     host: &raw::Host,
     resolved: &HostSettings,
@@ -69,7 +69,7 @@ pub(super) fn decided(
     Some(OnDemandHost { names, settings })
 }
 
-/// Without someone who says which names are served, strangers would have certificates ordered for any.
+/// Resolves `ask`, which is mandatory: without it any client could make brisk order certificates for any name.
 fn address(own: &raw::OnDemand, path: &KeyPath, context: &mut Context<'_>) -> String {
     let example = "\"http://127.0.0.1:8000/may-have-certificate\"";
     let Some(ask) = &own.ask else {

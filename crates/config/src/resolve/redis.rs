@@ -1,4 +1,4 @@
-//! `[sessions.redis]`: the Redis or Valkey that a fleet shares.
+//! `[sessions.redis]`: the Redis or Valkey server shared by a fleet.
 
 use std::collections::HashMap;
 use std::fs;
@@ -109,10 +109,10 @@ fn tls(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Option<Re
     encrypted.then_some(trusted)
 }
 
-/// Who brisk is to servers of one kind.
+/// Credentials of brisk at servers of one kind.
 struct User<'a> {
     name: Option<&'a String>,
-    /// Those of the name and of the file with the password.
+    /// Keys of the user name and of the password file.
     keys: [&'static str; 2],
 }
 

@@ -1,4 +1,4 @@
-//! `[keyserver.NAME]`: key servers that have keys of hosts.
+//! `[keyserver.NAME]`: key servers with keys of hosts.
 
 use std::collections::BTreeMap;
 use std::fs;

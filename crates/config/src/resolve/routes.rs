@@ -1,4 +1,4 @@
-//! `[[host.route]]`: which path is answered by what.
+//! `[[host.route]]`: the action for each path.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::raw;
 use crate::units::SizeLimit;
 use crate::values;
 
-/// The routes of one host, those for `places` among them; those that are wrong are noted and left out.
+/// Resolves the routes of one host, including the routes for `places`. Invalid ones are reported and omitted.
 pub(super) fn routes(
     host: &raw::Host,
     config: &raw::Config,
@@ -54,7 +54,7 @@ pub(super) fn routes(
     settings
 }
 
-/// What a host says for its routes that say nothing themselves.
+/// Defaults of a host for its routes.
 struct Inherited<'c> {
     early: early_data::Inherited<'c>,
     compression: compression::Inherited,
@@ -101,7 +101,7 @@ fn route(
     })
 }
 
-/// Buffering needs an upstream to protect, and a limit, since what is buffered takes room on a disk.
+/// Checks that buffering has an upstream to protect and a limit, since buffered bodies occupy disk space.
 fn buffer_request(raw: &raw::Route, limit: SizeLimit, path: &KeyPath, context: &mut Context<'_>) -> bool {
     let path = path.key("buffer_request");
     if raw.buffer_request.is_some() && raw.upstream.is_none() {
@@ -181,7 +181,7 @@ fn upstream(
     context: &mut Context<'_>,
 ) -> Option<Action> {
     if !config.upstream.contains_key(name) {
-        // One that is there but could not be read has its own message.
+        // An upstream that exists but is invalid has been reported already.
         if !context.findings.written(&KeyPath::of("upstream").key(name)) {
             no_upstream(name, config, &path.key("upstream"), context);
         }
@@ -251,7 +251,7 @@ fn redirect(raw: &values::Redirect, path: &KeyPath, context: &mut Context<'_>) -
     }
     let to = path.key("to");
     let path = if context.findings.written(&to) { &to } else { path };
-    // RFC 3986 section 4.2: "example.com" would be a page next to the one asked for.
+    // RFC 3986 section 4.2: "example.com" would be a path relative to the requested page.
     if !(raw.to.starts_with(['/', '{']) || raw.to.contains("://")) {
         let message = format!(
             "{:?} is no place to redirect to: write a URL, as \"https://{{host}}{{path}}\", or a path",

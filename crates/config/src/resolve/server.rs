@@ -1,4 +1,4 @@
-//! `[server]`, `[tls]`, `[access_log]` and `[admin]`: what is the same for all hosts.
+//! `[server]`, `[tls]`, `[access_log]` and `[admin]`: settings common to all hosts.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ use crate::values::{self, Address, ClientConnections};
 /// TCP Fast Open queue length unless another is written.
 const FAST_OPEN: u32 = 256;
 
-/// Settings that need nothing but the file.
+/// Settings that depend on the file alone.
 pub(super) struct Server {
     pub(super) state_dir: Option<PathBuf>,
     workers: NonZeroUsize,
@@ -64,7 +64,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// The whole, with what was made elsewhere.
+    /// Complete settings, with the parts resolved elsewhere.
     pub(super) fn complete(
         self,
         hosts: Vec<HostSettings>,
@@ -177,7 +177,7 @@ fn drain_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>
     context.findings.within(&path.key("drain_timeout"), server.drain_timeout, usual, &range).0
 }
 
-/// At least one listener, and no two for one address.
+/// Checks that there is a listener and that no two share an address.
 fn addresses(raw: &raw::Config, context: &mut Context<'_>) {
     let server = KeyPath::of("server");
     if raw.server.https.is_empty() && raw.server.http.is_empty() {
@@ -221,7 +221,7 @@ fn listeners(
     addresses.iter().map(listener).collect()
 }
 
-/// The most connections in all, and of one client.
+/// Maximum number of connections, in total and per client.
 fn connections(
     server: &raw::Server,
     path: &KeyPath,
@@ -356,7 +356,7 @@ fn protocols(
 const fn versions(protocol: values::Protocol) -> &'static [HttpVersion] {
     match protocol {
         values::Protocol::Http2 => &[HttpVersion::Http2],
-        // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
+        // Includes HTTP/1.0: some clients offer only `http/1.0`, and HTTP/1.1 serves them.
         values::Protocol::Http1 => &[HttpVersion::Http11, HttpVersion::Http10],
     }
 }

@@ -1,4 +1,4 @@
-//! `[sessions]` and what `[tls]` says of resumption: where ticket keys come from, and where sessions are kept.
+//! `[sessions]` and resumption in `[tls]`: sources of ticket keys, and session stores.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -15,15 +15,15 @@ use crate::raw;
 use crate::units::{Period, Size};
 use crate::values::TicketKeys;
 
-/// RFC 8446 section 4.6.1: no ticket is used for longer than seven days. The least is for trials; what is sensible is
-/// said in `docs/sessions.md`.
+/// Permitted lifetimes. RFC 8446 section 4.6.1 limits tickets to seven days. The minimum is for tests;
+/// `docs/sessions.md` recommends values.
 pub(super) const LIFETIMES: RangeInclusive<Period> =
     Period(Duration::from_secs(1))..=Period(Duration::from_hours(7 * 24));
 
 /// Keys that machines exchange need some seconds to be known to all of them.
 const LEAST_SHARED: Period = Period(Duration::from_secs(12));
 
-/// What makes sessions resumable, which is for `lifetime`.
+/// Settings of resumption for sessions with `lifetime`.
 pub(super) fn sessions(raw: &raw::Config, lifetime: Duration, context: &mut Context<'_>) -> SessionSettings {
     let path = KeyPath::of("sessions");
     let rotation = rotation(raw, lifetime, context);
@@ -79,7 +79,7 @@ fn secret(raw: &raw::Sessions, path: &KeyPath, context: &mut Context<'_>) -> Opt
     read_privately(&file, path, context, FleetSecret::read)
 }
 
-/// Where ticket keys come from. What is missing for it is noted, and then it does not matter what is returned.
+/// Source of ticket keys. Missing settings are reported, and the result is not used then.
 fn key_source(
     raw: &raw::Config,
     rotation: RotationSettings,

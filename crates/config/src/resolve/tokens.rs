@@ -1,4 +1,4 @@
-//! Keys in tokens: certificates of which only the chain is in a file.
+//! Keys in tokens: certificates with only the chain in a file.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ use brisk_keys_pkcs11::{CertificateKey, KeyUri, PinSource};
 use super::context::Context;
 use super::files::warn_of_access;
 
-/// The certificate in `chain`, whose private key is in a token. The error says which of the two is at fault.
+/// Loads the certificate in `chain`, whose private key is in a token. The error names the one at fault.
 pub(super) fn load(
     chain: &Path,
     uri: &KeyUri,
@@ -19,7 +19,7 @@ pub(super) fn load(
     attach(chain, uri, context).map(|(_, chain)| Loaded::of_chain(chain, SystemTime::now()))
 }
 
-/// Finds the private key of the certificate in `chain` in its token. The error says which of the two is at fault.
+/// Finds the private key of the certificate in `chain` in its token. The error names the one at fault.
 pub(super) fn attach(
     chain: &Path,
     uri: &KeyUri,

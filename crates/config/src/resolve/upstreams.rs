@@ -20,7 +20,7 @@ use crate::raw;
 use crate::units::{Period, Size};
 use crate::values::{self, HashBy, KeyPlace, UpstreamServer};
 
-/// All groups of the file.
+/// Resolves all groups of the file.
 pub(super) fn groups(raw: &BTreeMap<String, raw::Upstream>, context: &mut Context<'_>) -> Vec<GroupSettings> {
     let all = KeyPath::of("upstream");
     raw.iter().map(|(name, upstream)| group(name, upstream, &all.key(name), context)).collect()
@@ -176,7 +176,7 @@ pub(super) fn identity(
     let identity = Identity { chain: context.file(&raw.chain), key: context.file(key) };
     match load(&identity.chain, &identity.key, &mut Keystore::default(), SystemTime::now()) {
         Ok(loaded) => {
-            // That no name is in it matters to servers' certificates alone.
+            // A missing name matters for server certificates only.
             let warnings =
                 loaded.warnings.iter().filter(|warning| !matches!(warning, Warning::NoNames { .. }));
             for warning in warnings {

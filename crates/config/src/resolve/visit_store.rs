@@ -1,4 +1,4 @@
-//! `[visits]`: where visits are kept, for how long, and what networks are called.
+//! `[visits]`: storage and retention of visits, and labels of networks.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,16 +22,16 @@ const LARGEST_DATABASE: u64 = 1 << 40;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// How visits are kept.
+/// Settings of the store of visits.
 #[derive(Clone, Debug)]
 pub struct VisitSettings {
     /// The folder of the database.
     pub folder: PathBuf,
-    /// What can be changed by a reload.
+    /// Settings that a reload can change.
     pub settings: Settings,
 }
 
-/// Where and how visits are kept; `None` if they are not.
+/// Resolves the store of visits; `None` if it is disabled.
 pub(super) fn visits(
     raw: &raw::Visits,
     state_dir: Option<&Path>,
@@ -74,7 +74,7 @@ pub(super) fn visits(
     })
 }
 
-/// A database that cannot hold a day of what is measured would forget it all the time.
+/// Warns of a database too small for one day of measurements, which would be removed continually.
 fn check_size(size: Size, hosts: &[HostSettings], path: &KeyPath, context: &mut Context<'_>) {
     let measured = hosts.iter().filter(|host| host.visits.is_some()).count();
     let smallest = Settings::smallest(measured);

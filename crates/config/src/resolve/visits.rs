@@ -1,4 +1,4 @@
-//! `server_timing` and `visits` of hosts: what pages can read of their answers, and what they send back.
+//! `server_timing` and `visits` of hosts: measurements exposed to pages and sent by them.
 
 use brisk_answer::settings::{HostVisits, Origin, ServerTiming};
 use http::HeaderValue;
@@ -10,7 +10,7 @@ use crate::raw;
 /// Origins of other pages; each answer names all of them.
 const MOST_ORIGINS: usize = 16;
 
-/// Which pages can read what the answers of the host at `path` took.
+/// Pages that may read the timing of responses of the host at `path`.
 pub(super) fn server_timing(
     raw: &raw::Host,
     path: &KeyPath,
@@ -44,7 +44,7 @@ pub(super) fn server_timing(
     Some(ServerTiming { allowed: joined.transpose().expect("origins are ASCII") })
 }
 
-/// What is measured of visits of the host at `path`.
+/// Measurements of visits to the host at `path`.
 pub(super) fn of_host(raw: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Option<HostVisits> {
     let Some(raw::HostVisits::On(table)) = &raw.visits else { return None };
     let path = path.key("visits");

@@ -1,4 +1,4 @@
-//! Where a private key is: in a file, or in a token.
+//! Location of a private key: a file, a token or a key server.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub(crate) enum KeyPlace {
     KeyServer(String),
 }
 
-/// What the place begins with where key servers have the key.
+/// Prefix of the location of keys on key servers.
 const KEY_SERVER: &str = "keyserver:";
 
 impl Written for KeyPlace {

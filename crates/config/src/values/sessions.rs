@@ -1,4 +1,4 @@
-//! Values about resumption that are written in more than one way: sources of ticket keys, servers of Redis, early data.
+//! Values of resumption with several forms: sources of ticket keys, Redis servers, early data.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -120,7 +120,7 @@ impl FromStr for RedisServer {
             }
         };
         if rest.contains('@') {
-            // The text is not repeated: it may hold a password.
+            // The text is not repeated in the error: it may contain a password.
             return Err("write who brisk is as `username` and `password_file`, not in the URL".to_owned());
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);

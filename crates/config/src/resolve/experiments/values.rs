@@ -1,4 +1,4 @@
-//! The settings that can be drawn, their values, and how an arm is written.
+//! Settings that experiments can vary, their values, and the parsing of arms.
 
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
@@ -28,10 +28,10 @@ pub(super) enum Setting {
     Congestion,
 }
 
-/// The arms of an experiment as they are shown, and the values of those beside the control.
+/// Arms of an experiment as text, and the values of all arms except the control.
 pub(super) struct Drawn {
     pub(super) arms: Vec<String>,
-    /// What to do to serve each of them.
+    /// Instructions for serving each arm permanently.
     pub(super) advice: Vec<String>,
     pub(super) values: Values,
 }
@@ -52,7 +52,7 @@ impl Setting {
         Self::ALL.into_iter().find(|setting| setting.name() == name)
     }
 
-    /// Its key, or the kernel's name of it.
+    /// Key of the setting, or its name in the kernel.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Records => "tls.growing_records",
@@ -65,14 +65,15 @@ impl Setting {
         }
     }
 
-    /// What a right value is.
+    /// The type of a valid value.
     fn values(self) -> Kind {
         let levels = |coding: Coding, highest: u8| {
             Kind::Number(i64::from(*coding.levels().start())..=i64::from(highest))
         };
         match self {
             Self::Records | Self::EarlyHints => Kind::Switch,
-            // Without any no visitor would resume: what that costs is not seen on the connections that are drawn.
+            // At least 1: without tickets no visitor would resume, and the cost would appear on later connections
+            // outside the experiment.
             Self::Tickets => Kind::Number(1..=8),
             Self::Zstd => levels(Coding::Zstd, HIGHEST_ZSTD),
             Self::Brotli => levels(Coding::Brotli, HIGHEST_BROTLI),
@@ -81,7 +82,7 @@ impl Setting {
         }
     }
 
-    /// The metric that decides unless another one is written: one that the setting can change.
+    /// Default metric: one that the setting can change.
     pub(super) const fn usual_metric(self) -> Metric {
         match self {
             Self::Records | Self::Tickets => Metric::FirstByte,
@@ -90,8 +91,8 @@ impl Setting {
         }
     }
 
-    /// Whether a metric shows what the setting does to visitors. All of them take effect after the handshake. To some browsers hints
-    /// are the first byte, and to none they make the answer come sooner.
+    /// Whether a metric shows the effect of the setting on visitors. All settings take effect after the handshake.
+    /// Some browsers count hints as the first byte, although hints do not make the response arrive sooner.
     pub(super) const fn shows_in(self, metric: Metric) -> bool {
         match metric {
             Metric::Handshake => false,
@@ -105,7 +106,7 @@ impl Setting {
         format!("{} = {value}", self.name())
     }
 
-    /// What to do to serve the arm with this value.
+    /// Instruction for serving the arm with this value permanently.
     fn advice(self, value: &ExperimentValue) -> String {
         let arm = self.with(value);
         match self {
@@ -185,12 +186,12 @@ pub(super) fn values(
     Some(Drawn { arms, advice, values: typed(setting, &table.values, controls) })
 }
 
-/// What `growing_records` means.
+/// The records for a value of `growing_records`.
 pub(in crate::resolve) const fn records(is_growing: bool) -> Records {
     if is_growing { Records::Growing } else { Records::Full }
 }
 
-/// Why a value is none of this setting.
+/// Reason for which a value is invalid for this setting.
 fn wrong(setting: Setting, value: &ExperimentValue) -> Option<String> {
     match (setting.values(), value) {
         (Kind::Switch, ExperimentValue::Switch(_)) | (Kind::Text, ExperimentValue::Text(_)) => None,
@@ -234,17 +235,17 @@ fn not_controlled(name: &str, error: &io::Error) -> String {
     }
 }
 
-/// What the hosts have without the experiment.
+/// Settings of the hosts without the experiment.
 struct Control {
     text: String,
     advice: String,
     values: Vec<ExperimentValue>,
-    /// That of the kernel, which its connections are given as the others are given theirs.
+    /// The kernel's congestion control, set explicitly for the control as for the other arms.
     congestion: Option<Congestion>,
 }
 
 impl Control {
-    /// Why this value makes no difference.
+    /// Message for a value that equals the control.
     fn equal(&self, value: &ExperimentValue) -> Option<String> {
         let is_equal = self.values.iter().all(|own| own == value);
         is_equal.then(|| format!("{value} is what is configured, which the control has: write another value"))
@@ -299,7 +300,7 @@ fn control(
         }
         is_new
     });
-    // Where routes differ the control has all of theirs.
+    // Routes may differ; the control then serves all of their values.
     let text = values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
     let text = format!("{} = {text}", setting.name());
     let advice = match setting {
@@ -320,7 +321,7 @@ fn levels<'r>(
     ("no route of its hosts is compressed with it: write `compression`", levels.collect())
 }
 
-/// The same values as what the gateway has. All of them are right.
+/// Converts valid values to the gateway's type.
 fn typed(setting: Setting, values: &[ExperimentValue], controls: Vec<Congestion>) -> Values {
     let switches = || values.iter().map(|value| *value == ExperimentValue::Switch(true));
     let number = |value: &ExperimentValue| match value {
