@@ -1,5 +1,5 @@
-//! What the gateway and its key process say to one another: orders and reports, one packet each, over a pair of sockets that
-//! no other process has.
+//! Messages between the gateway and its key process: orders and reports, one packet each, over a private pair of
+//! sockets.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,38 +19,39 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of a packet.
+/// Maximum length of a packet in bytes.
 const PACKET: usize = 128 * 1024;
 
-/// Bytes of file names in one packet, about.
+/// Approximate length of the file names per packet in bytes.
 const NAMES: usize = 8 * 1024;
 
-/// How long a packet may wait for room.
+/// Timeout for sending a packet while the peer's buffer is full.
 const ROOM: Duration = Duration::from_secs(10);
 
-/// From the gateway to the key process.
+/// Message from the gateway to the key process.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) enum Order {
-    /// Read these files: they and those of the packets before with the same number are the keys of a configuration.
+    /// Read these files. Together with the files of earlier packets with the same number, they are the keys of a
+    /// configuration.
     Load { number: u64, files: Vec<String>, is_last: bool },
-    /// The configuration is in force, and no other; or it will not be.
+    /// Use the keys of this configuration only, or discard them.
     Settle { number: u64, is_in_force: bool },
-    /// Perform operations by these settings, once there are keys.
+    /// Perform operations with these settings once there are keys.
     Start(Settings),
-    /// The socket that comes with this is a connection of the gateway.
+    /// Serve the gateway over the socket in this packet.
     Connect,
 }
 
-/// Where and how operations are performed, as in `[keys]`.
+/// Settings of key operations, as in `[keys]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Settings {
-    /// Threads for slow operations. `None`: as many as suit `machine`.
+    /// Threads for slow operations. `None`: a number that suits `machine`.
     pub threads: Option<usize>,
     /// Cores of the machine, and workers of the gateway.
     pub machine: (usize, usize),
-    /// Cores that the threads keep to; empty is no choice.
+    /// Cores to which the threads are pinned; empty means all.
     pub cores: Vec<usize>,
-    /// Most operations that wait.
+    /// Capacity of the queue of operations.
     pub queue: usize,
     /// Whether threads perform RSA, ECDSA and Ed25519.
     pub offload: [bool; 3],
@@ -58,9 +59,9 @@ pub struct Settings {
     pub simd: bool,
     /// Whether a GPU performs RSA.
     pub cuda: bool,
-    /// Longest wait of an operation for others on the GPU, in microseconds.
+    /// Maximum wait of an operation for others on the GPU, in microseconds.
     pub cuda_wait_us: Option<u64>,
-    /// Threads that serve the connections of the gateway, and as many connections.
+    /// Number of threads that serve the gateway's connections, and of the connections.
     pub workers: usize,
 }
 
@@ -70,44 +71,44 @@ impl Settings {
         NonZeroUsize::new(self.workers).unwrap_or(NonZeroUsize::MIN)
     }
 
-    /// Operations of the gateway in progress at a time.
+    /// Maximum number of concurrent operations of the gateway.
     pub fn operations(&self) -> NonZeroUsize {
         NonZeroUsize::new(self.queue).unwrap_or(NonZeroUsize::MIN)
     }
 }
 
-/// From the key process to the gateway.
+/// Message from the key process to the gateway.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) enum Report {
-    /// This process has no keys yet.
+    /// The process has started and holds no keys yet.
     Started { process: u32 },
-    /// What was found in the next files of a configuration: the names of keys, or what is wrong.
+    /// Results for the next files of a configuration: the ids of their keys, or errors.
     Loaded { number: u64, found: Vec<Result<String, String>> },
-    /// A file with a key has changed.
+    /// A key file has changed.
     Changed,
-    /// What it has done.
+    /// Counters of the process.
     Figures(Figures),
 }
 
-/// What a key process has done since it started.
+/// Counters of a key process since its start.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Figures {
     pub(crate) keys: u64,
-    /// Operations of its threads, by how many were performed together.
+    /// Operations of its threads, by size of their batch.
     pub(crate) by_size: [u64; 4],
-    /// Signatures that its workers gathered: in lanes, and one by one.
+    /// Signatures gathered by its workers: in lanes, and one by one.
     pub(crate) gathered: [u64; 2],
-    /// Results that failed their check.
+    /// Results that failed verification.
     pub(crate) faults: u64,
 }
 
-/// What was received.
+/// Result of receiving.
 #[derive(Debug)]
 pub(crate) enum Received<M> {
     Packet(M, Option<UnixStream>),
-    /// Nothing came in time.
+    /// The timeout has passed.
     Nothing,
-    /// The other side is gone.
+    /// The peer has closed its end.
     End,
 }
 
@@ -116,20 +117,20 @@ pub(crate) enum Received<M> {
 pub(crate) struct Control(OwnedFd);
 
 impl Control {
-    /// This end, and the other for a process that is started.
+    /// Creates a pair: this end, and the other for a child process.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (own, other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self::new(own)?, other))
     }
 
-    /// The end that was passed to this process.
+    /// Wraps the end that was passed to this process.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         set_socket_timeout(&socket, Timeout::Send, Some(ROOM))?;
         Ok(Self(socket))
     }
 
-    /// Sends a packet. Blocks for ten seconds at most, while the other side has not read those before.
+    /// Sends a packet. Blocks for up to ten seconds while the peer's buffer is full.
     pub(crate) fn send(&self, message: &impl Serialize) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         let mut nothing = SendAncillaryBuffer::default();
@@ -159,12 +160,12 @@ impl Control {
         Ok(())
     }
 
-    /// Has [`receive`](Self::receive) return after this time at the latest.
+    /// Sets the timeout of [`receive`](Self::receive).
     pub(crate) fn wake_every(&self, time: Duration) -> io::Result<()> {
         Ok(set_socket_timeout(&self.0, Timeout::Recv, Some(time))?)
     }
 
-    /// The next packet, and a socket that came with it. Blocks.
+    /// Receives the next packet, with a socket if one was sent. Blocks.
     pub(crate) fn receive<M: DeserializeOwned>(&self) -> io::Result<Received<M>> {
         let mut bytes = vec![0; PACKET];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -174,7 +175,7 @@ impl Control {
             match recvmsg(&self.0, slices, &mut with, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(Received::Nothing),
-                // A key process that was killed may have left a packet unread.
+                // A killed key process may have left a packet unread.
                 Err(Errno::CONNRESET) => return Ok(Received::End),
                 other => break other?,
             }
@@ -190,7 +191,7 @@ impl Control {
         Ok(Received::Packet(serde_json::from_slice(&bytes[..received.bytes])?, socket))
     }
 
-    /// Whether the other side is gone.
+    /// Whether the peer has closed its end.
     pub(crate) fn is_closed(&self) -> bool {
         let mut polled = [PollFd::new(&self.0, PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -198,13 +199,13 @@ impl Control {
             && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Ends the conversation: the other side receives what was sent, and then the end.
+    /// Closes the connection: the peer receives all packets sent before, then the end.
     pub(crate) fn close(&self) {
-        // Refused only where it has ended already.
+        // Fails only if it is closed already.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 
-    /// The same end once more, for a process that is started.
+    /// Duplicates this end for a child process.
     pub(crate) fn try_clone(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }

@@ -1,24 +1,24 @@
-//! Why keys cannot be isolated.
+//! [`IsolationError`], the reason for which keys cannot be isolated.
 
 use std::io;
 
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// Why keys cannot be isolated.
+/// Reason for which keys cannot be isolated.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum IsolationError {
-    /// The system refuses a process, a socket, a thread or a right.
+    /// The system refuses a process, a socket, a thread or a privilege.
     #[error(transparent)]
     System(#[from] io::Error),
     /// A debugger is attached to the key process.
     #[error("the key process is traced by the process {tracer}, which would see the keys")]
     Traced {
-        /// Its process ID.
+        /// Process id of the debugger.
         tracer: String,
     },
-    /// The parent of the process ended before the process began.
+    /// The parent ended before this process had started.
     #[error("the process that started this one is gone")]
     Orphan,
     /// The table of users cannot be read.
@@ -26,7 +26,7 @@ pub enum IsolationError {
     LookUp {
         /// The name of the user.
         name: String,
-        /// Why.
+        /// Cause.
         source: nix::Error,
     },
     /// The configuration names a user that does not exist.
@@ -38,9 +38,9 @@ pub enum IsolationError {
     /// The system refuses to change the user.
     #[error("the key process cannot become the user {user}: {source}")]
     User {
-        /// The number of the user.
+        /// Id of the user.
         user: u32,
-        /// Why.
+        /// Cause.
         source: nix::Error,
     },
     /// The program cannot run as a key process.

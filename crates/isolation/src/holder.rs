@@ -1,4 +1,4 @@
-//! The key process itself: reads the files of keys, and performs operations for the gateway that started it.
+//! The key process: reads key files and performs operations for the gateway that started it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,27 +24,27 @@ use crate::error::IsolationError;
 use crate::rights::{self, REFUSED};
 use crate::role::{Operations, Program, Role};
 
-/// Time without further changes after which changed files are reported, as in the gateway.
+/// Time without further changes after which changed files are reported; the same as in the gateway.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How often files, figures and keys of before are looked after.
+/// Interval at which files, counters and replaced keys are checked.
 const BEAT: Duration = Duration::from_millis(250);
 
-/// After this time nothing asks for keys of the configuration before.
+/// Time for which replaced keys are kept, longer than any handshake needs them.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Files of which one packet says what was found.
+/// Maximum number of files per report.
 const AT_ONCE: usize = 16;
 
-/// Most bytes of what is said of a file. Six times as many in JSON, at worst.
+/// Maximum length of the result for a file in bytes; JSON escaping can multiply it by six.
 const LONGEST: usize = 1024;
 
-/// Most bytes of the file of a key.
+/// Maximum size of a key file in bytes.
 const MOST_BYTES: u64 = 1024 * 1024;
 
-/// Holds keys until the gateway is gone.
+/// Runs the key process until the gateway has closed its connection.
 pub(crate) fn run(role: &Role, control: Control, program: &impl Program) -> Result<(), IsolationError> {
-    // Before anything else: no process of this user may begin to trace this one from here on.
+    // First of all: from here on, no process of this user can attach a debugger.
     rights::keep_memory_private();
     let locked = rights::lock_memory();
     if let Err(error) = rights::refuse_tracer().and_then(|()| rights::drop_to(role.user.as_deref())) {
@@ -52,7 +52,7 @@ pub(crate) fn run(role: &Role, control: Control, program: &impl Program) -> Resu
         exit(REFUSED);
     }
     rights::end_with(role.parent)?;
-    // Once more: another user may have changed it.
+    // Repeated, since changing the user resets it.
     rights::keep_memory_private();
     let runtime = rights::outlive_signals()?;
     let _log = program.open_log(&role.log).map_err(IsolationError::Program)?;
@@ -75,7 +75,7 @@ pub(crate) fn run(role: &Role, control: Control, program: &impl Program) -> Resu
     }
 }
 
-/// The keys of one configuration.
+/// Keys of one configuration.
 #[derive(Default)]
 struct Set {
     number: u64,
@@ -88,16 +88,16 @@ struct Holder<'p, P> {
     control: Control,
     runtime: Runtime,
     in_force: Set,
-    /// The keys of a configuration that may come into force.
+    /// Keys of a configuration that may be applied.
     next: Option<Set>,
     is_loaded: bool,
     settings: Option<Settings>,
-    /// What performs operations, once there are settings and keys.
+    /// The engines, once there are settings and keys.
     operations: Option<Box<dyn Operations>>,
-    /// Connections that wait for it.
+    /// Connections that wait for the engines.
     waiting: Vec<UnixStream>,
     held: usize,
-    /// When the keys of before are given up.
+    /// Time at which replaced keys are dropped.
     given_up: Option<Instant>,
     watch: Option<FileWatch>,
     reported: Figures,
@@ -149,13 +149,13 @@ impl<'p, P: Program> Holder<'p, P> {
             self.next = Some(next);
             return Ok(());
         }
-        // All of them from before the first is read, so that no change is missed.
+        // Watched before the first file is read, so that no change is missed.
         self.watch_files(&next.files);
         let Set { files, keys, .. } = &mut next;
         let mut last = Vec::new();
         for (place, file) in files.iter().enumerate() {
             last.push(read(file, keys));
-            // What is said of these is one packet.
+            // One report per group of files.
             if last.len() == AT_ONCE && place + 1 < files.len() {
                 self.control.send(&Report::Loaded { number, found: mem::take(&mut last) })?;
             }
@@ -165,22 +165,22 @@ impl<'p, P: Program> Holder<'p, P> {
         self.given_up = None;
         self.hold();
         self.control.send(&Report::Loaded { number, found: last })?;
-        // Behind the report, since to measure takes a while.
+        // After the report, since the measurements of the engines take a while.
         self.start()
     }
 
     fn settle(&mut self, number: u64, is_in_force: bool) {
         let Some(next) = self.next.take_if(|next| next.number == number) else { return };
         if !is_in_force {
-            // Nothing has asked for keys of a configuration that was refused.
+            // Operations with keys of a refused configuration cannot be in progress, so the keys are dropped at once.
             return self.hold();
         }
         self.in_force = next;
-        // Handshakes that have begun may still ask for a key of before.
+        // Handshakes in progress may still use replaced keys.
         self.given_up = Some(Instant::now() + GRACE);
     }
 
-    /// The keys in force, and those that may come into force: handshakes of either configuration find theirs.
+    /// Keys of the current configuration and of the one being loaded, so that handshakes of both find theirs.
     fn both(&self) -> Arc<Keystore> {
         let mut keys = Keystore::new();
         keys.add_all(&self.in_force.keys);
@@ -205,7 +205,7 @@ impl<'p, P: Program> Holder<'p, P> {
             .ok();
     }
 
-    /// Begins to perform operations, if there are settings and keys.
+    /// Starts the engines if there are settings and keys.
     fn start(&mut self) -> io::Result<()> {
         let (None, Some(settings), true) = (&self.operations, &self.settings, self.is_loaded) else {
             return Ok(());
@@ -222,7 +222,7 @@ impl<'p, P: Program> Holder<'p, P> {
         Ok(())
     }
 
-    /// Gives up keys of before, and reports what has changed.
+    /// Drops replaced keys when due, and reports changes.
     fn look_after(&mut self, now: Instant) -> io::Result<()> {
         if self.given_up.take_if(|at| *at <= now).is_some() && self.next.is_none() {
             self.hold();
@@ -254,7 +254,7 @@ impl<'p, P: Program> Holder<'p, P> {
     }
 }
 
-/// Reads the key in a file. What was found is its name, or what is wrong, in words that do not quote the file.
+/// Reads the key in a file. Returns its id, or an error that does not quote the file.
 fn read(file: &Path, keys: &mut Keystore) -> Result<String, String> {
     let shown = file.display();
     let pem =
@@ -263,9 +263,9 @@ fn read(file: &Path, keys: &mut Keystore) -> Result<String, String> {
     Ok(key.to_string())
 }
 
-/// What is in the file of a key: memory is locked, so it takes no other file for one.
+/// Content of a key file. Its size is limited, since memory is locked.
 fn contents(file: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Nothing is waited for, as the other end of a pipe would be.
+    // `NONBLOCK`, so that opening a pipe does not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(file, flags, Mode::empty())?);
     let metadata = file.metadata()?;
@@ -275,19 +275,19 @@ fn contents(file: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     if metadata.len() > MOST_BYTES {
         return Err(io::Error::other("it is longer than 1 MiB, which no key is"));
     }
-    // Room for all of it from the start: no copies are left behind.
+    // Allocated in full first: a growing buffer would leave copies of the key in memory.
     let mut contents = Zeroizing::new(Vec::with_capacity(MOST_BYTES.min(metadata.len() + 1) as usize));
     file.take(MOST_BYTES).read_to_end(&mut contents)?;
     Ok(contents)
 }
 
-/// A message that fits into a packet with others, however long the names of files are.
+/// Truncates a message to the limit of a packet, however long file names are.
 fn shortened(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(LONGEST));
     message
 }
 
-/// Whom a file has to be readable for.
+/// Adds the user that needs read permission to a message.
 fn who(error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return String::new();

@@ -1,4 +1,4 @@
-//! The gateway's side: starts the key process, gives it orders, and knows which keys it holds.
+//! The gateway's side: starts the key process, sends orders, and tracks its keys.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -21,19 +21,19 @@ use crate::rights::{self, Left};
 use crate::role::Role;
 use crate::state::{Found, Keys, State};
 
-/// Most bytes in the name of a file: those that Linux opens.
+/// Maximum length of a file name in bytes, the limit of Linux.
 const LONGEST_NAME: usize = 4096;
 
-/// How long the end of the gateway waits for that of the key process.
+/// Maximum time for which the end of the gateway waits for the key process to end.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// The pause before a keeper is started again.
+/// Pause before the keeper is started again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long an operation may take in all. A key process that was ended is there again within a fraction of it.
+/// Timeout of an operation. A key process that was killed is replaced within a fraction of it.
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// The key process of a gateway, as the gateway sees it. The process is started again whenever it ends, until
+/// The key process of a gateway, as seen from the gateway. It is restarted whenever it ends, until
 /// [`end`](Self::end).
 #[derive(Debug)]
 pub struct Isolation {
@@ -42,20 +42,20 @@ pub struct Isolation {
     control: Mutex<Arc<Control>>,
     pub(crate) keeper: Mutex<Child>,
     state: Mutex<State>,
-    /// There was a report, or the process has ended.
+    /// Signals a report or the end of the process.
     pub(crate) changed: Condvar,
-    /// Orders, in the sequence in which they were given: one thread sends them.
+    /// Queue of orders, which one thread sends in sequence.
     orders: Sender<Order>,
-    /// Where changed files are reported.
+    /// Receiver of notifications about changed files.
     reader: OnceLock<Arc<Notify>>,
-    /// The engine with the keys of the process.
+    /// Engine with the keys of the process.
     engine: OnceLock<Arc<RemoteEngine>>,
-    /// For the sockets of the engine.
+    /// Reference for the sockets of the engine.
     own: Weak<Self>,
 }
 
-/// The keys of one configuration, loaded by the key process beside those in force. Dropping this has the process give them up,
-/// unless they were [put in force](Isolation::put_in_force).
+/// Keys of one configuration, loaded by the key process beside the current ones. Dropping this makes the process
+/// discard them unless they were [applied](Isolation::put_in_force).
 #[derive(Debug)]
 pub struct LoadedKeys {
     isolation: Arc<Isolation>,
@@ -64,12 +64,12 @@ pub struct LoadedKeys {
 }
 
 impl LoadedKeys {
-    /// For each file the name of its key, or the reason why it has none.
+    /// For each file the id of its key, or the error.
     pub fn found(&self) -> &[Result<String, String>] {
         &self.found
     }
 
-    /// Identifies the keys.
+    /// Identifier of these keys.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -85,17 +85,17 @@ fn start_keeper(role: &Role) -> io::Result<(Control, Child)> {
     let (control, other) = Control::pair()?;
     let mut command = Command::new(keeper::PROGRAM);
     command.arg0("brisk").args(role.words());
-    // A group of its own: signals of a terminal are for the gateway.
+    // A process group of its own, so that signals of a terminal reach the gateway only.
     let keeper = command.stdin(Stdio::from(other)).stdout(Stdio::null()).process_group(0).spawn()?;
     Ok((control, keeper))
 }
 
-/// The reason why a key process cannot run as this user, if there is one.
+/// Reason for which a key process cannot run as this user; `None` if it can.
 pub fn trouble_with_user(name: &str) -> Option<String> {
     rights::look_up(name).err().map(|error| error.to_string())
 }
 
-/// Sockets to the key process.
+/// Opens sockets to the key process.
 #[derive(Debug)]
 struct Sockets(Weak<Isolation>);
 
@@ -109,8 +109,8 @@ impl KeyProcessConnector for Sockets {
 }
 
 impl Isolation {
-    /// Starts the key process, and gives up the gateway's own rights to read the files of keys. To be called while the gateway has one
-    /// thread. The process holds keys as `user`, if one is named, and its log has the filter `log`.
+    /// Starts the key process and drops the gateway's own privileges to read key files. Must be called while the
+    /// gateway has one thread. The process runs as `user`, if given; `log` is the filter of its log.
     pub fn start(user: Option<String>, log: &str) -> Result<Arc<Self>, IsolationError> {
         let role = Role { holds_keys: false, parent: std::process::id(), user, log: log.to_owned() };
         let (control, keeper) = start_keeper(&role)?;
@@ -134,7 +134,7 @@ impl Isolation {
         Ok(isolation)
     }
 
-    /// Logs which files the gateway may still read.
+    /// Logs the remaining privileges of the gateway to read key files.
     pub fn log_rights(&self) {
         if self.left == Left::Root && self.role.user.is_none() {
             tracing::warn!(
@@ -152,8 +152,8 @@ impl Isolation {
         }
     }
 
-    /// The engine whose keys are in the process. The first call determines the number of its connections, and of operations at a
-    /// time.
+    /// The engine whose keys are in the process. The first call sets the number of connections and of concurrent
+    /// operations.
     pub fn engine(&self, connections: NonZeroUsize, queue: NonZeroUsize) -> Arc<RemoteEngine> {
         let make = || {
             let mut settings = RemoteSettings::local("isolate", Arc::new(Sockets(Weak::clone(&self.own))));
@@ -166,12 +166,12 @@ impl Isolation {
         Arc::clone(self.engine.get_or_init(make))
     }
 
-    /// Why the key process performs no operations now, if so.
+    /// Reason for which the key process performs no operations now, if any.
     pub fn trouble(&self) -> Option<String> {
         self.engine.get()?.trouble().or_else(|| self.state().trouble())
     }
 
-    /// Reports changed files of keys here, including changes before the call.
+    /// Sets the receiver of notifications about changed key files; earlier changes are reported at once.
     pub fn report_changes(&self, reader: Arc<Notify>) {
         let state = self.state();
         if self.reader.set(reader).is_ok() && state.has_changed {
@@ -179,21 +179,20 @@ impl Isolation {
         }
     }
 
-    /// Has the process read these files beside those in force. The error is that the process does not answer.
+    /// Makes the process read these files in addition to the current ones. Fails if the process does not answer.
     pub fn load(self: &Arc<Self>, files: &[PathBuf]) -> Result<LoadedKeys, String> {
-        // Names come from TOML, which is UTF-8.
+        // Lossless: the names come from TOML, which is UTF-8.
         let files: Vec<_> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
         let (id, found) = self.load_files(files)?;
         Ok(LoadedKeys { isolation: Arc::clone(self), id, found })
     }
 
-    /// The [loaded keys](LoadedKeys) with this ID are in force from now on, and no others. Does nothing if others were loaded
-    /// since.
+    /// Makes the [loaded keys](LoadedKeys) with this id the current ones. Does nothing if others were loaded since.
     pub fn put_in_force(&self, id: u64) {
         self.settle(&mut self.state(), Some(id), true);
     }
 
-    /// Has the process perform operations by these settings.
+    /// Makes the process perform operations with these settings.
     pub fn begin(&self, settings: Settings) {
         let mut state = self.state();
         state.settings = Some(settings.clone());
@@ -202,7 +201,7 @@ impl Isolation {
         }
     }
 
-    /// Ends the key process, before `deadline`: the gateway has drained.
+    /// Ends the key process before `deadline`, after the gateway has drained.
     pub fn end(&self, deadline: Instant) {
         self.state().is_over = true;
         self.control().close();
@@ -221,14 +220,14 @@ impl Isolation {
         Arc::clone(&self.control.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Queues orders behind the earlier ones. To be called with the state locked that they are derived from.
+    /// Queues orders. Must be called with the state that they are derived from locked, to keep their sequence.
     fn give(&self, orders: impl IntoIterator<Item = Order>) {
-        // The thread that takes them does not end.
+        // The send cannot fail: the receiving thread runs until the end.
         orders.into_iter().for_each(|order| drop(self.orders.send(order)));
     }
 
-    /// Sends orders: a sender waits until the other side has room, and no other thread is to wait for that. An order that does not
-    /// arrive is repeated when the next process begins.
+    /// Sends queued orders on a thread of its own, since sending blocks while the peer's buffer is full. An order
+    /// that is lost is repeated when the next process starts.
     fn send_all(&self, given: &Receiver<Order>) {
         for order in given {
             if let Err(error) = self.control().send(&order)
@@ -258,13 +257,13 @@ impl Isolation {
         if state.is_over {
             return Err("the key process cannot be started; the lines above say why".to_owned());
         }
-        // The result of this process is not needed any more, and the next process does not get the files.
+        // The result of this process is discarded, and the next process does not get the files.
         self.settle(&mut state, None, false);
         self.kill(&state);
         Err("the key process does not answer; it is started again".to_owned())
     }
 
-    /// Puts the keys that were loaded last in force, or gives them up, if they are those with `id`; `None` is any.
+    /// Applies or discards the keys that were loaded last if they have this `id`; `None` matches any.
     fn settle(&self, state: &mut State, id: Option<u64>, is_in_force: bool) {
         let is_meant = |next: &mut Keys| id.is_none_or(|id| id == next.id);
         let Some(next) = state.next.take_if(is_meant) else { return };
@@ -274,7 +273,7 @@ impl Isolation {
         }
     }
 
-    /// Reads reports until the gateway ends. Starts the keeper again if it is gone.
+    /// Processes reports until the gateway ends. Restarts the keeper if it has ended.
     fn follow(&self) {
         loop {
             match self.control().receive::<Report>() {
@@ -317,7 +316,7 @@ impl Isolation {
         }
     }
 
-    /// A key process has begun, which has no keys yet.
+    /// Handles the start of a key process, which holds no keys yet.
     fn begun(&self, state: &mut State, process: u32) {
         state.starts += 1;
         state.process = Some(process);
@@ -336,7 +335,7 @@ impl Isolation {
         }
     }
 
-    /// The keeper is gone; whether there is another.
+    /// Restarts the keeper after its end. Returns whether there is a new one.
     fn start_again(&self) -> bool {
         let mut state = self.state();
         state.process = None;
@@ -345,7 +344,7 @@ impl Isolation {
         }
         drop(state);
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        // The keeper may still run, after a report that could not be read. A keeper that has ended keeps its status.
+        // The keeper may still run after an unreadable report. If it has ended, its exit status is kept.
         let _ = keeper.kill();
         let status = keeper.wait();
         drop(keeper);

@@ -1,5 +1,5 @@
-//! The process between the gateway and its key process: starts the latter, and again whenever it ends. It has the rights that
-//! this takes, no keys, and reads nothing that a peer sends.
+//! The keeper, a process between the gateway and its key process: starts the key process and restarts it whenever it
+//! ends. It has the privileges for this, holds no keys, and reads no input of peers.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -12,16 +12,16 @@ use crate::error::IsolationError;
 use crate::rights;
 use crate::role::Role;
 
-/// The program that this process runs, even where its file was replaced.
+/// Path of the running program, valid even if its file was replaced.
 pub(crate) const PROGRAM: &str = "/proc/self/exe";
 
-/// Pauses before a key process is started again: the first, and the longest.
+/// Pause before a restart of the key process: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
 
-/// One that has run for this time was good: the pauses begin anew.
+/// Run time after which the pause is reset to the first.
 const GOOD: Duration = Duration::from_secs(10);
 
-/// Keeps a key process until the gateway is gone.
+/// Runs the keeper until the gateway has closed its connection.
 pub(crate) fn run(role: &Role, control: &Control) -> Result<(), IsolationError> {
     rights::keep_memory_private();
     rights::end_with(role.parent)?;
@@ -30,7 +30,7 @@ pub(crate) fn run(role: &Role, control: &Control) -> Result<(), IsolationError> 
     loop {
         let started = Instant::now();
         match start(role, control).and_then(|mut child| child.wait()) {
-            // What was wrong with its beginning it has said itself, and will not be otherwise.
+            // The process has logged the reason itself, and a restart would fail the same way.
             Ok(status) if status.code() == Some(rights::REFUSED) => exit(rights::REFUSED),
             Ok(status) if !control.is_closed() => {
                 rights::say(format_args!("the key process ended ({status}); it is started again"));

@@ -1,8 +1,9 @@
-//! `[keys] isolate`: private keys in a process beside the gateway, which reads input of strangers and holds no key.
+//! `[keys] isolate`: private keys in a separate process, while the gateway, which reads untrusted input, holds no
+//! key.
 //!
-//! The gateway starts a [keeper], which starts the key process ([holder]) and starts it again when it ends. Orders go over one pair
-//! of sockets ([control]), operations over others, in the protocol of key servers. [`Isolation`] is the gateway's side;
-//! [`run`] is the other one, which the program calls with the engines that it knows.
+//! The gateway starts a [keeper], which starts the key process ([holder]) and restarts it when it ends. Orders use
+//! one pair of sockets ([control]); operations use others, with the protocol of key servers. [`Isolation`] is the
+//! gateway's side. [`run`] is the other side; the program calls it with its engines.
 
 mod control;
 mod error;

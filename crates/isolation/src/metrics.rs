@@ -1,4 +1,4 @@
-//! The metrics of the key process.
+//! Metrics of the key process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 use crate::control::Figures;
 use crate::isolation::Isolation;
 
-/// The metrics of the key process.
+/// Metrics of the key process.
 #[derive(Debug)]
 pub struct IsolationMetrics(pub Arc<Isolation>);
 

@@ -1,4 +1,4 @@
-//! What the processes of an isolated gateway may do: which user they are, which capabilities they keep, and with whom they end.
+//! Privileges of the processes of an isolated gateway: users, capabilities, and the coupling of their lifetimes.
 
 use std::io::{self, Write};
 use std::{fmt, fs};
@@ -18,37 +18,37 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::IsolationError;
 
-/// The exit status of a key process that cannot become what it should be: another attempt would end the same way.
+/// Exit status of a key process whose setup failed in a way that a restart cannot change.
 pub(crate) const REFUSED: i32 = 3;
 
-/// Who a key process of root becomes where the configuration names no user: the one that Linux shows in the place of users that it
-/// cannot show. It owns no file.
+/// User of a key process started by root if the configuration names none: the overflow user of Linux, which owns no
+/// files.
 const OWNS_NOTHING: u32 = 65534;
 
-/// What a key process keeps, if it has it: to read the files of keys.
+/// Capability that a key process keeps, if it has it: reading key files.
 const TO_READ: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
 
-/// All that a gateway keeps that is not root: to listen on ports below 1024.
+/// Capability that a gateway without root keeps: listening on ports below 1024.
 const TO_LISTEN: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 
-/// Whether the gateway still may read the files of keys.
+/// Remaining privileges of the gateway to read key files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It is root, which may read everything.
+    /// The gateway runs as root and can read everything.
     Root,
-    /// It had rights beyond those of its user, and gave them up.
+    /// The gateway had capabilities and dropped them.
     GaveUp,
-    /// It has the rights of its user, which are those of the key process too.
+    /// The gateway has the permissions of its user only, which the key process has too.
     SameUser,
 }
 
-/// Has the gateway give up what lets it read files of others, and no program give it back. To be called while it has one thread, and
-/// after the keeper was started.
+/// Drops the gateway's capabilities to read files of other users, and prevents programs from regaining them. Must be
+/// called while the process has one thread, after the keeper was started.
 pub(crate) fn give_up() -> io::Result<Left> {
     if rustix::process::geteuid().is_root() {
         return Ok(Left::Root);
     }
-    // The file of the program may have the capability.
+    // The program's file may carry the capability, so `exec` must not grant it.
     set_no_new_privs(true)?;
     let before = capabilities(None)?;
     if TO_LISTEN.contains(before.permitted) {
@@ -66,12 +66,12 @@ pub(crate) fn give_up() -> io::Result<Left> {
     Ok(Left::GaveUp)
 }
 
-/// Writes a line to standard error if there is room for it: its reader may be gone, or not read.
+/// Writes a line to standard error if this does not block: the reader may be gone or stalled.
 pub(crate) fn say(line: fmt::Arguments<'_>) {
     let mut stderr = io::stderr();
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut line = format!("{line}\n").into_bytes();
-    // A pipe that can be written to has room for as much.
+    // A pipe that is writable has room for at least `PIPE_BUF`, 4096 bytes.
     line.truncate(4096);
     let has_room = {
         let mut polled = [PollFd::new(&stderr, PollFlags::OUT)];
@@ -82,7 +82,7 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
     }
 }
 
-/// Refuses to be looked into: a process that is traced already would show its tracer every key.
+/// Fails if a debugger is attached, which would see every key.
 pub(crate) fn refuse_tracer() -> Result<(), IsolationError> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     match status.lines().find_map(|line| line.strip_prefix("TracerPid:")).map(str::trim) {
@@ -91,8 +91,8 @@ pub(crate) fn refuse_tracer() -> Result<(), IsolationError> {
     }
 }
 
-/// Keeps the private keys of a process that has nothing else out of core dumps, and its memory from other processes of its user.
-/// Where the system refuses, that is a warning.
+/// Excludes the memory of the process from core dumps and from access by other processes of its user. A refusal of
+/// the system is logged as a warning.
 pub fn keep_memory_private() {
     let no_cores = Rlimit { current: Some(0), maximum: Some(0) };
     if let Err(error) = setrlimit(Resource::Core, no_cores) {
@@ -103,7 +103,7 @@ pub fn keep_memory_private() {
     }
 }
 
-/// Ends this process as soon as its parent, which has this number, ends.
+/// Ends this process when its parent, which has this process id, ends.
 pub(crate) fn end_with(parent: u32) -> Result<(), IsolationError> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid().map(Pid::as_raw_pid) != i32::try_from(parent).ok() {
@@ -112,8 +112,8 @@ pub(crate) fn end_with(parent: u32) -> Result<(), IsolationError> {
     Ok(())
 }
 
-/// Outlives the signals that stop a gateway, which may come to all its processes: it needs its keys until the drain has ended. The
-/// process ends when the gateway closes its end of the sockets.
+/// Ignores signals that stop a gateway and may be sent to all its processes: the gateway needs the keys until the
+/// drain has ended. The process ends when the gateway closes its end of the sockets.
 pub(crate) fn outlive_signals() -> io::Result<Runtime> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -132,11 +132,11 @@ pub(crate) fn outlive_signals() -> io::Result<Runtime> {
     Ok(runtime)
 }
 
-/// Locks all memory of this process, so that no key comes to a swap device. Only without a limit: memory that is wanted later
-/// counts as well, and a limit would end the process then.
+/// Locks all memory of this process, so that no key is swapped out. Requires an unlimited `RLIMIT_MEMLOCK`: later
+/// allocations count too, and exceeding a limit would end the process.
 pub(crate) fn lock_memory() -> Result<(), String> {
     let unlimited = Rlimit { current: None, maximum: None };
-    // Root may; for others the limit stays what it is.
+    // Root may raise the limit; for other users it is unchanged.
     let _ = setrlimit(Resource::Memlock, unlimited);
     if let Some(limit) = getrlimit(Resource::Memlock).current {
         return Err(format!(
@@ -148,8 +148,8 @@ pub(crate) fn lock_memory() -> Result<(), String> {
     mlockall(flags).map_err(|error| io::Error::from(error).to_string())
 }
 
-/// Becomes `user`, or one that owns nothing if this is root and no user is named, and keeps the right to read files at most. To be
-/// called while the process has one thread.
+/// Changes to `user`, or to a user without files if this is root and none is given, and keeps at most the capability
+/// to read files. Must be called while the process has one thread.
 pub(crate) fn drop_to(user: Option<&str>) -> Result<(), IsolationError> {
     let is_root = Uid::effective().is_root();
     let kept = capabilities(None)?.permitted.intersection(TO_READ);
@@ -169,7 +169,7 @@ pub(crate) fn drop_to(user: Option<&str>) -> Result<(), IsolationError> {
     Ok(())
 }
 
-/// The number of the user with this name, and of its group.
+/// Ids of the user with this name and of its group.
 pub(crate) fn look_up(name: &str) -> Result<(Uid, Gid), IsolationError> {
     let found =
         User::from_name(name).map_err(|source| IsolationError::LookUp { name: name.to_owned(), source })?;

@@ -19,7 +19,7 @@ pub const SUBCOMMAND: &str = "key-process";
 pub struct Role {
     /// Whether the process holds keys; otherwise it starts the one that does.
     pub holds_keys: bool,
-    /// The process that starts this one, with which it ends.
+    /// Process that started this one; they end together.
     pub parent: u32,
     /// The user that holds keys, if the configuration names one.
     pub user: Option<String>,
@@ -28,7 +28,7 @@ pub struct Role {
 }
 
 impl Role {
-    /// The words of the command line after the name of the program, the [`SUBCOMMAND`] first.
+    /// Arguments of the command line after the program's name, starting with [`SUBCOMMAND`].
     pub fn words(&self) -> Vec<String> {
         let mut words = vec![SUBCOMMAND.to_owned()];
         words.extend(self.holds_keys.then(|| "--holds-keys".to_owned()));
@@ -42,7 +42,7 @@ impl Role {
 
 /// The program of a key process: the engines that perform its operations, and its log.
 pub trait Program {
-    /// The log while it is open.
+    /// Guard of the open log.
     type Log;
 
     /// Opens the log with this filter.
@@ -54,20 +54,20 @@ pub trait Program {
 
 /// The engines of a key process, and the threads that serve its gateway.
 pub trait Operations {
-    /// Replaces the keys. Operations in progress end with those of before.
+    /// Replaces the keys. Operations in progress finish with the previous ones.
     fn hold(&self, keys: &Arc<Keystore>);
 
     /// Serves the gateway over this socket.
     fn serve(&mut self, socket: UnixStream);
 
-    /// Operations of the engine's threads, by the number performed together.
+    /// Operations of the engine's threads, by size of their batch.
     fn by_size(&self) -> [u64; 4];
 
-    /// Results of the engine's threads that failed their check.
+    /// Results of the engine's threads that failed verification.
     fn faults(&self) -> u64;
 }
 
-/// Runs a process of an isolated gateway, which has the gateway's socket as its standard input.
+/// Runs a process of an isolated gateway. Its standard input is the gateway's socket.
 pub fn run(role: &Role, program: &impl Program) -> Result<(), IsolationError> {
     let control = Control::new(io::stdin().as_fd().try_clone_to_owned()?)?;
     if role.holds_keys { holder::run(role, control, program) } else { keeper::run(role, &control) }

@@ -1,42 +1,42 @@
-//! What the gateway knows of its key process: the keys that have to be there, and those that are.
+//! The gateway's view of its key process: expected and confirmed keys.
 
 use crate::control::{Figures, Settings};
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The number of the last configuration.
+    /// Number of the last configuration.
     pub(crate) number: u64,
-    /// The files of the keys in force.
+    /// Files of the current keys.
     pub(crate) in_force: Keys,
     pub(crate) next: Option<Keys>,
     pub(crate) settings: Option<Settings>,
-    /// Key processes that have begun.
+    /// Number of key processes that have started.
     pub(crate) starts: u64,
-    /// The one that runs.
+    /// Id of the running process.
     pub(crate) process: Option<u32>,
-    /// What it has said, in all.
+    /// Total number of reports.
     pub(crate) reports: u64,
     pub(crate) figures: Figures,
-    /// The file of a key has changed.
+    /// Whether a key file has changed.
     pub(crate) has_changed: bool,
-    /// It will not be started again: by the will of the gateway, or since it cannot be.
+    /// Whether the process is not restarted any more, because the gateway ends or a restart cannot succeed.
     pub(crate) is_over: bool,
 }
 
-/// What was found in the file of a key: its name, or what is wrong.
+/// Result for a key file: the id of its key, or an error.
 pub(crate) type Found = Result<String, String>;
 
 /// The keys of one configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    /// Identifies the keys in the gateway, however many processes load them.
+    /// Identifier in the gateway, independent of the processes that load the keys.
     pub(crate) id: u64,
-    /// By which orders and reports name it.
+    /// Number in orders and reports.
     pub(crate) number: u64,
     pub(crate) files: Vec<String>,
-    /// What the process that runs has found in them, as far as it has said.
+    /// Results that the running process has reported so far.
     pub(crate) found: Vec<Found>,
-    /// What was found when the configuration was read.
+    /// Results when the configuration was read.
     pub(crate) expected: Vec<Found>,
 }
 
@@ -45,13 +45,14 @@ impl Keys {
         self.found.len() >= self.files.len()
     }
 
-    /// What the configuration is judged by.
+    /// Stores and returns the results by which the configuration is judged.
     pub(crate) fn expect(&mut self) -> Vec<Found> {
         self.expected = self.found[..self.files.len()].to_vec();
         self.expected.clone()
     }
 
-    /// Files whose key is not the one of the configuration, and why: they may have changed before the process was started again.
+    /// Files whose key differs from the configuration's, with reasons: they may have changed before a restart of the
+    /// process.
     pub(crate) fn missing(&self) -> Vec<String> {
         if !self.is_complete() {
             return Vec::new();
@@ -59,7 +60,7 @@ impl Keys {
         let all = self.files.iter().zip(&self.expected).zip(&self.found);
         all.filter_map(|((file, expected), found)| {
             let key = expected.as_ref().ok()?;
-            // It may be in another file by now.
+            // The key may have been moved to another file.
             if self.found.contains(expected) {
                 return None;
             }
@@ -73,7 +74,7 @@ impl Keys {
 }
 
 impl State {
-    /// Notes what was found. Whether that says it of all keys in force, for the first time in this process.
+    /// Stores results. Returns whether they complete the current keys for the first time in this process.
     pub(crate) fn found(&mut self, number: u64, found: Vec<Found>) -> bool {
         if let Some(next) = self.next.as_mut().filter(|next| next.number == number) {
             next.found.extend(found);
@@ -86,14 +87,14 @@ impl State {
         self.in_force.is_complete()
     }
 
-    /// Why handshakes fail although there is a process.
+    /// Reason for which handshakes fail although a process runs.
     pub(crate) fn trouble(&self) -> Option<String> {
         let missing = self.in_force.missing();
         let first = missing.first()?;
         Some(format!("the key process lacks {} of the keys in force, as {first}", missing.len()))
     }
 
-    /// Another number, which no order had before.
+    /// A number that no order has used.
     pub(crate) fn another_number(&mut self) -> u64 {
         self.number += 1;
         self.number

@@ -1,4 +1,4 @@
-//! How long the gateway waits for its key process, and what becomes of one that does not answer.
+//! Timeouts of the key process, and the handling of one that does not answer.
 
 use std::fs;
 use std::sync::{MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::isolation::Isolation;
 use crate::state::{Keys, State};
 
-/// How long a key process may take to begin.
+/// Timeout for the start of a key process.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How long one that reads files may say nothing. It reports every few of them.
+/// Maximum silence of a process that reads files, which reports every few of them.
 const SILENCE: Duration = Duration::from_secs(10);
 
 impl Isolation {
-    /// Waits until there is a process that has read the files of the next configuration, as long as there is any progress.
+    /// Waits until a process has read the files of the next configuration, as long as there is progress.
     pub(crate) fn wait_for_keys<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         loop {
             let is_read = state.next.as_ref().is_none_or(Keys::is_complete);
@@ -35,13 +35,13 @@ impl Isolation {
         }
     }
 
-    /// Ends a process that does not answer: the keeper starts another. Without effect where this process has no right to.
+    /// Kills a process that does not answer; the keeper starts another. No effect without the privilege.
     pub(crate) fn kill(&self, state: &State) {
         let Some(process) = state.process else { return };
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).id();
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-        // The number may be that of another process by now.
+        // The id may have been reused by another process.
         if parent.and_then(|parent| parent.trim().parse().ok()) != Some(keeper) {
             return;
         }
