@@ -33,14 +33,8 @@ pub struct Connection {
     pub secure: bool,
     /// The demands of its host that the client met in the handshake.
     pub demands: Demands,
-    /// The upstream's side of a connection whose protocol was switched, until the driver joins the two sides. Its type is
-    /// that of `upstream::upgrade`, which alone reads and writes it.
-    pub upgrade: RefCell<Option<Box<dyn Any>>>,
     /// The headers that describe the client to upstreams, kept from one request to the next, but not while it rests.
     pub forwarded: RefCell<Option<Box<ForwardedValues>>>,
-    /// Upstream connections that carry this client's requests alone; few clients have any. Their type is that of
-    /// `upstream::login`, which alone reads and writes it.
-    pub private: OnceCell<Box<dyn Any>>,
     /// The handshake of a connection that came with early data.
     handshake: Option<Box<Handshake>>,
     in_flight: Cell<u32>,
@@ -73,6 +67,10 @@ struct Own {
     arms: OnceCell<Arms>,
     /// The rate limits of its client, if it has any.
     rates: OnceCell<(Arc<Rates>, IpAddr)>,
+    /// Upstream's side of a connection whose protocol was switched, until the driver joins the two sides.
+    upgrade: RefCell<Option<Box<dyn Any>>>,
+    /// Upstream connections that carry the requests of this client alone.
+    logins: OnceCell<Box<dyn Any>>,
 }
 
 /// The settings and resources of the worker that serves a connection.
@@ -124,9 +122,7 @@ impl Connection {
             record: RefCell::new(record),
             secure,
             demands: Demands::default(),
-            upgrade: RefCell::new(None),
             forwarded: RefCell::new(None),
-            private: OnceCell::new(),
             handshake,
             in_flight: Cell::new(0),
             requests: Cell::new(0),
@@ -166,6 +162,26 @@ impl Connection {
 
     fn own(&self) -> &Own {
         self.own.get_or_init(Box::default)
+    }
+
+    /// Keeps the upstream's side of a switched protocol for the driver. Its type is that of `upstream::upgrade`.
+    pub fn leave_upgrade(&self, upgrade: Box<dyn Any>) {
+        self.own().upgrade.replace(Some(upgrade));
+    }
+
+    /// Upstream's side of a switched protocol, if a request has left one.
+    pub fn take_upgrade(&self) -> Option<Box<dyn Any>> {
+        self.own.get()?.upgrade.take()
+    }
+
+    /// Upstream connections that carry the requests of this client alone. Their type is that of `upstream::login`.
+    pub fn logins(&self) -> Option<&dyn Any> {
+        self.own.get()?.logins.get().map(|logins| &**logins)
+    }
+
+    /// As [`Self::logins`], made by `make` for the first of them.
+    pub fn logins_or(&self, make: impl FnOnce() -> Box<dyn Any>) -> &dyn Any {
+        &**self.own().logins.get_or_init(make)
     }
 
     /// How long the client has to wait, if it has sent too many requests.

@@ -50,12 +50,12 @@ pub(crate) struct PrivateConnections(RefCell<Vec<(Rc<Server>, Box<Http1>)>>);
 impl PrivateConnections {
     /// The connections of `client`, if it has had any.
     pub(crate) fn of(client: &Connection) -> Option<&Self> {
-        client.private.get()?.downcast_ref()
+        client.logins()?.downcast_ref()
     }
 
     /// The connections of `client`, created if it has had none.
     pub(crate) fn with(client: &Connection) -> &Self {
-        let private = client.private.get_or_init(|| Box::new(Self::default()));
+        let private = client.logins_or(|| Box::new(Self::default()));
         private.downcast_ref().expect("nothing else is kept here")
     }
 

@@ -54,12 +54,12 @@ impl PendingUpgrade {
 
     /// Hands this to the driver of `connection`.
     pub(crate) fn leave_to(self, connection: &Connection) {
-        connection.upgrade.replace(Some(Box::new(self)));
+        connection.leave_upgrade(Box::new(self));
     }
 
     /// The upstream's side that a request of `connection` has left, if its protocol was switched.
     pub fn take(connection: &Connection) -> Option<Box<Self>> {
-        connection.upgrade.take()?.downcast().ok()
+        connection.take_upgrade()?.downcast().ok()
     }
 
     /// Copies both ways until both sides have ended, one has failed, or neither has sent anything for `idle`.
