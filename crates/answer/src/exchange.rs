@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use brisk_http::error::BodyError;
+use brisk_http::version;
 use brisk_http_connection::chunk::{Chunk, Reserved};
 use brisk_http_connection::connection::RequestGuard;
 use brisk_http_connection::interim::Interim;
@@ -23,7 +24,6 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 
 use self::line::Line;
-pub(super) use self::line::http_version;
 use crate::body::Body;
 
 /// A client that gives up an answer after this time does not do so to cause work.
@@ -265,7 +265,7 @@ impl Exchange {
             method: line.method.as_str(),
             host: line.host(),
             path: line.path(),
-            version: http_version(line.version),
+            version: version::of(line.version),
             status: self.status,
             bytes_sent: self.bytes_sent,
             bytes_received: self.outcome.request_bytes(),

@@ -2,9 +2,10 @@
 //! is measured here as it is for an upstream.
 
 use brisk_http::validate::Refusal;
+use brisk_http::version;
 use brisk_http_connection::settings::HttpSettings;
+use http::StatusCode;
 use http::request::Parts;
-use http::{StatusCode, Version};
 
 /// Bytes that RFC 9113 section 6.5.2 adds for each field.
 const FIELD: usize = 32;
@@ -26,7 +27,7 @@ impl HeadLimits {
 
     /// The size of `head`, if it was not measured where it was parsed; 431 where a limit is exceeded.
     pub(crate) fn check(self, head: &Parts) -> Result<usize, Refusal> {
-        if head.version != Version::HTTP_2 {
+        if !version::of(head.version).compresses_heads() {
             return Ok(0);
         }
         let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
@@ -41,7 +42,7 @@ impl HeadLimits {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use http::{Request, Version};
 
     use super::*;
 

@@ -7,10 +7,11 @@
 //! the client's handshake is complete (RFC 8470). `Via` is not added.
 
 use brisk_http::http2::Protocol;
+use brisk_http::version;
 use http::header::{self, Entry};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -42,7 +43,7 @@ pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: Path
     if trailers {
         headers.insert(header::TE, TRAILERS);
     }
-    if request.version == Version::HTTP_2 {
+    if version::of(request.version).splits_cookies() {
         join_cookies(headers);
     }
     request.uri = Uri::from(target);
@@ -111,7 +112,7 @@ fn upgrade(request: &Parts) -> Option<HeaderValue> {
     }
     let protocol = request.headers.get(header::UPGRADE)?;
     let mut connection = request.headers.get_all(header::CONNECTION).iter().flat_map(tokens);
-    let is_asked = request.version == Version::HTTP_11
+    let is_asked = version::of(request.version).has_upgrade_header()
         && request.method != Method::CONNECT
         && connection.any(|token| token.eq_ignore_ascii_case("upgrade"));
     (is_asked && !tokens(protocol).any(is_http)).then(|| protocol.clone())
@@ -221,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_request_of_http_2_gets_its_host_and_one_line_of_cookies() {
-        let request = Request::get("https://a.example/").version(Version::HTTP_2);
+        let request = Request::get("https://a.example/").version(http::Version::HTTP_2);
         let headers = forwarded(request.header("cookie", "a=1").header("cookie", "b=2"));
         assert_eq!(headers["host"], "a.example");
         assert_eq!(headers.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);

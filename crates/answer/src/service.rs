@@ -76,7 +76,7 @@ impl Service {
         request: Request<ClientBody>,
     ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
-        let body = Upload::new(body, connection, head.version);
+        let body = Upload::new(body, connection);
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
         if let Some(response) = over_rate(connection, &mut exchange) {
             return exchange.respond(response);

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_beacon::{Beacons, Insertion, script_version};
-use brisk_http::validate;
+use brisk_http::{validate, version};
 use brisk_http_connection::Connection;
 use brisk_visits::ExperimentId;
 use bytes::Bytes;
@@ -134,7 +134,7 @@ impl SiteVisits {
             user_agent: head.headers.get(header::USER_AGENT).cloned(),
             authority,
             is_measured,
-            may_be_hinted: may_hint && head.version == Version::HTTP_2,
+            may_be_hinted: may_hint && version::of(head.version).takes_interim_responses(),
             compression: None,
         }))
     }

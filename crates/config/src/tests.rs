@@ -471,7 +471,7 @@ fn little_is_needed() {
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_2);
     assert_eq!(settings.tls.hello_size, 16 << 10);
     assert_eq!(settings.tls.records, Records::Growing);
-    assert_eq!(settings.tls.protocols, HttpVersion::ALL);
+    assert_eq!(settings.tls.protocols, HttpVersion::OVER_TCP);
     assert_eq!(settings.protocol.timeouts.idle, Duration::from_mins(1));
     assert_eq!(settings.proxy_protocol, ProxyProtocol::Off);
     assert_eq!(settings.access_log.map(|log| log.target), Some(AccessLogTarget::Stdout));

@@ -117,6 +117,7 @@ impl Driver<'_> {
             let stop = match self.version() {
                 HttpVersion::Http2 => Box::pin(self.h2_turns()).await,
                 HttpVersion::Http11 | HttpVersion::Http10 => Box::pin(self.http1_turns()).await,
+                HttpVersion::Http3 => unreachable!("TLS over TCP does not offer HTTP/3"),
             };
             if stop != Stop::Rest {
                 break stop;

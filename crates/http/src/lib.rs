@@ -14,3 +14,4 @@ pub mod http1;
 pub mod http2;
 pub mod path;
 pub mod validate;
+pub mod version;

@@ -20,6 +20,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 
 use crate::http2::Protocol;
 use crate::path::AmbiguousPath;
+use crate::version;
 
 /// Why a request is refused: the status, and a word for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Resu
         }
         (Some(authority), _) => authority.as_str(),
         (None, Some(host)) => host,
-        (None, None) if version == Version::HTTP_10 => return Ok(""),
+        (None, None) if !version::of(version).requires_host() => return Ok(""),
         (None, None) => return Err(Refusal::bad_request("host-missing")),
     };
     if host_of(authority).is_some() { Ok(authority) } else { Err(Refusal::bad_request("host")) }

@@ -49,7 +49,7 @@ impl Default for TlsSettings {
     fn default() -> Self {
         Self {
             min_version: ProtocolVersion::TLS1_2,
-            protocols: HttpVersion::ALL.to_vec(),
+            protocols: HttpVersion::OVER_TCP.to_vec(),
             tickets: true,
             tickets_per_handshake: 1,
             stateful: false,

@@ -126,8 +126,6 @@ struct Journey<'a> {
     /// The request may be repeated after it was sent.
     may_repeat: bool,
     progress: Option<Rc<BodyProgress>>,
-    /// The HTTP version of the client's request.
-    version: Version,
     /// The request tries to log its upstream connection in.
     logs_in: bool,
     wants_upgrade: bool,
@@ -157,7 +155,6 @@ impl<'a> Journey<'a> {
             retries,
             may_repeat: retries > 0 && bodyless && head.method.is_idempotent(),
             progress,
-            version: head.version,
             logs_in: login::is_attempt(&head.headers),
             wants_upgrade: head.headers.contains_key(header::UPGRADE),
         }
@@ -224,9 +221,9 @@ impl<'a> Journey<'a> {
 
     /// The owner of a connection after a login, or a demand for one (see [`login`]).
     fn owner(&self) -> Owner {
-        match self.version {
-            Version::HTTP_2 => Owner::None,
-            _ => Owner::Client(Rc::downgrade(self.connection)),
+        match self.connection.multiplexed() {
+            Some(_) => Owner::None,
+            None => Owner::Client(Rc::downgrade(self.connection)),
         }
     }
 

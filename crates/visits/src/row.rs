@@ -119,7 +119,8 @@ impl Bytes<'_> {
     }
 }
 
-const HTTP: [HttpVersion; 3] = [HttpVersion::Http10, HttpVersion::Http11, HttpVersion::Http2];
+const HTTP: [HttpVersion; 4] =
+    [HttpVersion::Http10, HttpVersion::Http11, HttpVersion::Http2, HttpVersion::Http3];
 const EARLY_DATA: [EarlyData; 4] =
     [EarlyData::Accepted, EarlyData::Disabled, EarlyData::NotResumed, EarlyData::Unsuitable];
 
@@ -128,6 +129,7 @@ fn http_number(version: HttpVersion) -> u8 {
         HttpVersion::Http10 => 1,
         HttpVersion::Http11 => 2,
         HttpVersion::Http2 => 3,
+        HttpVersion::Http3 => 4,
     }
 }
 
@@ -192,6 +194,6 @@ mod tests {
         for outcome in EarlyData::ALL {
             assert_eq!(early_data(early_data_number(*outcome)), Some(*outcome));
         }
-        assert_eq!((http(0), early_data(0), http(4), early_data(9)), (None, None, None, None));
+        assert_eq!((http(0), early_data(0), http(5), early_data(9)), (None, None, None, None));
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use brisk_trials::HostExperiments;
-use brisk_wire::HttpVersion;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, Version, header};
@@ -59,13 +58,5 @@ impl Line {
     /// Path and query.
     pub(super) fn path(&self) -> &str {
         self.uri.path_and_query().map_or("", PathAndQuery::as_str)
-    }
-}
-
-pub(crate) fn http_version(version: Version) -> HttpVersion {
-    match version {
-        Version::HTTP_10 => HttpVersion::Http10,
-        Version::HTTP_2 => HttpVersion::Http2,
-        _ => HttpVersion::Http11,
     }
 }

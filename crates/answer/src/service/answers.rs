@@ -1,6 +1,7 @@
 //! Responses that brisk makes itself.
 
 use brisk_http::validate::Refusal;
+use brisk_http::version;
 use brisk_http_connection::Connection;
 use brisk_telemetry::Side;
 use http::{HeaderValue, Response, StatusCode, Version, header};
@@ -60,7 +61,7 @@ pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange
         response.headers_mut().insert(header::ALLOW, ALLOW);
     }
     // After a malformed request, the beginning of the next one is unknown.
-    if status == StatusCode::BAD_REQUEST && version < Version::HTTP_2 {
+    if status == StatusCode::BAD_REQUEST && version::of(version).has_connection_header() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response

@@ -1,6 +1,7 @@
 //! The end of a connection after its last response.
 
-use http::{HeaderValue, Response, StatusCode, Version, header};
+use brisk_http::version;
+use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::body::Body;
 use crate::exchange::Exchange;
@@ -17,7 +18,10 @@ impl Stage for ConnectionCloseStage {
 
     fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        if state.version < Version::HTTP_2 && !switches && exchange.connection().is_used_up() {
+        if version::of(state.version).has_connection_header()
+            && !switches
+            && exchange.connection().is_used_up()
+        {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
     }

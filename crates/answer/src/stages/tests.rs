@@ -239,7 +239,7 @@ async fn coding_of_page(route: &RouteSettings, kind: &'static str) -> (HeaderVal
     let telemetry = Rc::new(Telemetry { metrics: Metrics::new(), access_log: None });
     let mut exchange = Exchange::begin(&telemetry, &connection, RequestId(1), &head);
     let mut state = RequestState::new(&head);
-    let body = Upload::new(ClientBody::Empty, &connection, head.version);
+    let body = Upload::new(ClientBody::Empty, &connection);
     let mut request = ClientRequest::new(head, body);
     assert!(stages.request(&mut exchange, &mut request, &mut state).await.is_none());
     let mut response = Response::new(Body::full("<p>It is a long way.</p>".repeat(100)));

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_beacon::Issued;
+use brisk_http::version;
 use brisk_telemetry::{ConnectionRecord, Milestone};
 use brisk_visits::{Browser, CertificateType, Connection, Device, Metric, Session, Visit, Window};
 use http::HeaderValue;
 
 use super::PageView;
-use crate::exchange::{Exchange, http_version};
+use crate::exchange::Exchange;
 
 /// The longest pause between two messages that a client sends one after the other.
 const SOON: Duration = Duration::from_millis(2);
@@ -23,7 +24,7 @@ pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
     visit.browser = Browser::of(user_agent);
     visit.device = Device::of(user_agent);
     visit.network = view.visits.beacons.visits().network(record.client.ip());
-    visit.http = Some(http_version(view.version));
+    visit.http = Some(version::of(view.version));
     visit.arms = connection.arms().map(|arms| arms.within(&view.visits.experiments)).unwrap_or_default();
     let is_new = exchange.number() == 1;
     visit.connection = if is_new { Connection::New } else { Connection::Reused };

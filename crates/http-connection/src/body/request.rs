@@ -244,7 +244,7 @@ impl http_body::Body for RequestBody {
                 Poll::Ready(Some(Err(BodyError::ClientTimeout)))
             }
             // hyper takes a reset without an error for the end; a client has no reason for one (RFC 9113 section 8.1).
-            Poll::Ready(None) if body.upload.is_http2() && !body.upload.is_end_stream() => {
+            Poll::Ready(None) if body.upload.is_on_stream() && !body.upload.is_end_stream() => {
                 progress.failure.set(Some(ClientFailure::Broken));
                 Poll::Ready(Some(Err(BodyError::ClientReset)))
             }

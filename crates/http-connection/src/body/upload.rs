@@ -1,4 +1,4 @@
-//! Request bodies as they come from clients. Those over HTTP/2 that are answered before their end are left to
+//! Request bodies as they come from clients. Those on streams (HTTP/2) that are answered before their end are left to
 //! [`discards`](crate::discards).
 
 use std::pin::Pin;
@@ -7,30 +7,29 @@ use std::task::{Context, Poll};
 
 use brisk_http::error::BodyError;
 use bytes::Bytes;
-use http::Version;
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::client::ClientBody;
 use crate::connection::Connection;
 
-/// A request body. Dropped before its end over HTTP/2, it is left to its connection to discard.
+/// A request body. Dropped before its end on a multiplexed connection, it is left to its connection to discard.
 #[derive(Debug, Default)]
 pub struct Upload {
     /// The body, until this is dropped.
     body: Option<ClientBody>,
-    /// The connection, if the body comes over HTTP/2.
+    /// The connection, if it is multiplexed.
     connection: Option<Rc<Connection>>,
 }
 
 impl Upload {
-    /// The body of a request that came on `connection` by `version`.
-    pub fn new(body: ClientBody, connection: &Rc<Connection>, version: Version) -> Self {
-        let connection = (version == Version::HTTP_2).then(|| Rc::clone(connection));
+    /// The body of a request that came on `connection`.
+    pub fn new(body: ClientBody, connection: &Rc<Connection>) -> Self {
+        let connection = connection.multiplexed().is_some().then(|| Rc::clone(connection));
         Self { body: Some(body), connection }
     }
 
-    /// Whether the body comes over HTTP/2, where it knows its end.
-    pub(crate) fn is_http2(&self) -> bool {
+    /// Whether the body has a stream of its own, where it knows its end.
+    pub(crate) fn is_on_stream(&self) -> bool {
         self.connection.is_some()
     }
 }

@@ -14,7 +14,7 @@ use brisk_telemetry::{ConnectionRecord, Timeline};
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
 use bytes::BytesMut;
 use http::uri::Authority;
-use http::{Method, Request, Response, Version};
+use http::{Method, Request, Response};
 
 use super::output::Destination;
 use super::state::{CONNECTION_WINDOW, Expect, State};
@@ -97,7 +97,7 @@ impl Bench {
             inbox
         });
         let body = inbox.as_ref().map_or(RequestBody::Empty, |inbox| {
-            let upload = Upload::new(ClientBody::Http2(inbox.body()), &self.client, Version::HTTP_2);
+            let upload = Upload::new(ClientBody::Http2(inbox.body()), &self.client);
             RequestBody::client(upload, BodyProgress::new(&self.client, u64::MAX))
         });
         let mut request = Request::builder().method(method).uri("/").body(body).expect("a request");

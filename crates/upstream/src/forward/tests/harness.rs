@@ -314,7 +314,7 @@ async fn respond(
         outcome: &outcome,
     };
     let (head, body) = of_hyper(request).into_parts();
-    let body = Upload::new(body, &connection, head.version);
+    let body = Upload::new(body, &connection);
     let response =
         forward(&shared.group, Request::from_parts(head, body), &facts).await.unwrap_or_else(|error| {
             let mut response = Response::new(UpstreamBody::full(error.to_string()));

@@ -1,0 +1,32 @@
+//! Versions of messages as [`HttpVersion`], whose methods have the rules that depend on the version.
+
+use brisk_wire::HttpVersion;
+use http::Version;
+
+/// Version of a message. `http::Version` can be matched with a wildcard only, so this is the only place that does it:
+/// HTTP/0.9, which no parser accepts, counts as HTTP/1.0.
+pub fn of(version: Version) -> HttpVersion {
+    match version {
+        Version::HTTP_11 => HttpVersion::Http11,
+        Version::HTTP_2 => HttpVersion::Http2,
+        Version::HTTP_3 => HttpVersion::Http3,
+        _ => HttpVersion::Http10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_version_is_taken_for_another() {
+        for (version, expected) in [
+            (Version::HTTP_10, HttpVersion::Http10),
+            (Version::HTTP_11, HttpVersion::Http11),
+            (Version::HTTP_2, HttpVersion::Http2),
+            (Version::HTTP_3, HttpVersion::Http3),
+        ] {
+            assert_eq!(of(version), expected);
+        }
+    }
+}
