@@ -1,22 +1,24 @@
 //! X25519 and ECDSA with P-256, eight at a time in vector registers of AVX-512 IFMA.
 //!
-//! A batch of eight is computed side by side, each operation in its own 64-bit lane. Its steps do not depend on what is in
-//! the lanes: there is no branch, no address and no instruction of variable time that depends on a secret, and a table is read
-//! with all its entries in registers. A batch takes the same time however full it is, about that of one or two operations
-//! one by one: [`Lanes`] measures from how many on it is worth it. Up to 64 operations share the inversions at their ends.
+//! A batch of eight is computed side by side, each operation in its own 64-bit lane. Its steps do not depend on the
+//! contents of the lanes: there is no branch, no address and no instruction of variable time that depends on a
+//! secret, and a table is read with all its entries in registers. A batch takes the same time however full it is,
+//! about as long as one or two single operations; [`Lanes`] measures from which number of operations it is faster. Up
+//! to 64 operations share the inversions at their ends.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `field25519`, `x25519`, `keygen` | the field, the exchange, public keys |
-//! | `table` | multiples of the base points: how they are made and read |
+//! | `table` | multiples of the base points: generation and lookup |
 //! | `p256/words`, `field`, `curve` | numbers, both fields, multiples of the base point |
 //! | `p256` | signatures: nonces, checks |
 //! | `ifma`, `portable` | the lanes; the latter for tests |
-//! | `calibration` | what a batch costs here |
+//! | `calibration` | cost of a batch on this processor |
 //!
-//! The arithmetic is generic over the lanes and always inlined into functions with the instructions enabled. Nothing that
-//! handles lanes is a closure or an iterator adapter: these are functions of their own, without the instructions. `make kernels`
-//! reads from the machine code that none was left, that branches are counters, and that nothing is gathered from memory.
+//! The arithmetic is generic over the lanes and always inlined into functions with the instructions enabled. No
+//! closure or iterator adapter handles lanes, since the compiler makes them separate functions without the
+//! instructions. `make kernels` checks in the machine code that none remains, that branches depend on counters only,
+//! and that no gather instruction reads memory.
 #![expect(clippy::many_single_char_names, reason = "formulas have the names that they have in print")]
 #![expect(
     clippy::inline_always,

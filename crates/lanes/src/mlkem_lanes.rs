@@ -1,11 +1,11 @@
 //! Encapsulation with ML-KEM-768 (FIPS 203), up to eight at a time, in vector registers of AVX-512.
 //!
-//! Two thirds of the work are hashes. They are computed eight at a time, each in its own 64-bit lane, whichever of the
-//! encapsulations they belong to. Polynomials have coefficients of twelve bits: 32 of them are in a register, and a
-//! polynomial in eight registers. So a batch takes less time the fewer it has, and lanes are worth it for a single one
-//! where the processor is good at them: [`Encapsulation::break_even`] measures that.
+//! Two thirds of the work are hashes. They are computed eight at a time, each in its own 64-bit lane, independently
+//! of the encapsulation that they belong to. Polynomials have coefficients of twelve bits; a register contains 32 of
+//! them, and eight registers a polynomial. So a smaller batch takes less time, and on some processors lanes are
+//! faster even for a single encapsulation: [`Encapsulation::break_even`] measures that.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `batch` | encapsulations from keys to ciphertexts |
 //! | `matrices` | hashes of keys, and the matrices in them |
@@ -13,15 +13,15 @@
 //! | `sampling` | polynomials from random bytes |
 //! | `polynomial` | the number-theoretic transform and products |
 //! | `encoding` | polynomials from bytes and to bytes |
-//! | `register` | what is done with registers: `avx512`, and `portable` for tests |
-//! | `calibration` | what a batch costs here |
+//! | `register` | operations on registers: `avx512`, and `portable` for tests |
+//! | `calibration` | cost of a batch on this processor |
 //!
-//! No branch, no address and no instruction of variable time depends on a secret: the message, what is hashed of it,
-//! and the noise. The matrix is public, and so is how it is sampled. Secrets are wiped.
+//! No branch, no address and no instruction of variable time depends on a secret: the message, its hashes, and the
+//! noise. The matrix and its sampling are public. Secrets are wiped.
 //!
-//! A result is not checked before it leaves. A wrong bit makes a ciphertext from which the client derives another
-//! secret, and the handshake fails at the first record. It reveals no key: the server has no lasting one here, and what
-//! an encapsulation is made of is used once.
+//! Results are not verified. A wrong bit makes a ciphertext from which the client derives another secret, and the
+//! handshake fails at the first record. It reveals no key: the server has no long-term key here, and the inputs of an
+//! encapsulation are used once.
 #![expect(
     clippy::inline_always,
     clippy::needless_range_loop,

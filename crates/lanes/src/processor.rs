@@ -1,4 +1,4 @@
-//! What all code in vector lanes shares: whether the processor has the instructions, and the wiping of what they leave.
+//! Common parts of all code in vector lanes: detection of instructions, and wiping of stack and registers.
 
 use std::hint::black_box;
 
@@ -14,10 +14,11 @@ pub(crate) fn has_fma() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
-/// Overwrites `BYTES` of what the functions that have just returned left on the stack: their spilled registers.
+/// Overwrites `BYTES` of the stack used by functions that have just returned: their spilled registers.
 ///
-/// Of kernels, `make check-kernels` reads from the machine code that this is as much as they use, and that it is done.
-/// Zeroes are written by `memset`; `zeroize` would write them byte by byte, which took a third of a batch of the curves.
+/// `make check-kernels` verifies in the machine code that kernels use at most this much and that it is wiped.
+/// `memset` writes the zeroes; `zeroize` would write single bytes, which took a third of the time of a batch of the
+/// curves.
 #[inline(never)]
 pub(crate) fn scrub_stack<const BYTES: usize>() {
     black_box(&mut [0u8; BYTES]);

@@ -1,7 +1,7 @@
-//! RSA below the signing interface of aws-lc: the private operation without padding, a key's numbers, and blinding.
+//! RSA below the signing interface of AWS-LC: the private operation without padding, a key's numbers, and blinding.
 //!
-//! aws-lc-rs offers none of these, so this file calls the C library itself, at the very version that aws-lc-rs links:
-//! there is one library in the process. aws-lc wipes whatever memory it frees; what leaves it here is `Zeroizing`.
+//! `aws-lc-rs` offers none of these, so this file calls the C library itself, at the version that `aws-lc-rs` links:
+//! the process contains one library. AWS-LC wipes memory that it frees; secrets that leave it are `Zeroizing`.
 #![expect(unsafe_code, reason = "aws-lc-rs has no safe binding for RSA without padding")]
 
 use std::{
@@ -53,8 +53,8 @@ pub struct RsaNumbers {
     pub qinv: Zeroizing<Vec<u8>>,
 }
 
-/// What blinds an operation with a random `r`: the input is multiplied by `factor`, the result by `inverse`. Both are
-/// big-endian and as long as the modulus.
+/// Pair of factors that blinds an operation with a random `r`: the input is multiplied by `factor`, the result by
+/// `inverse`. Both are big-endian and as long as the modulus.
 pub struct BlindingPair {
     /// `r^e mod n`.
     pub factor: Zeroizing<Vec<u8>>,
@@ -173,10 +173,10 @@ impl RawRsa {
 ///
 /// Takes a time that does not depend on `r`: the inversion is itself blinded, and `e` is public.
 pub fn blinding_pair(n: &[u8], e: &[u8]) -> Result<BlindingPair, RsaError> {
-    // SAFETY: takes nothing; what it returns is ours.
+    // SAFETY: no arguments; the returned object is owned by the caller.
     let context = owned(unsafe { Owned::new(ffi::BN_CTX_new(), ffi::BN_CTX_free) })?;
     let (modulus, exponent) = (number_from(n)?, number_from(e)?);
-    // SAFETY: `modulus` and `context` are alive; what is returned is ours.
+    // SAFETY: `modulus` and `context` are alive; the returned object is owned by the caller.
     let montgomery = owned(unsafe {
         let montgomery = ffi::BN_MONT_CTX_new_for_modulus(modulus.as_ptr(), context.as_ptr());
         Owned::new(montgomery, ffi::BN_MONT_CTX_free)
@@ -252,7 +252,7 @@ fn parse_pkcs8(der: &[u8]) -> Option<Owned<ffi::RSA>> {
     if unsafe { ffi::EVP_PKEY_id(key.as_ptr()) } != ffi::EVP_PKEY_RSA {
         return None;
     }
-    // SAFETY: `key` is alive, and what is returned is a counted reference of our own.
+    // SAFETY: `key` is alive, and the returned object is a counted reference owned by the caller.
     unsafe { Owned::new(ffi::EVP_PKEY_get1_RSA(key.as_ptr()), ffi::RSA_free) }
 }
 
@@ -266,7 +266,7 @@ fn has_factors(rsa: &Owned<ffi::RSA>) -> bool {
 
 /// A new number; wiped when it is freed.
 fn number() -> Result<Owned<ffi::BIGNUM>, RsaError> {
-    // SAFETY: takes nothing; what it returns is ours.
+    // SAFETY: no arguments; the returned object is owned by the caller.
     owned(unsafe { Owned::new(ffi::BN_new(), ffi::BN_clear_free) })
 }
 

@@ -14,16 +14,16 @@ pub struct Comparison<'a> {
     pub name: &'a str,
     /// Number of measurements, of both classes together.
     pub measurements: usize,
-    /// Shares of the fastest times that are looked at one by one: interruptions make a long tail that says nothing.
+    /// Shares of the fastest times that are analysed separately: interruptions make a long tail without information.
     pub shares: &'a [f64],
     /// |t| from which on the test fails. With no leak it is above 4.5 once in 100,000 runs.
     pub leak: f64,
 }
 
-/// Secrets with an even number are of one class, the others of the other.
+/// Secrets with an even index are of one class, the others of the other.
 ///
-/// Each is moved to one and the same place before its time is taken: so the address, which decides what lies in the caches and
-/// which loads and stores get in one another's way, does not distinguish the classes.
+/// Each is copied to the same address before its time is taken: the address decides the contents of the caches and
+/// conflicts between loads and stores, and must not distinguish the classes.
 pub fn compare<T>(comparison: &Comparison<'_>, secrets: &mut [T], mut perform: impl FnMut(&T)) {
     let (place, secrets) = secrets.split_first_mut().expect("a secret");
     let mut coins = vec![0; comparison.measurements];
@@ -41,7 +41,7 @@ pub fn compare<T>(comparison: &Comparison<'_>, secrets: &mut [T], mut perform: i
 }
 
 impl Comparison<'_> {
-    /// Prints t for each share, and panics where it says that the classes differ.
+    /// Prints t for each share, and panics if it shows that the classes differ.
     pub fn judge(&self, times: &[Vec<f64>; 2]) {
         let Self { name, measurements, shares, leak } = self;
         let mut all = times.concat();

@@ -13,8 +13,8 @@ const STACK: usize = 2048;
 
 /// Computes the shared secret; zeroes if `point` is of small order.
 pub(super) fn exchange(secret: &[u8; 32], point: &[u8; 32], shared: &mut [u8; 32]) {
-    // SAFETY: three arrays of 32 bytes, the first of which is written. What it returns says whether the result is zero,
-    // which is left in `shared` then.
+    // SAFETY: three arrays of 32 bytes, the first of which is written. The return value reports whether the result is
+    // zero, which is in `shared` too.
     unsafe { ffi::X25519(shared.as_mut_ptr(), secret.as_ptr(), point.as_ptr()) };
     scrub_stack::<STACK>();
 }

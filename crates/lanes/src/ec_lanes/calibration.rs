@@ -1,4 +1,4 @@
-//! What a batch costs on this processor: from how many operations on lanes are worth it.
+//! Cost of a batch on this processor: the number of operations from which lanes are faster.
 
 use std::{
     hint::black_box,
@@ -13,8 +13,8 @@ use aws_lc_rs::{
 
 use super::{Exchange, KeyPair, LANES, PreparedKey, Signing, are_supported};
 
-/// From how many operations on lanes take less time than aws-lc does for them one by one; measured once, in about ten
-/// milliseconds. Processors with one unit for these multiplications, or half a one, have other numbers than those with two.
+/// Numbers of operations from which lanes take less time than single operations with AWS-LC. Measured once, in about
+/// ten milliseconds. They depend on the number of multiplication units of the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LanesUse {
     /// Exchanges of X25519. More than eight: lanes are never worth it.
@@ -23,11 +23,12 @@ pub struct LanesUse {
     pub signatures: usize,
 }
 
-/// Runs of a measurement, of which the shortest counts: disturbances make a run longer, never shorter.
+/// Runs of a measurement; the shortest counts, since disturbances only make a run longer.
 const RUNS: usize = 12;
 
 impl LanesUse {
-    /// What holds for this processor. `None`: it has no lanes, or cannot be measured because there is no randomness.
+    /// The numbers for this processor. `None` if it has no lanes, or if random numbers for the measurement are
+    /// unavailable.
     pub fn of_this_processor() -> Option<Self> {
         static MEASURED: OnceLock<Option<LanesUse>> = OnceLock::new();
         *MEASURED.get_or_init(|| if are_supported() { Self::measure() } else { None })

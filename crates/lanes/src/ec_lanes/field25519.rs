@@ -1,14 +1,14 @@
 //! Arithmetic modulo 2^255 - 19 in eight lanes: five limbs of 51 bits, a vector for each.
 //!
-//! The instructions multiply 52 bits and silently ignore what is above. With 51 bits to a limb there is room for what one
-//! parallel carry leaves, so no carry has to wait for another. Products are not carried: sums and differences are taken of
-//! what they are made of, and one carry makes a factor of the result.
+//! The instructions multiply 52 bits and silently ignore higher bits. With 51 bits per limb there is room for the
+//! remainder of one parallel carry, so no carry has to wait for another. Products are not carried: sums and
+//! differences are computed from uncarried products, and one carry makes a factor of the result.
 //!
-//! | type | limbs below | what it is |
+//! | type | limbs below | meaning |
 //! |---|---|---|
 //! | [`Element`] | 2^51 + 2^16 | a factor |
 //! | [`Wide`] | 2^59 | a product |
-//! | [`Raised`] | 2^62 | a product that a product can be subtracted from: a multiple of the modulus was added to it |
+//! | [`Raised`] | 2^62 | a product plus a multiple of the modulus, from which a product can be subtracted |
 
 mod limbs;
 
@@ -16,7 +16,7 @@ use self::limbs::{add, carry, modulus_times, product, ripple, square, subtract};
 use super::lanes::{LANES, Lanes, splat, transpose};
 
 const MASK: u64 = (1 << 51) - 1;
-/// What is added to a product so that another can be subtracted: this multiple of the modulus, whose limbs are above 2^60.
+/// Multiple of the modulus added to a product so that another can be subtracted; its limbs are above 2^60.
 const RAISED_BY: u64 = 38 * 16;
 
 /// A number whose limbs can be multiplied.

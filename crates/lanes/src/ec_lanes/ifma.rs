@@ -218,7 +218,7 @@ impl Lanes for Ifma {
         #[inline]
         #[target_feature(enable = "avx512f")]
         fn with_features(mut vector: __m512i) -> __m512i {
-            // SAFETY: the assembly is a comment; the vector comes out as it went in.
+            // SAFETY: the assembly is a comment; the vector is unchanged.
             unsafe {
                 asm!("/* {0} */", inout(zmm_reg) vector, options(pure, nomem, nostack, preserves_flags));
             };

@@ -10,7 +10,7 @@ pub const LANES: usize = 8;
 #[repr(C, align(64))]
 pub(super) struct Entries(pub(super) [u64; 32]);
 
-/// Eight lanes of 64 bits. Nothing here takes time that depends on what the lanes hold.
+/// Eight lanes of 64 bits. No operation takes time that depends on the contents of the lanes.
 pub(super) trait Lanes: Copy + 'static {
     /// One bit for each lane.
     type Mask: Copy;
@@ -46,8 +46,8 @@ pub(super) trait Lanes: Copy + 'static {
     /// The entry whose number, less than 32, the lane holds. All entries are in registers, so no address depends on it.
     fn look_up(self, table: &Entries) -> Self;
 
-    /// The same, of which the compiler does not know what it is made of. It would make a multiplication of a sum of shifted
-    /// numbers, of instructions that wait for the units of the others.
+    /// Returns `self` in a form that is opaque to the compiler. Otherwise it would replace a sum of shifted numbers
+    /// by a multiplication, which competes for the units that the other instructions need.
     fn hide(self) -> Self;
 
     /// Overwrites the lanes with zeroes, in a way that the compiler does not leave out.
@@ -79,8 +79,8 @@ pub(super) fn transpose<V: Lanes, const N: usize>(numbers: &[[u64; N]; LANES]) -
     words
 }
 
-/// A function of its own, which does without the instructions: with them LLVM gathers the words from memory. That is slow on
-/// processors that must not show what a gather read before (Intel's gather data sampling, CVE-2022-40982).
+/// A separate function without the instructions: with them, LLVM would gather the words from memory, which is slow on
+/// processors with mitigations for gather data sampling (CVE-2022-40982).
 #[inline(never)]
 fn side_by_side<const N: usize>(numbers: &[[u64; N]; LANES]) -> [[u64; LANES]; N] {
     let mut columns = [[0; LANES]; N];

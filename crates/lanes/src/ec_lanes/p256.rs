@@ -49,11 +49,11 @@ pub struct PreparedKey {
 pub struct Signing<'a> {
     /// The key.
     pub key: &'a PreparedKey,
-    /// SHA-256 of what is signed.
+    /// SHA-256 of the message.
     pub digest: [u8; 32],
 }
 
-/// 512 bits, of which the nonce is what is left modulo n: the lower half, then the upper.
+/// 512 bits that are reduced modulo n to the nonce: the lower half, then the upper.
 pub(super) type WideNonce = Zeroizing<[Words; 2]>;
 
 impl PreparedKey {
@@ -90,8 +90,8 @@ impl PreparedKey {
     }
 }
 
-/// Nonces for up to [`BATCHES`] times eight signatures. A function of its own, so that what it leaves on the stack is wiped
-/// with the rest.
+/// Nonces for up to [`BATCHES`] times eight signatures. A separate function, so that its remains on the stack are
+/// wiped too.
 #[inline(never)]
 pub(super) fn nonces(operations: &[Signing<'_>]) -> Option<Vec<WideNonce>> {
     let mut random = Zeroizing::new([[0; 32]; LANES * BATCHES]);
@@ -100,7 +100,7 @@ pub(super) fn nonces(operations: &[Signing<'_>]) -> Option<Vec<WideNonce>> {
     Some(of_each.map(|(operation, random)| operation.key.nonce(random, &operation.digest)).collect())
 }
 
-/// What is kept of a batch until the inversion.
+/// State of a batch until the inversion.
 #[derive(Clone, Copy)]
 struct Begun<V> {
     point: Jacobian<V>,
@@ -169,13 +169,13 @@ impl<V: Lanes> Begun<V> {
     }
 }
 
-/// What each lane does: the operation of its number, or the first once more.
+/// The operation of each lane: the one with its number, or the first one again.
 #[inline(always)]
 const fn operation_of(lane: usize, operations: usize) -> usize {
     if lane < operations { lane } else { 0 }
 }
 
-/// `kG`. `nonces` are those of this batch and later ones.
+/// Computes `kG`. `nonces` contains the nonces of this batch and later ones.
 #[inline(always)]
 fn begin<V: CurveKernels>(table: &Table, nonces: &[WideNonce]) -> Begun<V> {
     let (mut low, mut high) = (Zeroizing::new([[0; 4]; LANES]), Zeroizing::new([[0; 4]; LANES]));

@@ -1,7 +1,7 @@
-//! Tables of multiples of a base point: how both curves make them, and read them at secret places.
+//! Tables of multiples of a base point: their generation and constant-time lookup for both curves.
 //!
-//! A window of six bits `u` stands for the odd digit `2u - 63` of half the base point: 32 points and their negatives, no zero,
-//! nothing to be recoded. What that adds over all windows is always the same, and a sum starts with it.
+//! A window of six bits `u` represents the odd digit `2u - 63` of half the base point: 32 points and their negatives,
+//! without zero and without recoding. The sum of the offsets over all windows is constant, and a sum starts with it.
 
 use super::lanes::{Entries, LANES, Lanes};
 
@@ -27,8 +27,8 @@ pub(super) fn empty<const COORDINATES: usize>(windows: usize) -> Box<[[Coordinat
     vec![[[Entries([0; POINTS]); 5]; COORDINATES]; windows].into()
 }
 
-/// The points of each window, for eight windows at a time, beginning with `first`; and what the window after the last would
-/// begin with.
+/// The points of each window, for eight windows at a time, starting with `first`; and the start of the window after
+/// the last.
 #[inline(always)]
 pub(super) fn multiples<P: Point>(first: &P, windows: usize) -> (Vec<P>, P) {
     let mut points = Vec::new();
@@ -70,7 +70,7 @@ pub(super) fn enter<V: Lanes, const COORDINATES: usize>(
     }
 }
 
-/// The coordinates of the point that a sum starts with: those in the first lane.
+/// Coordinates of the point with which a sum starts, in the first lane.
 #[inline(always)]
 pub(super) fn first_lanes<V: Lanes, const COORDINATES: usize>(
     point: &[[V; 5]; COORDINATES],

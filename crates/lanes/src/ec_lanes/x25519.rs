@@ -54,8 +54,8 @@ pub(super) fn exchange<V: Kernels>(
     divide(&mut results[..secrets.len()], shared);
 }
 
-/// The same number with a denominator that is not zero, 0 for a quotient by zero: one of these would make zeroes of what is
-/// in its lane in other batches.
+/// The same number with a non-zero denominator, 0 for a division by zero: a zero denominator would turn the same lane
+/// of other batches in the shared inversion to zero.
 #[inline(always)]
 fn without_zero<V: Lanes>(number: &Fraction<V>) -> Fraction<V> {
     let denominator = number.denominator.reduced();
@@ -134,7 +134,7 @@ pub(super) fn ladder<V: Lanes>(secrets: &[[u8; 32]; LANES], points: &[[u8; 32]; 
     Fraction { numerator: x2.carry(), denominator: z2.carry() }
 }
 
-/// The places where a bit differs from the one above it: there the points change places.
+/// Positions at which a bit differs from the one above it, where the points are swapped.
 #[inline(always)]
 fn swaps<V: Lanes>(secret: &[V; 4]) -> [V; 4] {
     let mut swaps = *secret;

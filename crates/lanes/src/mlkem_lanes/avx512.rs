@@ -20,7 +20,7 @@ use super::{
     register::{BytePlaces, Coefficients, Places, Register},
 };
 
-/// Whether this processor has what [`Avx512`] needs.
+/// Whether this processor has the instructions of [`Avx512`].
 pub(super) fn is_supported() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")

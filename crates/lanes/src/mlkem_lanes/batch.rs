@@ -1,7 +1,7 @@
 //! Encapsulations of one batch, from keys to ciphertexts. FIPS 203 algorithms 17 and 14.
 //!
-//! Hashes take eight inputs at a time, whichever encapsulation they belong to. What else there is to do is done for one
-//! encapsulation after another, in registers with 32 coefficients.
+//! Hashes take eight inputs at a time, from any encapsulations. All other steps process one encapsulation after
+//! another, in registers with 32 coefficients.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -34,7 +34,7 @@ pub(super) trait Kernels: matrices::Kernels {
     );
 }
 
-/// What an encapsulation is derived from.
+/// Inputs from which an encapsulation is derived.
 #[derive(Clone, Copy)]
 pub(super) struct Secrets {
     /// The shared secret, then the randomness of the encryption.

@@ -1,4 +1,4 @@
-//! What a batch costs on this processor: from how many encapsulations on lanes are worth it.
+//! Cost of a batch on this processor: the number of encapsulations from which lanes are faster.
 
 use std::sync::OnceLock;
 

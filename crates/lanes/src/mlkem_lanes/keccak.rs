@@ -14,13 +14,13 @@ pub(super) const RATE_128: usize = 168;
 /// Bytes of a block of SHA3-512.
 const RATE_512: usize = 72;
 
-/// What follows the input: the bits that differ between functions, and the first of the padding. FIPS 202 section B.2.
+/// Suffix of the input: the bits that distinguish functions, and the first bit of the padding. FIPS 202 section B.2.
 pub(super) const SHA3: u64 = 0x06;
 pub(super) const SHAKE: u64 = 0x1f;
 /// The last bit of the padding, in the last word of a block.
 pub(super) const LAST: u64 = 1 << 63;
 
-/// FIPS 202 section 3.2.5: what is added to the first word, by rounds.
+/// FIPS 202 section 3.2.5: constants added to the first word, by round.
 const ROUND_CONSTANTS: [u64; 24] = {
     let mut constants = [0; 24];
     let (mut round, mut register) = (0, 1u8);
@@ -52,7 +52,7 @@ impl Block {
 pub(super) struct Sponges<V>([V; WORDS]);
 
 impl<V: Register> Sponges<V> {
-    /// Takes inputs that are shorter than a block, with what follows them.
+    /// Absorbs inputs that are shorter than a block, with their suffix.
     #[inline(always)]
     pub(super) fn of_words<const N: usize>(inputs: &[[u64; LANES]; N], rate: usize) -> Self {
         let mut sponges = Self([V::zero(); WORDS]);

@@ -17,7 +17,7 @@ const ENTRIES: usize = RANK * RANK;
 /// Most entries that are sampled beside the hashes of keys.
 const AHEAD: usize = 2 * ENTRIES;
 
-/// As many permutations as the hash of a key takes are those for some entries, one after another.
+/// Permutations for the hash of a key suffice for several entries, one after another.
 const ROUNDS: usize = KEY.div_ceil(RATE_256) / FIRST_BLOCKS;
 const _: () = assert!(ROUNDS * FIRST_BLOCKS == KEY.div_ceil(RATE_256), "the hash ends with an entry");
 
@@ -32,7 +32,7 @@ pub(super) struct Matrices {
     seeds: [[u64; 4]; LANES],
     count: usize,
     next: usize,
-    /// The numbers of those that are in `entries`.
+    /// Indices of the sampled entries in `entries`.
     sampled: std::ops::Range<usize>,
     entries: [Sampled; AHEAD],
     blocks: [Blocks; LANES],
@@ -67,7 +67,7 @@ impl Matrices {
         }
         let place = self.next - self.sampled.start;
         if !self.entries[place].is_complete() {
-            // Only of those that were sampled beside hashes.
+            // Only entries sampled beside hashes.
             V::sample(self, self.next);
         }
         self.next += 1;
@@ -81,7 +81,7 @@ impl Matrices {
         if (self.count - ahead).div_ceil(LANES) < self.count.div_ceil(LANES) { ahead } else { 0 }
     }
 
-    /// What is hashed for an entry, in one of the lanes.
+    /// Input of the hash for an entry, in one of the lanes.
     #[inline(always)]
     fn put_input(&self, number: usize, lane: usize, inputs: &mut [[u64; LANES]; 5]) {
         let (key, entry) = (number / ENTRIES, number % ENTRIES);
@@ -91,7 +91,7 @@ impl Matrices {
         inputs[4][lane] = (entry / RANK) as u64 | ((entry % RANK) as u64) << 8 | SHAKE << 16;
     }
 
-    /// Stores more than a block, up to whole registers; the next one overwrites what is too much.
+    /// Stores more than a block, up to whole registers; the next one overwrites the excess.
     #[inline(always)]
     fn store_block<V: Kernels>(&mut self, sponges: &Sponges<V>, block: usize) {
         let parts = [sponges.squeeze::<0>(), sponges.squeeze::<1>(), sponges.squeeze::<2>()];
@@ -160,7 +160,7 @@ fn blocks_of(encapsulations: &[Encapsulation], block: usize) -> [Block; LANES] {
     blocks
 }
 
-/// [`Kernels::sample`]: the entry with this number and those that follow in `entries`, up to eight.
+/// [`Kernels::sample`]: the entry with this number and up to seven after it in `entries`.
 #[inline(always)]
 pub(super) fn sample<V: Kernels>(matrices: &mut Matrices, first: usize) {
     let wanted = LANES.min(matrices.sampled.end - first);

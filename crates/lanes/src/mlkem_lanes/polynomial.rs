@@ -121,7 +121,7 @@ const fn reorder(from: usize, to: usize) -> [Places; 2] {
     places
 }
 
-/// The orders that a transform goes through within pairs of registers; back they are taken in reverse.
+/// Distances of a transform within pairs of registers; the inverse uses them in reverse order.
 const DISTANCES: [usize; 6] = [32, 16, 8, 4, 2, 32];
 static REORDER: [[Places; 2]; 5] = reorders(false);
 static REORDER_BACK: [[Places; 2]; 5] = reorders(true);
@@ -195,7 +195,7 @@ static PAIR_ROOTS: [Factors; REGISTERS] = {
     all
 };
 
-/// What a transform back is divided by, 128, and the R that products of pairs were divided by: as a factor, times R.
+/// Divisor of the inverse transform, 128, and the R by which products of pairs were divided: as a factor, times R.
 const LAST: i16 = montgomery(montgomery(3303) as i64);
 /// The same times the root of the last layer.
 const LAST_ROOT: i16 = centered(LAST as i64 * root(reversed(1)));

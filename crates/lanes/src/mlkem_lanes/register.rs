@@ -1,7 +1,7 @@
 //! A register of 64 bytes, and the few operations on it that ML-KEM is made of.
 
-/// 64 bytes that are worked on as eight words of 64 bits, as 16 pairs, or as 32 coefficients of 16 bits, which are
-/// signed unless the operation says otherwise. Nothing here takes time that depends on what the register holds.
+/// 64 bytes as eight words of 64 bits, 16 pairs, or 32 coefficients of 16 bits, which are signed unless the operation
+/// states otherwise. No operation takes time that depends on the contents of the register.
 pub(super) trait Register: Copy + 'static {
     fn zero() -> Self;
     fn load(bytes: &[u8; 64]) -> Self;
@@ -37,12 +37,12 @@ pub(super) trait Register: Copy + 'static {
     fn shift_left<const BITS: u32>(self) -> Self;
     /// Shifts every second coefficient, the first not, to the right by 4 as an unsigned number.
     fn shift_second_right_by_4(self) -> Self;
-    /// The coefficients that are less than those of `other`, one bit for each.
+    /// A bit mask of the coefficients that are less than the ones of `other`.
     fn less_than(self, other: Self) -> u32;
     /// The coefficients whose bit is set, zero for the others.
     fn only(self, mask: u32) -> Self;
-    /// The coefficients whose bit is set, one after another. The others mean nothing. For public masks: what is behind
-    /// them shows in what follows.
+    /// Moves the coefficients whose bit is set to the front; the rest is undefined. For public masks only, since the
+    /// mask affects later timing.
     fn compress(self, mask: u32) -> Self;
 
     /// In each pair the sum of both products with the other pair, 32 bits, added to the 32 bits of `self`.

@@ -41,8 +41,8 @@ impl Sampled {
     }
 }
 
-/// FIPS 203 algorithm 7: takes those of the numbers of 12 bits that are less than q. What it branches on
-/// is public, as the polynomials are.
+/// FIPS 203 algorithm 7: keeps the 12-bit numbers below q. Its branches depend on public data only, as the
+/// polynomials are public.
 #[inline(always)]
 pub(super) fn sample<V: Register>(sampled: &mut Sampled, blocks: &Blocks, bytes: usize) {
     let mut from = 0;

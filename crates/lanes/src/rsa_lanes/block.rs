@@ -56,10 +56,10 @@ fn multiply_row<V: MultiplyAdd, const B: usize>(window: &mut [V; B], entering: V
     leaving
 }
 
-/// Adds the multiple of `modulus` that makes the columns `low` zero, and hands their carry to `high`.
+/// Adds the multiple of `modulus` that makes the columns `low` zero, and moves their carry to `high`.
 ///
-/// `quotient` becomes the digits of what it multiplied by, for the further blocks of the modulus; `inverse` is
-/// -1/modulus modulo 2^52.
+/// `quotient` receives the digits of the multiplier for the remaining blocks of the modulus; `inverse` is -1/modulus
+/// modulo 2^52.
 #[inline(always)]
 pub(super) fn reduce<V: MultiplyAdd, const B: usize>(
     low: &[V; B],
@@ -80,7 +80,7 @@ pub(super) fn reduce<V: MultiplyAdd, const B: usize>(
     *high = window;
 }
 
-/// Adds `modulus·digit` to the window and slides it by a column, of which nothing but the carry is left. `digit` becomes
+/// Adds `modulus·digit` to the window and slides it by a column, of which only the carry remains. `digit` becomes
 /// that of the next row.
 #[inline(always)]
 fn reduce_row<V: MultiplyAdd, const B: usize>(

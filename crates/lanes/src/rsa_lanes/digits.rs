@@ -1,6 +1,6 @@
-//! Numbers as digits, the least first, in no lanes yet: what is computed once for each key.
+//! Numbers as digits, least significant first, outside of lanes: precomputation for each key.
 //!
-//! Secrets pass through here, so nothing branches on a digit or is indexed by one.
+//! Secrets pass through this module, so no branch and no index depends on a digit.
 
 use zeroize::Zeroizing;
 

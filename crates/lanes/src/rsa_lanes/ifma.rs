@@ -161,8 +161,8 @@ impl MultiplyAdd for Ifma {
     #[expect(clippy::pointers_in_nomem_asm_block, reason = "the assembly reads nothing, it hides an address")]
     fn hide<T>(reference: &T) -> &T {
         let mut pointer = std::ptr::from_ref(reference);
-        // SAFETY: the assembly is a comment; the pointer comes out as it went in. It is not declared `pure`: then it would
-        // be taken out of the loop, and the loads after it.
+        // SAFETY: the assembly is a comment; the pointer is unchanged. It is not declared `pure`: the compiler would
+        // then move it out of the loop together with the loads.
         unsafe {
             asm!("/* {0} */", inout(reg) pointer, options(nomem, nostack, preserves_flags));
             &*pointer

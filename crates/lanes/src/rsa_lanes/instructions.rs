@@ -1,4 +1,4 @@
-//! Which instructions there are for lanes, and what depends on the choice.
+//! Instruction sets for lanes, and parameters that depend on the choice.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::{Width, digits::Radix};
 #[cfg(target_arch = "x86_64")]
 use crate::processor::{has_fma, has_ifma};
 
-/// What lanes are made of.
+/// Instruction set of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instructions {
     /// AVX-512 IFMA multiplies integers of 52 bits in eight lanes.
@@ -58,7 +58,7 @@ impl Instructions {
         }
     }
 
-    /// Whether a multiple of the modulus is what is reduced by.
+    /// Whether reduction uses a multiple of the modulus.
     pub(super) const fn reduce_by_multiple(self) -> bool {
         matches!(self, Self::Fma)
     }

@@ -39,7 +39,7 @@ struct Public {
     e: Vec<u8>,
 }
 
-/// A modulus, and what Montgomery arithmetic needs of it.
+/// A modulus with its precomputed values for Montgomery arithmetic.
 pub(super) struct Modulus {
     pub(super) digits: Digits,
     /// -1/modulus modulo the radix.
@@ -59,8 +59,8 @@ pub(super) struct Prime {
     pub(super) exponent: Zeroizing<Vec<u8>>,
 }
 
-/// Factors that hide what is exponentiated: the operation is performed on `input · factor`, and its result times
-/// `inverse` is the result for `input`. In Montgomery form modulo n, below 2·n.
+/// Factors that hide the base of the exponentiation: the operation is performed on `input · factor`, and its result
+/// times `inverse` is the result for `input`. In Montgomery form modulo n, below 2·n.
 pub(super) struct Blinding {
     /// r^e
     pub(super) factor: Digits,
@@ -97,7 +97,7 @@ impl PreparedKey {
 
     /// Whether the private operation is defined for `input`: a number below the modulus, of the modulus' length.
     pub(super) fn accepts(&self, input: &[u8]) -> bool {
-        // Neither is a secret to the one who asked for the operation.
+        // Variable time is acceptable: the caller knows both values.
         input.len() == self.public.n.len() && *input < self.public.n[..]
     }
 

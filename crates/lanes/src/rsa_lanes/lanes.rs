@@ -2,10 +2,10 @@
 
 use super::digits::Radix;
 
-/// Some lanes of 64 bits that are worked on as one. Nothing here takes time that depends on what the lanes hold.
+/// Several lanes of 64 bits processed together. No operation takes time that depends on the contents of the lanes.
 ///
-/// A lane holds a digit, in the form in which the instructions multiply it, or a column: a sum of products, which is a
-/// signed number, whose carry is not yet handed on.
+/// A lane contains a digit, in the form in which the instructions multiply it, or a column: a signed sum of products
+/// whose carry has not been propagated.
 pub(super) trait Lanes: Copy + 'static {
     /// How many: two for each operation of a batch.
     const COUNT: usize;
@@ -32,7 +32,7 @@ pub(super) trait Lanes: Copy + 'static {
     fn digit(self) -> Self;
     /// A digit as a column.
     fn column(self) -> Self;
-    /// What a column hands to the next: all above its lowest digit, as a signed number.
+    /// The carry of a column to the next: all bits above its lowest digit, as a signed number.
     fn carry(self) -> Self;
 
     /// Digits from columns. The carry of the last is zero.
@@ -62,16 +62,17 @@ pub(super) trait MultiplyAdd: Lanes {
     /// `self + high half of a·b`.
     fn multiply_add_high(self, a: Self, b: Self) -> Self;
 
-    /// The same reference, of which the compiler no longer knows that it is the same.
+    /// Returns `reference` in a form that is opaque to the compiler.
     ///
-    /// What a loop multiplies by does not change from row to row, and LLVM would load all twenty vectors of it before
-    /// the loop. They do not fit in the registers beside the accumulators, so it would write them to the stack and read
-    /// them from there, where they are not even aligned. With this, each instruction reads its operand where it is.
+    /// The factor of a loop is the same in every row, and LLVM would load all its twenty vectors before the loop.
+    /// They do not fit in the registers beside the accumulators, so it would spill them to the stack, where they are
+    /// not even aligned. With this function, each instruction reads its operand from its original address.
     fn hide<T>(reference: &T) -> &T;
 
-    /// Returns both unchanged, and makes the compiler compute the value before anything is read through the reference.
+    /// Returns both unchanged, and makes the compiler compute the value before anything is read through the
+    /// reference.
     ///
-    /// LLVM computes last what is used last, even if all of the next row waits for it. A processor starts the oldest
-    /// instruction that is ready, so the source's order has to survive.
+    /// LLVM schedules a value by its last use, even if the whole next row waits for it. A processor starts the oldest
+    /// ready instruction, so the order of the source has to be preserved.
     fn before<T>(self, reference: &T) -> (Self, &T);
 }

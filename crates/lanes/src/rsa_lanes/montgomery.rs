@@ -21,7 +21,7 @@ pub(super) struct Modulus<V, const B: usize> {
     pub(super) multiple: Vec<[V; B]>,
 }
 
-/// Room for what is computed on the way.
+/// Memory for intermediate results.
 pub(super) struct Scratch<V, const B: usize> {
     /// A product before it is reduced, as columns.
     pub(super) product: Vec<[V; B]>,
@@ -41,7 +41,7 @@ impl<V: Lanes, const B: usize> Scratch<V, B> {
     }
 }
 
-/// What is done with one block of digits.
+/// Operations on one block of digits.
 pub(super) trait Blocks<const B: usize>: Lanes {
     /// Adds `a·b` to the `2·B` columns `low` and `high`, or puts it there if not `ADD`.
     fn multiply_block<const ADD: bool>(
@@ -51,10 +51,10 @@ pub(super) trait Blocks<const B: usize>: Lanes {
         b: &[Self; B],
     );
 
-    /// Adds the multiple of `modulus`, a least block, that makes the columns `low` zero, and hands their carry to `high`.
-    /// `low` is left as it is: it is not read again.
+    /// Adds the multiple of `modulus`, a least significant block, that makes the columns `low` zero, and moves their
+    /// carry to `high`. `low` is not updated, since it is not read again.
     ///
-    /// `quotient` becomes the digits of what it multiplied by, for the further blocks of the modulus; `inverse` is
+    /// `quotient` receives the digits of the multiplier for the remaining blocks of the modulus; `inverse` is
     /// -1/modulus modulo the radix.
     fn reduce_block(
         low: &[Self; B],
@@ -184,8 +184,8 @@ pub(super) fn multiply_columns<V: Blocks<B>, const B: usize>(
     }
 }
 
-/// Makes the lower half of the columns zero by adding a multiple of the modulus: what is then in the upper half is the
-/// number divided by R.
+/// Makes the lower half of the columns zero by adding a multiple of the modulus: the upper half is then the number
+/// divided by R.
 #[inline(always)]
 fn reduce_columns<V: Blocks<B>, const B: usize>(
     columns: &mut [[V; B]],

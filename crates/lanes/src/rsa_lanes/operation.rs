@@ -1,9 +1,9 @@
-//! One batch of private operations, from bytes to bytes: blinding, two powers by the Chinese remainder theorem, and the
-//! check of what came out.
+//! One batch of private operations, from bytes to bytes: blinding, two powers by the Chinese remainder theorem, and
+//! verification of the results.
 //!
 //! Modulo the primes, the lower half of the lanes computes modulo p and the upper half modulo q, each lane for one
-//! operation. Modulo n the operations are in the lower half, and the upper lanes square the blinding factors meanwhile, for
-//! the next operation.
+//! operation. Modulo n the operations are in the lower half, and the upper lanes square the blinding factors
+//! meanwhile, for the next operation.
 
 #[cfg(test)]
 use super::faults::{self, Place};

@@ -1,4 +1,4 @@
-//! What the types of the field are made of: sums, products and carries of five limbs.
+//! Operations on five limbs that the types of the field share: sums, products and carries.
 
 use super::MASK;
 use crate::ec_lanes::lanes::{Lanes, splat};

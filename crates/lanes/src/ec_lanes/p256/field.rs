@@ -23,7 +23,7 @@ const N_NEGATIVE_INVERSE: u64 = {
     inverse.wrapping_neg() & MASK
 };
 
-/// What leads into Montgomery form: R² modulo n.
+/// Factor that converts to Montgomery form: R² modulo n.
 const INTO_N: [u64; 5] = doubled([1, 0, 0, 0], 520, N);
 /// The same, 2^256 times as much.
 const INTO_N_ABOVE: [u64; 5] = doubled([1, 0, 0, 0], 520 + 256, N);

@@ -23,7 +23,7 @@ pub(in crate::ec_lanes) const fn reduced([a, b, c, d, e]: [u64; 5], modulus: Wor
     subtract_once(words, e >> 48, modulus)
 }
 
-/// `number - modulus`, or the number where it is below the modulus; `above` is what it has above 256 bits.
+/// `number - modulus`, or `number` if it is below the modulus; `above` are its bits above 256.
 pub(in crate::ec_lanes) const fn subtract_once(number: Words, above: u64, modulus: Words) -> Words {
     let (difference, borrow) = subtract(number, modulus);
     select(borrow & (above ^ 1), number, difference)

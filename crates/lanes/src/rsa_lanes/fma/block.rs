@@ -37,19 +37,20 @@ pub(super) const DIGITS: usize = 11;
 
 /// To which a product is added to get its high half: 2^103.
 const HIGH: f64 = (1u128 << 103) as f64;
-/// From which the high half is subtracted to get what the low half is added to.
+/// Minuend for the high half; the difference is added to the low half.
 const LOW: f64 = ((1u128 << 103) + (3u128 << 51)) as f64;
 
 /// The bits of a high half that is zero.
 const HIGH_BITS: u64 = HIGH.to_bits();
-/// The bits of a low half that is zero: those of 3·2^51.
+/// Bits of a zero low half, 3·2^51.
 const LOW_BITS: u64 = ((3u64 << 51) as f64).to_bits();
 
-/// For each column of a block, minus what the bits of its products have beyond their halves.
+/// For each column of a block, the negated sum of the constant bits in its products.
 struct Surplus([Fma; 2 * DIGITS]);
 
 impl Surplus {
-    /// Of the products of each digit with each, or with those from `first` on, or, for a square, from itself on.
+    /// The surplus for products of each digit with each, with digits from `first` on, or, for a square, from the
+    /// digit itself on.
     const fn new(first: usize, square: bool) -> Self {
         let mut columns = [0u64; 2 * DIGITS];
         let mut a = 0;
@@ -85,7 +86,7 @@ static OF_REDUCTION: Surplus = Surplus::new(1, false);
 /// Adds the halves of `digits[index]·digit` to two columns.
 macro_rules! add_product {
     ($digits:ident[$index:expr], $digit:expr => $low:expr, $high:expr) => {
-        // SAFETY: what it reads is digit number `index` of the block that `digits` points to.
+        // SAFETY: reads digit number `index` of the block to which `digits` points.
         unsafe {
             asm!(
                 "vmovapd {high}, [{digits} + {offset}]",
