@@ -96,7 +96,7 @@ impl Fleet {
     }
 }
 
-/// What the admin listener tells of ticket keys.
+/// State of the ticket keys as the admin listener reports it (`GET /tickets`).
 fn tickets(brisk: &Brisk) -> Value {
     let answer = brisk.ask_admin("/tickets");
     assert_eq!(answer.status(), 200);

@@ -129,7 +129,7 @@ impl Site {
     }
 }
 
-/// The facts of the connection that `/connection.json` of the built-in page tells.
+/// Facts of the connection in `body`, a response to `/connection.json` of the built-in page.
 pub fn facts(body: &str) -> Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error} in {body:?}"))
 }

@@ -2,8 +2,8 @@
 //!
 //! Everything here is a function of bytes and headers: no socket, no task, no clock. [`http1`] reads and writes the messages of
 //! HTTP/1.1 on both sides of the gateway, [`http2`] the fields of HTTP/2, whose frames are in `brisk_wire::h2`. [`validate`] and
-//! [`path`] refuse requests that servers read differently, and [`claims`] removes headers by which a client claims to be
-//! somebody else.
+//! [`path`] refuse requests that two servers could parse differently, and [`claims`] removes headers by which a client could
+//! impersonate another address, scheme or login.
 
 pub mod claims;
 pub mod error;
