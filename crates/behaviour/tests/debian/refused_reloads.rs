@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
 
 use brisk_behaviour::fleet::ids;
@@ -31,8 +31,8 @@ const CONFIGURED: [&str; 7] = [
 struct Configuration<'c> {
     number: usize,
     leaf: &'c Leaf,
-    /// A key server, and the gateway's certificate for it.
-    key_server: (std::net::SocketAddr, &'c Leaf),
+    /// A certificate whose key is on a key server, its address, and the gateway's certificate for it.
+    remote: (&'c Leaf, SocketAddr, &'c Leaf),
     ca: &'c TestCa,
     folder: &'c str,
 }
@@ -40,7 +40,7 @@ struct Configuration<'c> {
 impl Configuration<'_> {
     /// The text, with dotted keys before everything else and tables behind.
     fn text(&self, keys: &str, tables: &str) -> String {
-        let Self { number, leaf, key_server: (address, client), ca, folder } = self;
+        let Self { number, leaf, remote: (remote, address, client), ca, folder } = self;
         let keys = format!(
             "sessions.ticket_keys = [\"ticket-{number}.key\"]\ncertificates.staple = {}\nvisits.enabled = true\n{}{keys}",
             number % 2 == 0,
@@ -53,7 +53,7 @@ impl Configuration<'_> {
         let remote = format!(
             "\n[[host]]\nnames = [\"remote.test\"]\ncertificates = [{{ chain = \"{}\", key = \"keyserver:number{number}\" }}]\n\
              \n[keyserver.number{number}]\nservers = [\"{address}\"]\nca = \"{}\"\ncertificate = {{ chain = \"{}\", key = \"{}\" }}\n",
-            leaf.chain.display(),
+            remote.chain.display(),
             ca.root_file().display(),
             client.chain.display(),
             client.key.display(),
@@ -126,7 +126,7 @@ fn observed(brisk: &Brisk, ca: &TestCa) -> Observed {
 fn a_part_that_refuses_a_configuration_leaves_all_others_as_they_were() {
     let ca = TestCa::new();
     let leafs = [ca.server(&NAMES).issue(), ca.server(&NAMES).issue()];
-    let client = ca.client("gateway").issue();
+    let (remote, client) = (ca.server(&["remote.test"]).issue(), ca.client("gateway").issue());
     // It answers nothing: connections to it are opened, and closed.
     let key_server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a key server");
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("an address");
@@ -135,7 +135,7 @@ fn a_part_that_refuses_a_configuration_leaves_all_others_as_they_were() {
     let configuration = |number: usize| Configuration {
         number,
         leaf: &leafs[number],
-        key_server: (key_server.local_addr().expect("an address"), &client),
+        remote: (&remote, key_server.local_addr().expect("an address"), &client),
         ca: &ca,
         folder: folders[number].path().to_str().expect("a path"),
     };
