@@ -71,6 +71,8 @@ impl Certificates {
     /// the slot.
     fn show(&self, slot: &Slot, host: Option<&String>, certificates: &[Arc<Certificate>], keys: Keystore) {
         let shown = slot.load();
+        // The chain of an incomplete certificate is completed later by fetching issuers, so a difference in it is not
+        // news.
         let is_same = |old: &Certificate, new: &Certificate| {
             old.fingerprint == new.fingerprint && (old.chain == new.chain || !new.is_complete)
         };

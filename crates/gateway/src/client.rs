@@ -71,6 +71,7 @@ impl Permits {
         client: IpAddr,
     ) -> Result<(), Refused> {
         if let (Some(rates), Some(client)) = (&live.rates, live.one_client(client)) {
+            // Errors are only checked here; they are charged when a connection ends with one.
             rates.look(client, Event::Error).map_err(|_| Refused::ErrorRate)?;
             rates.take(client, Event::Connection).map_err(|_| Refused::ConnectionRate)?;
         }

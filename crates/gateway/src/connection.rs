@@ -36,6 +36,7 @@ pub(crate) fn serve_https(
     async move {
         let deadline = worker.wheel.register();
 
+        // Boxed: the state of the handshake is freed at the end of this statement instead of enlarging the task.
         let (io, demands, arms) =
             match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
                 Ok(secured) => secured,
@@ -76,6 +77,7 @@ fn connected(worker: &Worker, mut record: ConnectionRecord, demands: Demands, io
     if let Some(outcome) = tls.early_data {
         shared.metrics.early_data(outcome);
     }
+    // With early data, the handshake is complete only when the client's `Finished` arrives.
     let Some(confirmation) = io.confirmation() else {
         shared.metrics.handshake(tls);
         return Connection::under(demands, record);
@@ -126,6 +128,7 @@ async fn secure(
     let accepted = live.tls.acceptor.accept_from(client, tcp, received, &vary, trace);
     let accepted = deadline.within(accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
     let arms = assignment.apply(accepted.stream.tcp(), &worker.shared.experiment_warnings);
+    // One system call per connection, saved if no output uses the value.
     if live.measures_rtt
         && let Ok(info) = TcpInfo::of(accepted.stream.tcp())
     {

@@ -86,6 +86,7 @@ impl Gateway {
     /// loaded and published.
     pub fn run<S: Source>(self, parts: &Parts<S::Configuration>, source: S) -> Result<(), GatewayError> {
         let Self { shared, server, part, .. } = self;
+        // Not in `bind`, which may still fail while another process runs these experiments.
         shared.begin_experiments();
         let pages = pages(&shared);
         Ok(server.run(&shared, Reloads { part, parts, source }, pages)?)

@@ -66,6 +66,7 @@ impl Live {
         let has_timing =
             service.beacons.is_some() || service.hosts.iter().any(|host| host.server_timing.is_some());
         let live = Self {
+            // The same counters limit key operations, connections and requests of a client.
             rates: resources.key_gate.rates,
             tls,
             handshake_timeout: settings.handshake_timeout,

@@ -103,6 +103,7 @@ async fn answer(
         if late || worker.drain.started() {
             (closing, end) = (true, if late { End::Idle } else { End::Drained });
             hyper.as_mut().graceful_shutdown();
+            // A client that does not read the last response must not prevent the end of the connection.
             deadline.set(http.timeouts.write);
             cx.waker().wake_by_ref();
         }

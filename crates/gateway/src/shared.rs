@@ -150,6 +150,7 @@ impl Shared {
         self.replace_access_log(access_log);
         self.measured.commit(beacons);
         live.begin_experiments(self.measured.visits());
+        // Before `live` is replaced, so that no handshake finds a host without certificates.
         self.certificates.publish(&live.tls, &keystore, care);
         self.metrics.set_certificates(live.tls.expiries());
         self.live.replace(live);

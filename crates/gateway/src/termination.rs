@@ -69,6 +69,7 @@ impl Termination {
 
     fn accepts(&self, settings: &TlsSettings, hosts: &[HostSettings], rates: Option<&Arc<Rates>>) -> bool {
         self.settings == *settings
+            // The same table, not equal limits: the acceptor charges key operations to the table that it holds.
             && self.rates.as_ref().map(Arc::as_ptr) == rates.map(Arc::as_ptr)
             && self.hosts.len() == hosts.len()
             && self.hosts.iter().zip(hosts).all(|(own, other)| own.is_accepted_like(other))
@@ -80,6 +81,7 @@ impl Termination {
 fn with_slots(service: &ServiceSettings, before: &[HostSettings]) -> Vec<HostSettings> {
     let with_slot = |(place, host): (usize, &proxy::HostSettings)| {
         let host = &host.tls;
+        // Keeps the slot of a host with the same names, so that obtained certificates survive a reload.
         let same = before.iter().find(|before| before.names == host.names).unwrap_or(host);
         let other_tickets = service.experiments.tickets(place);
         HostSettings { slot: Arc::clone(&same.slot), other_tickets, ..host.clone() }

@@ -42,6 +42,7 @@ impl WorkerGroups {
     pub(crate) fn follow(&self, states: &[Arc<GroupState>]) -> HashMap<String, Rc<Group>> {
         let before = self.present.take();
         let is_kept = |group: &&Rc<Group>| states.iter().any(|state| Arc::ptr_eq(group.state(), state));
+        // Retired groups close their idle connections; requests in progress finish.
         before.iter().filter(|group| !is_kept(group)).for_each(|group| group.retire());
         let group = |state: &Arc<GroupState>| {
             let kept = before.iter().find(|group| Arc::ptr_eq(group.state(), state));

@@ -33,6 +33,7 @@ impl Worker {
         context: &WorkerContext,
         tasks: &mut JoinSet<()>,
     ) -> io::Result<Rc<Self>> {
+        // Before the configuration is loaded, so that a concurrent reload is not missed.
         let replacements = shared.live.follow();
         let wheel = context.wheel.clone();
         let live = shared.live.load_full();

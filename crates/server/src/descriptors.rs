@@ -39,6 +39,7 @@ pub(crate) fn connections(settings: &ServerSettings, listeners: usize) -> usize 
 /// Descriptors that no connection uses.
 fn reserved(workers: usize, listeners: usize) -> usize {
     let open = fs::read_dir("/proc/self/fd").map_or(USUALLY_OPEN, Iterator::count);
+    // Twice the listeners, because the watchdog holds a copy of each.
     let workers = workers.saturating_mul(2 * listeners + PER_WORKER);
     open + workers + SPARE_DESCRIPTORS + OTHERS
 }

@@ -59,6 +59,7 @@ impl WatchedFiles {
             {
                 return changed;
             }
+            // Without a watch this branch never resolves; changes elsewhere still do.
             std::future::pending().await
         };
         tokio::select! {

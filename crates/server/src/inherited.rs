@@ -58,6 +58,7 @@ fn own(number: RawFd) -> io::Result<OwnedFd> {
     if flags < 0 {
         return Err(io::Error::last_os_error());
     }
+    // A descriptor that survived `exec` cannot have the flag, so this one was opened by the process itself.
     if flags & libc::FD_CLOEXEC != 0 {
         return Err(io::Error::other("it was opened by this process"));
     }

@@ -61,6 +61,7 @@ impl Meter {
     /// Records the load since the last call. This call was due at `due`.
     pub(crate) fn note(&mut self, due: Instant, measured: &Measured) {
         let (now, busy) = (Instant::now(), used());
+        // At least a millisecond: two calls in quick succession must not divide by zero.
         let passed = now.duration_since(self.at).as_secs_f64().max(1e-3);
         let share = busy.saturating_sub(self.busy).as_secs_f64() / passed;
         measured.share.store((share.min(1.0) * 1000.0).round() as u64, Ordering::Relaxed);

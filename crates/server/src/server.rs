@@ -97,6 +97,7 @@ impl<L: Copy + Send + 'static> Server<L> {
         let Self { settings, program, shared, bound, admin, files, runtime, signals } = self;
         let (trigger, drain) = drain::channel();
         let (stop, stopped) = watch::channel(());
+        // Unbounded without risk: each worker reports at most one failure.
         let (failed, failures) = mpsc::unbounded_channel();
         let pulse = Arc::clone(&shared.pulse);
         let watchdog = Watchdog::new(Arc::clone(&pulse), settings.workers.get(), &bound)
@@ -124,6 +125,7 @@ impl<L: Copy + Send + 'static> Server<L> {
             trigger.cut();
             trigger.start();
         }
+        // Workers end when the sender is dropped.
         drop(stop);
         workers.into_iter().for_each(join);
         served

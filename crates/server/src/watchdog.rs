@@ -86,6 +86,7 @@ impl Watchdog {
     /// other workers accept from them too.
     pub(crate) fn new<L>(pulse: Arc<Pulse>, workers: usize, bound: &[Bound<L>]) -> io::Result<Self> {
         let watched = |number: usize| {
+            // Inherited sockets are shared by all workers, so one stuck worker does not block them.
             let own = bound.iter().filter(|bound| !bound.is_inherited);
             let sockets =
                 own.flat_map(|bound| bound.sockets[number].iter().map(move |socket| (socket, bound.backlog)));

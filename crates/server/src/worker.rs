@@ -94,6 +94,7 @@ async fn run<S: Service>(
         failed = panicked(&mut accepting) => return Err(failed),
         failed = panicked(&mut tasks) => return Err(failed),
     }
+    // Dropping the tasks closes the listeners: the drain accepts nothing more.
     drop(accepting);
     context.wheel.wake_all();
     tokio::select! {

@@ -103,6 +103,7 @@ impl Problems {
         let place = shelf.iter().position(|cause| cause.source == source && *cause.reason == *reason);
         if let Some(cause) = place.and_then(|place| shelf.get_mut(place)) {
             cause.count(minute);
+            // Formatting an example allocates, so frequent causes do it at most once per interval.
             if now.saturating_duration_since(cause.last) >= EXAMPLES {
                 (cause.last, cause.last_time) = (now, SystemTime::now());
                 cause.example = shortened(&example(), LONGEST_EXAMPLE).into();

@@ -164,6 +164,7 @@ impl RecentConnections {
         shelf.keep_slow(&new);
         let oldest = if shelf.latest.len() < KEPT { None } else { shelf.latest.pop_front() };
         shelf.latest.push_back(new);
+        // The lock is released first: dropping the oldest record may free memory, which need not delay other threads.
         drop(shelf);
         drop(oldest);
     }

@@ -150,6 +150,7 @@ impl ConnectionRecord {
 
     /// Hands the record over, although requests may still hold it. Only the first call counts.
     pub fn finish(&mut self, end: ConnectionEnd) {
+        // `take` makes the report unique, although `Drop` calls this again.
         if let Some(sink) = self.sink.take() {
             sink.finished(self, end);
         }

@@ -24,6 +24,7 @@ impl Throttle {
         let now = nanoseconds(self.started.elapsed());
         let next = self.next.load(Ordering::Relaxed);
         let later = now.saturating_add(nanoseconds(self.interval));
+        // Among concurrent events one wins the exchange; the others are counted as suppressed.
         let passes = now >= next
             && self.next.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if passes {

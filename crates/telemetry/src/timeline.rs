@@ -116,6 +116,7 @@ impl Timeline {
     pub fn mark_after(&mut self, milestone: Milestone, offset: Duration) {
         let slot = &mut self.offsets[milestone as usize];
         if *slot == NOT_REACHED {
+            // Clamped below `NOT_REACHED`, which would otherwise mark the milestone as not reached.
             *slot = u32::try_from(offset.as_micros()).unwrap_or(NOT_REACHED).min(NOT_REACHED - 1);
         }
     }

@@ -87,6 +87,7 @@ fn start(turn: ProfileRight, asked: Asked, pulse: Arc<Pulse>) -> std::io::Result
     let Asked { order, format } = asked;
     thread::Builder::new().name("profile".to_owned()).spawn(move || {
         tracing::info!(seconds = order.seconds, frequency = order.frequency, "a profile is being taken");
+        // Ends early if the client disconnects.
         let taken = turn.take(order, || sender.is_closed());
         match &taken {
             Ok(profile) => {

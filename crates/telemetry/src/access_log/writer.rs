@@ -146,6 +146,7 @@ impl Shared {
     fn run(&self, sink: &mut Sink) {
         let mut batch = Vec::new();
         loop {
+            // Read before draining: lines appended before `stop` was set are then written.
             let stop = self.stop.load(Ordering::Acquire);
             if self.reopen.swap(false, Ordering::AcqRel) {
                 sink.reopen();
@@ -182,6 +183,7 @@ impl Shared {
                 self.write(sink, batch);
             }
             batch.clear();
+            // The buffers rotate among all threads, so one burst must not leave each of them large.
             batch.shrink_to(4 * MUCH);
         }
         any
@@ -189,6 +191,7 @@ impl Shared {
 
     fn write(&self, sink: &mut Sink, batch: &[u8]) {
         if !sink.write(batch) {
+            // Each line ends with a newline, so the number of pieces after the first is the number of lines.
             let lines = batch.split(|byte| *byte == b'\n').skip(1).count();
             self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
         }

@@ -20,6 +20,7 @@ pub(super) fn render(metrics: &Arc<Metrics>) -> String {
     let mut registry = Registry::with_prefix("brisk");
     registry.register_collector(Box::new(Page(Arc::clone(metrics))));
     let mut page = String::with_capacity(16 * 1024);
+    // The registry is built per scrape: it only carries the prefix and the collector.
     text::encode(&mut page, &registry).expect("writing to a string cannot fail");
     page
 }

@@ -98,6 +98,7 @@ impl KeyOperations {
             return series.observe(facts);
         }
         let new = Arc::new(KeySeries::new(facts));
+        // Another thread may add the same labels concurrently, so the check is repeated inside.
         self.0.rcu(|all| {
             let mut all = Vec::clone(all);
             if !all.iter().any(|series| series.is_of(facts)) {
@@ -188,6 +189,7 @@ impl Upstreams {
     /// The metrics of `server` in `group`: existing ones if they are still held, otherwise new ones.
     pub(super) fn get(&self, group: &str, server: &str) -> Arc<UpstreamMetrics> {
         let mut all = self.lock();
+        // Series of removed upstreams end here, so reloads do not accumulate them.
         all.retain(|upstream| upstream.strong_count() > 0);
         let held = all.iter().filter_map(Weak::upgrade);
         let same = |upstream: &Arc<UpstreamMetrics>| *upstream.group == *group && *upstream.server == *server;

@@ -62,6 +62,7 @@ struct Apart<T>(T);
 impl<T> PerWorker<T> {
     /// One for each core that the process may use, at most 64.
     pub(crate) fn new(make: impl Fn() -> T) -> Self {
+        // Bounded to 64 copies, each with more than 500 counters.
         let cores = thread::available_parallelism().map_or(1, usize::from).min(64);
         Self((0..cores).map(|_| Apart(make())).collect())
     }
