@@ -1,4 +1,5 @@
-//! Hosts whose certificates are obtained: brings together what the gateway serves and what the configuration wants.
+//! Certificates obtained by ACME: connects the [hosts of the gateway](ObtainedHost) with the
+//! [specifications of the configuration](ResolvedAcme).
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,32 +10,32 @@ use brisk_config::ResolvedAcme;
 use brisk_gateway::{ObtainedHost, Obtainer};
 use brisk_server::{Part, PartError};
 
-/// The certificates of the hosts of this process.
+/// ACME state of this process, shared by the gateway (as its [`Obtainer`]) and by reloads (as a [`Part`]).
 #[derive(Debug, Default)]
 pub(crate) struct Obtained {
     challenges: Arc<Challenges>,
-    /// The hosts that the gateway serves.
+    /// Hosts that the gateway serves, each with the function that publishes a new certificate.
     hosts: Mutex<Vec<ObtainedHost>>,
-    /// The certificates that turned out to be revoked.
+    /// Fingerprints of certificates that OCSP reports as revoked.
     revoked: Revoked,
-    /// Started with the first host that wants certificates.
+    /// ACME thread; started by the first configuration in which a host needs it, so that other gateways have no such thread.
     keeper: OnceLock<AcmeThread>,
 }
 
-/// The certificates that another configuration wants.
+/// ACME part of a configuration that is prepared but not yet in force.
 pub(crate) struct PreparedAcme {
     wanted: ResolvedAcme,
-    /// `None` if nothing was ever wanted.
+    /// `None` while no configuration has used ACME.
     threads: Option<(AcmeThread, PreparedDemandThread)>,
 }
 
 impl Obtained {
-    /// What authorities are answered.
+    /// Responses to the authorities' challenges, served by the gateway.
     pub(crate) fn challenges(&self) -> &Arc<Challenges> {
         &self.challenges
     }
 
-    /// Obtains the certificates that the first configuration wants.
+    /// Obtains the certificates of the first configuration. Fails if a thread cannot be started.
     pub(crate) fn start(&self, first: &ResolvedAcme) -> io::Result<()> {
         self.commit(self.prepare_threads(first)?);
         Ok(())
@@ -59,7 +60,8 @@ impl Part for Obtained {
         Ok(self.prepare_threads(wanted)?)
     }
 
-    /// Obtains the certificates for the hosts that the gateway serves now.
+    /// Orders and renews certificates for the hosts that the gateway serves now; specifications without such a host are
+    /// skipped.
     fn commit(&self, PreparedAcme { wanted, threads }: PreparedAcme) {
         let Some((keeper, demands)) = threads else { return };
         let served = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);

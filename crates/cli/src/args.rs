@@ -1,4 +1,4 @@
-//! The command line, as typed.
+//! Definition of the command line.
 #![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 mod audit;
@@ -39,28 +39,28 @@ pub(crate) struct Cli {
 /// Subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve HTTPS: a page, files, or the responses of an upstream
+    /// Serve HTTPS: a built-in page, static files, or the responses of an upstream
     Serve(Serve),
-    /// Check a configuration file and start nothing, or what a recorded page waits for
+    /// Check a configuration file, or analyse a recorded page (HAR); starts nothing
     Check(Check),
-    /// Make compressed copies beside the files of a folder, for routes with `precompressed`
+    /// Write compressed copies of the files of a folder, for routes with `precompressed`
     Compress(CompressArgs),
-    /// Show, obtain, renew, revoke and import the certificates of hosts with `acme`
+    /// Show, obtain, renew, revoke and import certificates of hosts with `acme`
     Cert(Cert),
-    /// Hold private keys, and perform operations with them for gateways
+    /// Hold private keys and perform key operations for gateways
     Keyserver(KeyServer),
-    /// Hold the keys of a gateway, which starts this itself
+    /// Hold the keys of a gateway (internal: started by `brisk serve`)
     #[command(hide = true)]
     KeyProcess(KeyProcess),
-    /// Load a server with handshakes and requests, and measure latency and throughput
+    /// Generate load on a server and measure latency and throughput
     Bench(Box<Bench>),
-    /// Look at one HTTPS connection step by step: what took time, and what to change
+    /// Examine an HTTPS connection: duration of each step, and improvements
     Probe(Box<Probe>),
-    /// Measure the algorithms of TLS on one core, and forecast handshakes per second
+    /// Measure TLS algorithms on one core and forecast handshakes per second
     Speed(Speed),
 }
 
-/// Arguments of `brisk serve`. Without a configuration file it serves localhost with development certificates.
+/// Arguments of `brisk serve`. Without a file and an upstream it serves a page on localhost with development certificates.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_SERVE)]
 pub(crate) struct Serve {
@@ -73,13 +73,13 @@ pub(crate) struct Serve {
     /// Address for HTTPS; can be repeated [default without a file: port 8443 of localhost, IPv4 and IPv6]
     #[arg(long, short, value_name = "ADDRESS", value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Folder for the development CA [default: $XDG_STATE_HOME/brisk or ~/.local/state/brisk]
+    /// Folder of the development CA [default: $XDG_STATE_HOME/brisk or ~/.local/state/brisk]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Directory of the certificate authority, instead of the file's [default: Let's Encrypt]
+    /// Directory URL of the ACME authority; replaces that of the file [default: Let's Encrypt]
     #[arg(long, value_name = "URL", requires = "config")]
     pub(crate) acme_directory: Option<String>,
-    /// Authorities that the certificate authority's own server is verified with (PEM) [default: the system's]
+    /// Trusted CAs for the ACME authority's own server (PEM) [default: the system's]
     #[arg(long, value_name = "FILE", requires = "config")]
     pub(crate) acme_ca: Option<PathBuf>,
     /// Number of worker threads [default: one per core]
@@ -88,7 +88,7 @@ pub(crate) struct Serve {
     /// Format of the access log [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) access_log: Option<AccessLog>,
-    /// For debugging, write TLS secrets to the file in SSLKEYLOGFILE
+    /// Write TLS secrets to the file in SSLKEYLOGFILE, for debugging
     #[arg(long)]
     pub(crate) keylog: bool,
     /// Log level: error, warn, info, debug, trace, or a filter, e.g. info,brisk_tls=debug
@@ -97,7 +97,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// The options that replace values of the configuration.
+    /// Options that replace values of the configuration.
     pub(crate) fn command_line(&self) -> CommandLine {
         CommandLine {
             file: self.config.clone(),

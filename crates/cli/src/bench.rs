@@ -17,9 +17,10 @@ use crate::{bench_compare, limits};
 
 pub(crate) const PROGRAM: &str = concat!("brisk ", env!("CARGO_PKG_VERSION"));
 
-/// Exit code: 0 if something was measured and nothing failed, 2 for wrong arguments, files or plans, otherwise 1.
+/// Runs the load or the comparison. Exit code: 0 after a measurement without failed operations, 2 for wrong arguments, files
+/// or plans, 1 otherwise.
 pub(crate) fn run(arguments: Bench) -> ExitCode {
-    // If this fails, a lack of open files is an error of the run, and reported.
+    // A refusal is no error here: a run that lacks descriptors fails, and reports the lack.
     limits::raise_open_files();
     let done = match &arguments.command {
         Some(BenchCommand::Compare(compare)) => bench_compare::run(compare),
@@ -33,7 +34,8 @@ pub(crate) fn run(arguments: Bench) -> ExitCode {
     })
 }
 
-/// The options in the words of a plan's mode, which are those of the command line.
+/// Parses the options of a mode in a plan file. They have the syntax of the command line, so clap parses them too; the error
+/// is the first line of its message.
 pub(crate) fn options(words: &[String]) -> anyhow::Result<Options> {
     #[derive(Parser)]
     #[command(no_binary_name = true, disable_help_flag = true)]
@@ -67,7 +69,7 @@ fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
     Ok(if result.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Shows each second in the terminal, if there is one.
+/// Shows the figures of each second on standard error, if that is a terminal.
 struct Progress {
     live: Live,
     interrupt: Interrupt,

@@ -1,4 +1,4 @@
-//! `brisk bench compare`: starts the servers of a plan, measures them in turns, and reports how they compare.
+//! `brisk bench compare`: starts the servers of a plan, measures them in turn, and reports their ratios.
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use brisk_report::terminal::{StatusLine, WIDTH};
 use crate::args::Compare;
 use crate::bench;
 
-/// Starts, measures, prints. Code 1 if nothing could be measured.
+/// Runs the comparison and writes its reports. Exit code: 1 if no cell could be measured, otherwise 0.
 pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
     let interrupt = Interrupt::watch().context("cannot listen for signals")?;
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
         _ => anyhow::Error::from(error),
     })?;
     let cells = cells(&plan, &testbed).map_err(|error| wrong(format!("{error:#}")))?;
-    // After the servers are started: they choose their cores themselves.
+    // Only after the servers are started: children inherit the affinity of this process, and servers choose their own cores.
     if let Err(error) = run_on(&plan.cores) {
         eprintln!("warning: cannot run on cores {:?} alone: {error}", plan.cores);
     }
@@ -66,7 +66,7 @@ fn write(file: Option<&Path>, text: impl FnOnce() -> String) -> anyhow::Result<(
     fs::write(file, text()).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The settings of every cell whose server is there, in the order of the plan.
+/// Settings of each cell (target and mode) whose server is available, in the order of the plan.
 fn cells(plan: &Plan, testbed: &Testbed) -> anyhow::Result<Vec<((usize, usize), Settings)>> {
     let there = plan.cells().filter(|(target, _)| testbed.servers[*target].missing.is_none());
     there.map(|(target, mode)| Ok(((target, mode), settings(plan, testbed, target, mode)?))).collect()
@@ -82,7 +82,7 @@ fn settings(plan: &Plan, testbed: &Testbed, target: usize, mode: usize) -> anyho
     options.settings().with_context(context)
 }
 
-/// Real runs, and a line in the terminal that says how far they have come.
+/// [`Runner`] that measures real servers, with a progress line on standard error.
 struct Measured<'a> {
     plan: &'a Plan,
     cells: Vec<((usize, usize), Settings)>,
@@ -120,7 +120,7 @@ impl Runner for Measured<'_> {
     }
 }
 
-/// Shows nothing of a run.
+/// [`Observer`] without output, for runs below the progress line.
 struct Quiet(Interrupt);
 
 impl Observer for Quiet {

@@ -1,4 +1,4 @@
-//! `brisk cert`: what is known of the certificates of hosts with `acme`, and what is done to them by hand.
+//! `brisk cert`: status of the certificates of hosts with `acme`, and manual orders, revocations and imports.
 
 mod certbot;
 mod owner;
@@ -15,10 +15,10 @@ use brisk_report::Table;
 use crate::args::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
 use crate::log;
 
-/// Columns of the terminal that tables are made for.
+/// Width of tables, in columns of the terminal.
 const WIDTH: usize = 140;
 
-/// Does what the line says.
+/// Runs the subcommand.
 pub(crate) fn run(arguments: Cert) -> anyhow::Result<()> {
     match arguments.command {
         CertCommand::List(chosen) => list(&chosen),
@@ -31,11 +31,11 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<()> {
     }
 }
 
-/// The certificates of a configuration.
+/// ACME part of a configuration, opened for the operator.
 struct Site {
     acme: ResolvedAcme,
     operator: Operator,
-    /// Names on demand that have certificates.
+    /// Names on demand that have a stored certificate.
     on_demand: Vec<CertificateSpec>,
 }
 
@@ -52,8 +52,9 @@ impl Site {
         Ok(Self { acme, operator, on_demand })
     }
 
-    /// What is ordered for: the hosts with these names; all of the configuration if there are none. Names on demand are left to
-    /// the gateway, which asks whether they are served, unless they are named.
+    /// Certificates to order: of the hosts with these names, or of all hosts with `acme` if `names` is empty. Names on
+    /// demand
+    /// are ordered only when named: the gateway orders the others, after checking that their host serves them.
     fn ordered(&self, names: &[String]) -> anyhow::Result<Vec<CertificateSpec>> {
         match (names.is_empty(), self.acme.wanted.is_empty()) {
             (true, true) => bail!("no host has `acme`: write the names on demand that are meant"),
@@ -62,7 +63,9 @@ impl Site {
         }
     }
 
-    /// The hosts with these names; all of them, and names on demand that have certificates, if there are none.
+    /// Certificates of the hosts with these names; if `names` is empty, of all hosts with `acme` and of all names on demand
+    /// that
+    /// have a stored certificate.
     fn hosts(&self, names: &[String]) -> anyhow::Result<Vec<CertificateSpec>> {
         if names.is_empty() {
             return Ok(self.acme.wanted.iter().chain(&self.on_demand).cloned().collect());
@@ -78,7 +81,7 @@ impl Site {
     }
 }
 
-/// What is wanted for a name on demand; `None` if it is none.
+/// Specification for a name on demand; `None` if no `on_demand` host covers the name, or a host with `acme` has it.
 fn on_demand(acme: &ResolvedAcme, name: &str) -> Option<CertificateSpec> {
     let is_own = |wanted: &&CertificateSpec| wanted.names.iter().any(|own| own == name);
     let fits = |host: &&OnDemandHost| host.names.settings().names.iter().any(|pattern| pattern.fits(name));
@@ -150,7 +153,7 @@ fn describe(site: &Site, wanted: &CertificateSpec, key: &KeyStatus, out: &mut St
     Ok(())
 }
 
-/// As in the file of a zone, with the authority of each as a comment.
+/// Prints the DNS records of dns-persist-01 in the format of a zone file, each group after a comment with its authority.
 fn records(chosen: &Chosen) -> anyhow::Result<()> {
     let _log = log::start(&chosen.log)?;
     let site = Site::open(&chosen.config)?;
@@ -181,7 +184,7 @@ fn renew(chosen: &Chosen) -> anyhow::Result<()> {
     })
 }
 
-/// Does something for each certificate that was chosen, reports each, and fails if one did.
+/// Applies `act` to each chosen certificate and reports each result. The error contains the number of failures.
 fn each(
     chosen: &Chosen,
     act: impl Fn(&Site, &CertificateSpec, KeyKind) -> anyhow::Result<&'static str>,
@@ -216,7 +219,7 @@ fn revoke(arguments: &Revoke) -> anyhow::Result<()> {
 }
 
 fn import_certbot(arguments: &ImportCertbot) -> anyhow::Result<()> {
-    // First: it may be that only root can read it.
+    // Before [`Site::open`], which gives up root: certbot's folder may be readable by root only.
     let found = certbot::certificates(&arguments.from)?;
     let site = Site::open(&arguments.config)?;
     let mut imported = 0;

@@ -1,11 +1,13 @@
-//! `brisk check`: reads a configuration as `brisk serve` would, and starts nothing.
+//! `brisk check`: reads a configuration as `brisk serve` does, and starts nothing.
 
 use brisk_config::Running;
 
 use crate::args::Check;
 use crate::summary;
 
-/// Prints the warnings, and that the file is valid. Its errors are returned.
+/// Prints the warnings and the confirmation that the file is valid, or the report about a recording (HAR). Returns the
+/// errors
+/// of the file.
 pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
     if let Some(recording) = &arguments.har {
         let findings = brisk_har::analyse(recording, arguments.rtt)?;

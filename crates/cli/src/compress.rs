@@ -1,4 +1,4 @@
-//! `brisk compress`: compressed copies beside the files of a folder, for routes with `precompressed`.
+//! `brisk compress`: writes compressed copies beside the files of a folder, for routes with `precompressed`.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write as _};
@@ -12,7 +12,7 @@ use brisk_coding::{Coding, Encoder};
 
 use crate::args::CompressArgs;
 
-/// Files with these endings are compressed: text, and what compresses like text.
+/// Extensions of compressible files: text, and formats that compress as well as text.
 const ENDINGS: [&str; 34] = [
     "atom",
     "bmp",
@@ -50,13 +50,13 @@ const ENDINGS: [&str; 34] = [
     "yml",
 ];
 
-/// Shorter files are not worth it.
+/// Minimum size of a compressed file, in bytes; the gain for shorter files is too small.
 const LEAST: u64 = 512;
 
-/// Longer files are not either: they are read whole.
+/// Maximum size of a compressed file, in bytes: files are read into memory as a whole.
 const MOST: u64 = 256 << 20;
 
-/// What was done, for the summary.
+/// Counts for the summary.
 #[derive(Debug, Default)]
 struct Totals {
     made: usize,
@@ -67,18 +67,19 @@ struct Totals {
     bytes_out: u64,
 }
 
-/// What was done about one copy.
+/// Result for one copy.
 enum Outcome {
     Made {
         from: u64,
         to: u64,
     },
     Current,
-    /// It would be no shorter.
+    /// The copy would be no shorter than the file.
     Useless,
 }
 
-/// Makes the copies that are missing or older than their files.
+/// Writes missing and outdated copies, with one thread per core. Continues after a failure, and lists all failures at the
+/// end.
 pub(crate) fn run(args: &CompressArgs) -> Result<()> {
     let folder = &args.folder;
     if !folder.is_dir() {
@@ -113,8 +114,7 @@ pub(crate) fn run(args: &CompressArgs) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!("not compressed:\n  {}", failed.join("\n  ")) }
 }
 
-/// Finds the files to be compressed, and removes copies whose files are gone. Links are not followed, and what is not
-/// served is passed over.
+/// Collects the files to compress and removes orphaned copies. Skips symbolic links, and hidden files, which are not served.
 fn walk(
     folder: &Path,
     codings: &[Coding],
@@ -150,7 +150,7 @@ fn is_text(path: &Path) -> bool {
     ending.is_some_and(|ending| ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending)))
 }
 
-/// Whether a file is a copy of one that is gone: `page.html.br` without `page.html`.
+/// Whether a file is a copy whose original is gone: `page.html.br` without `page.html`.
 fn is_orphan(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str());
     let is_copy = ending.is_some_and(|ending| Coding::ALL.iter().any(|coding| coding.extension() == ending));
@@ -170,7 +170,7 @@ fn copy(file: &Path, coding: Coding) -> io::Result<Outcome> {
     let level = if coding == Coding::Zstd { 19 } else { *coding.levels().end() };
     Encoder::for_files(coding, level).write_whole(&text, &mut output).map_err(io::Error::other)?;
     if output.len() >= text.len() {
-        // An older copy would be served otherwise, if the clock was turned back.
+        // An old copy would otherwise be served if the clock was set back: it would seem to be newer than the file.
         return match fs::remove_file(&target) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(Outcome::Useless),
@@ -187,12 +187,14 @@ fn beside(file: &Path, coding: Coding) -> PathBuf {
     name.into()
 }
 
-/// A copy has the time of its file, so a file that is replaced by an older one has no current copy either.
+/// Whether a copy is current: the copy has the modification time of its file. Equality instead of "newer", because a
+/// deployment may replace a file with an older one.
 fn is_current(file: &Metadata, copy: &Metadata) -> bool {
     copy.is_file() && file.modified().is_ok_and(|time| copy.modified().is_ok_and(|other| time == other))
 }
 
-/// Puts the copy in its place whole: a server never sees a part of it.
+/// Writes the copy to a temporary file and renames it, so that no server reads a part of it. Fails if the file changed since
+/// `before`.
 fn write(target: &Path, output: &[u8], before: &Metadata, file: &Path) -> io::Result<()> {
     let folder = target.parent().unwrap_or(Path::new("."));
     let mut copy = tempfile::Builder::new().prefix(".brisk-").tempfile_in(folder)?;

@@ -1,8 +1,9 @@
-//! What performs key operations, composed of the engines that this program knows: the processor, and a GPU beside it.
-//! Keys in tokens come with their engines, noted in the keystore.
+//! Engines for private key operations, composed: the processor, an NVIDIA GPU, PKCS#11 tokens, key servers, and the
+//! isolated key process.
 //!
-//! Whatever serves with private keys gets [`Engines`] and names none of them: the gateway, and a key server too. Keys that are
-//! elsewhere come with their engines in the keystore.
+//! The gateway and the key server receive an [`Engines`] and depend on no engine themselves. The keystore records for each
+//! key
+//! outside of this process (token, key server, isolation) the engine that performs its operations.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,9 +27,10 @@ use brisk_tls::gather::{self, GatherFigures};
 use crate::gpu::{self, Gpu};
 use crate::tokens::{self, TokenMetrics};
 
-/// Starts what the settings ask for, measures with the keys of `keystore`, and counts in `metrics`. Without a usable
-/// GPU the log says why, and the processor performs everything. The error is the operating system's, when it refuses a
-/// thread or a core.
+/// Starts the engines of `settings`. Measures batches with the keys of `keystore` and counts operations in `metrics`.
+///
+/// A GPU that cannot be used is logged, and the processor performs its operations. Fails only if the system refuses a thread
+/// or a core.
 pub(crate) fn start(
     settings: &KeySettings,
     keystore: &Arc<Keystore>,
@@ -38,7 +40,7 @@ pub(crate) fn start(
     start_counting(settings, keystore, running, metrics).map(|(engines, _)| engines)
 }
 
-/// Like [`start`], with the counts of what the threads do.
+/// Like [`start`], and also returns the statistics of the processor's threads.
 pub(crate) fn start_counting(
     settings: &KeySettings,
     keystore: &Arc<Keystore>,
@@ -67,13 +69,14 @@ pub(crate) fn start_counting(
     }
     let statistics = Arc::clone(processor.statistics());
     let described = Mutex::new(described(&processor).collect());
-    // The keys of the start are not kept beside those that are in use.
+    // The keys of the start were needed for measuring only. Each configuration brings its own, and old keys should not stay
+    // in memory.
     let processor = processor.with_keystore(Arc::default());
     let operations = Arc::new(KeyOperations(Arc::clone(metrics)));
     Ok((Arc::new(ThisMachine { processor, gpu, queue, described, elsewhere, operations }), statistics))
 }
 
-/// The engines whose keys are not in this process.
+/// Engines for keys outside of this process.
 #[derive(Debug)]
 struct Elsewhere {
     key_servers: RemoteEngines,
@@ -90,13 +93,13 @@ impl Elsewhere {
     }
 }
 
-/// The engines of this machine.
+/// All engines, as a gateway or a key server on this machine uses them.
 #[derive(Debug)]
 struct ThisMachine {
     processor: BatchEngine,
     gpu: Option<Gpu>,
     queue: NonZeroUsize,
-    /// The processor's ways of performing keys of each size, as they were logged.
+    /// Ways of performing operations, by key size, that were already logged.
     described: Mutex<BTreeSet<String>>,
     elsewhere: Elsewhere,
     operations: Arc<KeyOperations>,
@@ -105,7 +108,7 @@ struct ThisMachine {
 impl Engines for ThisMachine {
     fn for_keys(&self, keystore: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine> {
         let processor = self.processor.with_keystore(Arc::clone(&keystore));
-        // Keys of another size may have come, and with them another way.
+        // A reload may bring keys of a new size; the way chosen for it is logged once.
         let mut described = self.described.lock().unwrap_or_else(PoisonError::into_inner);
         let before = described.len();
         described.extend(self::described(&processor));
@@ -145,12 +148,12 @@ impl Engines for ThisMachine {
     }
 }
 
-/// The ways of performing keys of each size.
+/// Chosen ways of performing operations, one for each key size.
 fn described(processor: &BatchEngine) -> impl Iterator<Item = String> + use<> {
     processor.choices().into_iter().map(|choice| choice.to_string())
 }
 
-/// Counts key operations, whichever engine performs them.
+/// Counts the operations of all engines in the metrics.
 #[derive(Debug)]
 struct KeyOperations(Arc<Metrics>);
 
@@ -169,7 +172,7 @@ impl OperationObserver for KeyOperations {
     }
 }
 
-/// What the engines of this machine have done, and have to do.
+/// [`Collector`] of the processor's and the GPU's queues, batches and faults.
 #[derive(Debug)]
 struct KeyMetrics {
     processor: Arc<BatchStatistics>,
@@ -198,7 +201,7 @@ impl Collector for KeyMetrics {
     }
 }
 
-/// How exchanges and signatures are performed; the first call measures it.
+/// Description, for the log, of how X25519 and ECDSA are performed. The first call measures whether vector lanes are faster.
 fn lanes(simd: bool) -> String {
     if !simd {
         return "one by one with AWS-LC, since simd = false".into();
@@ -213,7 +216,7 @@ fn lanes(simd: bool) -> String {
     format!("batches of eight with AVX-512 IFMA, from {exchanges} exchanges or {signatures} signatures on")
 }
 
-/// What workers gathered, by kind of operation.
+/// Figures of operations gathered by workers, by kind.
 fn gathered_kinds(figures: &GatherFigures) -> [(&'static str, TurnFigures); 3] {
     let GatherFigures { exchanges, encapsulations, signatures, .. } = *figures;
     [("exchange", exchanges), ("encapsulation", encapsulations), ("signature", signatures)]
@@ -244,7 +247,7 @@ fn gathered(page: &mut Encoder<'_, '_>, figures: &GatherFigures) -> fmt::Result 
     Ok(())
 }
 
-/// What batches gain here with keys of the sizes that there are.
+/// Writes the measured gain of batches, for each key size in use.
 fn batch_gains(page: &mut Encoder<'_, '_>) -> fmt::Result {
     let mut family = page.gauge(
         "key_batch_gain",

@@ -1,19 +1,19 @@
-//! `[keys]` as a part of the process: only a restart applies it.
+//! `[keys]` as a [`Part`] of the process: a change requires a restart.
 
 use std::cell::RefCell;
 
 use brisk_config::KeySettings;
 use brisk_server::{Part, PartError};
 
-/// The settings of the engines, which were started once.
+/// Settings of the engines, which are started once in a process.
 pub(crate) struct FixedKeys {
     started: KeySettings,
-    /// Those of the configuration in force.
+    /// Settings of the configuration in force, which may differ from `started` after a reload.
     last: RefCell<KeySettings>,
 }
 
 impl FixedKeys {
-    /// Engines that were started with these settings.
+    /// Creates the part for engines that were started with `started`.
     pub(crate) fn new(started: &KeySettings) -> Self {
         Self { started: started.clone(), last: RefCell::new(started.clone()) }
     }
@@ -27,7 +27,7 @@ impl Part for FixedKeys {
         Ok(settings.clone())
     }
 
-    /// Warns of changed settings, once for each change.
+    /// Warns if the settings differ from those of the start, once for each change.
     fn commit(&self, settings: KeySettings) {
         if settings != self.started && settings != *self.last.borrow() {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");

@@ -1,4 +1,4 @@
-//! An NVIDIA GPU beside the processor. `no_gpu.rs` has the same items for a program that was built without it.
+//! An NVIDIA GPU beside the processor. `no_gpu.rs` has the same items for a program built without the feature `cuda`.
 
 mod options;
 mod speed;
@@ -19,19 +19,20 @@ fn cuda_settings(settings: &GpuSettings) -> CudaSettings {
     CudaSettings { wait: settings.wait.unwrap_or(usual.wait), ..usual }
 }
 
-/// The GPU, and the processor beside it.
+/// [`Tiered`] engine: the processor performs operations at low load, the GPU at high load.
 #[derive(Debug)]
 pub(crate) struct Gpu(Tiered);
 
 impl Gpu {
-    /// Makes the GPU ready for the keys of `processor`. Where it cannot be used the log says why.
+    /// Prepares the GPU for the keys of `processor`. Returns `None`, and logs the reason, if the GPU cannot be used.
     pub(crate) fn start(processor: &BatchEngine, settings: Option<&GpuSettings>) -> Option<Self> {
         let settings = cuda_settings(settings?);
         match CudaEngine::new(processor.clone(), &settings) {
             Ok(engine) => {
                 let engine = Tiered::new(engine, settings.wait);
                 tracing::info!("{engine}");
-                // The keys of the start are not kept beside those that are in use.
+                // The keys of the start were needed for measuring only. Each configuration brings its own, and old keys
+                // should not stay in memory.
                 Some(Self(engine.with_keystore(Arc::default())))
             }
             Err(error) => {
@@ -41,7 +42,7 @@ impl Gpu {
         }
     }
 
-    /// An engine for these keys, that chooses between processor and GPU.
+    /// Engine for the keys of `keystore` that chooses between processor and GPU for each operation.
     pub(crate) fn for_keys(&self, keystore: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine> {
         Arc::new(self.0.with_keystore(keystore))
     }
@@ -51,12 +52,12 @@ impl Gpu {
     }
 }
 
-/// What the GPU has done, and has to do.
+/// [`Collector`] of the GPU's queue, launches and failures.
 #[derive(Debug)]
 pub(crate) struct Metrics(Arc<CudaStatistics>);
 
 impl Metrics {
-    /// Results that failed their check and were computed again.
+    /// Number of results that failed verification and were computed again.
     pub(crate) fn faults(&self) -> u64 {
         self.0.faults()
     }

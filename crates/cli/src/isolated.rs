@@ -1,4 +1,4 @@
-//! `[keys] isolate`: the key process as a part of the gateway, and its program.
+//! `[keys] isolate`: the key process as a [`Part`] of the gateway, and the program of the key process itself.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -20,11 +20,13 @@ use crate::engines;
 use crate::key_servers::connect;
 use crate::log::{self, Log};
 
-/// The key process, if keys are isolated.
+/// Connection to the key process; `None` if keys are not isolated.
 pub(crate) struct IsolatedKeys(Option<Arc<Isolation>>);
 
 impl IsolatedKeys {
-    /// Puts the keys of the first configuration in force, and begins operations. Changed files of keys are reported to `changes`.
+    /// Activates the keys of the first configuration and begins operations. Changes of key files, which only the key process
+    /// can
+    /// read, are reported to `changes`.
     pub(crate) fn start(
         running: &Running,
         first: &Resolved,
@@ -46,10 +48,10 @@ impl IsolatedKeys {
 
 impl Part for IsolatedKeys {
     type Settings = Option<LoadedKeys>;
-    /// Identifies the keys.
+    /// Identifier of a set of keys that the key process has loaded.
     type Prepared = Option<u64>;
 
-    /// The process has loaded the keys when the configuration was read.
+    /// Returns the identifier of the keys: the key process loaded them while the configuration was read.
     fn prepare(&self, loaded: &Self::Settings) -> Result<Option<u64>, PartError> {
         Ok(loaded.as_ref().map(LoadedKeys::id))
     }
@@ -67,7 +69,7 @@ impl Part for IsolatedKeys {
     }
 }
 
-/// The settings of the key process as they are sent to it.
+/// Settings of the key process in the format sent to it.
 fn settings(settings: &IsolationSettings) -> Settings {
     let IsolationSettings { processor, gpu, workers } = settings;
     let BatchSettings { threads, cores, queue, offload, simd } = processor;
@@ -89,13 +91,13 @@ fn settings(settings: &IsolationSettings) -> Settings {
     }
 }
 
-/// `brisk key-process`, which an isolated gateway starts.
+/// Runs `brisk key-process` (internal: started by a gateway with `keys.isolate`).
 pub(crate) fn run(arguments: args::KeyProcess) -> anyhow::Result<()> {
     let args::KeyProcess { holds_keys, parent, user, log } = arguments;
     Ok(brisk_isolation::run(&Role { holds_keys, parent, user, log }, &ThisProgram)?)
 }
 
-/// This program as a key process runs it.
+/// [`Program`] of the key process: this program's log and engines.
 struct ThisProgram;
 
 impl Program for ThisProgram {
@@ -114,7 +116,7 @@ impl Program for ThisProgram {
     }
 }
 
-/// The engines of a key process, and its threads.
+/// Running engines and threads of a key process.
 struct Performing {
     process: KeyProcess,
     batches: Arc<BatchStatistics>,

@@ -1,11 +1,11 @@
-//! Key servers as a part of the process: connected before certificates ask them, and kept by reloads.
+//! Key servers as a [`Part`] of the process: connected before certificates use them, kept across reloads.
 
 use std::sync::Arc;
 
 use brisk_keyless::{RemoteEngine, RemoteEngines};
 use brisk_server::{Part, PartError};
 
-/// The key servers that the configuration in force uses.
+/// Key servers of the configuration in force.
 pub(crate) struct KeyServers(RemoteEngines);
 
 impl KeyServers {
@@ -21,7 +21,8 @@ impl Part for KeyServers {
     type Settings = Vec<Arc<RemoteEngine>>;
     type Prepared = Vec<Arc<RemoteEngine>>;
 
-    /// Connects those that are not in use yet. Their connections end with them.
+    /// Connects new key servers. The connections of an engine end when it is dropped, so a refused configuration leaves
+    /// none.
     fn prepare(&self, wanted: &Self::Settings) -> Result<Self::Prepared, PartError> {
         for engine in wanted {
             connect(engine)?;
@@ -34,7 +35,7 @@ impl Part for KeyServers {
     }
 }
 
-/// Starts the connections of an engine, unless they are started.
+/// Starts the connections of `engine`; does nothing if they are started.
 pub(crate) fn connect(engine: &RemoteEngine) -> Result<(), PartError> {
     engine.start().map_err(|error| PartError::new(format!("keyserver.{}: {error}", engine.settings().name)))
 }

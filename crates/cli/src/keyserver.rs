@@ -1,4 +1,4 @@
-//! `brisk keyserver`: the server in the foreground, and the folder that it starts from.
+//! `brisk keyserver`: the server in the foreground, and the commands that create its folder and certificates.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,10 +19,10 @@ use crate::fixed_keys::FixedKeys;
 use crate::serve::{PROGRAM, log_warnings};
 use crate::{engines, limits, log, memory};
 
-/// The names of a server that is made without any.
+/// Names in the server's certificate if `init` has no `--name`.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Runs the subcommand, or the server.
+/// Runs the subcommand, or without one the server.
 pub(crate) fn run(arguments: args::KeyServer) -> anyhow::Result<()> {
     match arguments.command {
         None => serve(&arguments.serve),
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: args::KeyServer) -> anyhow::Result<()> {
     }
 }
 
-/// Serves until a signal to stop, and the end of the drain.
+/// Runs the server until a stop signal, and then until it has drained.
 fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     let Some(file) = &arguments.config else {
         bail!("no configuration: write --config FILE; `brisk keyserver init DIR` makes one");
@@ -66,7 +66,7 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     Ok(server.run(&parts, read)?)
 }
 
-/// Prints the addresses in one write, so that a reader of a pipe gets all of them or nothing.
+/// Prints the addresses in a single write, so that a reader of a pipe gets either all lines or none.
 fn print_start(server: &KeyServer, keys: usize) -> io::Result<()> {
     let mut out = format!("brisk {} serves\n", env!("CARGO_PKG_VERSION"));
     let mut line = |kind: &str, value: String| {
@@ -84,13 +84,13 @@ fn print_start(server: &KeyServer, keys: usize) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Their number, in words.
+/// Number of private keys, for example `1 private key`.
 fn private_keys(count: usize) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} private key{s}")
 }
 
-/// Makes the folder of a key server.
+/// Creates the folder of a key server: CA, certificates of the server and of the first gateway, and configuration.
 fn init(arguments: &Init) -> anyhow::Result<()> {
     let (folder, now) = (&*arguments.folder, SystemTime::now());
     let config = folder.join("keyserver.toml");
@@ -102,7 +102,8 @@ fn init(arguments: &Init) -> anyhow::Result<()> {
         names => names.to_vec(),
     };
     let server = Purpose::Server(names.clone());
-    // Before the first file: a folder that is made by half could not be made again.
+    // Checks all names before the first file is written: `init` refuses a folder with files, so a half-made one would be
+    // stuck.
     PrivateCa::check(&folder.join("server"), &server)?;
     PrivateCa::check(&stem(folder, &arguments.gateway), &Purpose::Client(arguments.gateway.clone()))?;
     let ca = PrivateCa::create(folder, "brisk key server CA", now)?;
@@ -127,7 +128,7 @@ fn init(arguments: &Init) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Issues a certificate for one more gateway.
+/// Issues a client certificate for another gateway.
 fn enrol(arguments: &Enrol) -> anyhow::Result<()> {
     let ca = PrivateCa::open(&arguments.folder)?;
     let name = &arguments.name;
@@ -151,12 +152,12 @@ fn gateway(
     ca.issue(&stem(folder, name), &Purpose::Client(name.to_owned()), now)
 }
 
-/// The files of a gateway's certificate, without their extensions.
+/// Path of a gateway's certificate and key, without extension.
 fn stem(folder: &Path, name: &str) -> PathBuf {
     folder.join("gateways").join(name)
 }
 
-/// Prints the warnings, and that the file is valid. Its errors are returned.
+/// Prints the warnings and the confirmation that the file is valid. Returns the errors of the file.
 fn check(file: &Path) -> anyhow::Result<()> {
     let resolved = brisk_config::keyserver(file, &Running::default())?;
     for warning in &resolved.warnings {
@@ -166,7 +167,7 @@ fn check(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A name as a key of TOML.
+/// A TOML key for `name`, quoted if it contains a dot.
 fn quoted(name: &str) -> String {
     if name.contains('.') { format!("\"{name}\"") } else { name.to_owned() }
 }

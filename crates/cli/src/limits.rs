@@ -1,11 +1,11 @@
-//! Limits of the system for this process.
+//! Resource limits of the process.
 
 use std::io;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Each connection takes a file, and a proxied one two: the limit is raised as far as the system lets us.
-/// A refusal is a warning.
+/// Raises the soft limit of open files to the hard limit, because each connection uses a descriptor and a proxied one two. A
+/// refusal is logged as a warning.
 pub(crate) fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

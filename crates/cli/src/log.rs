@@ -1,7 +1,8 @@
-//! The program's own log: lines to standard error, written by a thread of their own.
+//! The program's log: lines to standard error, written by a separate thread.
 //!
-//! Peers can cause any number of lines, and no worker waits for the reader of standard error: lines wait in a bounded
-//! queue, and when it is full they are dropped and counted.
+//! Peers can cause any number of lines, and a worker must not wait for the reader of standard error. Lines therefore wait in
+//! a
+//! bounded queue; lines for a full queue are dropped and counted.
 
 use std::fmt::{self, Write};
 use std::io::{self, IsTerminal};
@@ -17,20 +18,20 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Lines that may wait to be written. About a megabyte.
+/// Capacity of the queue, in lines: about a megabyte.
 const WAITING_LINES: usize = 4096;
 
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
 
 static PROBLEMS: OnceLock<Arc<Problems>> = OnceLock::new();
 
-/// The log while it is open. Dropping it writes what waits, for at most about a second.
+/// Open log. Dropping it writes the queued lines, for about a second at most.
 #[must_use = "the log ends when this is dropped"]
 pub(crate) struct Log {
     _writer: WorkerGuard,
 }
 
-/// Opens the log with a level or a filter, as [`effective`] reads it. Panics go there too.
+/// Opens the log with a level or a filter, parsed by [`effective`]. Panics are logged too.
 pub(crate) fn start(filter: &str) -> anyhow::Result<Log> {
     let filter = EnvFilter::try_new(effective(filter)).map_err(|error| {
         anyhow!("--log {filter:?}: {error}: write a level (info) or a filter (info,brisk_tls=debug)")
@@ -40,23 +41,23 @@ pub(crate) fn start(filter: &str) -> anyhow::Result<Log> {
         .buffered_lines_limit(WAITING_LINES)
         .thread_name("log")
         .finish(io::stderr());
-    // Set once: there is one log in a process.
+    // Fails only on a second call; a process has one log.
     let _ = DROPPED.set(lines.error_counter());
     let color = io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(lines).with_ansi(color);
     tracing_subscriber::registry().with(filter).with(lines).with(Notes).init();
-    // The standard hook writes to standard error itself, which may block a worker for good.
+    // The standard hook writes to standard error directly, and could block a worker indefinitely.
     panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     Ok(Log { _writer: writer })
 }
 
-/// From here on warnings and errors are counted among these problems too.
+/// Records warnings and errors from now on in `problems` too, for the dashboard.
 pub(crate) fn note_in(problems: &Arc<Problems>) {
-    // Set once: there is one gateway in a process.
+    // Fails only on a second call; a process has one gateway.
     let _ = PROBLEMS.set(Arc::clone(problems));
 }
 
-/// Notes warnings and errors for the dashboard.
+/// [`Layer`] that records warnings and errors in [`PROBLEMS`].
 struct Notes;
 
 impl<S: Subscriber> Layer<S> for Notes {
@@ -73,7 +74,7 @@ impl<S: Subscriber> Layer<S> for Notes {
     }
 }
 
-/// What a line of the log says, and its other fields.
+/// Message of an event, and its other fields as `name=value`.
 #[derive(Default)]
 struct Line {
     message: String,
@@ -82,7 +83,7 @@ struct Line {
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // A string takes everything.
+        // Writing to a `String` does not fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, "{}{name}={value:?}", if self.fields.is_empty() { "" } else { " " }),
@@ -90,14 +91,14 @@ impl Visit for Line {
     }
 }
 
-/// The number of lines dropped so far because standard error was not read fast enough.
+/// Number of lines dropped so far because the queue was full.
 pub(crate) fn dropped_lines() -> u64 {
     DROPPED.get().map_or(0, |counter| counter.dropped_lines() as u64)
 }
 
-/// The filter that `written` stands for. A level without a target is that of brisk's own modules; libraries report
-/// errors only, since their warnings are about what peers send, and peers can send a great deal of it. From `debug` on
-/// they have the same level. A target with a level of its own keeps it.
+/// Expands `written` to a filter of `tracing`. A level without a target applies to brisk's own modules: libraries log errors
+/// only, because their warnings are about peers, which can cause any number of them. `debug` and `trace` apply to libraries
+/// too. A target with its own level keeps it.
 fn effective(written: &str) -> String {
     let directive = |directive: &str| match directive.trim().to_ascii_lowercase().as_str() {
         level @ ("warn" | "info") => format!("error,brisk={level}"),

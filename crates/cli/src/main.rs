@@ -1,4 +1,4 @@
-//! The program `brisk`: arguments, configuration, and what they set in motion.
+//! The program `brisk`: parses arguments and runs the subcommand.
 
 mod acme;
 mod args;
@@ -57,14 +57,14 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Messages include their cause.
+            // Only the outermost message: each error of brisk's crates already contains its cause.
             eprintln!("{error}");
             exit_code(&error)
         }
     }
 }
 
-/// 2 for what the operator wrote, as for wrong arguments; 1 for everything else.
+/// Exit code of an error: 2 for an error of the configuration, as for wrong arguments, otherwise 1.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<brisk_config::ConfigError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }

@@ -1,4 +1,4 @@
-//! The allocator, pages, and giving memory back.
+//! The global allocator (mimalloc), page size, and return of memory to the system.
 #![expect(
     unsafe_code,
     reason = "an allocator is unsafe to write, and mimalloc's own collection has no safe binding"
@@ -11,15 +11,17 @@ use libmimalloc_sys::{
     mi_zalloc_aligned,
 };
 
-/// Small blocks per thread, given back quickly: connections make and drop many.
+/// mimalloc keeps small blocks in lists per thread and reuses them quickly: connections allocate and free many.
 #[global_allocator]
 static GLOBAL: Mimalloc = Mimalloc;
 
-/// mimalloc, as its crate of that name binds it, but for one thing: what is aligned as all blocks are is asked for without an
-/// alignment. With one, mimalloc 3 takes a larger block by a longer way for most sizes, at up to two and a half times the cost.
+/// mimalloc, bound as the crate `mimalloc` does, with one difference: blocks that need no more than mimalloc's own alignment
+/// are requested without an alignment. Requests with an alignment take a slower path in mimalloc 3 for most larger sizes, at
+/// up
+/// to two and a half times the cost.
 struct Mimalloc;
 
-/// mimalloc aligns every block to this.
+/// Alignment of every block of mimalloc, in bytes.
 const ALIGNED: usize = size_of::<usize>();
 
 // SAFETY: mimalloc returns blocks of the size and alignment that it is asked for, or null, and never unwinds. `ALIGNED` is the least
@@ -38,13 +40,13 @@ unsafe impl GlobalAlloc for Mimalloc {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
-        // SAFETY: the caller has the block from here.
+        // SAFETY: by the contract of `dealloc`, `block` was allocated by this allocator.
         unsafe { mi_free(block.cast()) };
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let (block, align) = (block.cast(), layout.align());
-        // SAFETY: the caller has the block from here.
+        // SAFETY: by the contract of `realloc`, `block` was allocated by this allocator.
         unsafe {
             if align <= ALIGNED { mi_realloc(block, size) } else { mi_realloc_aligned(block, size, align) }
         }
@@ -52,16 +54,17 @@ unsafe impl GlobalAlloc for Mimalloc {
     }
 }
 
-/// Gives memory that the calling thread freed back to the system. mimalloc does so only while a thread allocates, so a
-/// worker that has gone idle after a burst would keep the burst's memory.
+/// Returns the memory that the calling thread has freed to the system. mimalloc does this only during allocations, so a
+/// worker
+/// that is idle after a burst would otherwise keep the memory of the burst.
 pub(crate) fn give_back() {
-    // SAFETY: has no preconditions; it works on the calling thread's own heap.
+    // SAFETY: `mi_collect` has no preconditions; it works on the heap of the calling thread.
     unsafe { mi_collect(false) };
 }
 
-/// Has the kernel use pages of 4 KiB throughout. With larger ones it fills the gaps that freed memory has left, minutes after
-/// a burst too: 10,000 clients at once then cost an eighth more, and four times as much stays behind when they are gone. Requests
-/// and handshakes cost the same either way. A kernel that refuses costs memory and nothing else.
+/// Disables transparent huge pages. With them the kernel fills the gaps of freed memory, even minutes after a burst: 10,000
+/// concurrent clients then cost an eighth more memory, and four times as much remains after they have left. Requests and
+/// handshakes cost the same either way. A refusal by the kernel costs memory only, and is ignored.
 pub(crate) fn small_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }

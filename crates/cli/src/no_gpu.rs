@@ -1,4 +1,4 @@
-//! What stands in the place of `gpu.rs` in a program that was built without it: the same items, which say so.
+//! Substitute for `gpu.rs` in a program built without the feature `cuda`: the same items, without a GPU.
 #![expect(clippy::needless_pass_by_value, reason = "the items take what those of `gpu.rs` need")]
 
 use std::fmt;
@@ -12,11 +12,11 @@ use clap::Args;
 
 use crate::args::Speed;
 
-/// There are no arguments of `brisk speed` for a GPU.
+/// GPU options of `brisk speed`: none.
 #[derive(Args, Debug)]
 pub(crate) struct Options {}
 
-/// `brisk speed --engine cuda`.
+/// Prints an error with the command that builds brisk with a GPU. Exit code: 2.
 pub(crate) fn speed(arguments: Speed) -> ExitCode {
     let Options {} = arguments.cuda;
     eprintln!(
@@ -25,33 +25,33 @@ pub(crate) fn speed(arguments: Speed) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// There is none.
+/// A GPU; uninhabited in this build.
 #[derive(Debug)]
 pub(crate) enum Gpu {}
 
 impl Gpu {
-    /// Nothing to start.
+    /// Returns `None`.
     pub(crate) const fn start(_: &BatchEngine, _: Option<&GpuSettings>) -> Option<Self> {
         None
     }
 
-    /// Never called.
+    /// Never called: there is no value of [`Gpu`].
     pub(crate) fn for_keys(&self, _: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine> {
         match *self {}
     }
 
-    /// Never called.
+    /// Never called: there is no value of [`Gpu`].
     pub(crate) fn metrics(&self) -> Metrics {
         match *self {}
     }
 }
 
-/// There are none.
+/// Metrics of a GPU; uninhabited in this build.
 #[derive(Debug)]
 pub(crate) enum Metrics {}
 
 impl Metrics {
-    /// Never called.
+    /// Never called: there is no value of [`Metrics`].
     pub(crate) fn faults(&self) -> u64 {
         match *self {}
     }

@@ -1,4 +1,4 @@
-//! `brisk probe`: looks at HTTPS connections.
+//! `brisk probe`: examines an HTTPS connection, and runs audits, timings and comparisons.
 
 mod audit;
 mod inside;
@@ -19,13 +19,13 @@ use serde::Serialize;
 use crate::args::{AuditArgs, Probe};
 use crate::bench::PROGRAM;
 
-/// Exit code where the answer came later than `--max-ttfb` allows.
+/// Exit code if the first byte of the response came later than `--max-ttfb`.
 const TOO_LATE: u8 = 8;
 
-/// Exit code where everything was measured, and clients would not trust the certificate.
+/// Exit code after a complete measurement of a server whose certificate is not trusted.
 const NOT_TRUSTED: u8 = 9;
 
-/// Exit code: 0 if an answer came, otherwise that of [`ProbeError::exit_code`], [`TOO_LATE`] or [`NOT_TRUSTED`].
+/// Runs the probe. Exit code: 0 if a response came, otherwise [`ProbeError::exit_code`], [`TOO_LATE`] or [`NOT_TRUSTED`].
 pub(crate) fn run(arguments: &Probe) -> ExitCode {
     let done = match arguments {
         Probe { audit: AuditArgs { config: Some(file), .. }, .. } => inside::run(file, arguments.json),
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Probe) -> ExitCode {
     })
 }
 
-/// What `--json` prints.
+/// JSON document of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -122,7 +122,7 @@ fn beside(arguments: &Probe) -> anyhow::Result<ExitCode> {
     Ok(by_trust(found.distrust.iter().all(Option::is_none), arguments))
 }
 
-/// Whether the limit was exceeded, which is reported then.
+/// Whether the first byte came later than `--max-ttfb`, which is reported on standard error then.
 fn is_late(first_byte: Option<f64>, arguments: &Probe) -> bool {
     let (Some(most), Some(time)) = (arguments.max_ttfb, first_byte) else { return false };
     if time > most {
@@ -140,7 +140,7 @@ fn write_page(arguments: &Probe, text: impl FnOnce() -> String) -> anyhow::Resul
     fs::write(file, text()).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Key logs are appended to, as other programs do; only the owner may read a new one.
+/// Appends to a key log, as browsers and curl do. A new file is readable by its owner only, since it decrypts traffic.
 fn append(file: &Path, text: &str) -> io::Result<()> {
     if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::other("it is no regular file"));

@@ -1,4 +1,4 @@
-//! `brisk serve`: the gateway in the foreground.
+//! `brisk serve`: runs the gateway in the foreground.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -22,14 +22,14 @@ use crate::source::Configuration;
 use crate::visits::KeptVisits;
 use crate::{engines, limits, log, memory, summary};
 
-/// The functions that the server calls.
+/// Functions of this program that the server calls.
 pub(crate) const PROGRAM: Program =
     Program { give_back_memory: memory::give_back, dropped_log_lines: log::dropped_lines };
 
-/// How long the parts may take to stop when the gateway has drained.
+/// Timeout for the parts to stop, after the gateway has drained.
 const STOPPING: Duration = Duration::from_secs(8);
 
-/// Serves until a signal to stop, and the end of the drain.
+/// Runs the gateway until a stop signal, and then until it has drained.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let line = arguments.command_line();
     let text = line.text()?;
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let configuration = Configuration::new(line, &running);
     let first = configuration.first(text.as_deref())?;
     drop(text);
-    // From before the engines start, which takes a while with a GPU.
+    // Watching begins before the engines start, which takes seconds with a GPU: changes in that time are noticed too.
     let files = WatchedFiles::start(&first.settings.server.files);
     log_warnings(&first.warnings);
     limits::raise_open_files();
@@ -84,8 +84,10 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     Ok(served?)
 }
 
-/// Starts the key process if the file with this text demands one, while the gateway has one thread: it gives rights up. The sockets
-/// that were passed to the gateway are taken first, or the key process would have them too.
+/// Starts the key process if the configuration in `text` requires one.
+///
+/// To be called while the process has one thread, because the process then drops privileges, which apply to a single thread.
+/// Inherited sockets are taken first; otherwise the key process would inherit them too.
 fn isolate(
     text: Option<&str>,
     log: &str,
@@ -101,7 +103,7 @@ pub(crate) fn log_warnings(warnings: &[String]) {
     }
 }
 
-/// Prints addresses and sessions in one write, so that a reader of a pipe gets all of it or nothing.
+/// Prints the addresses in a single write, so that a reader of a pipe gets either all lines or none.
 fn print_start(addresses: &Addresses, first: &Resolved) -> io::Result<()> {
     let development = first.development.as_ref();
     let mut out = Vec::new();
@@ -134,7 +136,8 @@ fn print_start(addresses: &Addresses, first: &Resolved) -> io::Result<()> {
     stdout.flush()
 }
 
-/// The development certificates are for localhost, so that is the name to open.
+/// Address in the form for a URL: `localhost` for a loopback address with development certificates, which are valid for that
+/// name.
 fn shown(address: SocketAddr, development: bool) -> String {
     if development && address.ip().is_loopback() {
         format!("localhost:{}", address.port())

@@ -1,4 +1,4 @@
-//! The configuration of the gateway, read at the start and by reloads.
+//! Configuration of the gateway, read at the start and by reloads.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,22 +11,23 @@ use brisk_server::{Part, PartError};
 
 use crate::serve::log_warnings;
 
-/// The configuration of `brisk serve`.
+/// Reader of the configuration of `brisk serve`: the [`Source`] of reloads.
 #[derive(Clone)]
 pub(crate) struct Configuration {
     line: CommandLine,
     running: Rc<Running>,
-    /// The files of the certificates in force.
+    /// Files of the certificates in force, which distinguish the renewal of a certificate from other changes.
     files: Rc<RefCell<CertificateFiles>>,
 }
 
 impl Configuration {
-    /// A configuration that has not been read.
+    /// Creates a reader; reads nothing yet.
     pub(crate) fn new(line: CommandLine, running: &Rc<Running>) -> Self {
         Self { line, running: Rc::clone(running), files: Rc::default() }
     }
 
-    /// Reads the first configuration from this text of the file.
+    /// Resolves the first configuration, from `text`, the contents of its file. The caller reads the file, because it starts the
+    /// key process between reading and resolving.
     pub(crate) fn first(&self, text: Option<&str>) -> Result<Resolved, ConfigError> {
         let first = self.line.settings_of(text, &self.running)?;
         self.files.replace(first.certificate_files.clone());

@@ -1,4 +1,4 @@
-//! `brisk speed`: the algorithms on one core, and the handshakes that it can be expected to serve.
+//! `brisk speed`: measures algorithms on one core, and forecasts handshakes per second.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::args::{Engine, Speed};
 use crate::bench::PROGRAM;
 use crate::gpu;
 
-/// Exit code: 2 for wrong arguments, 1 if nothing could be measured.
+/// Runs the measurement. Exit code: 2 for wrong arguments, 1 if the measurement failed.
 pub(crate) fn run(arguments: Speed) -> ExitCode {
     if arguments.engine == Some(Engine::Cuda) {
         return gpu::speed(arguments);

@@ -1,5 +1,4 @@
-//! Summaries of settings: how sessions resume, in one line that is printed at the start; what certificates cost a
-//! handshake.
+//! Summaries of settings: session resumption, printed at the start, and the size of handshakes with each certificate.
 
 use std::collections::HashSet;
 
@@ -9,7 +8,7 @@ use brisk_session::KeySource;
 use brisk_tls::FirstFlight;
 use brisk_tls::flight::{QUIC_FLIGHT, TCP_FLIGHT};
 
-/// How sessions resume: the source of ticket keys, the store of sessions, and which hosts accept early data.
+/// Summary of session resumption: source of ticket keys, session store, and number of hosts that accept early data.
 pub(crate) fn sessions(settings: &GatewaySettings) -> String {
     let sessions = &settings.sessions;
     let keys = match &sessions.ticket_keys {
@@ -32,8 +31,7 @@ pub(crate) fn sessions(settings: &GatewaySettings) -> String {
     parts.join(", ")
 }
 
-/// A line for each certificate, with the bytes of a first flight with it. Those of its staple are counted where it is
-/// in a file.
+/// One line per certificate, with the size of the server's first flight. Counts a staple only if it is in a file.
 pub(crate) fn certificates(settings: &GatewaySettings) -> Vec<String> {
     let hosts = settings.service.hosts.iter();
     let mut seen = HashSet::new();

@@ -1,25 +1,25 @@
-//! What the metrics say of tokens.
+//! PKCS#11 tokens in the log, the health status and the metrics.
 
 use std::fmt;
 
 use brisk_keys_pkcs11::{TokenStatus, Tokens};
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-/// Logs which tokens there are, at the start.
+/// Logs the tokens in use, at the start.
 pub(crate) fn log(tokens: &Tokens) {
     for TokenStatus { token, sessions, .. } in tokens.statuses() {
         tracing::info!(token, sessions, "keys in a token are used");
     }
 }
 
-/// Which tokens cannot be reached, if any.
+/// Error message with the names of unreachable tokens; `None` if all are reachable.
 pub(crate) fn trouble(tokens: &Tokens) -> Option<String> {
     let lost: Vec<_> = tokens.statuses().into_iter().filter(|token| !token.is_up).collect();
     let names: Vec<_> = lost.iter().map(|token| format!("{:?}", token.token)).collect();
     (!names.is_empty()).then(|| format!("handshakes with keys of the token {} fail", names.join(", ")))
 }
 
-/// The tokens that are in use when the metrics are asked for.
+/// [`Collector`] of the tokens in use at the time of the request.
 #[derive(Debug)]
 pub(crate) struct TokenMetrics(pub(crate) Tokens);
 

@@ -1,21 +1,23 @@
-//! A setting of the C library that can only be made before a program starts.
+//! A setting of glibc that has to be made before the program starts.
 
 use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Copies with vector registers at any length. glibc before 2.41 turns to `rep movsb` above 8 KiB, which on AMD's Zen 3
-/// and 4 takes up to three times as long whenever source and destination are aligned differently, as the plaintext and
-/// the ciphertext of a TLS record always are: without this, large bodies cost a quarter (HTTP/1.1) to two fifths (HTTP/2)
-/// more. A larger threshold costs nothing: copies of the length of a record are in the cache.
+/// Copies with vector registers at any length. glibc before 2.41 uses `rep movsb` above 8 KiB, which takes up to three times
+/// as
+/// long on AMD Zen 3 and 4 if source and destination are aligned differently, as the plaintext and the ciphertext of a TLS
+/// record always are. Without this setting large bodies cost a quarter (HTTP/1.1) to two fifths (HTTP/2) more. A larger
+/// threshold costs nothing, because copies of the length of a record stay in the cache.
 const VECTOR_COPIES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.cpu.x86_rep_movsb_threshold=0x40000000");
 
-/// Set for the program that is started anew: a program with file capabilities does not see `GLIBC_TUNABLES`, and would
-/// start itself again and again.
+/// Marks the restarted program. Required because programs with file capabilities do not see `GLIBC_TUNABLES`, and would
+/// restart themselves endlessly.
 const STARTED_ANEW: &str = "BRISK_STARTED_ANEW";
 
-/// Starts the program anew, as the same process, with the setting; returns if it is made already, or cannot be.
-/// An operator's own `GLIBC_TUNABLES` are left alone.
+/// Replaces the process by the same program with [`VECTOR_COPIES`] set. Returns if it is already set, if the operator has
+/// set
+/// `GLIBC_TUNABLES`, or on failure.
 pub(crate) fn c_library() {
     let (name, value) = VECTOR_COPIES;
     let made = [name, STARTED_ANEW].into_iter().any(|name| env::var_os(name).is_some());

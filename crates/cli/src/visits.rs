@@ -1,4 +1,4 @@
-//! The store of visits as the program has it: opened at its start, configured by reloads, written to the end.
+//! The visit store as a [`Part`] of the process: opened at the start, configured by reloads, flushed at the end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use brisk_server::{Part, PartError};
 use brisk_telemetry::Metrics;
 use brisk_visits::Visits;
 
-/// How long the end of the process waits for the last visits to be written.
+/// Timeout for writing the last visits when the process ends.
 const LAST_VISITS: Duration = Duration::from_secs(5);
 
-/// The store, if there is one.
+/// The visit store, if the configuration enables it.
 #[derive(Debug)]
 pub(crate) struct KeptVisits {
     visits: Visits,
@@ -20,7 +20,7 @@ pub(crate) struct KeptVisits {
 }
 
 impl KeptVisits {
-    /// Opens the store that the configuration asks for. That there can be no thread for it is logged.
+    /// Opens the store. A failure to start its thread is logged, and the gateway runs without visits.
     pub(crate) fn start(settings: Option<&VisitSettings>, metrics: &Arc<Metrics>) -> Self {
         let opened =
             settings.map(|VisitSettings { folder, settings }| Visits::open(folder, settings.clone()));
@@ -35,7 +35,7 @@ impl KeptVisits {
         Self { visits, folder: settings.map(|settings| settings.folder.clone()) }
     }
 
-    /// The store.
+    /// Handle to the store.
     pub(crate) fn visits(&self) -> Visits {
         self.visits.clone()
     }
@@ -60,7 +60,7 @@ impl Part for KeptVisits {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the remaining visits.
     fn stop(&self, deadline: Instant) {
         if !self.visits.close(LAST_VISITS.min(deadline.saturating_duration_since(Instant::now()))) {
             tracing::warn!("the last visits could not be stored");

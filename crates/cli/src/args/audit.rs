@@ -1,4 +1,4 @@
-//! The command line of `brisk probe --audit` and `brisk probe --config`.
+//! Definition of the options of `brisk probe --audit` and `brisk probe --config`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use brisk_audit::Letter;
 use brisk_config::Period;
 use clap::{Args, ValueEnum};
 
-/// Arguments of an audit.
+/// Options of an audit.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Audit")]
 pub(crate) struct AuditArgs {
-    /// Try everything about the server's TLS that can be judged from outside, and grade it from A+ to F
+    /// Audit the server's TLS from outside and grade it from A+ to F
     #[arg(long, conflicts_with_all = ["tls", "http1", "keylog", "insecure", "resume", "early", "timing", "compare", "frames", "browser", "max_ttfb"])]
     pub(crate) audit: bool,
-    /// Audit what a gateway with this configuration would do, and this machine, without network
+    /// Audit a configuration file and this machine, without network access
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "audit", "html", "tls", "http1", "keylog", "insecure", "resume", "early", "timing", "compare", "frames", "browser", "max_ttfb"])]
     pub(crate) config: Option<PathBuf>,
-    /// Exit with 10 if the grade is worse, e.g. A
+    /// Exit with 10 if the grade is worse than this, e.g. A
     #[arg(long, value_name = "GRADE", requires = "audit")]
     pub(crate) fail_below: Option<Letter>,
     /// Format of the audit [default: text]
     #[arg(long, value_name = "FORMAT", requires = "audit", conflicts_with = "json")]
     pub(crate) format: Option<Format>,
-    /// Watch for this long whether the keys of tickets change, e.g. 25h
+    /// Duration of a watch for changes of the ticket keys, from 1s to 14d, e.g. 25h [default: no watch]
     #[arg(long, value_name = "TIME", requires = "audit", value_parser = watch)]
     pub(crate) watch: Option<Duration>,
-    /// Port of plain HTTP; 0 asks none
+    /// Port for the checks of plain HTTP; 0 skips them
     #[arg(long, value_name = "PORT", requires = "audit", default_value = "80")]
     pub(crate) http_port: u16,
 }
 
-/// Formats of an audit.
+/// Formats of an audit's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Text,
@@ -40,7 +40,7 @@ pub(crate) enum Format {
     Junit,
 }
 
-/// The longest watch that is no slip.
+/// Maximum of `--watch`; a longer time is most likely a mistake.
 const LONGEST: Duration = Duration::from_hours(24 * 14);
 
 fn watch(text: &str) -> Result<Duration, String> {

@@ -1,4 +1,4 @@
-//! The command line of `brisk bench`.
+//! Definition of the options of `brisk bench`.
 #![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 use std::num::NonZeroU32;
@@ -32,7 +32,7 @@ pub(crate) struct Bench {
 /// Subcommands of `brisk bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure several servers and modes in turns, and report their ratios
+    /// Measure several servers and modes in turn and report their ratios
     Compare(Compare),
 }
 
@@ -65,10 +65,10 @@ pub(crate) struct Compare {
     pub(crate) markdown: Option<PathBuf>,
 }
 
-/// The options of one load, shared by `brisk bench` and the modes of a plan.
+/// Options of one load, shared by `brisk bench` and the modes of a plan.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Load {
-    /// URL to load, e.g. https://localhost:8443/; with http:// without TLS
+    /// URL to load, e.g. https://localhost:8443/; http:// disables TLS
     #[arg(value_name = "URL", required = true)]
     url: Option<String>,
     /// Connect to this address instead of the URL's host and port
@@ -94,7 +94,7 @@ struct Workload {
     /// Use HTTP/2 with this number of concurrent requests per connection [default: HTTP/1.1]
     #[arg(long, value_name = "STREAMS")]
     h2: Option<NonZeroU32>,
-    /// Method [default: GET; POST with a body]
+    /// HTTP method [default: GET; POST with a body]
     #[arg(long, short = 'X', value_name = "METHOD", conflicts_with = "urls")]
     method: Option<String>,
     /// Header of all requests, e.g. "Accept: text/html"; can be repeated
@@ -119,7 +119,7 @@ struct Workload {
 #[command(next_help_heading = "Handshakes")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct Handshake {
-    /// Kinds of handshake in percent, e.g. full=20,ticket=50,0-rtt=30, or one of full, session-id, ticket, psk, 0-rtt
+    /// Handshake kinds in percent, e.g. full=20,ticket=50,0-rtt=30, or one of full, session-id, ticket, psk, 0-rtt
     /// [default: full]
     #[arg(long, value_name = "KINDS")]
     mix: Option<Mix>,
@@ -154,19 +154,19 @@ struct Handshake {
     /// Key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
-    /// Trusted certificate authorities (PEM); can be repeated [default: those of the system]
+    /// Trusted certificate authorities (PEM); can be repeated [default: the system's]
     #[arg(long, value_name = "FILE")]
     ca: Vec<PathBuf>,
     /// Do not verify the server's certificate
     #[arg(long, conflicts_with = "ca")]
     insecure: bool,
-    /// Ask for a stapled OCSP response
+    /// Request a stapled OCSP response
     #[arg(long)]
     ocsp: bool,
     /// Generate a key share for each handshake instead of one per thread
     #[arg(long)]
     fresh_keys: bool,
-    /// Use the private key 1 for key shares: no cost for the client, and no secrecy
+    /// Use the private key 1 for key shares: no cost for the client, no secrecy
     #[arg(long, conflicts_with = "fresh_keys")]
     unit_keys: bool,
 }
@@ -204,23 +204,23 @@ struct Schedule {
     /// Maximum number of operations that wait for a connection at a fixed rate [default: 100000]
     #[arg(long, value_name = "NUMBER")]
     backlog: Option<u32>,
-    /// Process id of the server, to measure its processor time and memory, including threads and children
+    /// Process id of the server, whose CPU time and memory are measured, including threads and children
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
 }
 
-/// Use of sessions.
+/// Number of times that a session is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sessions {
     Once,
     Many,
 }
 
-/// ALPN protocols.
+/// ALPN protocols to offer.
 #[derive(Clone, Debug)]
 struct Protocols(Vec<String>);
 
-/// Types of key in certificates.
+/// Key types of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Certificate {
     Rsa,
@@ -228,7 +228,7 @@ enum Certificate {
 }
 
 impl Load {
-    /// The options of the load generator.
+    /// Options of the load generator.
     pub(crate) fn options(self) -> Options {
         let Self { url, connect, workload, handshake, schedule } = self;
         let mut options = Options::new(url.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! `brisk cert`, as typed.
+//! Definition of the options of `brisk cert`.
 
 use std::path::PathBuf;
 
@@ -13,32 +13,32 @@ pub(crate) struct Cert {
     pub(crate) command: CertCommand,
 }
 
-/// What to do with certificates.
+/// Subcommands of `brisk cert`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertCommand {
-    /// Show all certificates in a table
+    /// List certificates in a table
     List(Chosen),
-    /// Show everything that is known of certificates
+    /// Show all details of certificates
     Inspect(Chosen),
-    /// Show the records that have to stand in the DNS for dns-persist-01
+    /// Print the DNS records for dns-persist-01
     Records(Chosen),
-    /// Order certificates now, whatever there is
+    /// Order certificates now, even if valid ones exist
     Obtain(Chosen),
-    /// Order what is missing, and renew what the authority wants to be renewed
+    /// Order missing certificates and renew those that are due
     Renew(Chosen),
-    /// Have the authority revoke certificates; the gateway then obtains others
+    /// Revoke certificates; the gateway then obtains new ones
     Revoke(Revoke),
-    /// Take over certificates of certbot for the hosts of the file
+    /// Import certbot's certificates for hosts in the configuration
     ImportCertbot(ImportCertbot),
 }
 
-/// The configuration, and hosts of it.
+/// Configuration and hosts that a subcommand works on.
 #[derive(Args, Debug)]
 pub(crate) struct Chosen {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: PathBuf,
-    /// Hosts, by one of their names [default: all that have `acme`; `list` and `inspect`: names on demand too]
+    /// Hosts, by one of their names [default: all with `acme`; `list` and `inspect` include names on demand]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Log level: error, warn, info, debug, trace, or a filter
@@ -52,10 +52,10 @@ pub(crate) struct Revoke {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: PathBuf,
-    /// The host, by one of its names
+    /// Hosts, by one of their names
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
-    /// The private key is known to others
+    /// State a compromised private key as the reason
     #[arg(long)]
     pub(crate) key_compromised: bool,
     /// Log level: error, warn, info, debug, trace, or a filter
@@ -69,7 +69,7 @@ pub(crate) struct ImportCertbot {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: PathBuf,
-    /// Folder of certbot
+    /// certbot's configuration folder
     #[arg(long, value_name = "DIR", default_value = "/etc/letsencrypt")]
     pub(crate) from: PathBuf,
 }

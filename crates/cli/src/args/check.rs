@@ -1,4 +1,4 @@
-//! The arguments of `brisk check`.
+//! Definition of the options of `brisk check`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,18 +12,18 @@ pub(crate) struct Check {
     /// Configuration file (TOML)
     #[arg(value_name = "FILE", required_unless_present = "har", conflicts_with = "har")]
     pub(crate) file: Option<PathBuf>,
-    /// A page as a browser recorded it (HAR): which origins it asks, and what `consolidate` would save of each
+    /// Recording of a page by a browser (HAR): list its origins and the savings of `consolidate` for each
     #[arg(long, value_name = "FILE")]
     pub(crate) har: Option<PathBuf>,
-    /// Round trip time of visitors, e.g. 100ms [default: the times of the recording]
+    /// Round trip time of visitors, e.g. 100ms [default: times of the recording]
     #[arg(long, value_name = "TIME", conflicts_with = "file", value_parser = rtt)]
     pub(crate) rtt: Option<Duration>,
-    /// Write JSON
+    /// Print the result as JSON
     #[arg(long, conflicts_with = "file")]
     pub(crate) json: bool,
 }
 
-/// The longest round trip that is no slip.
+/// Maximum of `--rtt`; a longer time is most likely a mistake.
 const LONGEST: Duration = Duration::from_secs(10);
 
 fn rtt(text: &str) -> Result<Duration, String> {

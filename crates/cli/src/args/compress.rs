@@ -1,4 +1,4 @@
-//! The arguments of `brisk compress`.
+//! Definition of the options of `brisk compress`.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use clap::{Args, ValueEnum};
 /// Arguments of `brisk compress`.
 #[derive(Args, Debug)]
 pub(crate) struct CompressArgs {
-    /// The folder that a route has as `static`
+    /// Folder to compress: the `static` of a route
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Codings, separated by commas
+    /// Content codings, comma-separated
     #[arg(long, value_name = "CODINGS", value_delimiter = ',', default_value = "br,zstd,gzip")]
     coding: Vec<CodingName>,
 }
@@ -24,7 +24,7 @@ enum CodingName {
 }
 
 impl CompressArgs {
-    /// The codings to make, each once.
+    /// Codings to write, without duplicates.
     pub(crate) fn codings(&self) -> Vec<Coding> {
         let asked = |name: CodingName| self.coding.contains(&name);
         let all = [

@@ -1,4 +1,4 @@
-//! `brisk keyserver`, as typed.
+//! Definition of the options of `brisk keyserver`.
 
 use std::path::PathBuf;
 
@@ -16,14 +16,14 @@ pub(crate) struct KeyServer {
     pub(crate) serve: ServeKeys,
 }
 
-/// What to do other than to serve.
+/// Subcommands of `brisk keyserver`; without one it runs the server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyServerCommand {
-    /// Make a folder with a CA, certificates for the server and a first gateway, and a configuration
+    /// Create a folder with a CA, certificates for the server and a first gateway, and a configuration
     Init(Init),
     /// Issue a certificate for another gateway
     Enrol(Enrol),
-    /// Check a configuration file of a key server and start nothing
+    /// Check the configuration file of a key server; starts nothing
     Check(CheckKeys),
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct CheckKeys {
     pub(crate) file: PathBuf,
 }
 
-/// Arguments of the server itself.
+/// Arguments of the server.
 #[derive(Args, Debug)]
 pub(crate) struct ServeKeys {
     /// Configuration file (TOML)
@@ -49,10 +49,10 @@ pub(crate) struct ServeKeys {
 /// Arguments of `brisk keyserver init`.
 #[derive(Args, Debug)]
 pub(crate) struct Init {
-    /// The folder, which is made if it is missing
+    /// Folder, created if it is missing
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Host name or IP address that gateways know the server by; can be repeated [default: localhost, 127.0.0.1 and ::1]
+    /// Server's host name or IP address, as gateways use it; can be repeated [default: localhost, 127.0.0.1 and ::1]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Vec<String>,
     /// Name of the first gateway
@@ -66,7 +66,7 @@ pub(crate) struct Enrol {
     /// Name of the gateway
     #[arg(value_name = "NAME", value_parser = client_name)]
     pub(crate) name: String,
-    /// The folder that `init` made
+    /// Folder created by `init`
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) folder: PathBuf,
 }
@@ -77,7 +77,7 @@ Examples:
   brisk keyserver enrol gateway-2 --folder /etc/brisk-keys     a certificate for another gateway
   brisk keyserver --config /etc/brisk-keys/keyserver.toml      serve";
 
-/// A name of a client is a file name too, and a key in TOML.
+/// Parses a name of a gateway. It is also a file name and a TOML key, so it is limited to characters that are safe in both.
 fn client_name(text: &str) -> Result<String, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || text.len() > 64 || text.starts_with('.') || !text.chars().all(is_part) {

@@ -1,4 +1,4 @@
-//! The command line of `brisk probe`.
+//! Definition of the options of `brisk probe`.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
@@ -19,58 +19,58 @@ use super::AuditArgs;
 #[command(after_help = AFTER_PROBE)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Probe {
-    /// What to probe, e.g. https://example.com/
+    /// URL to probe, e.g. https://example.com/
     #[arg(value_name = "URL", value_parser = UrlText, required_unless_present = "config")]
     pub(crate) url: Option<Url>,
-    /// Connect to this address, whatever the name resolves to
+    /// IP address to connect to, instead of resolving the host name
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) connect: Option<IpAddr>,
-    /// Name server that is asked for the HTTPS record [default: the first of the system]
+    /// Name server for the HTTPS record [default: the system's first]
     #[arg(long, value_name = "ADDRESS:PORT")]
     name_server: Option<SocketAddr>,
-    /// Trusted authorities (PEM); can be repeated [default: the system's]
+    /// Trusted certificate authorities (PEM); can be repeated [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Vec<PathBuf>,
-    /// Exit with 0 although the certificate is not trusted
+    /// Exit with 0 even if the certificate is not trusted
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Offer this version of TLS only
+    /// Offer only this TLS version
     #[arg(long, value_name = "VERSION")]
     tls: Option<Version>,
-    /// Offer HTTP/1.1 only
+    /// Offer only HTTP/1.1
     #[arg(long)]
     http1: bool,
-    /// Resume a session of a connection before
+    /// Resume a session from an earlier connection
     #[arg(long, conflicts_with = "timing")]
     resume: bool,
-    /// The same, and send the request with the first flight
+    /// Resume a session and send the request as 0-RTT data
     #[arg(long = "0rtt", conflicts_with_all = ["timing", "resume"])]
     early: bool,
-    /// Measure the times of curl -w: of first, resumed, 0-RTT and kept connections
+    /// Measure the times of curl -w for first, resumed, 0-RTT and kept connections
     #[arg(long, conflicts_with_all = ["compare", "frames", "browser", "keylog"])]
     pub(crate) timing: bool,
-    /// Compare with this server in turns; without URL, the given settings with the default ones
+    /// Compare with this server; without URL, compare the given options with the defaults
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["frames", "browser", "keylog", "max_ttfb"])]
     pub(crate) compare: Option<String>,
-    /// Rounds of --timing and --compare
+    /// Number of rounds of --timing and --compare
     #[arg(long, short = 'n', value_name = "NUMBER", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) rounds: u16,
-    /// Exit with 8 if the first byte comes later, in milliseconds: with --timing the median of first connections
+    /// Exit with 8 if the first byte takes longer, in milliseconds; --timing: median of first connections
     #[arg(long, value_name = "NUMBER", value_parser = millis)]
     pub(crate) max_ttfb: Option<f64>,
-    /// Show every frame of HTTP/2 of both sides
+    /// Show all HTTP/2 frames, sent and received
     #[arg(long)]
     pub(crate) frames: bool,
-    /// Also send a hello as Chrome does, and say what such a client gets
+    /// Also send Chrome's ClientHello and show the server's reaction
     #[arg(long)]
     pub(crate) browser: bool,
-    /// All that a connection may take, in seconds, or an audit [default: 10, of an audit 120]
+    /// Timeout in seconds [default: 10; audit: 120]
     #[arg(long, value_name = "NUMBER", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
-    /// Append the secrets of the connection to this file, for Wireshark (NSS key log)
+    /// File to append the TLS secrets to, for Wireshark (NSS key log)
     #[arg(long, value_name = "FILE")]
     pub(crate) keylog: Option<PathBuf>,
-    /// Also write the result as an HTML page to this file
+    /// File for the result as an HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Print the result as JSON
@@ -80,7 +80,7 @@ pub(crate) struct Probe {
     pub(crate) audit: AuditArgs,
 }
 
-/// Versions of TLS that can be offered alone.
+/// TLS version that is offered alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Version {
     #[value(name = "1.2")]
@@ -90,7 +90,7 @@ pub(crate) enum Version {
 }
 
 impl Probe {
-    /// The settings of the probe. An error without a URL, which an audit of a configuration does not need.
+    /// Settings of the probe. Fails without a URL, which clap does not require for an audit of a configuration.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let version = self.tls.map(|version| match version {
             Version::Tls12 => ProtocolVersion::TLS1_2,
@@ -108,7 +108,7 @@ impl Probe {
 }
 
 impl Probe {
-    /// How connections begin.
+    /// How the measured connection begins: full handshake, resumption or early data.
     pub(crate) fn mode(&self) -> Mode {
         match (self.resume, self.early) {
             (_, true) => Mode::Early,
@@ -117,7 +117,9 @@ impl Probe {
         }
     }
 
-    /// Both sides of `--compare`: two URLs with the same settings, or one URL with the default settings and with those given.
+    /// Sides of `--compare`: two URLs with the same settings, or one URL with the default and with the given settings. Fails
+    /// if
+    /// neither a second URL nor a setting is given.
     pub(crate) fn sides(&self) -> anyhow::Result<[Side; 2]> {
         let (settings, mode) = (self.settings()?, self.mode());
         let side = |name: String, settings: Settings, mode| Side { name, settings, mode };
@@ -140,7 +142,7 @@ impl Probe {
         Ok([side("default".to_owned(), plain, Mode::Full), side(words.join(" "), settings, mode)])
     }
 
-    /// The settings that differ from the default ones, as they were given.
+    /// Names of the options that differ from the defaults, as typed.
     fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if let Some(version) = self.tls {
@@ -167,10 +169,10 @@ Exit codes: 0 an answer came, 1 this machine failed, 2 wrong arguments, 3 the na
 10 the grade is worse than --fail-below.
 docs/probe.md describes the report.";
 
-/// Maximum of `--timeout`.
+/// Maximum of `--timeout`, in seconds.
 const LONGEST: f64 = 600.0;
 
-/// Reads a URL. The error does not repeat what was written, as clap's own does: it may have a password.
+/// Parser of a URL whose error does not repeat the argument, as clap's own errors do: a URL may contain a password.
 #[derive(Clone, Copy, Debug)]
 struct UrlText;
 

@@ -1,4 +1,4 @@
-//! The command line of `brisk speed`.
+//! Definition of the options of `brisk speed`.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::gpu;
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_SPEED)]
 pub(crate) struct Speed {
-    /// Algorithms to measure, or handshakes [default: all]
+    /// Algorithms to measure, or `handshakes` [default: all]
     #[arg(value_name = "ALGORITHM", value_parser = subject(), ignore_case = true)]
     pub(crate) subjects: Vec<Subject>,
-    /// Time for each operation and each kind of handshake, in seconds
+    /// Duration of each measurement, in seconds
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = seconds)]
     pub(crate) seconds: Duration,
-    /// Number of the core to measure [default: the current one]
+    /// Number of the core to use [default: the current one]
     #[arg(long, value_name = "NUMBER")]
     core: Option<usize>,
     /// Print the result as JSON
@@ -31,17 +31,17 @@ pub(crate) struct Speed {
     pub(crate) cuda: gpu::Options,
 }
 
-/// Engines that perform key operations.
+/// Engines for key operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
     /// All algorithms on one core
     Cpu,
-    /// RSA on an NVIDIA GPU under increasing load, compared with the processor
+    /// RSA on an NVIDIA GPU under increasing load, compared with the CPU
     Cuda,
 }
 
 impl Speed {
-    /// The settings of a run.
+    /// Settings of the measurement.
     pub(crate) fn settings(self) -> Settings {
         Settings { subjects: self.subjects, time: self.seconds, core: self.core }
     }
@@ -58,7 +58,7 @@ docs/speed.md describes the measurements and the forecast.";
 /// Maximum of `--seconds`.
 const LONGEST: f64 = 3600.0;
 
-/// Parses `rsa2048` and `RSA-2048`.
+/// Parser of algorithm names in both forms: `rsa2048` and `RSA-2048`.
 fn subject() -> impl TypedValueParser<Value = Subject> {
     let names = Subject::all().map(|subject| PossibleValue::new(subject.name()).alias(subject.title()));
     PossibleValuesParser::new(names.collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! What certbot keeps: `live/NAME` with chain and key, and `renewal/NAME.conf`, which says who issued it.
+//! Files of certbot: `live/NAME` with chain and key, and `renewal/NAME.conf` with the authority.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use brisk_certs::Chain;
 use brisk_keys::{KeyAlgorithm, Keystore};
 use zeroize::Zeroizing;
 
-/// A certificate of certbot.
+/// Certificate that certbot has obtained.
 #[derive(Debug)]
 pub(crate) struct Certbot {
     pub(crate) folder: PathBuf,
@@ -23,18 +23,18 @@ pub(crate) struct Certbot {
 }
 
 impl Certbot {
-    /// Whether it is for all these names.
+    /// Whether the certificate is valid for all of `names`.
     pub(crate) fn is_for(&self, names: &[String]) -> bool {
         names.iter().all(|name| self.names.contains(name))
     }
 
-    /// As the certificate of the host with these names.
+    /// The certificate in the form of brisk's own, for the host with `names`.
     pub(crate) fn issued(&self, names: &[String]) -> IssuedCertificate {
         IssuedCertificate::imported(names, &self.authority, &self.chain, &self.key, SystemTime::now())
     }
 }
 
-/// The certificates in certbot's folder. One that cannot be used is an error that names it.
+/// Reads all certificates in certbot's folder. A certificate with unreadable or mismatched files is an error that names it.
 pub(crate) fn certificates(folder: &Path) -> anyhow::Result<Vec<Certbot>> {
     let live = folder.join("live");
     let entries = fs::read_dir(&live).with_context(|| format!("cannot read {}", live.display()))?;
@@ -70,7 +70,7 @@ fn read(certbot: &Path, folder: PathBuf) -> anyhow::Result<Certbot> {
     Ok(Certbot { folder, kind, ends, names, chain: pem, key, authority: server(&renewal) })
 }
 
-/// `server = URL` of a renewal file; empty if it has none.
+/// Directory URL of the authority, from `server = URL` of a renewal file; empty without it.
 fn server(renewal: &str) -> String {
     let mut values = renewal.lines().filter_map(|line| line.split_once('='));
     values.find(|(key, _)| key.trim() == "server").map(|(_, url)| url.trim().to_owned()).unwrap_or_default()

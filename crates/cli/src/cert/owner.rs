@@ -1,4 +1,4 @@
-//! Who `brisk cert` is while it works on a folder: what root makes there the service could not read.
+//! User of `brisk cert`: files created by root would be unreadable for the service.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,8 @@ use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 
 use brisk_config::CertificatePlace;
 
-/// Has a process of root become the user that the folder belongs to, for good. To be called when everything else is read.
+/// Switches a process of root permanently to the owner of the certificate folder. To be called after all files that only
+/// root can read.
 pub(super) fn become_owner(place: &CertificatePlace) -> anyhow::Result<()> {
     let CertificatePlace::Folder(folder) = place else { return Ok(()) };
     if !Uid::effective().is_root() {
@@ -36,7 +37,7 @@ pub(super) fn become_owner(place: &CertificatePlace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// To whom the folder belongs: the folder around it first, as who has that can replace this.
+/// Owner of `folder`: that of the parent folder if this is not root, since its owner could replace `folder` anyway.
 fn owner(folder: &Path) -> io::Result<Option<(Uid, Gid)>> {
     let mut owner = None;
     for folder in folder.parent().into_iter().chain([folder]) {

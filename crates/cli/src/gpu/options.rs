@@ -14,49 +14,49 @@ use clap::Args;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "With --engine cuda")]
 pub(crate) struct Options {
-    /// GPU, as the driver counts them
+    /// Number of the GPU, as counted by the driver
     #[arg(long, value_name = "NUMBER", default_value = "0", requires = "engine")]
     device: usize,
-    /// Streams, each with a thread [default: 3]
+    /// Number of CUDA streams, each with a thread [default: 3]
     #[arg(long, value_name = "NUMBER", requires = "engine")]
     streams: Option<NonZeroUsize>,
-    /// How long an operation waits for others at most [default: 2ms]
+    /// Maximum wait of an operation for others [default: 2ms]
     #[arg(long, value_name = "DURATION", requires = "engine")]
     wait: Option<Period>,
-    /// Operations in a launch at most [default: what makes the GPU full]
+    /// Maximum number of operations per launch [default: enough to fill the GPU]
     #[arg(long, value_name = "NUMBER", requires = "engine")]
     wave: Option<NonZeroUsize>,
-    /// Threads of the GPU for each half of an operation [default: the best known]
+    /// GPU threads per half of an operation [default: best known]
     #[arg(long, value_name = "NUMBER", requires = "engine")]
     threads: Option<u32>,
-    /// Threads of the GPU to a block [default: the best known]
+    /// GPU threads per block [default: best known]
     #[arg(long, value_name = "NUMBER", requires = "engine")]
     block: Option<u32>,
-    /// Bits of an exponent to one multiplication [default: the best known]
+    /// Exponent bits per multiplication [default: best known]
     #[arg(long, value_name = "NUMBER", requires = "engine")]
     window: Option<u32>,
-    /// Measure other threads, blocks and windows too, which takes minutes
+    /// Also measure other values of threads, block and window (takes minutes)
     #[arg(long, requires = "engine")]
     variants: bool,
     /// Compare results with those of AWS-LC
     #[arg(long, requires = "engine")]
     verify: bool,
-    /// Keys of each size to compare results with
+    /// Number of keys of each size for --verify
     #[arg(long, value_name = "NUMBER", default_value = "1000", requires = "verify")]
     keys: NonZeroUsize,
-    /// Operations of each size to compare
+    /// Number of operations of each size for --verify
     #[arg(long, value_name = "NUMBER", default_value = "100000", requires = "verify")]
     operations: usize,
-    /// Write tables to this file too, as soon as there is something to write
+    /// File for tables in Markdown, updated during the measurement
     #[arg(long, value_name = "FILE", requires = "engine")]
     pub(crate) markdown: Option<PathBuf>,
-    /// Write a page with the times of operations against the load to this file
+    /// File for an HTML page with charts of operation times by load
     #[arg(long, value_name = "FILE", requires = "engine")]
     pub(crate) html: Option<PathBuf>,
 }
 
 impl Options {
-    /// For what measures; `subjects` are RSA, or it makes no sense.
+    /// Plan of the measurement. The error names a subject that is not RSA: the GPU performs no other algorithm.
     pub(crate) fn plan(self, subjects: &[Subject], time: Duration) -> Result<CudaPlan, String> {
         let widths = subjects.iter().map(|subject| match subject {
             Subject::Algorithm(Algorithm::Rsa2048) => Ok(Width::Rsa2048),

@@ -1,4 +1,4 @@
-//! `brisk speed --engine cuda`: RSA on a GPU, beside the processor.
+//! `brisk speed --engine cuda`: measures RSA on a GPU and on the processor.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use brisk_speed::{Live, Observer, Step as Shown};
 use crate::args::Speed;
 use crate::bench::PROGRAM;
 
-/// Exit code: 2 for wrong arguments, 1 if nothing could be measured or a result was wrong.
+/// Runs the measurement. Exit code: 2 for wrong arguments, 1 if the measurement failed or a result was wrong.
 pub(crate) fn run(arguments: Speed) -> ExitCode {
     let Speed { subjects, seconds, cuda: options, json: as_json, .. } = arguments;
     let (file, page) = (options.markdown.clone(), options.html.clone());
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: Speed) -> ExitCode {
         live.step(&Shown { done: step.done, of: step.of, what: step.what, rate: step.rate });
     };
     let result = measure::run(&plan, &mut observe, |so_far| {
-        // A failure to write is reported at the end.
+        // A failure to write is reported at the end, where the file is written again.
         if let Some(file) = &file {
             drop(fs::write(file, tables(so_far)));
         }

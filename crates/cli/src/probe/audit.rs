@@ -1,4 +1,4 @@
-//! `brisk probe --audit`: a server judged from outside.
+//! `brisk probe --audit`: grades the TLS of a server from outside.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use brisk_wire::server_flight::FlightError;
 
 use crate::args::{Format, Probe};
 
-/// Exit code where the grade is worse than `--fail-below`.
+/// Exit code if the grade is worse than `--fail-below`.
 const BELOW: u8 = 10;
 
-/// The whole audit, where `--timeout` says nothing.
+/// Default of `--timeout` for an audit, which opens many connections.
 const USUAL: Duration = Duration::from_mins(2);
 
-/// Exit code: 0, that of the error, or [`BELOW`].
+/// Runs the audit. Exit code: 0, [`BELOW`], or that of the error.
 pub(super) fn run(arguments: &Probe) -> anyhow::Result<ExitCode> {
     let settings = settings(arguments)?;
     let mut status = StatusLine::on_stderr();
@@ -61,7 +61,7 @@ fn text(audit: &Audit, format: Option<Format>) -> String {
     }
 }
 
-/// As `brisk probe` without `--audit` ends.
+/// Exit code of an error, the same as `brisk probe` without `--audit` has for the same failure.
 fn code(error: &AuditError) -> u8 {
     match error {
         AuditError::Authorities(_) => 2,

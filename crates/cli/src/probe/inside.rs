@@ -1,4 +1,4 @@
-//! `brisk probe --config`: gathers the facts of a configuration, which `brisk_audit::configuration` judges.
+//! `brisk probe --config`: collects the facts of a configuration and of this machine for [`brisk_audit::configuration`].
 
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +17,7 @@ use brisk_report::terminal::WIDTH;
 use brisk_tls::FirstFlight;
 use brisk_tls::flight::TCP_FLIGHT;
 
-/// Prints advice. A file that is wrong is an error, as of `brisk check`.
+/// Prints advice about a configuration. Exit code: 2 if the file is invalid.
 pub(super) fn run(file: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
     let resolved = match brisk_config::check(file, &Running::default()) {
         Ok(resolved) => resolved,
@@ -92,7 +92,7 @@ fn certificate(certificate: &Certificate) -> CertificateFacts {
     }
 }
 
-/// The file with its permissions, if it begins with a private key in PEM.
+/// The file and its permissions, if its first 64 KiB contain a private key in PEM; otherwise `None`.
 fn key_file(file: &Path) -> Option<KeyFile> {
     const HEAD: u64 = 64 << 10;
     let opened = File::open(file).ok()?;
