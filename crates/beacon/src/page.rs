@@ -20,7 +20,7 @@ pub struct Page {
     pub navigation: Option<Navigation>,
     /// Measured values.
     pub measures: Measures,
-    /// Resources by the protocol that they came by; see [`PROTOCOLS`].
+    /// Resources by the protocol that they came by; see `PROTOCOLS`.
     pub resources: [u32; PROTOCOLS.len()],
 }
 

@@ -1,8 +1,8 @@
 //! `[keys] isolate`: private keys in a separate process, while the gateway, which reads untrusted input, holds no
 //! key.
 //!
-//! The gateway starts a [keeper], which starts the key process ([holder]) and restarts it when it ends. Orders use
-//! one pair of sockets ([control]); operations use others, with the protocol of key servers. [`Isolation`] is the
+//! The gateway starts a `keeper`, which starts the key process (`holder`) and restarts it when it ends. Orders use
+//! one pair of sockets (`control`); operations use others, with the protocol of key servers. [`Isolation`] is the
 //! gateway's side. [`run`] is the other side; the program calls it with its engines.
 
 mod control;

@@ -3,7 +3,7 @@
 //! A batch of eight is computed side by side, each operation in its own 64-bit lane. Its steps do not depend on the
 //! contents of the lanes: there is no branch, no address and no instruction of variable time that depends on a
 //! secret, and a table is read with all its entries in registers. A batch takes the same time however full it is,
-//! about as long as one or two single operations; [`Lanes`] measures from which number of operations it is faster. Up
+//! about as long as one or two single operations; `LanesUse` measures from which number of operations it is faster. Up
 //! to 64 operations share the inversions at their ends.
 //!
 //! | file | content |
