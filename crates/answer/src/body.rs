@@ -9,17 +9,17 @@ use brisk_upstream::UpstreamBody;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// The body of a response. Its size hint is exact wherever the length is known, so that `Content-Length` is written.
+/// The body of a response. Its size hint is exact whenever the length is known, so that `Content-Length` is sent.
 #[derive(Default)]
 pub enum Body {
-    /// Nothing.
+    /// No content.
     #[default]
     Empty,
-    /// One piece, `None` once it is sent.
+    /// A single piece; `None` once it is sent.
     Full(Option<Bytes>),
     /// The body of an upstream's response, as it arrives.
     Upstream(UpstreamBody),
-    /// Anything else, such as a file.
+    /// Any other body, such as a file.
     Boxed(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyError>>>),
 }
 
@@ -29,7 +29,7 @@ impl Body {
         Self::Full(Some(bytes.into()))
     }
 
-    /// All of the body, if it is here; the body is empty then.
+    /// Takes the complete body out, if it is in memory; leaves an empty body.
     pub(crate) fn whole(&mut self) -> Option<Bytes> {
         match self {
             Self::Full(bytes) => bytes.take(),
@@ -38,7 +38,7 @@ impl Body {
         }
     }
 
-    /// A body of another type. Costs an allocation and an indirect call per frame.
+    /// A body of another type. Costs an allocation, and an indirect call per frame.
     pub fn boxed(body: impl http_body::Body<Data = Bytes, Error = BodyError> + 'static) -> Self {
         Self::Boxed(Box::pin(body))
     }

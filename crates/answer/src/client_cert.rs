@@ -1,4 +1,4 @@
-//! The certificate of a client for upstreams: `Client-Cert` and `Client-Cert-Chain` (RFC 9440).
+//! The certificate of a client in headers for upstreams: `Client-Cert` and `Client-Cert-Chain` (RFC 9440).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,21 +10,24 @@ use http::{HeaderMap, HeaderValue};
 const CERTIFICATE: HeaderName = HeaderName::from_static("client-cert");
 const CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
 
-/// Which certificates of a client are sent to upstreams. The client's own certificate is verified.
+/// The certificates of a client that are sent to upstreams. The client's own certificate is verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCert {
-    /// Nothing.
+    /// No certificate.
     #[default]
     None,
-    /// The client's own certificate, in `Client-Cert`.
+    /// The client's own certificate, in `Client-Cert` (RFC 9440 section 2.2).
     Certificate,
-    /// As `Certificate`, and in `Client-Cert-Chain` the certificates that the client sent after its own.
+    /// Like [`Certificate`](Self::Certificate), and the further certificates of the client's chain in
+    /// `Client-Cert-Chain` (RFC 9440 section 2.3).
     Chain,
 }
 
 impl ClientCert {
-    /// Sets the headers of a request that is about to be forwarded. Unless this is `None`, headers of these names that
-    /// the client sent are removed, even where it is a trusted proxy (RFC 9440 section 4).
+    /// Sets the headers of a request for an upstream.
+    ///
+    /// Except for [`None`](Self::None), it removes headers of these names from the client first, even from a trusted
+    /// proxy (RFC 9440 section 4).
     pub(crate) fn apply(self, headers: &mut HeaderMap, record: &ConnectionRecord) {
         if self == Self::None {
             return;
@@ -41,7 +44,7 @@ impl ClientCert {
     }
 }
 
-/// RFC 9440 section 2.1: a byte sequence of RFC 8941 section 3.3.5, the certificate in DER.
+/// RFC 9440 section 2.1: the DER certificate as a byte sequence (RFC 8941 section 3.3.5).
 fn item(der: &[u8]) -> String {
     format!(":{}:", STANDARD.encode(der))
 }

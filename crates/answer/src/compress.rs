@@ -1,11 +1,12 @@
-//! Compression of responses: the choice of responses and of a coding, and the headers of compressed responses.
+//! Compression of responses: selection of responses and codings, and the headers of compressed responses.
 //!
-//! A response is compressed if its route says so, its type is listed, it is long enough, and nothing forbids it: it is not
-//! partial (RFC 9110 section 14), has no coding yet, may be changed (no `no-transform`), and states no digest of its content
-//! (RFC 9530). `Vary` is set on all such responses, compressed or not.
+//! A response is compressed if its route enables compression, its type is listed, it is long enough, and none of these
+//! exceptions applies: a partial response (RFC 9110 section 14), an existing coding, `no-transform`, or a digest of the
+//! content (RFC 9530). Every response that satisfies these conditions gets `Vary`, whether it is compressed or not.
 //!
-//! The length of a compressed response shows how often a text that an attacker placed in it occurs (BREACH). Only another site can
-//! have a browser request pages with the secrets of its user, so the site that a browser names decides: [`BreachGuard`].
+//! The length of a compressed response reveals how often a text placed by an attacker occurs in it (BREACH). Only
+//! another site can make a browser request pages with the secrets of its user, so [`BreachGuard`] decides by the site
+//! that the browser names.
 
 mod body;
 mod dictionaries;
@@ -37,14 +38,14 @@ pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
 use crate::body::Body;
 
-/// Responses up to this size whose body is complete are compressed at once, and have a `Content-Length`.
+/// Maximum length in bytes of complete bodies that are compressed at once and keep a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// zstd with a dictionary of the client, RFC 9842.
+/// Coding name of zstd with a dictionary of the client (RFC 9842 section 5).
 const DICTIONARY_CODING: &str = "dcz";
 
-/// Digests of the content: RFC 9530 and its predecessors.
+/// Digests of the content: RFC 9530 and its predecessors. A changed content would contradict them.
 pub(crate) const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
@@ -52,41 +53,41 @@ pub(crate) const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-md5"),
 ];
 
-/// The compression of one route, on one worker.
+/// Compression of one route on one worker.
 #[derive(Debug)]
 pub(crate) struct Compression {
     settings: Arc<CompressionSettings>,
-    /// Responses may hold secrets, and repeat parts of requests.
+    /// Whether responses may contain secrets and reflect parts of requests.
     may_leak: bool,
-    /// The folder of a route that serves files: compressed files may be kept.
+    /// Folder of a static route, whose compressed files may be cached.
     root: Option<PathBuf>,
-    /// The levels of connections that take part in experiments.
+    /// Levels for connections in experiments.
     levels: Vec<(Coding, ByArm<u8>)>,
 }
 
-/// The compression of the response to one request.
+/// Compression of the response to one request.
 #[derive(Debug)]
 pub(crate) struct ResponseCompression {
     compression: Rc<Compression>,
     /// The client's preferred coding among those of the route.
     coding: Option<Coding>,
-    /// The request may come from an attacker's page, with the user's credentials.
+    /// Whether an attacker's page may have sent the request with the user's credentials.
     is_exposed: bool,
-    /// The client forbids compression.
+    /// Whether the client forbids compression.
     is_forbidden: bool,
     is_head: bool,
-    /// The tags of the client's copies, if one of them is weak: that copy was compressed, perhaps here.
+    /// `If-None-Match`, if its tag is weak: the client's copy was compressed, perhaps by this gateway.
     known: Option<HeaderValue>,
-    /// The requested file.
+    /// Cache key of the requested file.
     file: Option<String>,
-    /// The requested path, where responses may become dictionaries.
+    /// Requested path, if responses may become dictionaries.
     path: Option<String>,
-    /// An earlier response that the client has.
+    /// Dictionary that the client has.
     dictionary: Option<Arc<Dictionary>>,
 }
 
 impl Compression {
-    /// The compression of a route. `may_leak`: responses are made for each request, unlike files, whose folder is `root`.
+    /// Compression of a route. `may_leak`: responses may contain secrets, unlike static files, whose folder is `root`.
     pub(crate) fn new(
         settings: &Arc<CompressionSettings>,
         may_leak: bool,
@@ -95,7 +96,7 @@ impl Compression {
         Self::drawn(settings, may_leak, root, Vec::new())
     }
 
-    /// Like [`new`](Self::new), with the levels of connections that take part in experiments.
+    /// Like [`new`](Self::new), with levels for connections in experiments.
     pub(crate) fn drawn(
         settings: &Arc<CompressionSettings>,
         may_leak: bool,
@@ -111,7 +112,7 @@ impl Compression {
         drawn.copied().unwrap_or_else(|| self.settings.level(coding))
     }
 
-    /// Chooses the coding of the response to a request for `path`.
+    /// Chooses the coding for the response to a request for `path`.
     pub(crate) fn negotiate(self: &Rc<Self>, request: &Parts, path: &[u8]) -> ResponseCompression {
         let headers = &request.headers;
         let accepted = AcceptedCodings::of(headers);
@@ -135,7 +136,8 @@ impl Compression {
 }
 
 impl ResponseCompression {
-    /// Compresses `response` where all conditions hold. Costs a look at its head, and for a short body the compression.
+    /// Compresses `response` if all conditions hold. Costs an inspection of its head, and for a short body the
+    /// compression.
     pub(crate) fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         if response.status() == StatusCode::NOT_MODIFIED {
             return self.confirm(response.headers_mut());
@@ -196,7 +198,7 @@ impl ResponseCompression {
         mark(response.headers_mut(), coding.name());
     }
 
-    /// Compresses `response` with a dictionary that the client has (RFC 9842).
+    /// Compresses `response` with the client's dictionary (RFC 9842).
     fn use_dictionary(
         &self,
         dictionary: &Dictionary,
@@ -218,7 +220,7 @@ impl ResponseCompression {
         mark(response.headers_mut(), DICTIONARY_CODING);
     }
 
-    /// Looks for a compressed copy of the requested file.
+    /// Looks up a compressed copy of the requested file.
     fn kept(&self, headers: &HeaderMap, coding: Coding, level: u8, connection: &Connection) -> Found {
         let tag = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
         let (Some(file), Some(tag)) = (&self.file, tag) else { return Found::Nothing };
@@ -226,7 +228,7 @@ impl ResponseCompression {
         kept::find(Key { file: file.clone(), tag: tag.clone(), coding, level }, limit)
     }
 
-    /// Whether the response would be compressed for some client.
+    /// Whether the response would be compressed for some client. Only such responses depend on `Accept-Encoding`.
     fn is_eligible(&self, response: &Response<Body>) -> bool {
         let settings = &self.compression.settings;
         let headers = response.headers();
@@ -245,7 +247,7 @@ impl ResponseCompression {
             && !DIGESTS.iter().any(|name| headers.contains_key(name))
     }
 
-    /// The length of the response, if it is known. The response to HEAD has no body; its head states the length.
+    /// The length of the response, if known. A response to HEAD has no body; its head states the length.
     fn length(&self, response: &Response<Body>) -> Option<u64> {
         let stated = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
         match response.body().size_hint().exact() {
@@ -254,7 +256,7 @@ impl ResponseCompression {
         }
     }
 
-    /// Weakens the tag of a 304 where the client's copy was compressed: that copy has a weak tag.
+    /// Weakens the tag of a 304 if the client's copy was compressed, because that copy has a weak tag.
     fn confirm(&self, headers: &mut HeaderMap) {
         let Some(known) = &self.known else { return };
         let is_same = headers.get(header::ETAG).is_some_and(|tag| {
@@ -267,19 +269,19 @@ impl ResponseCompression {
     }
 }
 
-/// The key of a file: folder and path.
+/// Cache key of a file: folder and path.
 fn file(root: &Path, path: &[u8]) -> String {
     format!("{}:{}", root.display(), path.escape_ascii())
 }
 
-/// Whether a page of another site may have made this request, with the credentials that a browser adds by itself.
+/// Whether a page of another site may have made this request with credentials that a browser adds by itself.
 fn is_exposed(guard: BreachGuard, headers: &HeaderMap) -> bool {
     let trusts_sites_alike = match guard {
         BreachGuard::Off => return false,
         BreachGuard::CrossSite => true,
         BreachGuard::SameSite => false,
     };
-    // Scripts set bearer tokens, browsers do not.
+    // Bearer tokens are set by scripts, never by the browser itself, so another site cannot cause them.
     let authorization = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     let is_bearer =
         |value: &[u8]| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
@@ -289,24 +291,25 @@ fn is_exposed(guard: BreachGuard, headers: &HeaderMap) -> bool {
         && match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
             Some(b"same-origin" | b"none") => false,
             Some(b"same-site") => !trusts_sites_alike,
-            // A browser of before 2023.
+            // A browser from before 2023, which does not send `Sec-Fetch-Site`.
             _ => true,
         }
 }
 
-/// Whether the page that made the request may read the response. Otherwise the length would reveal parts of the dictionary.
+/// Whether the requesting page may read the response. For other pages the length would reveal parts of the dictionary.
 fn may_use_dictionary(headers: &HeaderMap) -> bool {
-    // A client without the header is no browser.
+    // A client without the header is not a browser.
     let site = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
     matches!(site, None | Some(b"same-origin" | b"none"))
 }
 
-/// Whether `Cache-Control` has `no-transform`, RFC 9111 sections 5.2.1.6 and 5.2.2.6.
+/// Whether `Cache-Control` contains `no-transform` (RFC 9111 sections 5.2.1.6 and 5.2.2.6).
 pub(crate) fn forbids_transforming(headers: &HeaderMap) -> bool {
     has_directive(headers, "no-transform")
 }
 
-/// Whether shared caches may store the response (`public`, RFC 9111 section 5.2.2.9): then it has no user's secrets.
+/// Whether shared caches may store the response (`public`, RFC 9111 section 5.2.2.9), so that it contains no secrets of
+/// a user.
 fn is_public(headers: &HeaderMap) -> bool {
     has_directive(headers, "public")
 }
@@ -349,12 +352,12 @@ fn add_to_vary(headers: &mut HeaderMap, name: &HeaderName) {
 fn mark(headers: &mut HeaderMap, coding: &'static str) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     headers.remove(header::CONTENT_LENGTH);
-    // A range would be one of the compressed bytes, which differ each time.
+    // A range would address compressed bytes, which differ each time.
     headers.remove(header::ACCEPT_RANGES);
     weaken(headers);
 }
 
-/// Weakens the tag, since the bytes are changed (RFC 9110 section 8.8.3.3).
+/// Weakens the tag, because the bytes differ from the original (RFC 9110 section 8.8.3.3).
 pub(crate) fn weaken(headers: &mut HeaderMap) {
     let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) else { return };
     if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
@@ -362,7 +365,7 @@ pub(crate) fn weaken(headers: &mut HeaderMap) {
     }
 }
 
-/// The whole body if it is complete and short enough to be compressed in this turn; otherwise the body as it is.
+/// The whole body, if it is complete and short enough to be compressed within this turn; otherwise the body unchanged.
 fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
     match body.whole() {
         Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),
@@ -371,7 +374,7 @@ fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
     }
 }
 
-/// The compressed body; `None` if it would be no shorter.
+/// The compressed body; `None` if it is not shorter.
 fn compress_at_once(whole: &[u8], mut lease: Lease) -> Option<Vec<u8>> {
     let mut compressed = Vec::with_capacity(whole.len() / 2);
     let made = lease.made();

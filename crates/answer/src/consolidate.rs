@@ -1,12 +1,12 @@
 //! Consolidation: other origins served below paths of a host, so that a page needs one connection.
 //!
-//! A request below such a path is forwarded to the origin without anything that belongs to the host: without its cookies and
-//! credentials, and of the addresses of its pages with their origin only. In responses of the host and of the origins, URLs of
-//! the origins are changed into those of the host, in headers and in documents. Headers by which an origin speaks for itself as
-//! a whole (`Strict-Transport-Security`) are removed.
+//! A request below such a path is forwarded to the origin without the host's cookies and credentials, and with only the
+//! origin of the host's pages in `Referer`. In responses of the host and of the origins, URLs of the origins are
+//! replaced by URLs of the host, in headers and in documents. Headers with which an origin makes statements about
+//! itself as a whole (such as `Strict-Transport-Security`) are removed.
 //!
-//! The `ETag` of a changed document contains a digest of the changes, so a browser with a copy from before a change of
-//! configuration gets a new one.
+//! The `ETag` of a changed document contains a digest of the mapping, so a browser with a copy from an earlier
+//! configuration gets a new document.
 
 mod body;
 mod cookies;
@@ -33,16 +33,16 @@ use crate::hosts::Names;
 /// The origins that a host serves below paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consolidation {
-    /// Origins and paths.
+    /// Origins and their paths.
     pub map: Arc<OriginMap>,
-    /// The cookies that each origin gets and sets, in the order of the map.
+    /// Cookie policy of each origin, in the order of the map.
     pub cookies: Vec<Cookies>,
 }
 
-/// Which cookies an origin gets and sets.
+/// Cookies that an origin receives and sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cookies {
-    /// Its own cookies only: the browser stores them with the origin's path in their names.
+    /// The origin's own cookies: the browser stores them with the origin's path in their names.
     #[default]
     Own,
     /// No cookies.
@@ -55,40 +55,40 @@ pub enum Cookies {
 #[derive(Debug)]
 pub(crate) struct ConsolidatedRoute {
     settings: Arc<Consolidation>,
-    /// The index of the origin that the route serves; `None` where the route belongs to the host itself.
+    /// Index of the origin that the route serves; `None` for routes of the host itself.
     place: Option<usize>,
     /// Whether documents are changed.
     rewrites: bool,
     mark: Mark,
-    /// The compression of documents that arrived compressed, where the route compresses nothing.
+    /// Compression of documents that arrived compressed, for routes without compression.
     recompression: Option<Rc<Compression>>,
 }
 
-/// One request to a host that serves other origins, as far as its response needs it.
+/// The parts of a request to a consolidating host that its response needs.
 #[derive(Debug)]
 pub(crate) struct ConsolidatedRequest {
     consolidated: Rc<ConsolidatedRoute>,
-    /// Host and port of the request, if they are a name of the host; otherwise empty.
+    /// Host and port of the request, if they name the host; otherwise empty.
     own: String,
     is_head: bool,
     is_tunnel: bool,
-    /// `If-None-Match` of the client, in one line.
+    /// `If-None-Match` of the client, joined into one line.
     known: Option<HeaderValue>,
-    /// The requested path, for the log.
+    /// Requested path, for the log.
     path: String,
     recompression: Option<ResponseCompression>,
 }
 
 impl ConsolidatedRoute {
-    /// A route that serves the origin with the index `place`, or the host itself. `rewrites`: documents are changed;
-    /// `compresses`: the route compresses responses.
+    /// A route that serves the origin with index `place`, or the host itself for `None`. `rewrites`: documents are
+    /// changed. `compresses`: the route compresses responses.
     pub(crate) fn new(
         settings: &Arc<Consolidation>,
         place: Option<usize>,
         rewrites: bool,
         compresses: bool,
     ) -> Rc<Self> {
-        // A sender that compresses has decided that the length may be seen.
+        // The upstream compressed the document, so it has accepted that the length is visible (BREACH).
         let usual = CompressionSettings { guard: BreachGuard::Off, ..CompressionSettings::default() };
         Rc::new(Self {
             settings: Arc::clone(settings),
@@ -104,8 +104,10 @@ impl ConsolidatedRoute {
         self.settings.map.origins.get(self.place?)
     }
 
-    /// The target of the redirect from the origin's path to the path with a slash. Without the slash, relative URLs of the
-    /// origin's pages would start from the root of the host, and a service worker from there would control the whole host.
+    /// The target of the redirect from the origin's path to the path with a trailing slash; `None` for other paths.
+    ///
+    /// Without the slash, relative URLs of the origin's pages would resolve against the root of the host, and a service
+    /// worker from there would control the whole host.
     pub(crate) fn folder(&self, path: &RequestPath<'_>, request: &Parts) -> Option<HeaderValue> {
         let prefix = self.place()?.prefix.as_str();
         if path.forwarded != prefix {
@@ -126,7 +128,7 @@ impl ConsolidatedRoute {
         self.place.map_or(Base::Own, Base::Mapped)
     }
 
-    /// Notes the parts of a request that its response needs.
+    /// Stores the parts of a request that its response needs.
     pub(crate) fn begin(
         self: &Rc<Self>,
         request: &Parts,
@@ -151,7 +153,7 @@ impl ConsolidatedRoute {
         }
     }
 
-    /// Changes the links of an upstream's response.
+    /// Translates the links of an upstream's response.
     pub(crate) fn change_links(&self, headers: &mut HeaderMap) {
         let (base, map) = (self.base(), &self.settings.map);
         response::change(headers, &header::LINK, |value| brisk_rewrite::link(value, base, map));
@@ -164,7 +166,7 @@ impl ConsolidatedRequest {
         self.consolidated.change_request(headers, &self.own);
     }
 
-    /// Changes a response. Costs a look at its head; documents are changed while they stream.
+    /// Changes a response. Costs an inspection of its head; documents are changed while they stream.
     pub(crate) fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         self.change_headers(response.headers_mut());
         if self.consolidated.rewrites && !self.is_tunnel {

@@ -1,17 +1,17 @@
-//! Requests that come before the end of their handshake: which of them are answered at once, and which wait.
+//! Requests in early data: which requests get a response before the handshake is complete.
 //!
-//! Early data comes from the client that made the session, but it may be a copy of what was sent before (RFC 8446
-//! section 8). A session is given out only once, so at most one of all copies is accepted. Only the client's `Finished`
-//! proves that the client sent it, and not an attacker that held it back. So each route says what it answers before
-//! `Finished` arrives.
+//! Early data comes from the client of the resumed session, but it may be a replay (RFC 8446 section 8). A session is
+//! used only once, so at most one copy is accepted. Only the client's `Finished` proves that the client itself sent the
+//! request now, as opposed to an attacker that delayed it. Each route therefore decides which requests need not wait
+//! for `Finished`.
 
 use std::str::FromStr;
 
 use http::request::Parts;
 use http::{Method, header};
 
-/// Which requests of a route are answered before the handshake is complete (RFC 8470). Others wait for its end, a round
-/// trip. A request that wants to switch protocols always waits.
+/// Requests of a route that get a response before the handshake is complete (RFC 8470). Other requests wait for its
+/// end, which takes a round trip. Requests with `Upgrade` always wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EarlyDataPolicy {
     /// No requests.
@@ -19,26 +19,26 @@ pub enum EarlyDataPolicy {
     Hold,
     /// Requests with GET, HEAD or OPTIONS and without a body.
     Safe,
-    /// Requests to these paths, with any method. They do no harm if they arrive at the wrong time.
+    /// Requests to these paths, with any method. They must be harmless at any time.
     Paths(Vec<EarlyPath>),
 }
 
-/// Paths whose requests may be answered early. Compared with the request's path after its percent-encoding is undone.
+/// Paths whose requests may get an early response. The path of a request is compared without percent-encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EarlyPath {
-    /// This path alone.
+    /// This path only.
     Exact(String),
-    /// Paths that begin with this text, byte by byte.
+    /// Paths with this prefix, compared byte by byte.
     Prefix(String),
 }
 
-/// Why a text is not an [`EarlyPath`].
+/// Reason for rejecting a text as [`EarlyPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EarlyPathError {
     /// The path does not begin with a slash.
     #[error("a path begins with a slash")]
     Slash,
-    /// A `*` before the end.
+    /// A `*` that is not the last character.
     #[error("a path has no \"*\" but at its end, where it stands for whatever follows")]
     Star,
 }
@@ -46,7 +46,7 @@ pub enum EarlyPathError {
 impl FromStr for EarlyPath {
     type Err = EarlyPathError;
 
-    /// `/api/search` is one path, `/img/*` whatever begins with `/img/`.
+    /// Parses `/api/search` as one path, and `/img/*` as the prefix `/img/`.
     fn from_str(text: &str) -> Result<Self, EarlyPathError> {
         let (path, is_prefix) = text.strip_suffix('*').map_or((text, false), |prefix| (prefix, true));
         if !path.starts_with('/') {
@@ -69,14 +69,14 @@ impl EarlyPath {
 }
 
 impl EarlyDataPolicy {
-    /// Whether a request to `path`, without percent-encoding, is answered early.
+    /// Whether a request to `path` (without percent-encoding) gets an early response.
     pub(crate) fn lets_pass(&self, head: &Parts, path: &[u8], bodyless: bool) -> bool {
         if head.headers.contains_key(header::UPGRADE) {
             return false;
         }
         match self {
             Self::Hold => false,
-            // RFC 8470 section 4: methods that are safe by definition; PUT and DELETE are idempotent, but not safe.
+            // RFC 8470 section 4: safe methods only. PUT and DELETE are idempotent but not safe.
             Self::Safe => bodyless && matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS),
             Self::Paths(paths) => paths.iter().any(|early| early.takes(path)),
         }

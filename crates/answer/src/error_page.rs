@@ -1,4 +1,4 @@
-//! What a client sees when its request was not answered: the status, and an id that the operator finds in the log.
+//! The page for failed requests: the status and a request id, by which the operator finds the request in the log.
 
 use brisk_telemetry::RequestId;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -10,7 +10,7 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The page for `status`. Holds nothing that the client sent.
+/// The error page for `status`. Contains no input of the client, so that it cannot be used for injection.
 pub(crate) fn error_page(status: StatusCode, id: RequestId) -> Response<Body> {
     let reason = status.canonical_reason().unwrap_or("Error");
     let code = status.as_u16();

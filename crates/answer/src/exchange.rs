@@ -1,4 +1,4 @@
-//! One request and its response, counted and logged once, on whatever path they end.
+//! One request and its response, counted and logged exactly once on every path.
 
 mod line;
 
@@ -26,32 +26,33 @@ use http_body::{Body as _, Frame, SizeHint};
 use self::line::Line;
 use crate::body::Body;
 
-/// A client that gives up an answer after this time does not do so to cause work.
+/// Time after which an aborted response is not counted as abuse.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The metrics and the access log that record requests.
+/// Metrics and access log for requests.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
-    /// The metrics.
+    /// Counters and histograms.
     pub metrics: Arc<Metrics>,
-    /// The access log; `None` costs nothing.
+    /// The access log; `None` at no cost.
     pub access_log: Option<Arc<AccessLog>>,
 }
 
-/// Why a request failed, and which side is to blame.
+/// Reason and responsible side of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) side: Side,
     pub(crate) reason: &'static str,
 }
 
-/// One request from its head to the end of its response. Counted and logged when it is dropped.
+/// One request from its head to the end of the response. Counted and logged on drop, so that cancelled requests are
+/// recorded too.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     telemetry: Rc<Telemetry>,
     connection: Rc<Connection>,
     id: RequestId,
-    /// Its number on its connection, from 1 on.
+    /// Number of the request on its connection, from 1.
     number: u32,
     started: Instant,
     status: u16,
@@ -59,12 +60,12 @@ pub(crate) struct Exchange {
     failure: Option<Failure>,
     state: State,
     held: bool,
-    /// The stream of the request, where the connection has several.
+    /// Stream of the request, on a multiplexed connection.
     stream: Option<StreamKey>,
     early: Option<EarlyRequest>,
     line: Option<Box<Line>>,
     pub(crate) outcome: ForwardOutcome,
-    /// Room for the first piece of the answer.
+    /// Memory reserved for the first piece of the response.
     reserved: Option<Reserved>,
     _in_flight: RequestGuard,
 }
@@ -72,13 +73,13 @@ pub(crate) struct Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Nothing more is to be sent, though the body may hold something: an answer to HEAD.
+    /// No content is sent although the body may have some: the response to HEAD.
     Bodyless,
     Complete,
 }
 
 impl Exchange {
-    /// Begins with a request's head.
+    /// Starts with the head of a request.
     pub(crate) fn begin(
         telemetry: &Rc<Telemetry>,
         connection: &Rc<Connection>,
@@ -114,12 +115,12 @@ impl Exchange {
         self.id
     }
 
-    /// Its number on its connection, from 1 on.
+    /// Number of the request on its connection, from 1.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
-    /// The time since the head of the request.
+    /// Time since the head of the request arrived.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -128,12 +129,13 @@ impl Exchange {
         &self.connection
     }
 
-    /// Whether the request is answered before its handshake is complete.
+    /// Whether the response is produced before the handshake is complete.
     pub(crate) fn is_early(&self) -> bool {
         self.early == Some(EarlyRequest::Forwarded)
     }
 
-    /// Waits for the end of the handshake. Never returns if it fails: then the request ends with its connection.
+    /// Waits for the end of the handshake. Never returns if the handshake fails; the request is then dropped with its
+    /// connection.
     pub(crate) async fn hold_until_confirmed(&mut self) {
         self.early = Some(EarlyRequest::Held);
         if let Some(handshake) = self.connection.handshake() {
@@ -141,29 +143,29 @@ impl Exchange {
         }
     }
 
-    /// Records why the request failed; the first reason counts.
+    /// Records the reason of a failure. The first reason is kept.
     pub(crate) fn fail(&mut self, side: Side, reason: &'static str) {
         self.failure.get_or_insert(Failure { side, reason });
     }
 
-    /// Keeps room for the first piece of the answer, so that this piece need not wait for any.
+    /// Reserves memory for the first piece of the response, which then need not wait for memory.
     pub(crate) fn reserve(&mut self, reserved: Reserved) {
         self.reserved = Some(reserved);
     }
 
-    /// Whether the answer may hold more; its task is woken when it may.
+    /// Ready if the response may hold more memory; otherwise wakes the task when it may.
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.reserved.is_some() { Poll::Ready(()) } else { self.connection.poll_room(context) }
     }
 
-    /// Continues with the response's body until the body ends.
+    /// Records the response's head and attaches the exchange to the response's body.
     pub(crate) fn respond(mut self: Box<Self>, response: Response<Body>) -> Response<RecordedBody> {
         self.status = response.status().as_u16();
         if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             self.state = State::Bodyless;
         }
         self.outcome.answered();
-        // Of the first request: where that was cancelled, the client rested before it asked again.
+        // First request only: if it was cancelled, the time until the next request is idle time of the client.
         if self.number == 1 {
             mark_first(&self.connection, Milestone::FirstResponse, Instant::now);
         }
@@ -171,18 +173,18 @@ impl Exchange {
         response.map(|body| RecordedBody { body, exchange: self, broken: None })
     }
 
-    /// Where interim answers go, if the client gets any.
+    /// Sender of interim responses; `None` if the connection cannot carry them.
     pub(crate) fn interim(&self) -> Option<Interim> {
         self.stream.map(|stream| Interim::new(Rc::clone(&self.connection), stream))
     }
 
-    /// Whether the connection carries other requests at the same time.
+    /// Whether the connection carries several requests at the same time.
     pub(crate) fn shares_connection(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// Sets whether the body waits to be polled: it does from the response's head and from each frame on, but not while
-    /// it waits for its source.
+    /// Sets whether the response is waiting for the client: `true` from the head and from each frame until the body is
+    /// polled again, `false` while the body waits for its source.
     fn hold(&mut self, held: bool) {
         if let (Some(stream), Some(multiplexed)) = (self.stream, self.connection.multiplexed()) {
             multiplexed.streams.hold(stream, held);
@@ -192,7 +194,7 @@ impl Exchange {
         }
     }
 
-    /// Releases the stream. Returns why it was ended, if it was.
+    /// Releases the stream. Returns the reason if the connection ended it.
     fn end_stream(&self) -> Option<Ended> {
         let (stream, multiplexed) = self.stream.zip(self.connection.multiplexed())?;
         let ended = multiplexed.streams.ended(stream);
@@ -207,7 +209,7 @@ impl Exchange {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
                 self.bytes_sent += bytes;
                 self.connection.answer_taken(bytes);
-                // Nothing follows trailers, and no driver asks for more.
+                // No frame follows trailers, and the connection does not poll again.
                 if frame.is_trailers() {
                     self.state = State::Complete;
                 }
@@ -218,8 +220,10 @@ impl Exchange {
         }
     }
 
-    /// Points that the request earns for the budget of its connection. A client that resets an answer that went on for
-    /// a while gives up data that it no longer needs, so the price of the reset is given back.
+    /// Points that the request earns for the flood budget of its connection.
+    ///
+    /// A client that resets a long response abandons data that it no longer needs, so the price of the reset is
+    /// refunded.
     fn earned(&self, duration: Duration) -> u32 {
         match self.state {
             _ if self.status == 0 => 0,
@@ -229,7 +233,7 @@ impl Exchange {
         }
     }
 
-    /// The side that gave up a request whose answer is incomplete, and the reason.
+    /// Side and reason of an incomplete response.
     fn abandoned(&self) -> (Side, &'static str) {
         if self.connection.is_cut() {
             (Side::Internal, "drain-timeout")
@@ -238,7 +242,7 @@ impl Exchange {
         }
     }
 
-    /// Notes the failure among the problems of the last minutes.
+    /// Adds the failure to the recent problems.
     fn note(&self, Failure { side, reason }: Failure) {
         let source = match side {
             Side::Client => Source::Client,
@@ -284,6 +288,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        // Before the record: a dropped response no longer waits for its client.
         self.hold(false);
         if let Some(ended) = self.end_stream() {
             self.fail(Side::Client, ended.reason());
@@ -311,7 +316,7 @@ impl Drop for Exchange {
     }
 }
 
-/// Marks a milestone of the connection's first request; the others cost a comparison.
+/// Marks a milestone of the first request. Later requests cost one comparison.
 fn mark_first(connection: &Connection, milestone: Milestone, time: impl FnOnce() -> Instant) {
     let mut record = connection.record.borrow_mut();
     if !record.timeline.is_reached(milestone) {
@@ -319,19 +324,21 @@ fn mark_first(connection: &Connection, milestone: Milestone, time: impl FnOnce()
     }
 }
 
-/// A response's body that records its exchange when it ends or is dropped.
+/// A response body that records its exchange when it ends or is dropped.
 #[derive(Debug)]
 pub struct RecordedBody {
     body: Body,
-    /// Boxed: the body of every response is moved several times.
+    /// Boxed because the body of every response is moved several times.
     exchange: Box<Exchange>,
-    /// Why the body ended early. The error is returned when all data before it is sent.
+    /// Error of the body. Returned after all data before it is written.
     broken: Option<BodyError>,
 }
 
 impl RecordedBody {
-    /// As many bytes were sent as the head states, but the body has not ended: over HTTP/2 its end may come by itself.
-    /// It is looked for once, so that a source that is done is not reset. The answer is complete without it: always ready.
+    /// Polls the body once more after all bytes stated in the head were sent.
+    ///
+    /// Over HTTP/2, the end of an upstream's stream may arrive separately. Without this poll, a complete stream would
+    /// be reset. The response is complete in any case: always ready.
     pub fn poll_sent_whole(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let _ = Pin::new(&mut *self).poll_frame(context);
         if self.exchange.failure.is_none() {
@@ -340,8 +347,10 @@ impl RecordedBody {
         Poll::Ready(())
     }
 
-    /// A connection that ends with a failed body discards what is not written yet. So the body is first pending, whereupon
-    /// the connection writes. It returns the error once the client has taken what was written.
+    /// Returns the error once the client has taken all data before it.
+    ///
+    /// A connection that ends with a failed body discards unwritten data. The body is therefore pending first,
+    /// whereupon the connection writes.
     fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
         ready!(self.exchange.connection.poll_unblocked(context));
         Poll::Ready(self.broken.take().map(Err))
@@ -361,7 +370,7 @@ impl http_body::Body for RecordedBody {
         }
         let Self { body, exchange, broken } = &mut *self;
         if exchange.poll_room(context).is_pending() {
-            // What is held of other answers, or of this one, is what the client does not take.
+            // Memory is held by other responses, or by this one, because the client does not read.
             exchange.hold(false);
             return Poll::Pending;
         }
@@ -390,7 +399,7 @@ impl http_body::Body for RecordedBody {
 
 impl Drop for RecordedBody {
     fn drop(&mut self) {
-        // No driver asks once more where the length says that all is there.
+        // No poll follows where the stated length is reached.
         if self.exchange.failure.is_none() && self.body.is_end_stream() {
             self.exchange.state = State::Complete;
         }

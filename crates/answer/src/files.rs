@@ -1,10 +1,10 @@
-//! A folder's files as responses: types, ranges, conditional requests (`ETag`, `Last-Modified`), index files.
+//! Files of a folder as responses: media types, ranges, conditional requests (`ETag`, `Last-Modified`) and index files.
 //!
-//! Only what lies beneath the folder is served. A symbolic link counts as what it leads to, but only if it is relative
-//! and leads nowhere outside; others are 404. So are names that begin with a dot, except `.well-known`, and everything
-//! that is neither file nor folder. The folder itself may be a link that is switched while the gateway runs.
+//! Only files beneath the folder are served. Symbolic links are followed if they are relative and stay beneath the
+//! folder; others get 404. So do names that begin with a dot, except `.well-known`, and everything that is neither file
+//! nor folder. The folder itself may be a symbolic link that is switched at run time.
 //!
-//! A range of several parts gets 416. `If-Range` is understood with an `ETag`; with a date the whole file is sent.
+//! A range of several parts gets 416. `If-Range` is supported with an `ETag`; with a date the whole file is sent.
 
 mod beneath;
 mod room;
@@ -26,10 +26,11 @@ use crate::settings::StaticSettings;
 use beneath::Beneath;
 pub(crate) use room::in_room;
 
-/// Bytes read from a file at once: two TLS records. Every answer has a buffer of this size from its beginning on.
+/// Size of a read in bytes: two TLS records. Every response has a buffer of this size from its start.
 const CHUNK: usize = 32 << 10;
 
-/// Codings of copies, the preferred first: made beforehand, that of brotli is the shortest.
+/// Codings of precompressed copies, preferred first: brotli is the shortest, and its cost at compression time is
+/// irrelevant.
 const COPIES: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
 type Folder = ServeDir<DefaultServeDirFallback, Beneath>;
@@ -38,17 +39,17 @@ type Folder = ServeDir<DefaultServeDirFallback, Beneath>;
 #[derive(Debug)]
 pub(crate) struct StaticFiles {
     files: Files,
-    /// Looks for compressed copies too.
+    /// The files with lookup of compressed copies.
     with_copies: Option<Files>,
     route: String,
 }
 
-/// The files of one folder, and the folders in it, of which the index or a redirect to the address with a slash is sent.
+/// The files of one folder. A subfolder gets its index file, or a redirect to its path with a trailing slash.
 #[derive(Debug)]
 struct Files {
-    /// Opens what is asked for, and does not find folders; for GET alone.
+    /// Opens the path as a file without a previous `stat`; does not find folders. GET only.
     at_once: Folder,
-    /// Looks whether it is a folder before it opens anything.
+    /// Determines the type of the path before it opens a file.
     after_a_look: Folder,
 }
 
@@ -71,14 +72,14 @@ impl StaticFiles {
         Self { files, with_copies, route: route.to_owned() }
     }
 
-    /// Answers a request; `path` is its path.
+    /// Responds to a request for `path`.
     pub(crate) async fn answer(&self, request: &Parts, path: &RequestPath<'_>) -> Response<Body> {
         let Some(target) = self.target(request, path) else {
             return status(StatusCode::NOT_FOUND);
         };
         let mut asked = lookup(request, target);
         if let Some(with_copies) = self.with_copies.as_ref().filter(|_| may_be_copy(&asked)) {
-            // A copy has a tag of its own: what a client has of one coding is not taken for part of another.
+            // A copy has its own tag, so a client's part of one coding is never combined with another coding.
             if let Some(codings) = AcceptedCodings::of(&request.headers).narrowed(&COPIES) {
                 asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
             }
@@ -99,14 +100,15 @@ impl StaticFiles {
         response
     }
 
-    /// The target to look up below the folder; `None` if it must not be served.
+    /// The target to look up in the folder; `None` if it must not be served.
     fn target(&self, request: &Parts, path: &RequestPath<'_>) -> Option<Uri> {
         let below = path.below(&self.route).ok()?;
         let start = self.route.trim_end_matches('/').len();
         if is_hidden(path.decoded.get(start..).unwrap_or_default()) {
             return None;
         }
-        // Several slashes at the start would make the redirect to a folder lead to another host.
+        // Several leading slashes would turn the redirect to a folder into a redirect to another host (RFC 3986 section
+        // 4.2).
         let below = below.trim_start_matches('/');
         let target = match request.uri.query() {
             Some(query) => format!("/{below}?{query}"),
@@ -137,13 +139,13 @@ async fn call(folder: &Folder, request: Request<()>) -> Response<Body> {
     response.map(|body| Body::boxed(body.map_err(BodyError::File).map_frame(|frame| frame.map_data(fitting))))
 }
 
-/// A piece that takes no more memory than its length. The rest of a file comes in a buffer for a whole piece, which many
-/// answers that wait for their clients would keep.
+/// Shrinks a short piece to its length. The end of a file arrives in a buffer of [`CHUNK`] bytes, and every response
+/// that waits for its client would keep one.
 fn fitting(data: Bytes) -> Bytes {
     if data.len() < CHUNK / 2 { Bytes::copy_from_slice(&data) } else { data }
 }
 
-/// Whether a compressed copy may answer: not a range, which is of the file, and not where a copy itself is asked for.
+/// Whether a compressed copy may be sent. Ranges address the original file, and a request may name a copy itself.
 fn may_be_copy(asked: &Request<()>) -> bool {
     let is_copy = COPIES.iter().any(|coding| {
         let rest = asked.uri().path().strip_suffix(coding.extension());
@@ -163,7 +165,7 @@ fn status(status: StatusCode) -> Response<Body> {
     response
 }
 
-/// The part of a request that concerns a file.
+/// The parts of a request that concern a file.
 fn lookup(request: &Parts, target: Uri) -> Request<()> {
     let mut lookup = Request::new(());
     *lookup.method_mut() = request.method.clone();
@@ -182,8 +184,8 @@ fn lookup(request: &Parts, target: Uri) -> Request<()> {
     lookup
 }
 
-/// A request for a part of the file, provided that it still has the tag of `If-Range`; `None` if that is no strong tag.
-// RFC 9110 section 13.1.5: the comparison is the strong one, which `If-Match` makes too.
+/// A request for a part of the file on condition of the tag in `If-Range`; `None` if that is not a strong tag.
+// RFC 9110 section 13.1.5 requires the strong comparison, which `If-Match` uses too.
 fn part_of_unchanged(request: &Parts, mut asked: Request<()>) -> Option<Request<()>> {
     let condition = request.headers.get(header::IF_RANGE)?;
     let is_strong_tag = condition.as_bytes().starts_with(b"\"");

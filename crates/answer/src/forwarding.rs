@@ -1,11 +1,11 @@
-//! Headers that describe the client to upstreams: `X-Forwarded-For`, `-Proto` and `-Host`, `Forwarded` and
+//! Headers that describe the client to upstreams: `X-Forwarded-For`, `-Proto` and `-Host`, `Forwarded` (RFC 7239) and
 //! `X-Request-Id`.
 //!
-//! From a trusted proxy these headers are believed: its list of clients is extended, the rest kept. From everyone else
-//! they are replaced, and every other header that [claims] an identity is removed.
+//! From a trusted proxy these headers are accepted: its list of clients is extended, the other values are kept. From
+//! all other clients they are replaced, and every other header that [claims] an identity is removed.
 //!
-//! A name that the client made up, and that reached the default host for want of another, is not vouched for: it is in
-//! neither `X-Forwarded-Host` nor `Forwarded`. An application that builds links from these would send its users there.
+//! An arbitrary name that reached the default host is not vouched for: it appears neither in `X-Forwarded-Host` nor in
+//! `Forwarded`. An application that builds links from these headers would otherwise send its users to that name.
 //!
 //! [claims]: brisk_http::claims
 
@@ -28,7 +28,7 @@ const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The longest request id that is taken over from a trusted proxy.
+/// Maximum length in bytes of a request id from a trusted proxy.
 const MAX_REQUEST_ID: usize = 128;
 
 /// Writes the forwarding headers.
@@ -38,23 +38,23 @@ pub(crate) struct Forwarding {
     underscores: Underscores,
 }
 
-/// The properties of a request that its forwarding headers contain, beside its client.
+/// Properties of a request for its forwarding headers, besides the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForwardedRequest<'a> {
-    /// Host and port as the client wrote them; may be empty.
+    /// Host and port from the client; may be empty.
     pub(crate) authority: &'a str,
     pub(crate) id: RequestId,
-    /// The names of the host that answers.
+    /// Names of the responding host.
     pub(crate) names: &'a Names,
 }
 
 impl Forwarding {
-    /// Believes the proxies in `trusted`.
+    /// Trusts the proxies in `trusted`.
     pub(crate) fn new(trusted: Vec<IpNet>, underscores: Underscores) -> Self {
         Self { trusted, underscores }
     }
 
-    /// Sets the headers of a request that is about to be forwarded.
+    /// Sets the forwarding headers of a request for an upstream.
     pub(crate) fn apply(
         &self,
         headers: &mut HeaderMap,
@@ -128,7 +128,7 @@ fn extend(headers: &mut HeaderMap, values: &ForwardedValues) {
     }
 }
 
-/// Puts all values of a list and one more into a single line, since many upstreams read only one.
+/// Joins all values of a list and `last` into a single line, because many upstreams read only one line.
 fn append(headers: &mut HeaderMap, name: HeaderName, last: &HeaderValue) {
     let mut list: Vec<_> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
     list.push(last.as_bytes());
@@ -136,11 +136,11 @@ fn append(headers: &mut HeaderMap, name: HeaderName, last: &HeaderValue) {
     headers.insert(name, value(joined));
 }
 
-/// RFC 7239 section 4: `for=192.0.2.1;host=example.com;proto=https`.
+/// A `Forwarded` element (RFC 7239 section 4): `for=192.0.2.1;host=example.com;proto=https`.
 fn element(ip: IpAddr, proto: &str, authority: &str) -> String {
     let mut element = match ip {
         IpAddr::V4(ip) => format!("for={ip}"),
-        // Section 6: IPv6 in brackets, hence quoted.
+        // RFC 7239 section 6: IPv6 addresses are in brackets and therefore quoted.
         IpAddr::V6(ip) => format!("for=\"[{ip}]\""),
     };
     let is_token =

@@ -1,4 +1,4 @@
-//! Properties of the answer to any request, for tests and for libFuzzer.
+//! Properties of responses to arbitrary requests, for tests and for libFuzzer.
 
 mod pages;
 
@@ -23,8 +23,8 @@ use crate::settings::Underscores;
 
 pub use pages::negotiation;
 
-/// Whatever headers a stranger sends, an upstream reads the same identity, in every spelling that CGI folds; a trusted
-/// proxy's list ends with its own address; trailers claim nothing.
+/// Arbitrary headers of an untrusted client result in the same identity for an upstream, in every spelling that CGI
+/// folds. A trusted proxy's list ends with its own address. Trailers claim nothing.
 pub fn forwarding(bytes: &[u8]) {
     let given = header_lines(bytes);
     let names = Names::new(&["a.example".to_owned()]).expect("a name");
@@ -68,8 +68,8 @@ fn connection(client: &str) -> Rc<Connection> {
     Connection::new(ConnectionRecord::new(1, client, local, Timeline::start()), true)
 }
 
-/// What is not refused of a request has one authority, one length at most and a
-/// path; what goes on to an upstream has one `Host` and no hop-by-hop header; a redirect leads to where the request was for.
+/// A request that is not refused has one authority, at most one length, and a path. A forwarded request has one `Host`
+/// and no hop-by-hop header. A redirect leads to the requested host.
 pub fn request(bytes: &[u8]) {
     let Some(mut head) = request_head(bytes) else { return };
     let Ok(target) = validate::target(&head) else { return };
@@ -80,7 +80,7 @@ pub fn request(bytes: &[u8]) {
     assert!(head.uri.path().starts_with('/'));
     assert!(host_of(&authority).is_some() || (authority.is_empty() && head.version == Version::HTTP_10));
     let answer = HttpsRedirect::new(443).answer(&head);
-    // Targets may hold bytes that are no text.
+    // Targets may contain bytes that are not text.
     if let Some(Ok(location)) = answer.headers().get(header::LOCATION).map(HeaderValue::to_str) {
         let location: Uri = location.parse().expect("a URI");
         assert_eq!(location.host().map(|host| host.trim_matches(['[', ']'])), host_of(&authority));
@@ -96,8 +96,8 @@ pub fn request(bytes: &[u8]) {
     assert!(head.headers.get(header::TE).is_none_or(|value| value == "trailers"));
 }
 
-/// Nothing with a body, of an unsafe method or with an upgrade is early where only safe requests are; and a list of paths
-/// takes no other path.
+/// [`EarlyDataPolicy::Safe`] holds requests with a body, an unsafe method or an upgrade. A list of paths passes no
+/// other path.
 pub fn early_data(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (rule, request) = text.split_once('\n').unwrap_or((&text, ""));
@@ -116,7 +116,7 @@ pub fn early_data(bytes: &[u8]) {
     assert_eq!(EarlyDataPolicy::Paths(vec![early]).lets_pass(&head, &path.decoded, true), fits && !upgrades);
 }
 
-/// `METHOD target version`, then header lines.
+/// Parses `METHOD target version`, followed by header lines.
 fn request_head(bytes: &[u8]) -> Option<Parts> {
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let line = std::str::from_utf8(&bytes[..end]).ok()?;

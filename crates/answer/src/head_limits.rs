@@ -1,5 +1,5 @@
-//! How large the head of a request may be. HTTP/1.1's is limited where it is parsed; that of HTTP/2 comes compressed, and
-//! is measured here as it is for an upstream.
+//! Limits on the size of a request's head. HTTP/1.1 heads are limited by the parser; HTTP/2 heads arrive compressed and
+//! are measured here as an upstream will receive them.
 
 use brisk_http::validate::Refusal;
 use brisk_http::version;
@@ -7,15 +7,15 @@ use brisk_http_connection::settings::HttpSettings;
 use http::StatusCode;
 use http::request::Parts;
 
-/// Bytes that RFC 9113 section 6.5.2 adds for each field.
+/// Overhead of each field in bytes (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
 
-/// The most that the head of a request may have.
+/// Limits on the head of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeadLimits {
-    /// Header lines.
+    /// Number of header lines.
     pub(crate) lines: usize,
-    /// Bytes over HTTP/2, by RFC 9113 section 6.5.2: names and values, and 32 for each line.
+    /// Size in bytes over HTTP/2 (RFC 9113 section 6.5.2): names, values, and 32 for each line.
     pub(crate) size: usize,
 }
 
@@ -25,7 +25,7 @@ impl HeadLimits {
         Self { lines: settings.headers, size: settings.head_size }
     }
 
-    /// The size of `head`, if it was not measured where it was parsed; 431 where a limit is exceeded.
+    /// Returns the size of `head`, or 0 if the parser has measured it. Refuses with 431 above a limit.
     pub(crate) fn check(self, head: &Parts) -> Result<usize, Refusal> {
         if !version::of(head.version).compresses_heads() {
             return Ok(0);

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Headers that say how a message is framed and what its connection does: they are brisk's own.
+/// Headers that frame a message or control its connection. The gateway sets these itself.
 const FRAMING: [&str; 10] = [
     "connection",
     "content-encoding",
@@ -16,14 +16,14 @@ const FRAMING: [&str; 10] = [
     "upgrade",
 ];
 
-/// What is done to the headers of a message: first some are removed, then some set, then some added.
+/// Changes to the headers of a message, in this order: remove, set, add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderRules {
-    /// Headers that are removed, all lines of them.
+    /// Headers that are removed with all their lines.
     pub remove: Vec<HeaderName>,
-    /// Headers that have this value alone.
+    /// Headers that get this value instead of their values.
     pub set: Vec<(HeaderName, HeaderValue)>,
-    /// Headers that have this value beside those that they have.
+    /// Headers that get this value in addition to their values.
     pub add: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -33,7 +33,7 @@ impl HeaderRules {
         !FRAMING.contains(&header.as_str())
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
     }
@@ -52,7 +52,7 @@ impl HeaderRules {
     }
 }
 
-/// Headers that every response of a host has, unless it brings its own.
+/// Headers added to every response of a host that does not contain them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostHeaders(pub Vec<(HeaderName, HeaderValue)>);
 

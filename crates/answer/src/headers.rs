@@ -1,10 +1,15 @@
-//! Headers on their way through: what ends here, in requests and in responses.
+//! Headers on their way through the gateway: conversion of requests and responses.
 //!
-//! Hop-by-hop headers end here (RFC 9110 section 7.6.1): those that `Connection` names, and those known to be such. What
-//! goes on: `TE: trailers`, which gRPC needs; `Upgrade` with its `Connection: upgrade` to an upstream, except to another
-//! version of HTTP, which would carry requests past the routes; `Host` as the client sent it. `Expect` ends here, because
-//! the client gets 100 as soon as the body is asked for. `Early-Data` is kept, and set where the request is sent on before
-//! the client's handshake is complete (RFC 8470). `Via` is not added.
+//! Hop-by-hop headers are removed (RFC 9110 section 7.6.1): headers named by `Connection`, and the known ones.
+//! Exceptions and other headers:
+//!
+//! - `TE: trailers` is forwarded, because gRPC needs it.
+//! - `Upgrade` is forwarded with `Connection: upgrade`, except to another version of HTTP, which would bypass the
+//!   routes.
+//! - `Host` is forwarded as the client sent it.
+//! - `Expect` is removed, because the client gets 100 as soon as the body is read.
+//! - `Early-Data` is kept, and set on requests forwarded before the handshake is complete (RFC 8470).
+//! - `Via` is not added.
 
 use brisk_http::http2::Protocol;
 use brisk_http::version;
@@ -21,8 +26,8 @@ const EARLY: HeaderValue = HeaderValue::from_static("1");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
-/// Turns a client's request into one for an upstream: its target in origin form, `Host` in its place, hop-by-hop headers
-/// removed, cookies in one line.
+/// Converts a client's request into a request for an upstream: target in origin form, `Host` from `authority`, no
+/// hop-by-hop headers, cookies in one line.
 pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: PathAndQuery) {
     let host = match request.uri.authority() {
         None => None,
@@ -49,12 +54,13 @@ pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: Path
     request.uri = Uri::from(target);
 }
 
-/// RFC 8470 section 5.1: what is forwarded before the handshake is complete says so, once, whatever the client said.
+/// Marks a request that is forwarded before the handshake is complete: exactly one `Early-Data: 1`, regardless of the
+/// client's value (RFC 8470 section 5.1).
 pub(crate) fn mark_early(headers: &mut HeaderMap) {
     headers.insert(EARLY_DATA, EARLY);
 }
 
-/// Turns an upstream's response into one for the client.
+/// Converts an upstream's response into a response for the client.
 pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderMap) {
     let protocol = match status {
         StatusCode::SWITCHING_PROTOCOLS => headers.get(header::UPGRADE).cloned(),
@@ -67,7 +73,7 @@ pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderMap) {
     }
 }
 
-/// One pass over the names, because a request seldom has any of them.
+/// Collects the names in one pass, because requests rarely contain any of them.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<_> = headers.get_all(header::CONNECTION).iter().flat_map(named_headers).collect();
     let known: Vec<_> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
@@ -91,8 +97,8 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     .contains(name)
 }
 
-/// The headers that a `Connection` header names; never `Host` and `Content-Length`, nor `Early-Data`, by which a
-/// request says that it may be a replay (RFC 8470 section 5.1).
+/// The headers named by a `Connection` header, except `Host`, `Content-Length` and `Early-Data`. A client must not be
+/// able to remove the mark of a possible replay (RFC 8470 section 5.1).
 fn named_headers(connection: &HeaderValue) -> impl Iterator<Item = HeaderName> {
     tokens(connection)
         .filter(|token| !token.eq_ignore_ascii_case("close") && !token.eq_ignore_ascii_case("keep-alive"))
@@ -105,7 +111,8 @@ fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|token| !token.is_empty())
 }
 
-/// The protocol that the client wants to switch to, if it may: by `Upgrade` (HTTP/1.1) or by `CONNECT` (HTTP/2, RFC 8441).
+/// The protocol that the client wants to switch to, if permitted: from `Upgrade` (HTTP/1.1), or from extended `CONNECT`
+/// (HTTP/2, RFC 8441).
 fn upgrade(request: &Parts) -> Option<HeaderValue> {
     if let Some(Protocol(protocol)) = request.extensions.get() {
         return Some(protocol.clone());
@@ -128,7 +135,7 @@ fn accepts_trailers(headers: &HeaderMap) -> bool {
     accepted.any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }
 
-// RFC 9113 section 8.2.3: cookies that HTTP/2 split must be joined again before HTTP/1.1.
+// RFC 9113 section 8.2.3: cookies split by HTTP/2 must be joined before HTTP/1.1.
 fn join_cookies(headers: &mut HeaderMap) {
     let Entry::Occupied(mut cookies) = headers.entry(header::COOKIE) else { return };
     if cookies.iter().nth(1).is_none() {

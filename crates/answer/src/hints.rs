@@ -1,9 +1,9 @@
-//! 103 Early Hints (RFC 8297): the resources of a page, sent while its upstream makes the page.
+//! 103 Early Hints (RFC 8297): resources of a page, sent while its upstream produces the page.
 //!
-//! The links come from the configuration, from the upstream's own 103, or from the `Link` headers of earlier responses for the
-//! same path. Links are learned only from responses that are the same for all users: responses to requests without credentials,
-//! and `public` ones. Only navigations to pages get hints, and only over HTTP/2: other requests gain nothing, and old
-//! HTTP/1.1 clients mistake an interim response for the response.
+//! The links come from the configuration, from the upstream's own 103, or from the `Link` headers of earlier responses
+//! for the same path. Links are learned only from responses that are equal for all users: responses to requests without
+//! credentials, and `public` responses. Only navigations get hints, and only over HTTP/2: other requests do not
+//! benefit, and old HTTP/1.1 clients mistake an interim response for the final response.
 
 mod links;
 
@@ -22,46 +22,46 @@ pub(crate) use self::links::of as links_of;
 pub use self::links::{HintLink, HintLinkError};
 use crate::body::Body;
 
-/// The number of paths whose links a route remembers on each worker: 300 KiB with all links.
+/// Number of paths per route and worker whose links are remembered: at most 300 KiB.
 const PATHS: usize = 64;
-/// The longest path whose links are remembered, in bytes.
+/// Maximum length in bytes of a path whose links are remembered.
 const PATH: usize = 256;
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The hints of a route.
+/// Early hints of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlyHintsSettings {
     /// Links for every page of the route.
     pub links: Vec<HintLink>,
-    /// Whether the upstream's own hints are passed on.
+    /// Whether hints from the upstream are forwarded.
     pub upstream: bool,
-    /// Whether the links of responses are hints for the next request of the same path.
+    /// Whether links of responses become hints for the next request of the same path.
     pub learn: bool,
 }
 
 impl EarlyHintsSettings {
-    /// The upstream's own hints and learned links: the default of routes with early hints.
+    /// Forwarded and learned hints: the default of routes with early hints.
     pub fn usual() -> Self {
         Self { links: Vec::new(), upstream: true, learn: true }
     }
 }
 
-/// The hints of a route, on one worker.
+/// Early hints of a route on one worker.
 #[derive(Debug)]
 pub(crate) struct EarlyHints {
     settings: Arc<EarlyHintsSettings>,
     fixed: Vec<HeaderValue>,
-    /// The most recently learned last.
+    /// Learned links by path, in the order of learning.
     learned: RefCell<VecDeque<(String, Vec<HeaderValue>)>>,
 }
 
-/// The early hints for one request.
+/// Early hints of one request.
 #[derive(Debug)]
 pub(crate) struct RequestHints {
     hints: Rc<EarlyHints>,
     interim: Interim,
-    /// The path whose links are to be learned, if they may be.
+    /// Path whose links are used and learned; `None` if learning is disabled or the path is too long.
     path: Option<String>,
     has_credentials: bool,
 }
@@ -72,7 +72,7 @@ impl EarlyHints {
         Rc::new(Self { settings: Arc::clone(settings), fixed, learned: RefCell::default() })
     }
 
-    /// The hints for a request for `path`, which are sent through `interim`.
+    /// Prepares the hints for a request for `path`, sent with `interim`.
     pub(crate) fn prepare(self: &Rc<Self>, request: &Parts, path: &[u8], interim: Interim) -> RequestHints {
         let path =
             (self.settings.learn && path.len() <= PATH).then(|| String::from_utf8_lossy(path).into_owned());
@@ -104,7 +104,7 @@ impl RequestHints {
         self.interim.hint(self.hints.fixed.iter().chain(known.into_iter().flatten()));
     }
 
-    /// The channel for the upstream's own hints; `None` where they are not passed on.
+    /// The channel for the upstream's hints; `None` if they are not forwarded.
     pub(crate) fn interim(&self) -> Option<&Interim> {
         self.hints.settings.upstream.then_some(&self.interim)
     }
@@ -126,7 +126,8 @@ impl RequestHints {
     }
 }
 
-/// Whether the request is a browser's navigation to a page.
+/// Whether the request is a browser's navigation to a page. Without `Sec-Fetch-Mode`, a request that accepts
+/// `text/html`.
 pub(crate) fn is_navigation(request: &Parts) -> bool {
     let headers = &request.headers;
     request.method == Method::GET

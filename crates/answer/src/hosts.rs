@@ -1,4 +1,5 @@
-//! The hosts of one configuration, found by the name that a request gives, and whether its connection may ask for them.
+//! The hosts of one configuration: lookup by the name in a request, and the check whether a connection may request the
+//! host.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -12,11 +13,11 @@ use brisk_tls::Demands;
 
 use crate::settings::{HostSettings, ServiceSettings};
 
-/// Values by host, with what decides whether a connection made for one host may ask for another.
+/// Values by host, with the conditions under which a connection for one host may request another.
 #[derive(Debug)]
 pub(crate) struct Hosts<T> {
     map: HostMap<Rc<Host<T>>>,
-    /// The last host found: most requests ask for it again.
+    /// The last host found. Most requests repeat the previous host, so this saves the lookup.
     recent: RefCell<Option<Recent<T>>>,
 }
 
@@ -25,18 +26,18 @@ struct Recent<T> {
     server_name: Option<Box<str>>,
     authority: Box<str>,
     host: Rc<Host<T>>,
-    /// Whether it is the one that the connection was made for.
+    /// Whether the connection was established for this host.
     is_own: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Host<T> {
-    /// The names in the host's certificates, with wildcards.
+    /// Names in the host's certificates, including wildcards.
     covered: HostMap<()>,
     demands: Demands,
-    /// Names that are decided at run time.
+    /// Names that are decided at run time (on-demand certificates).
     on_demand: Option<Arc<OnDemand>>,
-    /// Those that it has otherwise.
+    /// Configured names.
     own: Names,
     catalogue: Option<Arc<dyn brisk_certs::Names>>,
     value: T,
@@ -48,12 +49,12 @@ impl<T> Host<T> {
     }
 }
 
-/// RFC 9110 section 15.5.20: this connection cannot answer for that host.
+/// The connection cannot be used for the requested host (RFC 9110 section 15.5.20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Misdirected;
 
 impl<T> Hosts<T> {
-    /// The hosts of `settings`, each with the value that goes with it.
+    /// Builds the map from the hosts of `settings` and their values, in the same order.
     pub(crate) fn new(
         settings: &ServiceSettings,
         values: impl IntoIterator<Item = T>,
@@ -73,8 +74,14 @@ impl<T> Hosts<T> {
         Ok(Self { map, recent: RefCell::new(None) })
     }
 
-    /// The host for a request's authority, which may be empty, on a connection of this origin. A connection without TLS may
-    /// ask for every host, one with TLS for none whose demands its client did not meet in the handshake.
+    /// The host for the authority of a request, which may be empty, on a connection of kind `connection`.
+    ///
+    /// A connection without TLS may request every host; a TLS connection only hosts whose requirements its client met
+    /// in the handshake.
+    ///
+    /// # Errors
+    ///
+    /// [`Misdirected`] if no host has the name or the connection must not be used for it.
     pub(crate) fn find(&self, authority: &str, connection: Origin<'_>) -> Result<Rc<Host<T>>, Misdirected> {
         if let Some(host) = self.recent(authority, connection) {
             return Ok(host);
@@ -102,7 +109,7 @@ impl<T> Hosts<T> {
         same.then(|| Rc::clone(&recent.host))
     }
 
-    /// The host, and whether it is the one that the connection was made for.
+    /// The host, and whether the connection was established for it.
     fn look_up(&self, authority: &str, connection: Origin<'_>) -> Result<(Rc<Host<T>>, bool), Misdirected> {
         let name = name_of(authority);
         let host = self.map.get(name.as_deref()).host().ok_or(Misdirected)?;
@@ -121,12 +128,12 @@ impl<T> Hosts<T> {
     }
 }
 
-/// The kind of connection that a request came over.
+/// Transport of a request's connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Origin<'a> {
     /// A connection without TLS.
     Plain,
-    /// A connection over TLS, for this name, whose client met these demands.
+    /// A TLS connection with this server name, whose client met these requirements.
     Tls { server_name: Option<&'a str>, demands: &'a Demands },
 }
 
@@ -136,7 +143,7 @@ impl<T> Host<T> {
         let certificates = &settings.tls.certificates;
         let names: BTreeSet<_> = certificates.iter().flat_map(|certificate| &certificate.names).collect();
         for name in names {
-            // What is no host name, such as a mail address, covers no host.
+            // Entries that are not host names, such as mail addresses, cover no host.
             let mut with_name = covered.clone();
             if with_name.add([name.as_str()], ()).is_ok() {
                 covered = with_name;
@@ -152,8 +159,8 @@ impl<T> Host<T> {
         })
     }
 
-    /// Whether `name` is one on demand of which it is not said that it is served: neither the connection was made for it, nor
-    /// is its certificate in memory.
+    /// Whether `name` is an on-demand name without a decision: the connection was not established for it, and its
+    /// certificate is not in memory.
     fn is_undecided(&self, name: &str, server_name: Option<&str>) -> bool {
         let Some(on_demand) = self.on_demand.as_ref().filter(|_| server_name != Some(name)) else {
             return false;
@@ -162,8 +169,8 @@ impl<T> Host<T> {
         on_demand.peek(name).is_none() && brisk_certs::Names::has(&**on_demand, name) && !is_own()
     }
 
-    /// Whether the client of a connection made under `demands` meets those of this host: its own may have other revocation
-    /// lists since, another must demand the same.
+    /// Whether the client of a connection established under `demands` meets the requirements of this host. The host's
+    /// own requirements may have changed through newer revocation lists; those of another host must be equal.
     fn admits(&self, demands: &Demands, is_own: bool) -> bool {
         if is_own { self.demands.are_met_under(demands) } else { self.demands == *demands }
     }
@@ -188,20 +195,21 @@ impl Names {
         Ok(Self { map, on_demand: None })
     }
 
-    /// The same with names that are decided at run time.
+    /// Adds names that are decided at run time.
     pub(crate) fn with(self, on_demand: Option<&Arc<OnDemand>>) -> Self {
         Self { on_demand: on_demand.cloned(), ..self }
     }
 
-    /// Whether this authority is one of the host's own, rather than a name that a client made up. A name on demand is one while its
-    /// certificate is in memory.
+    /// Whether the authority is a name of the host, as opposed to an arbitrary name from a client. An on-demand name
+    /// counts while its certificate is in memory.
     pub(crate) fn include(&self, authority: &str) -> bool {
         let is_shown = |name: &str| self.on_demand.as_ref().is_some_and(|own| own.peek(name).is_some());
         name_of(authority).is_some_and(|name| self.map.get(Some(&name)).host().is_some() || is_shown(&name))
     }
 }
 
-/// The name in an authority as the host map has it; `None` if there is none.
+/// The host name in an authority, in the form of [`HostMap`] keys: lower case, without trailing dot. `None` if there is
+/// none.
 fn name_of(authority: &str) -> Option<Cow<'_, str>> {
     let host = host_of(authority)?;
     let host = host.strip_suffix('.').unwrap_or(host);

@@ -1,6 +1,8 @@
-//! Responses: the host and the route of a request, the action of the route, and the record of the exchange.
+//! Selection and production of responses: a request's host, its route, the stages and the action of the route, and the
+//! record of the exchange.
 //!
-//! A [`Service`] is made from [`settings`] and answers the requests of one worker's connections.
+//! A [`Service`] is built from [`ServiceSettings`](settings::ServiceSettings) and responds to the requests of all
+//! connections of one worker. It does no I/O with clients: `brisk-http-server` reads requests and writes responses.
 
 mod body;
 mod client_cert;

@@ -1,4 +1,4 @@
-//! Redirects: those of routes, and the one from plain HTTP to HTTPS.
+//! Redirects of routes, and the redirect from plain HTTP to HTTPS.
 
 use brisk_http::validate;
 use brisk_http::validate::{Refusal, Target, host_of};
@@ -9,22 +9,22 @@ use http::{HeaderValue, Response, StatusCode, header};
 use crate::body::Body;
 use crate::settings::{Redirect, TargetPart};
 
-/// The default port of HTTPS, which a URL leaves out.
+/// Default port of HTTPS, omitted in URLs.
 const HTTPS: u16 = 443;
 
-/// Redirects plain HTTP to HTTPS: 308 to the same host, path and query.
+/// Redirects plain HTTP to HTTPS: 308 with the same host, path and query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpsRedirect {
     port: u16,
 }
 
 impl HttpsRedirect {
-    /// Redirects to this port of HTTPS.
+    /// Redirects to HTTPS on `port`.
     pub fn new(port: u16) -> Self {
         Self { port }
     }
 
-    /// The answer to one request; 400 where it names no host.
+    /// The response to a request; 400 if the request names no host.
     pub fn answer(self, request: &Parts) -> Response<Body> {
         self.location(request).map_or_else(
             |refusal| status_only(refusal.status),
@@ -47,7 +47,7 @@ impl HttpsRedirect {
     }
 }
 
-/// The answer of a route that redirects.
+/// The response of a route that redirects.
 pub(crate) fn answer(
     redirect: &Redirect,
     request: &Parts,
@@ -68,7 +68,8 @@ pub(crate) fn answer(
     Ok(to(redirect.status, location))
 }
 
-/// RFC 3986 section 4.2: two slashes at the start name another host, and browsers take a backslash for a slash.
+/// Replaces leading slashes by one: two slashes would name another host (RFC 3986 section 4.2), and browsers treat a
+/// backslash as a slash.
 fn keep_on_this_host(location: &mut String) {
     let extra = location.bytes().take_while(|byte| matches!(byte, b'/' | b'\\')).count();
     if extra > 1 {
@@ -85,7 +86,7 @@ fn path_and_query(request: &Parts) -> &str {
     request.uri.path_and_query().map_or("/", PathAndQuery::as_str)
 }
 
-/// An answer without content that leads elsewhere.
+/// A response with `Location` and without content.
 pub(crate) fn to(status: StatusCode, location: HeaderValue) -> Response<Body> {
     let mut response = status_only(status);
     response.headers_mut().insert(header::LOCATION, location);

@@ -1,11 +1,11 @@
-//! The routes of one host: the longest path that fits decides.
+//! The routes of one host: the longest matching path wins.
 
 use crate::settings::RoutePath;
 
-/// Values by path. Finding one costs a comparison per route that is not shorter than the path asked for.
+/// Values by path. A lookup costs one comparison per route whose path is at least as long as the matching one.
 #[derive(Debug)]
 pub(crate) struct Routes<T> {
-    /// Longest first; of the same path, the exact one first.
+    /// Sorted by descending length of the path; for equal paths, the exact path first.
     entries: Vec<Entry<T>>,
 }
 
@@ -16,7 +16,7 @@ struct Entry<T> {
 }
 
 impl<T> Routes<T> {
-    /// Routes in any order. Of two for the same path, the earlier counts.
+    /// Sorts `routes`. If two have the same path, the first one wins.
     pub(crate) fn new(routes: impl IntoIterator<Item = (RoutePath, T)>) -> Self {
         let mut entries: Vec<_> = routes.into_iter().map(|(path, value)| Entry { path, value }).collect();
         entries.sort_by_key(|entry| {
@@ -26,7 +26,7 @@ impl<T> Routes<T> {
         Self { entries }
     }
 
-    /// The route for a path without percent-encoding, as [`RequestPath`](brisk_http::path::RequestPath) has it.
+    /// The route for a path without percent-encoding, such as `RequestPath::decoded`.
     pub(crate) fn find(&self, path: &[u8]) -> Option<&T> {
         self.entries.iter().find(|entry| takes(&entry.path, path)).map(|entry| &entry.value)
     }

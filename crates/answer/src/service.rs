@@ -1,4 +1,5 @@
-//! The service of a worker: finds the host and the route of each request, runs the route's stages, and acts.
+//! The service of a worker: finds the host and the route of each request, runs the stages of the route, and performs
+//! its action.
 
 mod action;
 mod answers;
@@ -31,22 +32,26 @@ use crate::settings::ServiceSettings;
 use crate::stage::{ClientRequest, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
 
-/// The hosts of one configuration, on one worker.
+/// The hosts of one configuration on one worker.
 #[derive(Debug)]
 pub struct Service {
     hosts: Hosts<Site>,
-    /// The stages of responses to requests that reach no host.
+    /// Stages of responses to requests that reach no host.
     hostless: RouteStages,
     forwarding: Forwarding,
     telemetry: Rc<Telemetry>,
     ids: RequestIds,
-    /// Limits the rate of warnings about requests that cannot be buffered.
+    /// Limits warnings about requests that cannot be buffered to one per second.
     full_warnings: Throttle,
 }
 
 impl Service {
-    /// The service of one worker; `group` finds the worker's upstream groups by name. Names of hosts and groups are checked,
-    /// paths and status codes are not.
+    /// Builds the service of one worker. `group` returns the worker's upstream group of a name.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError`] without hosts, for invalid or contradictory host names, and for a route to an unknown group.
+    /// Paths and status codes are not checked: the configuration reader checks them.
     pub fn new(
         settings: &ServiceSettings,
         telemetry: Telemetry,
@@ -68,8 +73,10 @@ impl Service {
         })
     }
 
-    /// Responds to one request on `connection`. Every request is counted and logged once: when the body of its response has
-    /// ended or is dropped, or when this future is dropped.
+    /// Responds to one request on `connection`.
+    ///
+    /// Every request is counted and logged exactly once: when the response body ends or is dropped, or when this future
+    /// is dropped, which a cancelled request does.
     pub async fn respond(
         &self,
         connection: &Rc<Connection>,
@@ -92,7 +99,7 @@ impl Service {
         exchange.respond(response)
     }
 
-    /// Responds to a request that reaches no host.
+    /// Responds to a request that reaches no host: with `answered`, or with the error page of a refusal.
     fn answer(
         &self,
         head: &Parts,
@@ -104,7 +111,8 @@ impl Service {
         response
     }
 
-    /// Refuses a request on a connection that is about to be closed for a flood. It is counted and logged like any other.
+    /// Refuses a request with 429 on a connection that is about to be closed because of a flood. The request is counted
+    /// and logged like any other.
     pub fn turn_away(
         &self,
         connection: &Rc<Connection>,
@@ -117,8 +125,8 @@ impl Service {
         exchange.respond(response)
     }
 
-    /// Responds to one request over plain HTTP: with `text`, the response to an authority's challenge, or with a redirect to
-    /// HTTPS.
+    /// Responds to one request over plain HTTP: with `text`, the response to an ACME challenge (RFC 8555 section 8.3),
+    /// or with a redirect to HTTPS.
     pub fn redirect(
         &self,
         redirect: HttpsRedirect,
@@ -132,12 +140,12 @@ impl Service {
         exchange.respond(response)
     }
 
-    /// Metrics and access log of the service.
+    /// The metrics and the access log of the service.
     pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
 
-    /// Logs that a request body was not buffered.
+    /// Logs that a request body could not be buffered; a warning if `limits.buffered_requests` is exhausted.
     fn not_gathered(&self, error: &BodyError, request: RequestId) {
         let passed = matches!(error, BodyError::NoRoom).then(|| self.full_warnings.pass()).flatten();
         if let Some(more) = passed {
@@ -146,7 +154,7 @@ impl Service {
         tracing::debug!(%error, %request, "a request body was not gathered");
     }
 
-    /// Checks the limits of the connection and finds the destination of a request.
+    /// Checks the limits of the connection and returns the destination of the request.
     fn admit(&self, connection: &Connection, head: &Parts) -> Result<Destination, Refusal> {
         if let Some((settings, multiplexed)) = connection.settings().zip(connection.multiplexed()) {
             multiplexed.head_received(HeadLimits::of(settings).check(head)?);
@@ -158,6 +166,7 @@ impl Service {
     }
 
     fn find(&self, connection: &Connection, head: &Parts) -> Result<Destination, Refusal> {
+        // RFC 9110 section 9.3.7: `OPTIONS *` addresses the server, not a resource of a host.
         let Target::Path { authority } = validate::target(head)? else {
             return Ok(Destination::Server);
         };
@@ -172,10 +181,10 @@ impl Service {
     }
 }
 
-/// The destination of a request.
+/// Destination of a request.
 enum Destination {
     Host(Rc<Host<Site>>),
-    /// The server as such: `OPTIONS *`.
+    /// The server in general: `OPTIONS *`.
     Server,
 }
 

@@ -1,7 +1,7 @@
-//! Settings of hosts: routes, their actions and the limits on them.
+//! Settings of hosts: routes, their actions, and the limits of requests.
 //!
-//! These values are shared by all workers; each makes its own [`Service`](crate::service::Service) from them. The settings of
-//! upstream groups are in [`upstream_settings`](brisk_upstream::settings).
+//! All workers share these values; each worker builds its own [`Service`](crate::service::Service) from them. Settings
+//! of upstream groups are in [`brisk_upstream::settings`].
 
 use std::fmt;
 use std::path::PathBuf;
@@ -32,49 +32,50 @@ pub use crate::visits::HostVisits;
 pub use brisk_http::claims::Underscores;
 pub use brisk_http_connection::keep_alive::KeepAlive;
 
-/// The hosts of one configuration, which are served over HTTPS, and what is common to their requests.
+/// The hosts of one configuration, served over HTTPS, and the settings common to their requests.
 #[derive(Clone, Debug)]
 pub struct ServiceSettings {
-    /// The hosts; at least one.
+    /// The hosts. At least one.
     pub hosts: Vec<HostSettings>,
-    /// What answers a name that no host has: the default host, or 421 Misdirected Request.
+    /// Treatment of names that no host has: the default host, or 421 Misdirected Request.
     pub unknown_host: UnknownName,
-    /// Proxies whose forwarding headers are believed and extended; those of others are replaced.
+    /// Proxies whose forwarding headers are trusted and extended. Forwarding headers from other clients are replaced.
     pub trusted_proxies: Vec<IpNet>,
-    /// What is done with request headers that have `_` in their names.
+    /// Treatment of request headers with `_` in their names.
     pub underscores: Underscores,
-    /// Experiments on the visitors of the hosts.
+    /// Experiments with the visitors of the hosts.
     pub experiments: Experiments,
-    /// What takes the beacons of pages; `None` measures no visits, whatever hosts say.
+    /// Receiver of beacons; `None` disables the measurement of visits for all hosts.
     pub beacons: Option<Arc<Beacons>>,
 }
 
 /// The settings of one host.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
-    /// Its names, certificates and demands on clients. A client may ask for another host on its connection only if the
-    /// certificates cover that one's name, and both demand the same.
+    /// Names, certificates and requirements for clients. A client may request another host on its connection only if
+    /// the certificates of the first cover the name of the other and both have equal requirements (RFC 9110 section
+    /// 7.4).
     pub tls: brisk_tls::HostSettings,
-    /// Which certificates of its clients are sent to upstreams. Default: none. TLS has to keep them for that.
+    /// Client certificates sent to upstreams. Default: none. [`brisk_tls`] must be configured to keep them.
     pub client_cert: ClientCert,
-    /// Strict Transport Security.
+    /// Strict Transport Security. Default: none.
     pub hsts: Option<HstsSettings>,
-    /// Headers of all its responses that have none of these names. Default: none.
+    /// Headers added to responses that do not contain them. Default: none.
     pub headers: HostHeaders,
-    /// Whether, and to which pages, answers say what their times consist of. Default: they do not.
+    /// `Server-Timing` in responses. Default: none.
     pub server_timing: Option<ServerTiming>,
-    /// What is measured of its visits. Default: nothing.
+    /// Measurement of visits. Default: none.
     pub visits: Option<HostVisits>,
-    /// Where connections are opened before they are needed. Default: nowhere.
+    /// Endpoint for connections that pages open in advance. Default: none.
     pub preconnect: Option<Preconnect>,
-    /// Other origins that are served below paths of this host. Default: none.
+    /// Other origins served below paths of this host. Default: none.
     pub consolidation: Option<Arc<Consolidation>>,
-    /// The routes. Without any, every request gets 404.
+    /// The routes. Without a matching route, the response is 404.
     pub routes: Vec<RouteSettings>,
 }
 
 impl HostSettings {
-    /// A host without routes that sends no certificates of clients to upstreams, and without Strict Transport Security.
+    /// A host with the names and certificates of `tls`, without routes; all other settings have their defaults.
     pub fn new(tls: brisk_tls::HostSettings) -> Self {
         Self {
             tls,
@@ -90,62 +91,62 @@ impl HostSettings {
     }
 }
 
-/// An endpoint that answers 204 and nothing else, so that a page can have a connection opened before it is needed.
+/// An endpoint with an empty 204 response, with which a page opens a connection before it needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preconnect {
-    /// Its path, which no route gets.
+    /// Path of the endpoint. Takes precedence over routes.
     pub path: String,
-    /// How long such a connection is kept.
+    /// Timeouts of connections opened with this endpoint.
     pub keep_alive: KeepAlive,
 }
 
-/// Strict Transport Security, RFC 6797.
+/// Strict Transport Security (RFC 6797).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HstsSettings {
-    /// How long clients use HTTPS only.
+    /// Duration for which clients use HTTPS only.
     pub max_age: Duration,
-    /// Whether the policy holds for all subdomains.
+    /// Whether the policy includes all subdomains.
     pub include_subdomains: bool,
-    /// Whether browsers may include the host in their preload lists.
+    /// Whether browsers may add the host to their preload lists.
     pub preload: bool,
 }
 
-/// Requests for a path, and how they are answered.
+/// The paths of a route, the action for their requests, and its settings.
 #[derive(Clone, Debug)]
 pub struct RouteSettings {
-    /// The paths that the route takes.
+    /// Paths of the requests that use this route.
     pub path: RoutePath,
-    /// How their requests are answered.
+    /// The action that produces the response.
     pub action: Action,
-    /// The most bytes of a request body; beyond it 413. Default: no limit.
+    /// Maximum length of a request body in bytes; longer bodies get 413. Default: no limit.
     pub body_limit: Option<u64>,
-    /// An upstream gets a request only when its body is complete: in memory up to 64 KiB, beyond it in a temporary file.
-    /// Default: no.
+    /// Whether a request is sent upstream only after its body has arrived completely, up to 64 KiB in memory, above
+    /// that in a temporary file. Default: `false`.
     pub buffer_request: bool,
-    /// The requests that are answered before the handshake is complete. Default: none. The host has to accept early
-    /// data.
+    /// Requests that get a response before the handshake is complete. Default: none. The host must accept early data.
     pub early_data: EarlyDataPolicy,
-    /// Which answers are compressed. Default: none.
+    /// Compression of responses. Default: none.
     pub compression: Option<Arc<CompressionSettings>>,
-    /// Whether compression is switched off, so that no page is compressed for a script that is put into it either.
-    /// Default: no, nothing is said of it.
+    /// Whether compression is disabled, including compression of pages after the insertion of a script. Default:
+    /// `false`, no explicit setting.
     pub is_never_compressed: bool,
-    /// What is changed in the headers of requests before an upstream gets them. Default: nothing.
+    /// Changes to request headers for upstreams. Default: none.
     pub request_headers: Option<Arc<HeaderRules>>,
-    /// What is changed in the headers of responses. Default: nothing.
+    /// Changes to response headers. Default: none.
     pub response_headers: Option<Arc<HeaderRules>>,
-    /// Hints for pages before their answers (103). Default: nothing. For upstreams alone.
+    /// Early hints (103) for pages, upstream routes only. Default: none.
     pub early_hints: Option<Arc<EarlyHintsSettings>>,
-    /// How long connections are kept after its requests. Default: as all are.
+    /// Keep-alive settings of connections after requests of this route. Default: those of the server.
     pub keep_alive: Option<KeepAlive>,
-    /// The origin that the route serves, by its index in the host's consolidation. Default: none, it is the host's own.
+    /// Consolidated origin that the route serves, as index into [`HostSettings::consolidation`]. Default: none, the
+    /// host's own content.
     pub place: Option<usize>,
-    /// Whether URLs of the host's consolidation are changed in documents of the route. Default: yes.
+    /// Whether URLs of consolidated origins are translated in documents of the route. Default: `true`.
     pub rewrite: bool,
 }
 
 impl RouteSettings {
-    /// A route without a limit on bodies, without early data and without compression.
+    /// A route with the default of every setting: no limit on bodies, no early data, no compression.
     pub fn new(path: RoutePath, action: Action) -> Self {
         Self {
             path,
@@ -165,90 +166,91 @@ impl RouteSettings {
     }
 }
 
-/// Which paths a route takes. Compared with the request's path after its percent-encoding is undone.
+/// Condition on the path of a request. The path is compared without percent-encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoutePath {
-    /// This path alone.
+    /// This path only.
     Exact(String),
-    /// This path and what is below it: `/api` takes `/api` and `/api/users` but not `/apix`; `/api/` only what is below.
+    /// This path and the paths below it: `/api` matches `/api` and `/api/users` but not `/apix`; `/api/` matches only
+    /// paths below it.
     Prefix(String),
 }
 
 impl RoutePath {
-    /// The path as written.
+    /// The path as configured.
     pub fn as_str(&self) -> &str {
         let (Self::Exact(path) | Self::Prefix(path)) = self;
         path
     }
 }
 
-/// How a request is answered.
+/// Production of a response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Action {
-    /// An upstream group answers.
+    /// Forward the request to an upstream group.
     Upstream(UpstreamAction),
-    /// The files of a folder answer.
+    /// Serve the files of a folder.
     Static(StaticSettings),
-    /// Always the same answer.
+    /// Send the same response to every request.
     Fixed(FixedResponse),
-    /// A redirect.
+    /// Redirect to another URL.
     Redirect(Redirect),
-    /// A page that the gateway makes.
+    /// Build a page from the request and its connection.
     Page(Page),
 }
 
-/// An upstream group that answers.
+/// A forward to an upstream group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamAction {
-    /// The group's name.
+    /// Name of the group.
     pub group: String,
-    /// Which path it is asked for.
+    /// The path of the forwarded request.
     pub path: UpstreamPath,
 }
 
-/// The path that an upstream is asked for.
+/// The path of a request to an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamPath {
     /// The whole path of the client's request.
     #[default]
     Whole,
-    /// The part of the request's path after the route's path.
+    /// The part of the path after the route's path.
     BelowRoute,
 }
 
-/// A folder whose files are served, looked up by the part of the path after the route's path. A request for a folder
-/// within it is answered with that folder's `index.html`.
+/// A folder with files, looked up by the part of the request's path after the route's path. A request for a subfolder
+/// gets its `index.html`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticSettings {
     /// The folder.
     pub root: PathBuf,
-    /// Whether copies beside the files, with `.br`, `.zst` or `.gz` after their names, are sent to clients that take them,
-    /// if they are no older than the files.
+    /// Whether clients that accept the coding get the file with `.br`, `.zst` or `.gz` appended to its name, if it
+    /// exists and is not older than the original.
     pub precompressed: bool,
 }
 
-/// An answer that is always the same.
+/// A constant response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedResponse {
-    /// The status of the answer.
+    /// Status code.
     pub status: StatusCode,
     /// `Content-Type`; not sent with an empty body.
     pub content_type: HeaderValue,
-    /// The body of the answer.
+    /// Response body.
     pub body: Bytes,
 }
 
 /// A redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// 301, 302, 303, 307 or 308.
+    /// Status code: 301, 302, 303, 307 or 308.
     pub status: StatusCode,
-    /// The target of the redirect.
+    /// Value of `Location`.
     pub to: RedirectTarget,
 }
 
-/// The target of a redirect, with `{host}` and `{path}` (path and query, from the first slash on) to be filled in.
+/// Target of a redirect, with the placeholders `{host}` and `{path}` (path and query, including the first slash).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectTarget(pub(crate) Vec<TargetPart>);
 
@@ -259,19 +261,19 @@ pub(crate) enum TargetPart {
     Path,
 }
 
-/// Why a text is not a [`RedirectTarget`].
+/// Reason for rejecting a text as [`RedirectTarget`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectTargetError {
-    /// A placeholder that does not exist.
+    /// An unknown placeholder.
     #[error("{0:?} is no placeholder; {{host}} and {{path}} are")]
     Placeholder(String),
-    /// A character that a header cannot hold.
+    /// A character that is not allowed in a header.
     #[error("the location has to be ASCII without spaces and control characters")]
     Character,
 }
 
 impl RedirectTarget {
-    /// Whether the operator wrote a host or a placeholder for one, rather than a path alone.
+    /// Whether the target contains a host, or a placeholder for it, in contrast to a path alone.
     pub(crate) fn names_a_host(&self) -> bool {
         match self.0.first() {
             Some(TargetPart::Text(text)) => !text.starts_with('/') || text.starts_with("//"),
@@ -310,14 +312,14 @@ impl FromStr for RedirectTarget {
     }
 }
 
-/// Makes a page from a request and what is known of its connection. Called on the worker: must not block.
+/// A function from a request and its connection to a response. Runs on the worker, so it must not block.
 #[derive(Clone)]
 pub struct Page(Arc<Maker>);
 
 type Maker = dyn Fn(&Connection, &Parts) -> Response<Body> + Send + Sync;
 
 impl Page {
-    /// A page made by `make`.
+    /// A page built by `make`.
     pub fn new(make: impl Fn(&Connection, &Parts) -> Response<Body> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }

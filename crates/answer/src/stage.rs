@@ -1,7 +1,7 @@
-//! Stages: the features of a route, each with everything that it does to a request and to its response.
+//! Stages: the features of a route, each with its complete effect on a request and on its response.
 //!
-//! A stage is compiled once per route from the [configuration](StageContext) and shared by all requests of the route. The facts
-//! of one request that a stage needs for the response are in its own field of [`RequestState`].
+//! A stage is compiled once per route from a [`StageContext`] and shared by all requests of the route. Facts about one
+//! request that the stage needs for the response are stored in the stage's own field of [`RequestState`].
 
 use std::mem;
 use std::rc::Rc;
@@ -24,16 +24,17 @@ use crate::hosts::Names;
 use crate::settings::{Action, HostSettings, Preconnect, RouteSettings};
 use crate::visits::{PageView, SiteVisits};
 
-/// One feature of a route. Every method but [`compile`](Self::compile) does nothing unless the stage defines it.
+/// One feature of a route. Every method except [`compile`](Self::compile) has an empty default.
 ///
-/// The methods of all stages of a route are called in the order of [`stages`](super::stages), the methods of one stage in the
-/// order in which they are declared here.
+/// The methods are called in the order of their declaration. Each is called for all stages of a route, in the order of
+/// [`stages`](super::stages), before the next method is called.
 pub(crate) trait Stage: Sized {
-    /// The stage for one route; `None` where the configuration does not use the feature, so that requests pay nothing for it.
+    /// Compiles the stage for one route. `None` if the configuration does not use the feature: requests of the route
+    /// then pay nothing for it.
     fn compile(context: &StageContext<'_>) -> Option<Self>;
 
-    /// Examines the client's request before the route's action. May change its headers, answer it, refuse it, or
-    /// [wait](Flow::Wait).
+    /// Examines the client's request before the action of the route. May change its headers, respond, refuse the
+    /// request, or [wait](Flow::Wait).
     fn request(
         &self,
         _exchange: &mut Exchange,
@@ -43,8 +44,9 @@ pub(crate) trait Stage: Sized {
         Flow::Continue
     }
 
-    /// Waits, after [`request`](Self::request) returned [`Flow::Wait`]. The caller boxes the future, so its size does not
-    /// burden requests that pass at once.
+    /// Waits after [`request`](Self::request) returned [`Flow::Wait`].
+    ///
+    /// The caller boxes the future, so that its size does not enlarge the future of requests that pass at once.
     async fn wait(
         &self,
         _exchange: &mut Exchange,
@@ -54,46 +56,47 @@ pub(crate) trait Stage: Sized {
         Flow::Continue
     }
 
-    /// Changes the headers that an upstream gets, after the headers of the client's connection are replaced by those of brisk.
+    /// Changes the headers for the upstream, after the client's connection headers are replaced by the gateway's.
     fn forward(&self, _exchange: &Exchange, _headers: &mut HeaderMap) {}
 
-    /// Examines the response of an upstream as it arrived, before its hop-by-hop headers are removed. Not called where the
-    /// upstream gave none.
+    /// Examines the response of an upstream as it arrived, before its hop-by-hop headers are removed. Not called if the
+    /// upstream sent no response.
     fn received(&self, _state: &RequestState, _response: &mut Response<Body>) {}
 
-    /// Changes the response on its way to the client: the response of the action, of a stage, or the page of a refusal.
+    /// Changes the response on its way to the client: the response of the action or of a stage, or an error page.
     fn response(&self, _exchange: &Exchange, _state: &RequestState, _response: &mut Response<Body>) {}
 }
 
-/// The way of a request after a stage has examined it.
+/// Continuation of a request after one stage.
 #[derive(Debug)]
 pub(crate) enum Flow {
-    /// The next stage follows, and after the last stage the action.
+    /// Continue with the next stage; after the last stage, with the action.
     Continue,
-    /// [`Stage::wait`] is to be awaited; its result replaces this one.
+    /// Await [`Stage::wait`]; its result replaces this variant.
     Wait,
-    /// The stage answers the request: later stages and the action get no request. Boxed, since few requests end so.
+    /// Respond at once: later stages and the action do not see the request. Boxed because few requests take this path.
     Respond(Box<Response<Body>>),
-    /// The request is refused with an error page.
+    /// Refuse the request with an error page.
     Refuse(Refusal),
 }
 
 /// A client's request on its way through the stages.
 #[derive(Debug)]
 pub(crate) struct ClientRequest {
-    /// Method, target, version and headers. Stages may change the headers and nothing else.
+    /// Method, target, version and headers. Stages may change the headers only.
     pub(crate) head: Parts,
-    /// The body, of which nothing is read yet.
+    /// The body, unread.
     pub(crate) body: Upload,
-    /// Whether the client wants to switch this stream to another protocol (RFC 8441): its body is no HTTP content.
+    /// Whether the client wants to switch this stream to another protocol (RFC 8441). Its body is no HTTP content then.
     pub(crate) is_tunnel: bool,
-    /// Whether servers could disagree about the meaning of the path. Such a request is refused, and its path is empty here.
+    /// Whether servers could disagree about the meaning of the path. Such a request is refused, and
+    /// [`path`](Self::path) is empty.
     pub(crate) is_ambiguous: bool,
     path: NormalizedPath,
 }
 
 impl ClientRequest {
-    /// A request as it arrived; normalizes its path.
+    /// A request as it arrived, with its path normalized.
     pub(crate) fn new(head: Parts, body: Upload) -> Self {
         let path = NormalizedPath::read(head.uri.path());
         Self {
@@ -105,36 +108,38 @@ impl ClientRequest {
         }
     }
 
-    /// The path for routes and upstreams.
+    /// The normalized path, for routes and upstreams.
     pub(crate) fn path(&self) -> RequestPath<'_> {
         self.path.of(self.head.uri.path())
     }
 
-    /// Moves head and body out, for an action that forwards them.
+    /// Moves head and body out, for an action that forwards them. Leaves an empty request.
     pub(crate) fn take(&mut self) -> (Parts, Upload) {
         let (nothing, ()) = Request::new(()).into_parts();
         (mem::replace(&mut self.head, nothing), mem::take(&mut self.body))
     }
 
-    /// The bytes that the client states for the body at least.
+    /// Lower bound of the body's length in bytes, as stated by the client.
     pub(crate) fn stated_length(&self) -> u64 {
         self.body.size_hint().lower()
     }
 }
 
-/// One request's facts for the response side of the stages, which runs when the request's head is gone. Only the stage that a field
-/// is named after writes the field. Large fields are boxed, since every request's future carries this struct.
+/// Facts about one request for the response side of the stages, when the request's head is gone.
+///
+/// Each field is written only by the stage with the same name. Large fields are boxed because the future of every
+/// request contains this struct.
 #[derive(Debug)]
 pub(crate) struct RequestState {
     pub(crate) version: Version,
     pub(crate) is_head: bool,
-    /// The request's content coding; `None` where its route does not compress.
+    /// Content coding negotiated for the request; `None` if its route does not compress.
     pub(crate) compression: Option<Box<ResponseCompression>>,
-    /// Host, tags and path of the request, where the host serves other origins.
+    /// Host, tags and path of the request, if the host serves other origins.
     pub(crate) consolidation: Option<Box<ConsolidatedRequest>>,
-    /// The page view, if the request is a navigation that is measured or whose failures are to be reported.
+    /// The page view, if the request is a navigation that is measured or whose failure is to be reported.
     pub(crate) page_view: Option<Box<PageView>>,
-    /// The early hints of a navigation.
+    /// Early hints of a navigation.
     pub(crate) hints: Option<Box<RequestHints>>,
 }
 
@@ -152,42 +157,42 @@ impl RequestState {
     }
 }
 
-/// The configuration that the stages of one route are compiled from.
+/// The configuration from which the stages of one route are compiled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StageContext<'a> {
-    /// The route's host; `None` for responses to requests that name no host of this gateway.
+    /// Host of the route; `None` for responses to requests that reach no host.
     pub(crate) host: Option<&'a HostContext<'a>>,
-    /// The requests that the stages are for.
+    /// The requests that pass the stages.
     pub(crate) target: StageTarget<'a>,
 }
 
-/// The configuration of a host, and its values that stages share.
+/// Configuration of a host, and values derived from it that several stages share.
 #[derive(Debug)]
 pub(crate) struct HostContext<'a> {
     pub(crate) settings: &'a HostSettings,
     pub(crate) names: Rc<Names>,
     pub(crate) experiments: Rc<HostExperiments>,
-    /// `None` where no visits are measured.
+    /// `None` if the visits of the host are not measured.
     pub(crate) visits: Option<Rc<SiteVisits>>,
 }
 
-/// The requests that a list of stages is compiled for.
+/// The requests that pass a list of stages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StageTarget<'a> {
     /// A route of the configuration.
     Route(&'a RouteSettings),
-    /// The path where pages have connections opened ahead of need.
+    /// The path on which pages open connections in advance.
     Preconnect(&'a Preconnect),
-    /// The script that measures visits.
+    /// The script that measures page views.
     Script,
-    /// The path that takes beacons.
+    /// The path that receives beacons.
     Beacon,
-    /// Requests that are refused for want of a route or of an unambiguous path.
+    /// Requests refused because no route matches or because the path is ambiguous.
     Unrouted,
 }
 
 impl<'a> StageContext<'a> {
-    /// The route of the configuration, unless the stages are for requests without one.
+    /// The configured route; `None` for [targets](StageTarget) without one.
     pub(crate) fn route(&self) -> Option<&'a RouteSettings> {
         match self.target {
             StageTarget::Route(route) => Some(route),
@@ -195,7 +200,7 @@ impl<'a> StageContext<'a> {
         }
     }
 
-    /// The route, if an upstream answers its requests.
+    /// The route, if its action is an upstream.
     pub(crate) fn upstream_route(&self) -> Option<&'a RouteSettings> {
         self.route().filter(|route| matches!(route.action, Action::Upstream(_)))
     }

@@ -41,16 +41,18 @@ use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 /// Defines [`AnyStage`] with one variant per stage, and compiles stages in the order of the variants.
 macro_rules! stages {
     ($($(#[$reason:meta])* $name:ident($stage:ty),)*) => {
-        /// One stage of a compiled list. An enum, so that calls are static and a list is one allocation.
+        /// One stage of a compiled list. An enum instead of a trait object: calls are static, and a list is one
+        /// allocation.
         ///
-        /// Stages run in the order of the variants, in each direction. The comment of a variant is the reason for its position.
+        /// Stages run in the order of the variants, in both directions. The comment of a variant states the reason for
+        /// its position.
         #[derive(Debug)]
         enum AnyStage {
             $($(#[$reason])* $name($stage),)*
         }
 
         impl RouteStages {
-            /// The stages that the configuration of a route uses.
+            /// Compiles the stages that the configuration of a route uses.
             pub(crate) fn compile(context: &StageContext<'_>) -> Self {
                 let stages = [$(<$stage>::compile(context).map(AnyStage::$name),)*];
                 Self(stages.into_iter().flatten().collect())
@@ -98,7 +100,7 @@ macro_rules! stages {
                 }
             }
 
-            /// The name of the variant, for the test of the order.
+            /// Name of the variant, for the test of the order.
             #[cfg(test)]
             fn name(&self) -> &'static str {
                 match self {
@@ -110,15 +112,16 @@ macro_rules! stages {
 }
 
 stages! {
-    /// First: the access log names the arms of every request, refused ones included.
+    /// First, so that the access log contains the arms of every request, including refused requests.
     ArmNames(ArmNamesStage),
-    /// Before any stage that answers or refuses: the route determines how long the connection is kept, for
-    /// all its responses.
+    /// Before every stage that responds or refuses: the route determines the timeouts of the connection for all its
+    /// responses.
     KeepAlive(KeepAliveStage),
     /// Before consolidation and measurement, which replace the client's `Accept-Encoding`.
     Negotiation(NegotiationStage),
-    /// Before the headers of the host and of the operator, which are not translated. Before measurement, whose `Accept-Encoding`
-    /// replaces the one of this stage, and before early hints, which examine the credentials that the upstream gets.
+    /// Before the headers of the host and of the operator, which are not translated. Before measurement, whose
+    /// `Accept-Encoding` replaces the header of this stage. Before early hints, which examine the credentials for the
+    /// upstream.
     Consolidation(ConsolidationStage),
     /// Upstreams: before the operator's rules, which may change this header too.
     ClientCertificate(ClientCertificateStage),
@@ -127,20 +130,20 @@ stages! {
     /// After all headers that rules may change, and before the stages that read headers of the final response
     /// (`Content-Security-Policy`, `Cache-Control`).
     HeaderRules(HeaderRulesStage),
-    /// Before server timing, whose times include the insertion of the script, and before compression: the script is inserted into
-    /// identity content.
+    /// Before server timing, whose times include the insertion of the script. Before compression, because the script is
+    /// inserted into identity content.
     PageMeasurement(PageMeasurementStage),
-    /// After the stages that change the caching headers that it reads.
+    /// After the stages that change the caching headers that this stage reads.
     ServerTiming(ServerTimingStage),
-    /// After the last stage that changes the content: type and length of the body are unknown from here on.
+    /// After the last stage that changes the content: the type and length of the body are unknown from here on.
     Compression(CompressionStage),
-    /// Before early data: a request that is refused anyway does not wait.
+    /// Before early data: a request that will be refused does not wait for the handshake.
     BodyLimit(BodyLimitStage),
-    /// After all stages that answer or refuse early, because it waits for a round trip.
+    /// After all stages that respond or refuse early, because this stage waits for a round trip.
     EarlyData(EarlyDataStage),
-    /// After early data: the refusal is a response too.
+    /// After early data: a refusal is a response as well, so it waits too.
     TunnelRefusal(TunnelRefusalStage),
-    /// After early data: a request that may be a replay gets no hints, one that was held does.
+    /// After early data: a request that may be a replay gets no hints, a held request does.
     EarlyHints(EarlyHintsStage),
     /// After all stages that change the body or its length.
     HeadMethod(HeadMethodStage),
@@ -153,8 +156,8 @@ stages! {
 pub(crate) struct RouteStages(Box<[AnyStage]>);
 
 impl RouteStages {
-    /// Runs the request side. Returns the outcome of the stage that answered or refused the request; `None` if the request
-    /// reaches the action.
+    /// Runs the request side. Returns the result of the stage that responded or refused; `None` if the request reaches
+    /// the action.
     pub(crate) async fn request(
         &self,
         exchange: &mut Exchange,

@@ -1,8 +1,8 @@
-//! `Server-Timing`: what the gateway knows of a request and its connection, for the page that asked.
+//! `Server-Timing`: facts about a request and its connection, for the requesting page.
 //!
-//! The header is added to what an upstream says there. A browser shows it to pages of the same origin, and to those of others
-//! only where `Timing-Allow-Origin` names them. What is of one visitor stays out of answers that a cache may show to others, and
-//! all of it out of those that an upstream shows to origins that this host does not allow.
+//! The header is added to the upstream's entries. Browsers show it to pages of the same origin, and to other origins
+//! only if `Timing-Allow-Origin` names them. Facts about one visitor are omitted from responses that a cache may share.
+//! All facts are omitted if the upstream allows origins that the host does not.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::exchange::Exchange;
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const TIMING_ALLOW_ORIGIN: HeaderName = HeaderName::from_static("timing-allow-origin");
 
-/// More than all entries together take.
+/// Capacity in bytes, more than all entries need together.
 const ROOM: usize = 224;
 
-/// Which pages can read what the gateway knows: those of the host, and of the origins that are allowed.
+/// The pages that can read `Server-Timing`: pages of the host and of the allowed origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTiming {
-    /// `Timing-Allow-Origin` of all answers. Default: none.
+    /// `Timing-Allow-Origin` of all responses. Default: none.
     pub allowed: Option<HeaderValue>,
 }
 
 impl ServerTiming {
-    /// Adds both headers to the answer to a request.
+    /// Adds both headers to a response.
     pub(crate) fn apply(&self, exchange: &Exchange, headers: &mut HeaderMap) {
         let is_for_others = self.shows_to_others(headers);
         if let Some(allowed) = &self.allowed {
@@ -51,7 +51,7 @@ impl ServerTiming {
         }
     }
 
-    /// Whether the upstream shows the answer's timing to origins that are not allowed here.
+    /// Whether the upstream shows the response's timing to origins that are not allowed here.
     fn shows_to_others(&self, headers: &HeaderMap) -> bool {
         let allowed = self.allowed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_allowed = |origin: &str| tokens(allowed).any(|own| own == "*" || own == origin);
@@ -60,8 +60,8 @@ impl ServerTiming {
     }
 }
 
-/// Whether a cache may show the answer to other clients (RFC 9111 section 3). Nothing is known of `Authorization`, which would forbid
-/// some.
+/// Whether a cache may share the response with other clients (RFC 9111 section 3). `Authorization` would forbid some of
+/// these; it is unknown here, so the result errs towards sharing.
 fn may_be_shared(headers: &HeaderMap) -> bool {
     let (mut has_control, mut is_allowed) = (false, false);
     for value in headers.get_all(CACHE_CONTROL) {
@@ -87,23 +87,23 @@ fn tokens(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|token| !token.is_empty())
 }
 
-/// What is said.
+/// Facts about a request and its connection.
 struct Facts<'a> {
     record: &'a ConnectionRecord,
-    /// The handshake is complete.
+    /// Whether the handshake is complete.
     is_confirmed: bool,
-    /// The request is the first of its connection.
+    /// Whether the request is the first of its connection.
     is_first: bool,
-    /// Since the head of the request.
+    /// Time since the head of the request arrived.
     elapsed: Duration,
     upstream: Option<Duration>,
     request: [u8; 16],
-    /// A cache may show the answer to others: nothing is said that is of this client.
+    /// Whether a cache may share the response. Facts about the client are then omitted.
     is_shared: bool,
 }
 
 impl Facts<'_> {
-    /// The entries of the header. One allocation, and no formatter: all answers of a host may have them.
+    /// The entries of the header. One allocation and no formatter, because every response of a host may have them.
     fn written(&self) -> bytes::Bytes {
         let mut text = Vec::with_capacity(ROOM);
         if !self.is_shared {
@@ -154,7 +154,7 @@ impl Facts<'_> {
     }
 }
 
-/// Milliseconds with three digits after the point.
+/// Milliseconds with three decimals.
 fn write_milliseconds(time: Duration, text: &mut Vec<u8>) {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let mut digits = itoa::Buffer::new();

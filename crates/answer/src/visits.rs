@@ -1,9 +1,9 @@
-//! Visits: page views that the browsers of visitors measure.
+//! Visits: page views measured by the visitors' browsers.
 //!
-//! A share of the navigations to a host's pages is drawn. The response carries an id in `Server-Timing`, under which the gateway
-//! remembers the facts of the connection and the request ([`brisk_beacon`]). The script, which brisk inserts into the page or
-//! which the page contains, sends the id back with the measurements of the browser. Clients that ask for privacy (`Sec-GPC: 1`)
-//! are not measured.
+//! A share of the navigations to a host's pages is drawn. The response contains an id in `Server-Timing`, under which
+//! [`brisk_beacon`] stores facts about the connection and the request. A script, inserted by the gateway or contained
+//! in the page, sends the id back with the measurements of the browser. Clients that request privacy (`Sec-GPC: 1`) are
+//! not measured.
 
 mod endpoint;
 mod facts;
@@ -37,52 +37,52 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const NEL: HeaderName = HeaderName::from_static("nel");
 const REPORT_TO: HeaderName = HeaderName::from_static("report-to");
 
-/// The policy of Network Error Logging: for a week after the last visit all failures are reported, and no successes.
+/// Policy of Network Error Logging: browsers report all failures and no successes, until a week after the last visit.
 const NEL_POLICY: HeaderValue = HeaderValue::from_static(
     "{\"report_to\":\"brisk\",\"max_age\":604800,\"success_fraction\":0.0,\"failure_fraction\":1.0}",
 );
 
-/// The measurement of a host's visits.
+/// Measurement of a host's visits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostVisits {
-    /// The share of page views that is measured, from 0 to 1; `None`: the share of all hosts.
+    /// Share of page views that is measured, 0 to 1; `None` for the share of all hosts.
     pub share: Option<f64>,
-    /// Whether brisk inserts the script into pages; otherwise they contain it.
+    /// Whether the gateway inserts the script into pages. Otherwise the pages must contain it.
     pub insert: bool,
-    /// Whether browsers are to report failures of requests (Network Error Logging).
+    /// Whether browsers report failed requests (Network Error Logging).
     pub network_errors: bool,
 }
 
-/// The visits of one host, on one worker.
+/// Measurement of one host's visits, on one worker.
 #[derive(Debug)]
 pub(crate) struct SiteVisits {
     settings: HostVisits,
     beacons: Arc<Beacons>,
     /// The first name of the host.
     host: Arc<str>,
-    /// Proxies, whose addresses stand for many clients.
+    /// Trusted proxies, whose addresses represent many clients.
     trusted: Rc<[IpNet]>,
     /// The experiments of the host.
     experiments: Vec<ExperimentId>,
-    /// The tag that loads the script, inserted into pages.
+    /// Element inserted into pages, which loads the script.
     tag: Bytes,
-    /// The compression of the script, and of pages whose route has no setting for compression.
+    /// Compression of the script, and of pages of routes without a compression setting.
     compression: Rc<Compression>,
 }
 
-/// A navigation that is measured, or whose failures are to be reported, or both.
+/// A navigation that is measured, whose failures are to be reported, or both.
 #[derive(Debug)]
 pub(crate) struct PageView {
     visits: Rc<SiteVisits>,
     route: Arc<str>,
     version: Version,
     user_agent: Option<HeaderValue>,
-    /// The host and port that failures are reported to; `None` where they are not reported.
+    /// Host and port for failure reports; `None` disables them.
     authority: Option<String>,
     is_measured: bool,
-    /// Whether the browser could mistake early hints for the beginning of the response.
+    /// Whether the browser may mistake early hints for the start of the response.
     may_be_hinted: bool,
-    /// The compression of the page, where its route has no setting for it.
+    /// Compression of the page, if its route has no compression setting.
     compression: Option<ResponseCompression>,
 }
 
@@ -108,8 +108,10 @@ impl SiteVisits {
         })
     }
 
-    /// Decides whether the page view of a request is measured; `None` for requests that are no navigation to a page, and for
-    /// views without measurement and reports. `may_hint`: some requests of the route get early hints.
+    /// Decides whether the page view of a request is measured.
+    ///
+    /// `may_hint`: some requests of the route get early hints. Returns `None` for requests that are not navigations,
+    /// and for views with neither measurement nor failure reports.
     pub(crate) fn measure_request(
         self: &Rc<Self>,
         exchange: &Exchange,
@@ -139,18 +141,18 @@ impl SiteVisits {
         }))
     }
 
-    /// The share of all hosts; 1 where visits are counted but not stored.
+    /// The share of all hosts; 1 if visits are counted but not stored.
     fn share(&self) -> f64 {
         let visits = self.beacons.visits();
         if visits.is_on() { visits.share() } else { 1.0 }
     }
 
-    /// The compression of the script, and of pages whose route has no setting for compression.
+    /// Compression of the script, and of pages of routes without a compression setting.
     pub(crate) fn compression(&self) -> &Rc<Compression> {
         &self.compression
     }
 
-    /// The address of a connection's client, unless it stands for many.
+    /// The address of a connection's client; `None` if it represents many clients.
     fn client(&self, connection: &Connection) -> Option<IpAddr> {
         let address = connection.record.borrow().client.ip().to_canonical();
         (!self.trusted.iter().any(|network| network.contains(&address))).then_some(address)
@@ -158,24 +160,24 @@ impl SiteVisits {
 }
 
 impl PageView {
-    /// Whether the script is inserted into the response, so that the content has to arrive without a coding.
+    /// Whether the script is inserted into the response, which requires content without a coding.
     pub(crate) fn inserts_script(&self) -> bool {
         self.is_measured && self.visits.settings.insert
     }
 
-    /// Chooses the coding of the page, where its route has no setting for compression.
+    /// Chooses the coding of the page, for routes without a compression setting.
     pub(crate) fn negotiate_compression(&mut self, request: &Parts) {
         let path = request.uri.path().as_bytes();
         self.compression = Some(self.visits.compression.negotiate(request, path));
     }
 
-    /// The compression of the response, if it is a page whose route has no setting for compression.
+    /// The compression of the response, if it is a page of a route without a compression setting.
     pub(crate) fn compression(&self, response: &Response<Body>) -> Option<&ResponseCompression> {
         self.compression.as_ref().filter(|_| is_page(response))
     }
 
-    /// Inserts the script and the id of the view into the response. Costs a look at its head, and for measured pages a lock with
-    /// little contention.
+    /// Inserts the script and the id of the view into the response. Costs an inspection of its head, and for measured
+    /// pages a lock with little contention.
     pub(crate) fn apply(&self, exchange: &Exchange, response: &mut Response<Body>) {
         if let Some(authority) = self.authority.as_deref().filter(|_| exchange.connection().secure) {
             ask_for_errors(authority, response.headers_mut());
@@ -201,18 +203,20 @@ impl PageView {
     }
 }
 
-/// Whether the request is a navigation to a page, by the headers that browsers send since 2023. Frames and parts of pages are not.
+/// Whether the request is a navigation to a page, by the Fetch Metadata headers that browsers send since 2023. Frames
+/// and subresources are not.
 fn is_page_view(head: &Parts) -> bool {
     let is = |name: &HeaderName, value: &str| head.headers.get(name).is_some_and(|found| found == value);
     head.method == Method::GET && is(&SEC_FETCH_DEST, "document") && is(&SEC_FETCH_MODE, "navigate")
 }
 
-/// Global Privacy Control.
+/// Whether the client sends Global Privacy Control.
 fn wants_privacy(headers: &HeaderMap) -> bool {
     headers.get(SEC_GPC).is_some_and(|value| value == "1")
 }
 
-/// Whether the request with this `id` belongs to the `share` that is measured. Ids are uniformly distributed.
+/// Whether the request with this `id` belongs to the measured `share`. Ids are uniformly distributed, so no other
+/// random number is needed.
 fn is_drawn(id: u64, share: f64) -> bool {
     let drawn = (id >> 11) as f64 / (1_u64 << 53) as f64;
     drawn < share
@@ -222,7 +226,7 @@ fn is_drawn(id: u64, share: f64) -> bool {
 fn is_page(response: &Response<Body>) -> bool {
     let headers = response.headers();
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    // Browsers save attachments and do not show them.
+    // Browsers save attachments instead of displaying them.
     let is_saved = headers.get(header::CONTENT_DISPOSITION).is_some_and(|disposition| {
         disposition.as_bytes().get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"attachment"))
     });
@@ -236,7 +240,7 @@ fn is_page(response: &Response<Body>) -> bool {
     }
 }
 
-/// Adds the headers that request reports of failures, unless the application has its own.
+/// Adds the headers that request failure reports, unless the application sets its own.
 fn ask_for_errors(authority: &str, headers: &mut HeaderMap) {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_[]".contains(&byte);
     if headers.contains_key(NEL) || headers.contains_key(REPORT_TO) || !authority.bytes().all(is_plain) {

@@ -1,8 +1,8 @@
 //! A body that is compressed while it streams.
 //!
-//! A turn of a connection compresses a limited number of bytes, so that no answer holds up the other connections of its
-//! worker. While the source pauses, what it has sent so far goes on: at once the first time, and for events; otherwise
-//! after a moment, because a flush costs some of what compression saves.
+//! A turn of a connection compresses a limited number of bytes, so that one response does not delay the other
+//! connections of its worker. When the source pauses, pending output is flushed: immediately the first time and for
+//! event streams, otherwise after [`PAUSE`], because every flush reduces the compression ratio.
 
 use std::fmt;
 use std::pin::Pin;
@@ -23,34 +23,34 @@ use super::kept::Keeper;
 use super::metrics;
 use crate::body::Body;
 
-/// A source that sends nothing for this time pauses.
+/// Time without data after which the source counts as paused.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Bytes that are given to an encoder at once.
+/// Maximum number of bytes per call of the encoder.
 const SLICE: usize = 16 << 10;
 
-/// What a piece costs of the turn at least.
+/// Minimum cost of a piece, in bytes of the turn.
 const LEAST_WORK: usize = 64;
 
-/// See the module.
+/// A compressed body; see the [module documentation](self).
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct CompressedBody {
     source: Body,
     state: State,
-    /// A piece of the source that is not compressed yet.
+    /// Uncompressed piece of the source.
     piece: Bytes,
-    /// Something was compressed that the client cannot decode yet.
+    /// Whether the encoder holds output that is not yet flushed.
     is_unflushed: bool,
-    /// Pauses are not waited for.
+    /// Whether pauses are flushed at once.
     is_live: bool,
-    /// The end of the time after which a pause counts.
+    /// Timer for the end of [`PAUSE`].
     pause: Option<Pin<Box<Sleep>>>,
     pauses: bool,
-    /// The start of the answer has gone on.
+    /// Whether the first output was sent.
     has_begun: bool,
-    /// It has waited for its turn once.
+    /// Whether the body has waited for its turn once.
     is_due: bool,
-    /// Gathers what is sent.
+    /// Collects a copy of the output.
     keeper: Option<Keeper>,
     bytes_in: u64,
     bytes_out: u64,
@@ -59,7 +59,7 @@ pub(super) struct CompressedBody {
 
 enum State {
     Going(Lease),
-    /// Everything is compressed; these are left to be sent.
+    /// Everything is compressed; the trailers remain.
     Trailers(HeaderMap),
     Over,
 }
@@ -89,10 +89,10 @@ impl CompressedBody {
         }
     }
 
-    /// Compresses a slice of the piece, if it is the answer's turn. Ready with output, which may be empty.
+    /// Compresses a slice of the piece if the turn permits. The output may be empty.
     fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let length = self.piece.len().min(SLICE);
-        // An answer that has waited goes on whatever the others did: the turn is another one.
+        // A body that has waited once continues regardless of other responses: this is the next turn.
         if !self.connection.may_work(length.max(LEAST_WORK)) && !std::mem::replace(&mut self.is_due, true) {
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -124,7 +124,7 @@ impl CompressedBody {
         Ok(output)
     }
 
-    /// The source has nothing now. Ready with what it has sent before, once that is to be sent.
+    /// Handles a source without data. Ready with the flushed output once it is due.
     fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         if !self.is_unflushed {
             return Poll::Pending;

@@ -1,8 +1,9 @@
-//! Compression dictionaries (RFC 9842): answers that say `Use-As-Dictionary` are kept, and later ones compressed against them
-//! for clients that still have them (`dcz`).
+//! Compression dictionaries (RFC 9842): responses with `Use-As-Dictionary` are stored, and later responses are
+//! compressed against them for clients that still have them (`dcz`).
 //!
-//! What is kept is shared by all workers under one limit; a lock is taken only for requests and answers that name a
-//! dictionary. A client names one by its SHA-256, so it has the bytes already, and those of one host do no harm at another.
+//! All workers share the store and its limit. A lock is taken only for requests and responses that name a dictionary. A
+//! client names a dictionary by its SHA-256, so it already has the bytes: dictionaries of one host are harmless at
+//! another.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,10 +26,10 @@ use crate::body::Body;
 pub(super) const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dictionary");
 const USE_AS_DICTIONARY: HeaderName = HeaderName::from_static("use-as-dictionary");
 
-/// Bytes of a dictionary at most. Making ready to use it takes about a millisecond for each MiB.
+/// Maximum size of a dictionary in bytes. Preparing one takes about a millisecond per MiB.
 const LARGEST: usize = 1 << 20;
 
-/// Answers of which it is known what dictionary they are; then all are looked at again.
+/// Maximum number of responses with a known dictionary. When it is reached, all are examined again.
 const KNOWN: usize = 4096;
 
 static STORE: LazyLock<RwLock<Store>> = LazyLock::new(RwLock::default);
@@ -38,7 +39,7 @@ static CLOCK: AtomicU64 = AtomicU64::new(0);
 struct Store {
     dictionaries: HashMap<[u8; 32], Entry>,
     bytes: usize,
-    /// The dictionaries that answers are, by what the answers are known by.
+    /// Hashes of dictionaries, by the key of the response.
     known: HashMap<u64, [u8; 32]>,
     hasher: RandomState,
 }
@@ -48,12 +49,12 @@ struct Entry {
     used: AtomicU64,
 }
 
-/// Bytes of all dictionaries.
+/// Size of all dictionaries in bytes.
 pub(super) fn held() -> usize {
     read().bytes
 }
 
-/// The dictionary that a client says it has, if it is kept.
+/// The stored dictionary named by the client (RFC 9842 section 2.2).
 pub(super) fn available(headers: &HeaderMap) -> Option<Arc<Dictionary>> {
     // A byte sequence of RFC 9651 section 3.3.5.
     let value = headers.get(AVAILABLE_DICTIONARY)?.to_str().ok()?.trim();
@@ -65,7 +66,8 @@ pub(super) fn available(headers: &HeaderMap) -> Option<Arc<Dictionary>> {
     Some(Arc::clone(&entry.dictionary))
 }
 
-/// Keeps the body of `response`, which is not coded, while it is sent, if it says that it is a dictionary.
+/// Stores the body of `response` while it is sent, if it is marked as a dictionary (RFC 9842 section 2.1) and has no
+/// coding.
 pub(super) fn keep(file: &str, response: &mut Response<Body>, limit: usize) {
     let headers = response.headers();
     let is_one = headers.get(USE_AS_DICTIONARY).and_then(|value| value.to_str().ok());
@@ -89,7 +91,7 @@ pub(super) fn keep(file: &str, response: &mut Response<Body>, limit: usize) {
     };
 }
 
-/// A body that is gathered while it is sent.
+/// A body that is collected while it is sent.
 struct Kept {
     source: Body,
     gathered: Option<Vec<u8>>,

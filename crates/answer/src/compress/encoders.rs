@@ -1,4 +1,4 @@
-//! Encoders that are in use, under a limit for their memory, and a few that wait to be used again.
+//! Encoders in use, limited by memory, and a few idle encoders for reuse.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use brisk_coding::{Coding, Decoder, Dictionary, Encoder};
 
 use super::metrics::Made;
 
-/// Encoders that a worker keeps: making one costs more than compressing a short answer.
+/// Idle encoders per worker. Creating an encoder costs more than compressing a short response.
 const KEPT: usize = 3;
 
 /// Memory of all encoders in use, in bytes.
@@ -16,19 +16,19 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 /// Memory of all decoders in use, in bytes.
 static DECODERS: AtomicUsize = AtomicUsize::new(0);
 
-/// What decoders take of memory however little encoders may have.
+/// Minimum budget of decoders in bytes, however small the limit of encoders is.
 const LEAST_OF_DECODERS: usize = 64 << 20;
 
 thread_local! {
     static IDLE: RefCell<Vec<Encoder>> = const { RefCell::new(Vec::new()) };
-    /// What encoders write into: output is sent in pieces of its own length.
+    /// Output buffer of encoders. Copied from there, so that a piece takes no more memory than its length.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The most memory that a worker keeps for output between two pieces.
+/// Maximum capacity that a worker keeps for output, in bytes.
 const SCRATCH_KEPT: usize = 64 << 10;
 
-/// An encoder in use. Dropping it gives it back.
+/// An encoder in use. Returned for reuse on drop.
 #[derive(Debug)]
 pub(super) struct Lease {
     encoder: Option<Encoder>,
@@ -36,12 +36,12 @@ pub(super) struct Lease {
     made: Made,
 }
 
-/// Memory of all encoders and decoders in use, in bytes, as they take it at most.
+/// Memory limits of all encoders and decoders in use, in bytes.
 pub(super) fn held() -> usize {
     HELD.load(Ordering::Relaxed).saturating_add(DECODERS.load(Ordering::Relaxed))
 }
 
-/// Calls `write` with an empty buffer, and returns what is in it then.
+/// Calls `write` with an empty buffer and returns the buffer's content.
 pub(super) fn written<E>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<bytes::Bytes, E> {
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.clear();
@@ -66,19 +66,22 @@ fn reserve_of(held: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     fits
 }
 
-/// Room for the memory of a decoder, beside that of encoders: a client that has much compressed keeps no other from a
-/// document that must be decoded. Decoders have half of what encoders have, and those that take much memory no more than
-/// half of that.
+/// Reserved memory of a decoder.
+///
+/// Decoders have a budget of their own: a client with many compressed responses cannot block documents that must be
+/// decoded. It is half of the limit of encoders; decoders with a large window (all but gzip) get at most half of the
+/// budget.
 #[derive(Debug)]
 pub(crate) struct Room(usize);
 
 impl Room {
-    /// Room for a decoder, unless all of them would take more than their part of `limit`.
+    /// Reserves memory for a decoder; `None` if the budget derived from `limit` is exhausted.
     pub(crate) fn take(coding: Coding, limit: usize) -> Option<Self> {
         let bytes = Decoder::memory(coding);
         let share = (limit / 2).max(LEAST_OF_DECODERS);
         let share = if coding == Coding::Gzip { share } else { share / 2 };
-        // Not `then_some`: what it drops would give back what was never taken.
+        // `then_some` would create the value before the check, and its drop would release memory that was never
+        // reserved.
         reserve_of(&DECODERS, bytes, share).then(|| Self(bytes))
     }
 }
@@ -90,7 +93,7 @@ impl Drop for Room {
 }
 
 impl Lease {
-    /// An encoder, unless all of them would take more than `limit` bytes.
+    /// Takes an encoder; `None` if all encoders together would exceed `limit` bytes.
     pub(super) fn take(coding: Coding, level: u8, limit: usize) -> Option<Self> {
         let bytes = Encoder::memory(coding);
         if !reserve(bytes, limit) {
@@ -104,7 +107,7 @@ impl Lease {
         Some(Self { encoder, bytes, made: Made::Coding(coding) })
     }
 
-    /// An encoder that uses what the client has, for an answer of this length.
+    /// Creates an encoder with a dictionary of the client, for a response of this length.
     pub(super) fn with_dictionary(
         dictionary: &Dictionary,
         level: u8,
@@ -120,7 +123,7 @@ impl Lease {
         Some(lease)
     }
 
-    /// What it makes.
+    /// The coding of the output.
     pub(super) fn made(&self) -> Made {
         self.made
     }
@@ -135,7 +138,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         HELD.fetch_sub(self.bytes, Ordering::Relaxed);
         let Some(mut encoder) = self.encoder.take() else { return };
-        // An error: the thread ends.
+        // An error means that the thread is ending.
         let _ = IDLE.try_with(|idle| {
             let mut idle = idle.borrow_mut();
             if idle.len() < KEPT && encoder.reset() {

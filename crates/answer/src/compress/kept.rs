@@ -1,7 +1,8 @@
-//! Compressed copies of files that are asked for often, in memory: made by the answers that are compressed anyway.
+//! Compressed copies of frequently requested files, in memory.
 //!
-//! Each worker keeps its own, and all of them together no more than a limit. A copy is known by the file's tag, so that one
-//! of a file that has changed is never found again, and is dropped as the one that was used least recently.
+//! Responses that are compressed anyway leave the copies. Each worker has its own copies; a limit applies to all of
+//! them together. The file's tag is part of the key, so the copy of a changed file is never found again and is evicted
+//! as least recently used.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -12,13 +13,13 @@ use brisk_coding::Coding;
 use bytes::Bytes;
 use http::HeaderValue;
 
-/// Files that were asked for once, of which a worker knows; then it forgets all of them.
+/// Number of requested files that a worker remembers. When it is reached, the worker forgets all.
 const SEEN: usize = 4096;
 
-/// A copy may take this part of the limit.
+/// Divisor of the limit for the size of a single copy.
 const SHARE: usize = 8;
 
-/// What a copy takes beside its bytes, about.
+/// Estimated overhead of a copy in bytes.
 const OVERHEAD: usize = 256;
 
 /// Memory of the copies of all workers, in bytes.
@@ -28,7 +29,7 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-/// What a copy is known by.
+/// Key of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) file: String,
@@ -37,10 +38,10 @@ pub(super) struct Key {
     pub(super) level: u8,
 }
 
-/// What is known of a file.
+/// Result of a lookup.
 pub(super) enum Found {
     Copy(Bytes),
-    /// It was asked for before: the answer may leave a copy.
+    /// The file was requested before: this response may leave a copy.
     Wanted(Keeper),
     Nothing,
 }
@@ -51,7 +52,7 @@ struct Kept {
     copies: HashMap<Key, Copy>,
     seen: HashSet<u64>,
     hasher: RandomState,
-    /// Counts what is done, to know what was used when.
+    /// Logical clock for the time of last use.
     clock: u64,
 }
 
@@ -60,7 +61,7 @@ struct Copy {
     used: u64,
 }
 
-/// Gathers a copy while it is sent.
+/// Collects a copy while the response is sent.
 pub(super) struct Keeper {
     key: Key,
     bytes: Vec<u8>,
@@ -72,7 +73,7 @@ pub(super) fn held() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// Looks for a copy; all of them may take `limit` bytes.
+/// Looks up a copy. All copies together may take `limit` bytes; 0 disables them.
 pub(super) fn find(key: Key, limit: usize) -> Found {
     if limit == 0 {
         return Found::Nothing;
@@ -96,7 +97,7 @@ pub(super) fn find(key: Key, limit: usize) -> Found {
 }
 
 impl Keeper {
-    /// Adds a piece. False if the copy has become too large: then it is to be dropped.
+    /// Adds a piece. Returns `false` if the copy is too large and must be dropped.
     pub(super) fn add(&mut self, piece: &[u8]) -> bool {
         if self.bytes.len() + piece.len() > self.limit / SHARE {
             return false;
@@ -105,7 +106,7 @@ impl Keeper {
         true
     }
 
-    /// Keeps what was gathered, which is all.
+    /// Stores the complete copy.
     pub(super) fn finish(self) {
         let Self { key, bytes, limit } = self;
         KEPT.with_borrow_mut(|kept| kept.insert(key, bytes.into(), limit));
@@ -117,7 +118,7 @@ impl Kept {
         let size = bytes.len() + OVERHEAD;
         while HELD.load(Ordering::Relaxed) + size > limit {
             let oldest = self.copies.iter().min_by_key(|(_, copy)| copy.used).map(|(key, _)| key.clone());
-            // The others are those of other workers.
+            // The remaining copies belong to other workers and cannot be evicted from here.
             let Some(oldest) = oldest else { return };
             self.remove(&oldest);
         }

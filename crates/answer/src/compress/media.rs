@@ -1,4 +1,4 @@
-//! Media types, and patterns of them.
+//! Media types and patterns of media types.
 
 use std::str::FromStr;
 
@@ -9,13 +9,13 @@ pub struct MediaPattern(Form);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Form {
     Exact(String),
-    /// With the slash.
+    /// Including the slash.
     Top(String),
-    /// With the plus sign.
+    /// Including the plus sign.
     Suffix(String),
 }
 
-/// A text that is no [`MediaPattern`].
+/// The text is not a [`MediaPattern`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a media type as \"text/html\", or all of a kind as \"text/*\" or \"*+json\"")]
 pub struct MediaPatternError;
@@ -41,7 +41,7 @@ impl FromStr for MediaPattern {
 }
 
 impl MediaPattern {
-    /// Whether a type without its parameters fits.
+    /// Whether the pattern matches a type without parameters.
     pub(super) fn fits(&self, essence: &[u8]) -> bool {
         let starts = |start: &str| essence.get(..start.len()).is_some_and(|part| same(part, start));
         let ends = |end: &str| {
@@ -60,7 +60,7 @@ fn same(bytes: &[u8], text: &str) -> bool {
     bytes.eq_ignore_ascii_case(text.as_bytes())
 }
 
-/// A media type without its parameters.
+/// The media type without parameters (RFC 9110 section 8.3.1).
 pub(super) fn essence(content_type: &[u8]) -> &[u8] {
     let end = memchr::memchr(b';', content_type).unwrap_or(content_type.len());
     content_type[..end].trim_ascii()

@@ -1,4 +1,4 @@
-//! What is counted of compression, for the whole process.
+//! Metrics of compression, for the whole process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,11 @@ struct Counts {
     bytes_out: AtomicU64,
 }
 
-/// What was made of an answer.
+/// Coding of a compressed response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
     Coding(Coding),
-    /// `dcz`
+    /// `dcz`: zstd with a dictionary.
     WithDictionary,
 }
 
@@ -31,7 +31,7 @@ impl Made {
         }
     }
 
-    /// The name of the coding.
+    /// Name of the coding.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Coding(coding) => coding.name(),
@@ -48,7 +48,7 @@ static COPIES_SENT: AtomicU64 = AtomicU64::new(0);
 
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// Counts an answer that was compressed, from `bytes_in` to `bytes_out`.
+/// Counts a response compressed from `bytes_in` to `bytes_out`.
 pub(super) fn compressed(made: Made, bytes_in: u64, bytes_out: u64) {
     let counts = &COUNTS[made.index()];
     counts.answers.fetch_add(1, Ordering::Relaxed);
@@ -56,12 +56,12 @@ pub(super) fn compressed(made: Made, bytes_in: u64, bytes_out: u64) {
     counts.bytes_out.fetch_add(bytes_out, Ordering::Relaxed);
 }
 
-/// Counts an answer that was sent as it is because encoders took as much memory as they may.
+/// Counts a response sent uncompressed because encoders have reached their memory limit.
 pub(super) fn refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts an answer that was a copy in memory.
+/// Counts a response served from a copy in memory.
 pub(super) fn copy_sent() {
     COPIES_SENT.fetch_add(1, Ordering::Relaxed);
 }

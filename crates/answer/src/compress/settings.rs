@@ -1,4 +1,4 @@
-//! What an operator decides about compression.
+//! Settings of compression.
 
 use std::str::FromStr as _;
 
@@ -7,7 +7,7 @@ use http::HeaderValue;
 
 use super::media::{self, MediaPattern};
 
-/// The types that are text, or as compressible as text.
+/// Media types of text, and types that compress like text.
 const TYPES: [&str; 20] = [
     "text/*",
     "*+json",
@@ -31,33 +31,36 @@ const TYPES: [&str; 20] = [
     "image/vnd.microsoft.icon",
 ];
 
-/// The compression of the answers of a route.
+/// Compression settings of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressionSettings {
-    /// The codings that are offered, the preferred first. Default: zstd, br, gzip.
+    /// Offered codings in order of preference. Default: zstd, br, gzip.
     pub codings: Vec<Coding>,
-    /// Their levels, by [`Coding::index`]. Default: zstd 3, br 4, gzip 6.
+    /// Levels of the codings, by [`Coding::index`]. Default: zstd 3, br 4, gzip 6.
     pub levels: [u8; Coding::ALL.len()],
-    /// What is compressed. Default: text, and what compresses like text.
+    /// Compressed media types. Default: text and types that compress like text.
     pub types: Vec<MediaPattern>,
-    /// Bytes of the shortest answer that is compressed. Default: 512.
+    /// Minimum length of a compressed response in bytes. Default: 512.
     pub least: u64,
-    /// Whose requests get no compressed answers. Default: those of other sites.
+    /// Requests without compressed responses. Default: requests from other sites.
     pub guard: BreachGuard,
-    /// Whether answers that say `Use-As-Dictionary` are kept, and later ones compressed against them. Default: no.
+    /// Whether responses with `Use-As-Dictionary` are stored and used to compress later responses. Default: `false`.
     pub dictionaries: bool,
 }
 
-/// Which requests with credentials (cookies, `Authorization` that is no bearer token) get answers that are not compressed,
-/// by what the browser says of who made them (`Sec-Fetch-Site`). Answers that are `public` and files are compressed for all.
+/// Protection against BREACH: requests with credentials (cookies, or `Authorization` without a bearer token) whose
+/// responses are not compressed.
+///
+/// Decided by the initiator of the request, which browsers send in `Sec-Fetch-Site`. `public` responses and static
+/// files are always compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BreachGuard {
-    /// Those made by other sites, and those of browsers that do not say.
+    /// Requests from other sites and from browsers without the header.
     #[default]
     CrossSite,
-    /// Those made by other origins, subdomains of the same site among them.
+    /// Requests from other origins, including subdomains of the same site.
     SameSite,
-    /// None.
+    /// No requests.
     Off,
 }
 
@@ -80,7 +83,7 @@ impl CompressionSettings {
         self.levels[coding.index()]
     }
 
-    /// Whether what has this `Content-Type` is compressed.
+    /// Whether responses with this `Content-Type` are compressed.
     pub(super) fn takes(&self, content_type: &HeaderValue) -> bool {
         let essence = media::essence(content_type.as_bytes());
         self.types.iter().any(|pattern| pattern.fits(essence))

@@ -1,7 +1,7 @@
 //! A document that is decoded and changed while it streams.
 //!
-//! A turn of a connection works on a limited number of bytes, of what comes out of the decoder, too. What can be said goes on
-//! at once: no more is held back than a tag or a URL.
+//! A turn of a connection processes a limited number of bytes, including decoder output. Output is sent immediately; at
+//! most an incomplete tag or URL is held back.
 
 use std::fmt;
 use std::pin::Pin;
@@ -24,44 +24,44 @@ use crate::body::Body;
 use crate::compress::DIGESTS;
 use crate::compress::encoders::Room;
 
-/// Bytes that are looked at in a step: about as much as comes out of a step of the decoder.
+/// Number of bytes processed per step, about the output of one decoder step.
 const SLICE: usize = 16 << 10;
 
-/// What a step costs of the turn at least.
+/// Minimum cost of a step, in bytes of the turn.
 const LEAST_WORK: usize = 64;
 
-/// A document that is longer than this must not be more than [`MOST_TIMES`] as long as what was sent of it. Tables that repeat
-/// themselves come to 20 times; gzip ends at 1032.
+/// A document longer than this must not exceed [`MOST_TIMES`] its compressed length. Repetitive tables reach a factor
+/// of 20; the maximum of gzip is 1032.
 const BOMB: u64 = 4 << 20;
 const MOST_TIMES: u64 = 100;
 
-/// Where a document is.
+/// Location of a document, for its URLs and for the log.
 #[derive(Debug)]
 pub(super) struct DocumentNames {
-    /// The host, with its port; empty if it is none of its names.
+    /// The host with its port; empty if the authority is not a name of the host.
     pub(super) own: String,
-    /// The origin that it is asked of, where that is not the host.
+    /// The origin of the document, if it is not the host.
     pub(super) from: Option<String>,
-    /// As routes see it.
+    /// Path, decoded as for routes.
     pub(super) path: String,
 }
 
-/// See the module.
+/// A rewritten body; see the [module documentation](self).
 pub(super) struct RewrittenBody {
     source: Body,
-    /// The decoder, and the room that it takes.
+    /// The decoder and its memory reservation.
     decoder: Option<(Decoder, Room)>,
-    /// The decoder may have more without further input.
+    /// Whether the decoder may produce more output without further input.
     has_more: bool,
     rewriter: Rewriter,
     map: Arc<OriginMap>,
     names: DocumentNames,
-    /// A piece of the source that was not looked at yet.
+    /// Unprocessed piece of the source.
     piece: Bytes,
     plain: Vec<u8>,
     bytes_in: u64,
     bytes_out: u64,
-    /// It has waited for its turn once.
+    /// Whether the body has waited for its turn once.
     is_due: bool,
     state: State,
     connection: Rc<Connection>,
@@ -69,13 +69,13 @@ pub(super) struct RewrittenBody {
 
 enum State {
     Going,
-    /// Everything was said; these are left to be sent.
+    /// All output is produced; the trailers remain.
     Trailers(HeaderMap),
     Over,
 }
 
 impl RewrittenBody {
-    /// A document whose body is still to come.
+    /// A document whose body is still to arrive.
     pub(super) fn new(
         rewriter: Rewriter,
         decoder: Option<(Decoder, Room)>,
@@ -101,12 +101,12 @@ impl RewrittenBody {
         }
     }
 
-    /// With this body.
+    /// Sets the source of the document.
     pub(super) fn streaming(self, source: Body) -> Self {
         Self { source, ..self }
     }
 
-    /// All of the document, which is not coded.
+    /// Rewrites a complete document without a coding.
     pub(super) fn whole(mut self, document: &[u8]) -> Vec<u8> {
         let mut output = Vec::with_capacity(document.len());
         let context = brisk_rewrite::RewriteContext { map: &self.map, own: &self.names.own };
@@ -115,11 +115,11 @@ impl RewrittenBody {
         output
     }
 
-    /// Works on a slice of the piece, if it is the answer's turn. Ready with output, which may be empty.
+    /// Processes a slice of the piece if the turn permits. The output may be empty.
     fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let length = self.piece.len().min(SLICE);
         let work = if self.decoder.is_some() { 2 * SLICE } else { length };
-        // An answer that has waited goes on whatever the others did: the turn is another one.
+        // A body that has waited once continues regardless of other responses: this is the next turn.
         if !self.connection.may_work(work.max(LEAST_WORK)) && !std::mem::replace(&mut self.is_due, true) {
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -179,7 +179,7 @@ impl RewrittenBody {
     }
 }
 
-/// Logs that an answer is cut off, once a second at most.
+/// Logs that a response was truncated, at most once a second.
 fn report(error: &BodyError, names: &DocumentNames) {
     static THROTTLE: OnceLock<Throttle> = OnceLock::new();
     if let Some(more) = THROTTLE.get_or_init(|| Throttle::new(Duration::from_secs(1))).pass() {

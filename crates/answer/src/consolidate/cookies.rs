@@ -1,16 +1,16 @@
-//! Cookies of an origin at a browser that takes them for the host's.
+//! Cookies of an origin, which the browser stores as cookies of the host.
 
 use brisk_rewrite::MappedOrigin;
 use http::{HeaderMap, HeaderValue, header};
 
 use super::Cookies;
 
-/// What the names of an origin's cookies begin with at the browser: `_s~`.
+/// Prefix of an origin's cookie names in the browser, such as `s~`.
 fn start(place: &MappedOrigin) -> String {
     format!("{}~", place.prefix.as_str().trim_start_matches('/').replace('/', "."))
 }
 
-/// Leaves the origin's own cookies, by the names that it gave them.
+/// Keeps only the origin's own cookies, with their original names.
 pub(super) fn keep_own(headers: &mut HeaderMap, place: &MappedOrigin) {
     let start = start(place);
     let mut kept: Vec<&[u8]> = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn keep_own(headers: &mut HeaderMap, place: &MappedOrigin) {
     }
 }
 
-/// Confines the cookies that an origin sets to its path, and with [`Cookies::Own`] to its names.
+/// Confines the cookies that an origin sets to its path, and with [`Cookies::Own`] to its name prefix.
 pub(super) fn confine(headers: &mut HeaderMap, place: &MappedOrigin, policy: Cookies) {
     let header::Entry::Occupied(entry) = headers.entry(header::SET_COOKIE) else { return };
     let lines: Vec<_> = entry.remove_entry_mult().1.collect();
@@ -42,10 +42,11 @@ pub(super) fn confine(headers: &mut HeaderMap, place: &MappedOrigin, policy: Coo
     }
 }
 
-/// The longest path that browsers take (RFC 6265bis section 5.6): for others they use one of their own making.
+/// Maximum length of a path in browsers (RFC 6265bis section 5.6). For longer ones they use a default path.
 const LONGEST_PATH: usize = 1024;
 
-/// RFC 6265 section 5.2. A cookie without a name could have any.
+/// RFC 6265 section 5.2. A cookie without a name is dropped: browsers send only its value, which could imitate any
+/// name.
 fn confined(line: &[u8], prefix: &str, start: &str) -> Option<HeaderValue> {
     let mut parts = line.split(|byte| *byte == b';');
     let pair = parts.next()?.trim_ascii();

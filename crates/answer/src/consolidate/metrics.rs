@@ -1,4 +1,4 @@
-//! What is counted of rewriting, for the whole process.
+//! Metrics of rewriting, for the whole process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +14,12 @@ pub(super) fn rewritten() {
     ANSWERS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a document in whose place 503 was sent because decoders took as much memory as they may.
+/// Counts a document replaced by 503 because decoders have reached their memory limit.
 pub(super) fn refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a document that was cut off because it could not be decoded.
+/// Counts a document truncated because it could not be decoded.
 pub(super) fn broken() {
     BROKEN.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Requests to origins: the headers that an origin gets.
+//! Requests to origins: the headers that an origin receives.
 
 use brisk_coding::{AcceptedCodings, Coding};
 use brisk_http::claims;
@@ -12,26 +12,28 @@ const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dict
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The headers about the client that an origin gets.
+/// Headers about the client that an origin receives.
 const OF_CLIENTS: [HeaderName; 3] = [
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("x-forwarded-proto"),
     HeaderName::from_static("x-request-id"),
 ];
 
-/// Whether the response may be a document, which is changed. Documents are requested in gzip, whose decoder takes little memory.
-/// Other content passes unchanged and is requested in all codings. Where the client is wrong about the kind of content, the
-/// decoders of the other codings have a small budget of their own.
+/// Whether the response may be a document, which has to be changed.
+///
+/// Documents are requested in gzip, whose decoder needs little memory; other content passes unchanged and is requested
+/// in all codings. If the client states the wrong kind of content, the decoders of the other codings have a small
+/// budget of their own.
 fn may_be_document(headers: &HeaderMap) -> bool {
     let destination = headers.get(SEC_FETCH_DEST).map(HeaderValue::as_bytes);
     !matches!(destination, Some(b"script" | b"font" | b"audio" | b"video" | b"track" | b"worker"))
 }
 
 impl ConsolidatedRoute {
-    /// Changes the headers of a request for its origin; `own` is the host of the request, or empty.
+    /// Changes the headers of a request for its origin. `own` is the host of the request, or empty.
     pub(super) fn change_request(&self, headers: &mut HeaderMap, own: &str) {
         if self.rewrites {
-            // Content in a coding without a decoder cannot be changed.
+            // A coding without a decoder would prevent changes.
             let offered = if may_be_document(headers) { &[Coding::Gzip][..] } else { &Coding::ALL };
             let narrowed = AcceptedCodings::of(headers).narrowed(offered);
             headers.insert(header::ACCEPT_ENCODING, narrowed.unwrap_or(HeaderValue::from_static("identity")));
@@ -50,13 +52,15 @@ impl ConsolidatedRoute {
         if !self.change_origin(headers, place, own)
             && headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin")
         {
-            // To the origin, pages of the host are not its own.
+            // For the origin, pages of the host are pages of another site.
             headers.insert(SEC_FETCH_SITE, HeaderValue::from_static("cross-site"));
         }
     }
 
-    /// Translates `Referer` and `Origin`: the origin gets the whole address of its own pages and the origin of other pages, as
-    /// browsers send them (Referrer Policy, `strict-origin-when-cross-origin`). Returns whether the page is its own.
+    /// Translates `Referer` and `Origin`. Returns whether the page belongs to the origin.
+    ///
+    /// The origin receives the full URL of its own pages and only the origin of other pages, as browsers send them (Referrer
+    /// Policy, `strict-origin-when-cross-origin`).
     fn change_origin(&self, headers: &mut HeaderMap, place: &MappedOrigin, own: &str) -> bool {
         let Some(referer) = headers.remove(header::REFERER) else { return false };
         let text = referer.to_str().unwrap_or_default();
@@ -81,8 +85,8 @@ impl ConsolidatedRoute {
         own_page.is_some()
     }
 
-    /// Sets `Host` to the name of the origin, and removes all headers about the client but [`OF_CLIENTS`]. Does nothing for routes
-    /// of the host itself.
+    /// Sets `Host` to the name of the origin and removes all headers about the client except [`OF_CLIENTS`]. Does
+    /// nothing for routes of the host itself.
     pub(crate) fn address(&self, headers: &mut HeaderMap) {
         let Some(place) = self.place() else { return };
         if let Ok(host) = HeaderValue::try_from(place.origin.authority()) {

@@ -1,4 +1,4 @@
-//! Responses of origins and of the host: the headers and documents that a browser gets.
+//! Responses of origins and of the host: their headers and documents for the browser.
 
 use std::rc::Rc;
 
@@ -15,10 +15,11 @@ use crate::body::Body;
 use crate::compress::encoders::Room;
 use crate::compress::{DIGESTS, forbids_transforming, tokens};
 
-/// Complete documents up to this size are changed at once, and have a `Content-Length`.
+/// Maximum length in bytes of complete documents that are changed at once and keep a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
 
-/// Headers by which an origin speaks for itself as a whole. Here they would apply to the host.
+/// Headers with which an origin makes statements about itself as a whole. Below a path of the host they would apply to
+/// the host.
 const OF_ORIGINS: [HeaderName; 15] = [
     header::STRICT_TRANSPORT_SECURITY,
     header::ALT_SVC,
@@ -37,7 +38,7 @@ const OF_ORIGINS: [HeaderName; 15] = [
     HeaderName::from_static("use-as-dictionary"),
 ];
 
-/// Changes the values of a header for which `changed` has others.
+/// Replaces the values of a header for which `changed` returns another value.
 pub(super) fn change(headers: &mut HeaderMap, name: &HeaderName, changed: impl Fn(&str) -> Option<String>) {
     let header::Entry::Occupied(mut entry) = headers.entry(name) else { return };
     for value in entry.iter_mut() {
@@ -62,7 +63,7 @@ impl ConsolidatedRequest {
             for name in &OF_ORIGINS {
                 headers.remove(name);
             }
-            // A browser would ask for a password in the name of the host, and the origin would never get it.
+            // The browser would ask for the password in the name of the host, and the origin would never receive it.
             if self.consolidated.cookies() != Cookies::Host {
                 headers.remove(header::WWW_AUTHENTICATE);
             }
@@ -89,7 +90,8 @@ impl ConsolidatedRequest {
         };
         self.mark(response.headers_mut());
         if self.is_head {
-            // The upstream sent no body, and its connection is to be used again.
+            // The upstream sent no body. Its body is kept because reading it to the end returns the connection to the
+            // pool.
             if !matches!(response.body(), Body::Upstream(_)) {
                 *response.body_mut() = Body::Empty;
             }
@@ -113,7 +115,7 @@ impl ConsolidatedRequest {
     fn mark(&self, headers: &mut HeaderMap) {
         headers.remove(header::CONTENT_LENGTH);
         headers.remove(header::CONTENT_ENCODING);
-        // A range would be one of the origin's bytes, and the time of the origin's document ignores the changes.
+        // A range would address bytes of the original document, and the original's time ignores the changes.
         headers.remove(header::ACCEPT_RANGES);
         headers.remove(header::LAST_MODIFIED);
         for name in &DIGESTS {
@@ -132,7 +134,7 @@ impl ConsolidatedRequest {
         let tag = headers.get(header::ETAG);
         if let Some(marked) = tag.and_then(|tag| self.consolidated.mark.known_as(known, tag)) {
             headers.insert(header::ETAG, marked);
-            // The client's copy has no time either; with one, the client would revalidate by it.
+            // The client's copy has no `Last-Modified` either; with it, the client would revalidate by time.
             headers.remove(header::LAST_MODIFIED);
         }
     }
@@ -143,7 +145,8 @@ impl ConsolidatedRequest {
     }
 }
 
-/// The response in place of a document that no memory is left to decode: its URLs would not be those of the host.
+/// The response in place of a document for whose decoder no memory is left. Unchanged, its URLs would not be those of
+/// the host.
 fn no_room() -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -153,7 +156,7 @@ fn no_room() -> Response<Body> {
     response
 }
 
-/// The kind and the coding of a document; `None` for content that is not changed, such as parts of documents.
+/// Kind and coding of a document; `None` for content that is not changed, such as partial responses.
 fn document(response: &Response<Body>) -> Option<(DocumentKind, Option<Coding>)> {
     let headers = response.headers();
     let status = response.status();
@@ -172,7 +175,7 @@ fn document(response: &Response<Body>) -> Option<(DocumentKind, Option<Coding>)>
     }
 }
 
-/// The whole body if it is complete, short and without a coding, and this turn has room for it; otherwise the body as it is.
+/// The whole body, if it is complete, short and uncoded, and this turn permits; otherwise the body unchanged.
 fn short(mut body: Body, connection: &Connection, coding: Option<Coding>) -> Result<Bytes, Body> {
     if coding.is_some() {
         return Err(body);

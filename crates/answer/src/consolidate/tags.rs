@@ -1,16 +1,17 @@
-//! Tags of documents that are changed: the document's own, and what it was changed by.
+//! Tags of changed documents: the document's own tag with a digest of the changes.
 
 use brisk_rewrite::OriginMap;
 use http::{HeaderMap, HeaderValue, header};
 
-/// What a tag has after that of the document: changes by 16 digits, and whether the document's own tag is strong or weak.
+/// Separator after the document's own tag, followed by 16 digits of the digest and `s` or `w` for a strong or weak
+/// original tag.
 const MARK: &[u8] = b";brisk=";
 
-/// The end of tags of documents that were changed as they are now.
+/// Digest of the current changes, as it appears in tags.
 #[derive(Clone, Debug)]
 pub(super) struct Mark(String);
 
-/// `If-None-Match` in one line.
+/// `If-None-Match`, joined into one line.
 pub(super) fn known(headers: &HeaderMap) -> Option<HeaderValue> {
     let lines: Vec<_> = headers.get_all(header::IF_NONE_MATCH).iter().collect();
     match lines[..] {
@@ -24,31 +25,34 @@ pub(super) fn known(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 impl Mark {
-    /// That of documents in which the URLs of a map are changed. All gateways of a fleet have the same.
+    /// The digest of a map. Equal on all gateways of a fleet.
     pub(super) fn of(map: &OriginMap) -> Self {
         let places = map.origins.iter().map(|place| format!("{} {}\n", place.origin, place.prefix.as_str()));
         let text = format!("{}\n{}", brisk_rewrite::VERSION, places.collect::<String>());
-        // FNV-1a, which is the same in all builds.
+        // FNV-1a, because it is the same in all builds; the standard library's hasher is not.
         let hashed = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         Self::new(hashed)
     }
 
-    /// `changes` stands for all that decides how documents are changed.
+    /// `changes` is a digest of everything that determines how documents are changed.
     pub(super) fn new(changes: u64) -> Self {
         Self(format!("{changes:016x}"))
     }
 
-    /// The tag of a document after its changes, which is weak (RFC 9110 section 8.8.1): they are the same for the same
-    /// document, but for what is held back to be flushed.
+    /// The tag of a document after its changes.
+    ///
+    /// It is weak (RFC 9110 section 8.8.1): equal documents get equal changes, but flushed at different positions.
     pub(super) fn of_document(&self, tag: &HeaderValue) -> Option<HeaderValue> {
         let (kind, opaque) = read(tag.as_bytes())?;
         HeaderValue::from_bytes(&[b"W/\"", opaque, MARK, self.0.as_bytes(), kind, b"\""].concat()).ok()
     }
 
-    /// Puts the documents' own tags into `If-None-Match`, and leaves out those of documents with other changes. Their time
-    /// says nothing of the changes, so it is left out where the client has such a document.
+    /// Replaces tags in `If-None-Match` by the documents' own tags and drops tags of other changes.
+    ///
+    /// Removes `If-Modified-Since` if the client has a changed document, because that time is independent of the
+    /// changes.
     pub(super) fn change_known(&self, headers: &mut HeaderMap) {
         let header::Entry::Occupied(entry) = headers.entry(header::IF_NONE_MATCH) else { return };
         if !entry.iter().any(|value| memchr::memmem::find(value.as_bytes(), MARK).is_some()) {
@@ -65,13 +69,13 @@ impl Mark {
         }
     }
 
-    /// The tag that the client has of a document that has not changed, if this is the document's own tag.
+    /// The client's tag of an unchanged document, if `tag` is the document's own.
     pub(super) fn known_as(&self, known: &HeaderValue, tag: &HeaderValue) -> Option<HeaderValue> {
         let marked = self.of_document(tag)?;
         split(known.as_bytes()).any(|known| known == marked.as_bytes()).then_some(marked)
     }
 
-    /// The document's own tag of one that a client has.
+    /// The document's own tag, from a tag of a client; `None` if the client's copy has other changes.
     fn own(&self, tag: &[u8]) -> Option<Vec<u8>> {
         let Some(at) = memchr::memmem::rfind(tag, MARK) else { return Some(tag.to_vec()) };
         let opaque = tag[..at].strip_prefix(b"W/\"")?;
@@ -84,7 +88,7 @@ impl Mark {
     }
 }
 
-/// Strong or weak, and what is between the quotes.
+/// Kind of the tag (strong or weak), and its text between the quotes.
 fn read(tag: &[u8]) -> Option<(&'static [u8], &[u8])> {
     let (kind, rest): (&[u8], _) = match tag.strip_prefix(b"W/") {
         Some(rest) => (b"w", rest),
@@ -94,7 +98,7 @@ fn read(tag: &[u8]) -> Option<(&'static [u8], &[u8])> {
     (!opaque.contains(&b'"')).then_some((kind, opaque))
 }
 
-/// The members of a list of tags, whose quoted parts may have commas.
+/// The members of a list of tags. Commas inside quotes do not separate members.
 fn split(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut is_quoted = false;
     let parts = list.split(move |byte| {

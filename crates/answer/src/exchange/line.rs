@@ -1,4 +1,4 @@
-//! What a log says of a request's head.
+//! The parts of a request's head for the access log.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ pub(super) struct Line {
     pub(super) host: Option<HeaderValue>,
     pub(super) referer: Option<HeaderValue>,
     pub(super) user_agent: Option<HeaderValue>,
-    /// The experiments of the host that the connection was drawn for, with its arms.
+    /// Experiments of the host that include the connection, each with the arm.
     pub(super) experiments: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl Exchange {
-    /// Names the arms of the connection in these experiments, those of the request's host, in the access log.
+    /// Adds the arms of the connection in the host's experiments to the access log.
     pub(crate) fn name_arms(&mut self, experiments: &HostExperiments) {
         if let (Some(line), Some(arms)) = (&mut self.line, self.connection.arms()) {
             line.experiments = experiments.named(arms);
@@ -50,7 +50,7 @@ impl Line {
         self.uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or_default()
     }
 
-    /// Method, host and path with query.
+    /// Method, host, and path with query.
     pub(super) fn text(&self) -> String {
         format!("{} {}{}", self.method, self.host(), self.path())
     }

@@ -1,7 +1,7 @@
-//! The file system as `ServeDir` sees it: nothing outside one folder, and no waiting for the disk on a worker.
+//! The file system for `ServeDir`: nothing outside of one folder, and no blocking on a worker.
 //!
-//! Opening and reading are first tried for what the kernel has in memory (`RESOLVE_CACHED`, `RWF_NOWAIT`), which is one
-//! system call each; only what has to come from a disk goes to tokio's threads.
+//! Opening and reading are first tried in the kernel's caches (`RESOLVE_CACHED`, `RWF_NOWAIT`) with one system call
+//! each. Only operations that need a disk run on tokio's blocking threads.
 
 use std::future::Future;
 use std::io::{self, IoSliceMut, SeekFrom};
@@ -24,9 +24,9 @@ use tower_http::services::fs::{Backend, File, Metadata};
 #[derive(Clone, Debug)]
 pub(super) struct Beneath {
     root: Arc<Path>,
-    /// What ends as a compressed copy does is one.
+    /// Whether paths with the extension of a compressed copy are copies.
     has_copies: bool,
-    /// No look before a file is opened, so that folders are not found.
+    /// Whether files are opened without a previous `stat`. Folders are not found then.
     is_at_once: bool,
 }
 
@@ -35,24 +35,25 @@ impl Beneath {
         Self { root: root.into(), has_copies: false, is_at_once: false }
     }
 
-    /// For requests that are not for copies themselves: a copy that is older than its file, or has none, does not exist.
+    /// The variant for requests that do not name a copy: a copy that is older than its file, or has no file, does not
+    /// exist.
     pub(super) fn with_copies(root: &Path) -> Self {
         Self { has_copies: true, ..Self::new(root) }
     }
 
-    /// For GET of files: takes all for a file until it is opened.
+    /// The variant for GET of files: treats every path as a file until it is opened.
     pub(super) fn at_once(self) -> Self {
         Self { is_at_once: true, ..self }
     }
 
-    /// The file whose copy `path` would be.
+    /// The original file of the copy `path`.
     fn original(&self, path: &Path) -> Option<PathBuf> {
         let ending = path.extension().filter(|_| self.has_copies)?;
         Coding::ALL.iter().any(|coding| ending == coding.extension()).then(|| path.with_extension(""))
     }
 }
 
-/// Fails where a copy with these facts is not that of the file as it is now.
+/// Fails if the copy is older than the original file, or the original does not exist.
 async fn check_copy(root: Arc<Path>, original: PathBuf, copy: Facts) -> io::Result<()> {
     let (_, facts) = find(root, original, OFlags::PATH).await?;
     let is_current = facts.modified.zip(copy.modified).is_some_and(|(file, copy)| copy >= file);
@@ -102,14 +103,14 @@ impl Backend for Beneath {
     }
 }
 
-/// Opens a file or folder beneath `root`; on a thread only if the kernel would have to read a disk.
+/// Opens a file or folder beneath `root`. Uses a blocking thread only if the kernel would have to read a disk.
 async fn find(root: Arc<Path>, path: PathBuf, flags: OFlags) -> io::Result<(OwnedFd, Facts)> {
     match open_beneath(&root, &path, flags, ResolveFlags::CACHED) {
         Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS | Errno::PERM) => {}
         found => return Facts::with(found.map_err(not_found)?),
     }
     let found = spawn_blocking(move || match open_beneath(&root, &path, flags, ResolveFlags::empty()) {
-        // No openat2 here: a kernel before 5.6, or a sandbox that does not know it.
+        // `openat2` is unavailable: a kernel before 5.6, or a sandbox that forbids it.
         Err(Errno::NOSYS | Errno::PERM) => open_checked(&root, &path),
         found => found.map_err(not_found),
     });
@@ -123,6 +124,7 @@ fn open_beneath(root: &Path, path: &Path, flags: OFlags, resolve: ResolveFlags) 
 }
 
 fn open_checked(root: &Path, path: &Path) -> io::Result<OwnedFd> {
+    // Weaker than `openat2`: a folder replaced by a link between the check and the open would be followed.
     let root = root.canonicalize()?;
     let path = root.join(path).canonicalize()?;
     if !path.starts_with(&root) {
@@ -133,10 +135,10 @@ fn open_checked(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     options.read(true).custom_flags(flags.bits().cast_signed()).open(path).map(OwnedFd::from)
 }
 
-/// A file that cannot be served because of its place or its name does not exist for a client.
+/// Maps errors of paths that must not be served to 404, so that a client learns nothing about other files.
 fn not_found(error: Errno) -> io::Error {
     match error {
-        // A link that leads outside; too many links; a name that is too long; a socket.
+        // A link that leaves the folder; too many links; a name that is too long; a socket.
         Errno::XDEV | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO => io::ErrorKind::NotFound.into(),
         other => other.into(),
     }
@@ -151,7 +153,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Of a file that was not looked at.
+    /// Facts of a file without `stat`.
     const UNKNOWN: Self = Self { is_dir: false, length: 0, modified: None };
 
     fn with(file: OwnedFd) -> io::Result<(OwnedFd, Self)> {
@@ -195,7 +197,7 @@ pub(super) struct OpenFile {
     file: Arc<std::fs::File>,
     facts: Facts,
     position: u64,
-    /// The read of a blocking thread, if the kernel did not have the bytes in memory.
+    /// The pending read on a blocking thread, if the bytes were not in the kernel's cache.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
@@ -215,7 +217,7 @@ impl AsyncRead for OpenFile {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.reading.is_none() {
-            // Its length was said; what comes behind that is not sent.
+            // The length is already sent in the head; bytes appended since are not sent.
             if self.position >= self.facts.length {
                 return Poll::Ready(Ok(()));
             }
@@ -229,7 +231,7 @@ impl AsyncRead for OpenFile {
         let read = ready!(Pin::new(reading).poll(cx));
         self.reading = None;
         let bytes = read.map_err(io::Error::other)??;
-        // The caller's buffer may have become smaller meanwhile; the rest is read again.
+        // The caller's buffer may be smaller than before; the remainder is read again.
         let taken = bytes.len().min(buffer.remaining());
         buffer.put_slice(&bytes[..taken]);
         self.position += taken as u64;
@@ -238,7 +240,7 @@ impl AsyncRead for OpenFile {
 }
 
 impl OpenFile {
-    /// Reads what is in memory; `None` if nothing is, or the file system cannot report it.
+    /// Reads from the kernel's cache; `None` if nothing is cached or the file system does not support it.
     fn read_cached(&mut self, buffer: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
         let target = buffer.initialize_unfilled();
         let slices = &mut [IoSliceMut::new(target)];

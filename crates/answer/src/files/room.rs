@@ -1,7 +1,7 @@
-//! Reserves room for the buffers that answers from files have from their beginning on.
+//! Reserves memory for the buffers that responses with files have from their start.
 //!
-//! With HTTP/2 a client can ask for many files at once and read none. So an answer waits for room before its file is looked
-//! for, and its buffer counts as held until there is a piece, which counts itself.
+//! On a multiplexed connection a client can request many files and read none. A response therefore waits for memory
+//! before its file is opened, and its buffer counts as held until the first piece, which is counted itself.
 
 use std::future::Future;
 
@@ -13,7 +13,7 @@ use super::CHUNK;
 use crate::body::Body;
 use crate::exchange::Exchange;
 
-/// `answer`, once there is room for its buffer on a connection with several answers at a time.
+/// Runs `answer` once there is memory for its buffer on the multiplexed connection of `exchange`.
 pub(crate) async fn in_room(
     exchange: &mut Exchange,
     answer: impl Future<Output = Response<Body>>,

@@ -1,4 +1,4 @@
-//! What must hold for headers that decide what a page gets.
+//! Properties of headers that determine the content of a page.
 
 use brisk_coding::{AcceptedCodings, Coding};
 use brisk_http_connection::interim::{LINK_BYTES, LINKS};
@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::hints::{HintLink, links_of};
 
-/// Each line is a value of `Accept-Encoding` and of `Link`. The best coding is one that the client takes, and none has a higher
-/// weight; what is left of the list for files means the same. Hints have their bounds, and each is one.
+/// Each line is a value of `Accept-Encoding` and of `Link`. The best coding is acceptable and has the highest weight.
+/// The narrowed list for files has the same meaning. Hints are within their limits and parse as [`HintLink`].
 pub fn negotiation(bytes: &[u8]) {
     let mut headers = HeaderMap::new();
     for value in bytes.split(|byte| *byte == b'\n').filter_map(|line| HeaderValue::from_bytes(line).ok()) {

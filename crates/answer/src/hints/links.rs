@@ -1,4 +1,4 @@
-//! `Link` headers (RFC 8288): their members, and which of them are hints.
+//! `Link` headers (RFC 8288): parsing, and selection of hints.
 
 use std::str::FromStr;
 
@@ -6,11 +6,11 @@ use brisk_http_connection::interim::{LINK_BYTES, LINKS};
 use http::header::LINK;
 use http::{HeaderMap, HeaderValue};
 
-/// A link that is of use before the page: with a relation of `preload`, `modulepreload` or `preconnect`.
+/// A link that is useful before the page: with the relation `preload`, `modulepreload` or `preconnect`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HintLink(HeaderValue);
 
-/// A text that is no [`HintLink`].
+/// The text is not a [`HintLink`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "write a link as \"</app.css>; rel=preload; as=style\", with the relation preload, modulepreload or preconnect; preload \
@@ -34,7 +34,7 @@ impl HintLink {
     }
 }
 
-/// The hints among the links of an answer, each apart, as many as a client is sent at once.
+/// The hints among the links of a response, one value each, up to the limits of an interim response.
 pub(crate) fn of(headers: &HeaderMap) -> Vec<HeaderValue> {
     let values = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
     let hints = values.flat_map(members).filter(|link| is_hint(link));
@@ -46,7 +46,7 @@ pub(crate) fn of(headers: &HeaderMap) -> Vec<HeaderValue> {
     fitting.filter_map(|link| HeaderValue::from_str(link).ok()).collect()
 }
 
-/// The members of a list. Commas within `<...>` and quotes are none between members.
+/// The members of a list. Commas within `<...>` and quotes do not separate members.
 fn members(list: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(list);
     std::iter::from_fn(move || {
@@ -58,7 +58,7 @@ fn members(list: &str) -> impl Iterator<Item = &str> {
     .filter(|member| !member.is_empty())
 }
 
-/// Where `byte` stands first outside of `<...>` and quotes, or the length of the text.
+/// Index of the first `byte` outside of `<...>` and quotes, or the length of the text.
 fn find(text: &str, byte: u8) -> usize {
     let (mut is_quoted, mut is_target, mut is_escaped) = (false, false, false);
     for (place, found) in text.bytes().enumerate() {
@@ -75,7 +75,7 @@ fn find(text: &str, byte: u8) -> usize {
     text.len()
 }
 
-/// Whether one link is a hint.
+/// Whether a single link is a hint.
 fn is_hint(link: &str) -> bool {
     let Some((target, parameters)) = link.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
         return false;

@@ -1,4 +1,4 @@
-//! Actions of routes: the responses to requests that have passed all stages.
+//! Actions of routes: they produce the responses to requests that have passed all stages.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use crate::visits::{SiteVisits, script};
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// The action of a route, with everything prepared that does not depend on a request.
+/// The action of a route, with all values prepared that do not depend on a request.
 #[derive(Debug)]
 pub(super) enum RouteAction {
     Upstream(UpstreamRoute),
@@ -34,15 +34,15 @@ pub(super) enum RouteAction {
     },
     Redirect(Redirect),
     Page(Page),
-    /// The script that measures visits.
+    /// The script that measures page views.
     Script,
-    /// Takes a beacon.
+    /// Stores the measurements of a page view.
     Beacon(Rc<SiteVisits>),
     Refuse(Refusal),
 }
 
 impl RouteAction {
-    /// The action of a configured route; fails where its upstream group does not exist.
+    /// Compiles the action of a configured route. Fails if its upstream group does not exist.
     pub(super) fn new(
         route: &RouteSettings,
         group: &impl Fn(&str) -> Option<Rc<Group>>,
@@ -64,8 +64,9 @@ impl RouteAction {
         Self::Fixed { status: response.status, headers, body: response.body.clone() }
     }
 
-    /// The response to a page that has a connection opened ahead of need: empty, readable by pages of any origin, never cached.
+    /// The response to a page that opens a connection in advance: 204, readable by pages of any origin, never cached.
     pub(super) fn preconnect() -> Self {
+        // A response from a cache would open no connection.
         let mut headers = HeaderMap::new();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
@@ -74,8 +75,10 @@ impl RouteAction {
 }
 
 impl Route {
-    /// Performs the action for a request that has passed all stages. Futures are boxed: the future of every request should be as
-    /// small as the fastest responses need.
+    /// Performs the action for a request that has passed all stages.
+    ///
+    /// The futures of slow actions are boxed, so that the future of every request is no larger than the fastest actions
+    /// need.
     pub(super) async fn act(
         &self,
         service: &Service,

@@ -1,4 +1,4 @@
-//! Responses that brisk makes itself.
+//! Responses that the gateway produces itself.
 
 use brisk_http::validate::Refusal;
 use brisk_http::version;
@@ -12,7 +12,7 @@ use crate::exchange::Exchange;
 
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
-/// The response of a folder of files; a missing or unreadable file becomes a refusal.
+/// Returns the response of a static folder, or a refusal for a missing or unreadable file.
 pub(super) fn found(response: Response<Body>) -> Result<Response<Body>, Refusal> {
     match response.status() {
         StatusCode::NOT_FOUND => Err(Refusal::new(StatusCode::NOT_FOUND, "no-file")),
@@ -21,17 +21,18 @@ pub(super) fn found(response: Response<Body>) -> Result<Response<Body>, Refusal>
     }
 }
 
-/// The response to a client that has sent too many requests (RFC 6585 section 4); `None` within its rate.
+/// The response to a client above its request rate (RFC 6585 section 4); `None` within the rate.
 pub(super) fn over_rate(connection: &Connection, exchange: &mut Exchange) -> Option<Response<Body>> {
     let wait = connection.over_rate()?;
     exchange.fail(Side::Client, "request-rate");
+    // Rounded up: `Retry-After` has whole seconds, and an earlier retry would be refused again.
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     let mut response = error_page(StatusCode::TOO_MANY_REQUESTS, exchange.id());
     response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     Some(response)
 }
 
-/// The response to the challenge of a certificate authority, RFC 8555 section 8.3.
+/// The response to an HTTP-01 challenge of a certificate authority (RFC 8555 section 8.3).
 pub(super) fn challenge(text: &str) -> Response<Body> {
     let mut response = Response::new(Body::full(text.to_owned()));
     let kind = HeaderValue::from_static("application/octet-stream");
@@ -39,7 +40,7 @@ pub(super) fn challenge(text: &str) -> Response<Body> {
     response
 }
 
-/// The response to `OPTIONS *`.
+/// The response to `OPTIONS *` (RFC 9110 section 9.3.7).
 pub(super) fn no_content() -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -47,20 +48,21 @@ pub(super) fn no_content() -> Response<Body> {
     response
 }
 
-/// The error page for a refused request; notes the reason in the exchange.
+/// The error page for a refused request. Records the reason in the exchange.
 pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange) -> Response<Body> {
     let Refusal { status, reason } = refusal;
-    // 404 is no failure.
+    // 404 is a normal response, not a failure: it must not appear among the problems of the client or the gateway.
     if status.is_server_error() {
         exchange.fail(Side::Internal, reason);
     } else if status != StatusCode::NOT_FOUND {
         exchange.fail(Side::Client, reason);
     }
     let mut response = error_page(status, exchange.id());
+    // RFC 9110 section 15.5.6: a 405 response has `Allow`.
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(header::ALLOW, ALLOW);
     }
-    // After a malformed request, the beginning of the next one is unknown.
+    // After a malformed request the position of the next request is unknown, so the connection must not be reused.
     if status == StatusCode::BAD_REQUEST && version::of(version).has_connection_header() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

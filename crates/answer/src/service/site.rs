@@ -1,4 +1,4 @@
-//! One host: its routes, each compiled from the configuration once.
+//! One host with its routes, compiled from the configuration once.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,30 +22,30 @@ use crate::stage::{ClientRequest, HostContext, RequestState, StageContext, Stage
 use crate::stages::RouteStages;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH, SiteVisits};
 
-/// One host: its routes, and its names.
+/// One host: its names and its routes.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) names: Rc<Names>,
-    /// Paths that brisk answers itself; they take precedence over `routes`.
+    /// Routes of the gateway's own paths (scripts, beacons, preconnects). They take precedence over `routes`.
     reserved: Routes<Route>,
     routes: Routes<Route>,
-    /// The route of requests whose path no route takes.
+    /// The route of requests without a matching path: 404.
     missing: Route,
-    /// The route of requests whose path is ambiguous.
+    /// The route of requests with an ambiguous path: 400.
     ambiguous: Route,
 }
 
-/// A route, compiled: nothing that depends on the configuration alone is computed for a request.
+/// A compiled route: values that depend on the configuration alone are computed once, not per request.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// The configured path; empty for routes that are not configured.
+    /// Configured path; empty for routes that are not configured.
     pub(super) path: Arc<str>,
     pub(super) stages: RouteStages,
     pub(super) action: RouteAction,
 }
 
 impl Site {
-    /// The host with this index in the settings.
+    /// Compiles the host at `index` of `all.hosts`.
     pub(super) fn new(
         index: usize,
         all: &ServiceSettings,
@@ -78,8 +78,10 @@ impl Site {
         })
     }
 
-    /// Responds to a request for this host: finds the route, runs the request side of its stages, acts unless a stage has
-    /// answered, and runs the response side.
+    /// Responds to a request for this host.
+    ///
+    /// Finds the route, runs the request side of its stages, performs the action unless a stage has responded, and runs
+    /// the response side, for refusals too.
     pub(super) async fn answer(
         &self,
         service: &Service,
@@ -102,7 +104,7 @@ impl Site {
             return &self.ambiguous;
         }
         let path = request.path().decoded;
-        // A tunnel has no business at the paths that brisk answers itself.
+        // A tunnel (RFC 8441) carries no HTTP content, so it never reaches the reserved paths.
         let reserved = if request.is_tunnel { None } else { self.reserved.find(&path) };
         reserved.or_else(|| self.routes.find(&path)).unwrap_or(&self.missing)
     }
@@ -115,14 +117,14 @@ impl Route {
         Self { path: route.path.as_str().into(), stages, action }
     }
 
-    /// A route that is not configured.
+    /// A route for a reserved path or a refusal.
     fn reserved(context: &HostContext<'_>, target: StageTarget<'_>, action: RouteAction) -> Self {
         let stages = RouteStages::compile(&StageContext { host: Some(context), target });
         Self { path: Arc::default(), stages, action }
     }
 }
 
-/// The routes of the paths that brisk answers itself.
+/// Routes of the paths that the gateway serves itself.
 fn reserved(context: &HostContext<'_>) -> Vec<(RoutePath, Route)> {
     let mut routes = Vec::new();
     let mut add = |path: &str, target, action| {

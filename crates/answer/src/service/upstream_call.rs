@@ -1,4 +1,4 @@
-//! The action that calls an upstream: from the client's head to the upstream's response or the error page.
+//! The action that calls an upstream: from the client's head to the upstream's response or an error page.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -34,14 +34,14 @@ use crate::stage::{ClientRequest, RequestState};
 pub(super) struct UpstreamRoute {
     group: Rc<Group>,
     path: UpstreamPath,
-    /// The most bytes of a request body; `u64::MAX` for no limit.
+    /// Maximum length of a request body in bytes; `u64::MAX` for no limit.
     body_limit: u64,
-    /// The upstream gets a request only when its body is complete.
+    /// Whether a request is sent only after its body has arrived completely.
     buffers: bool,
 }
 
 impl UpstreamRoute {
-    /// A route to the group of `upstream`; fails if `group` does not find it.
+    /// Compiles the route to the group of `upstream`. Fails if `group` does not find it.
     pub(super) fn new(
         route: &RouteSettings,
         upstream: &UpstreamAction,
@@ -57,7 +57,7 @@ impl UpstreamRoute {
     }
 }
 
-/// A response that an upstream is to give; a refusal where the request cannot be buffered.
+/// The future of an upstream's response; a refusal if the request cannot be buffered.
 type PendingResponse<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, Refusal>> + 'a>>;
 
 /// One request to an upstream group.
@@ -70,7 +70,7 @@ pub(super) struct UpstreamCall<'a> {
 }
 
 impl<'a> UpstreamCall<'a> {
-    /// Begins to forward a request; refuses it if its path cannot be translated for the upstream.
+    /// Starts forwarding a request. Refuses a path that cannot be translated for the upstream.
     pub(super) fn start(
         self,
         request: &mut ClientRequest,
@@ -91,7 +91,7 @@ impl<'a> UpstreamCall<'a> {
         })
     }
 
-    /// Forwards the request once its whole body is gathered.
+    /// Gathers the whole body, then forwards the request.
     async fn gather_and_go(
         self,
         mut head: Parts,
@@ -107,6 +107,7 @@ impl<'a> UpstreamCall<'a> {
             self.service.not_gathered(&error, exchange.id());
             Refusal::new(error.status(), error.reason())
         })?;
+        // The length is known now, so the upstream needs no chunked coding. Trailers need it (RFC 9112 section 7.1.2).
         if !gathered.has_trailers() {
             head.headers.remove(header::TRANSFER_ENCODING);
             head.headers.insert(header::CONTENT_LENGTH, gathered.length().into());
@@ -133,7 +134,7 @@ impl<'a> UpstreamCall<'a> {
         Ok(self.answered(answered, exchange))
     }
 
-    /// Joins a stream of the client with a server that speaks its protocol.
+    /// Connects a client's stream with an upstream that speaks the tunnelled protocol (RFC 8441).
     async fn tunnel(
         self,
         mut head: Parts,
@@ -152,7 +153,8 @@ impl<'a> UpstreamCall<'a> {
         Ok(self.answered(answered, exchange))
     }
 
-    /// Turns the client's head into one for the upstream.
+    /// Converts the client's head into the head for the upstream.
+    // The order matters: client headers that the gateway sets itself are removed first, the stages see the final set.
     fn prepare(&self, head: &mut Parts, target: PathAndQuery, exchange: &Exchange) -> Rc<Connection> {
         let authority = validate::authority_of(head).to_owned();
         let connection = Rc::clone(exchange.connection());
@@ -193,7 +195,7 @@ impl<'a> UpstreamCall<'a> {
     }
 }
 
-/// The target that is sent to an upstream: the client's own unless its path has to be written in another way.
+/// The target for the upstream: the client's own target, unless its path must be normalized or shortened.
 pub(super) fn upstream_target(
     head: &Parts,
     path: &RequestPath<'_>,
@@ -205,7 +207,7 @@ pub(super) fn upstream_target(
         UpstreamPath::BelowRoute => path.below(route)?,
     };
     match head.uri.path_and_query() {
-        // The path `/` is written before a query that the client sent alone.
+        // RFC 9112 section 3.2.1: origin form begins with a path, so a target of a query alone gets `/`.
         Some(asked) if asked.path() == forwarded && asked.as_str().starts_with('/') => Ok(asked.clone()),
         _ => with_query(&forwarded, head.uri.query()),
     }

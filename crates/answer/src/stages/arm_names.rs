@@ -1,4 +1,4 @@
-//! The arms of the client's connection in experiments, for the access log.
+//! Arms of the client's connection in experiments, for the access log.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use brisk_trials::HostExperiments;
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
-/// Names the arms of the connection in the access log. Compiled where the host takes part in experiments.
+/// Adds the arms of the connection to the access log. Compiled if the host takes part in experiments.
 #[derive(Debug)]
 pub(super) struct ArmNamesStage {
     experiments: Rc<HostExperiments>,

@@ -1,4 +1,4 @@
-//! The limit on the size of request bodies.
+//! The limit on the length of request bodies.
 
 use brisk_http::validate::Refusal;
 use http::StatusCode;
@@ -6,8 +6,8 @@ use http::StatusCode;
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
-/// Refuses requests that state a longer body with 413. A body of unstated length is counted while it is forwarded, by the action.
-/// Compiled where the route has a limit.
+/// Refuses requests with a stated length above the limit with 413 (RFC 9110 section 15.5.14). The action counts bodies
+/// of unstated length while it forwards them. Compiled if the route has a limit.
 #[derive(Debug)]
 pub(super) struct BodyLimitStage {
     limit: u64,

@@ -1,4 +1,4 @@
-//! The client's certificate, for upstreams.
+//! The client's certificate in the headers for upstreams.
 
 use http::HeaderMap;
 
@@ -6,8 +6,9 @@ use crate::client_cert::ClientCert;
 use crate::exchange::Exchange;
 use crate::stage::{Stage, StageContext};
 
-/// Sends the client's certificate to the upstream (RFC 9440). Compiled where the host says so; origins that the host serves
-/// below paths never get the certificate, since clients prove it to the host alone.
+/// Sends the client's certificate to the upstream (RFC 9440). Compiled if
+/// [`HostSettings::client_cert`](crate::settings::HostSettings::client_cert) enables it. Consolidated origins never get
+/// the certificate, because clients present it to the host alone.
 #[derive(Debug)]
 pub(super) struct ClientCertificateStage {
     certificates: ClientCert,

@@ -1,5 +1,5 @@
-//! Compression of responses. The request side and the response side are two stages, because other stages change
-//! `Accept-Encoding` and the body between them.
+//! Compression of responses, in two stages: between the choice of the coding and the compression, other stages change
+//! `Accept-Encoding` and the body.
 
 use std::rc::Rc;
 
@@ -12,15 +12,15 @@ use crate::exchange::Exchange;
 use crate::settings::{Action, RouteSettings};
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
 
-/// Chooses a content coding from the client's `Accept-Encoding`. Compiled where the route compresses, and for the script that
-/// measures visits.
+/// Negotiates a content coding from the client's `Accept-Encoding` (RFC 9110 section 12.5.3). Compiled if the route
+/// compresses, and for the script that measures page views.
 #[derive(Debug)]
 pub(super) struct NegotiationStage {
     compression: Rc<Compression>,
 }
 
-/// Compresses the response with the chosen coding. Compiled together with [`NegotiationStage`], and for measured pages, whose
-/// coding [`PageView`](crate::visits::PageView) chooses where the route has no setting for compression.
+/// Compresses the response with the negotiated coding. Compiled together with [`NegotiationStage`], and for measured
+/// pages of routes without a compression setting, whose coding [`PageView`](crate::visits::PageView) negotiates.
 #[derive(Debug)]
 pub(super) struct CompressionStage;
 
@@ -36,7 +36,7 @@ impl Stage for NegotiationStage {
     }
 
     fn request(&self, _: &mut Exchange, request: &mut ClientRequest, state: &mut RequestState) -> Flow {
-        // The bytes after the head of a tunnel are no HTTP content.
+        // The bytes after the head of a tunnel are no HTTP content, so no content coding applies.
         if request.head.method != Method::CONNECT {
             let negotiated = self.compression.negotiate(&request.head, &request.path().decoded);
             state.compression = Some(Box::new(negotiated));
@@ -68,6 +68,7 @@ impl Stage for CompressionStage {
 
 fn of_route(route: &RouteSettings, experiments: &HostExperiments) -> Option<Rc<Compression>> {
     let settings = route.compression.as_ref()?;
+    // Only the responses of applications contain secrets beside reflected input (BREACH); files do not.
     let may_leak = matches!(route.action, Action::Upstream(_) | Action::Page(_));
     let root = match &route.action {
         Action::Static(files) => Some(files.root.clone()),

@@ -7,7 +7,8 @@ use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::stage::{RequestState, Stage, StageContext};
 
-/// Adds `Connection: close` to the last response on a connection over HTTP/1.1. Compiled for every response.
+/// Adds `Connection: close` (RFC 9112 section 9.6) to the last response on an HTTP/1.1 connection. Compiled for every
+/// response.
 #[derive(Debug)]
 pub(super) struct ConnectionCloseStage;
 

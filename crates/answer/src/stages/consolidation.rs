@@ -1,4 +1,4 @@
-//! Other origins that the host serves below paths of its own.
+//! Other origins served below paths of the host.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::hosts::Names;
 use crate::redirect;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
-/// Translates between the URLs of the host and those of the origins. Compiled where the host consolidates origins.
+/// Translates between URLs of the host and URLs of consolidated origins. Compiled if the host consolidates origins.
 #[derive(Debug)]
 pub(super) struct ConsolidationStage {
     route: Rc<ConsolidatedRoute>,

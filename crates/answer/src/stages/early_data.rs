@@ -1,4 +1,4 @@
-//! Requests that arrive before the end of the handshake.
+//! Requests received before the end of the handshake.
 
 use http_body::Body as _;
 
@@ -6,8 +6,8 @@ use crate::early_data::EarlyDataPolicy;
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
-/// Holds requests that may be replays until the handshake is complete (RFC 8470). Compiled for every route: a route that says
-/// nothing of early data answers none.
+/// Holds requests that may be replays until the handshake is complete (RFC 8470 section 3). Compiled for every route,
+/// because a route without the setting accepts no early requests.
 #[derive(Debug)]
 pub(super) struct EarlyDataStage {
     policy: EarlyDataPolicy,

@@ -14,14 +14,14 @@ use crate::hints::{self, EarlyHints};
 use crate::settings::EarlyHintsSettings;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
-/// Prepares the hints of navigations, which the action sends, and learns links from the upstream's pages. Compiled for upstreams
-/// with hints, configured or drawn in an experiment.
+/// Prepares the hints of navigations, which the action sends, and learns links from the upstream's pages. Compiled for
+/// routes to upstreams if hints are configured or vary in an experiment.
 #[derive(Debug)]
 pub(super) struct EarlyHintsStage {
     configured: Option<Rc<EarlyHints>>,
-    /// Whether connections that take part in an experiment get hints, and these hints.
+    /// Whether connections in an experiment get hints, by arm, and these hints.
     drawn: Option<(ByArm<bool>, Rc<EarlyHints>)>,
-    /// The origins whose URLs are changed in hints of the host's own pages.
+    /// The origins whose URLs are translated in the hints of the host's own pages.
     origins: Option<Arc<OriginMap>>,
 }
 
@@ -60,7 +60,7 @@ impl Stage for EarlyHintsStage {
 }
 
 impl EarlyHintsStage {
-    /// The hints for requests on a connection.
+    /// The hints for requests on `connection`: the setting of its arm, or the configured hints outside of experiments.
     fn of(&self, connection: &Connection) -> Option<&Rc<EarlyHints>> {
         let drawn = self.drawn.as_ref();
         match drawn.and_then(|(arms, hints)| Some((*arms.of(connection.arms())?, hints))) {

@@ -7,7 +7,7 @@ use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::stage::{RequestState, Stage, StageContext};
 
-/// Removes the body of responses to HEAD; the head stays that of the response to GET. Compiled for every response.
+/// Removes the body of responses to HEAD and keeps the head of the response to GET. Compiled for every response.
 #[derive(Debug)]
 pub(super) struct HeadMethodStage;
 
@@ -16,9 +16,9 @@ impl Stage for HeadMethodStage {
         Some(Self)
     }
 
-    // RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 a body would be sent all the same.
+    // RFC 9110 section 9.3.2: same head, no body. The HTTP/2 connection would send a body nevertheless.
     fn response(&self, _: &Exchange, state: &RequestState, response: &mut Response<Body>) {
-        // An upstream sent no body, and its connection is to be used again.
+        // An upstream sent no body. Its body is kept because reading it to the end returns the connection to the pool.
         if !state.is_head || matches!(response.body(), Body::Upstream(_)) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The operator's rules for headers, of requests to upstreams and of responses.
+//! The operator's header rules, for requests to upstreams and for responses.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::exchange::Exchange;
 use crate::settings::HeaderRules;
 use crate::stage::{RequestState, Stage, StageContext};
 
-/// Removes, sets and adds headers. Compiled where the route has rules.
+/// Removes, sets and adds headers. Compiled if the route has rules.
 #[derive(Debug)]
 pub(super) struct HeaderRulesStage {
     requests: Option<Arc<HeaderRules>>,

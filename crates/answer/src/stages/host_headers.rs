@@ -1,4 +1,4 @@
-//! Headers of every response of a host, `Strict-Transport-Security` among them.
+//! Headers of every response of a host, such as `Strict-Transport-Security`.
 
 use http::{HeaderValue, Response, header};
 
@@ -7,7 +7,7 @@ use crate::exchange::Exchange;
 use crate::settings::{HostHeaders, HstsSettings};
 use crate::stage::{RequestState, Stage, StageContext};
 
-/// Adds the headers of the host. Compiled where the host has any.
+/// Adds the headers of the host. Compiled if the host has any.
 #[derive(Debug)]
 pub(super) struct HostHeadersStage {
     hsts: Option<HeaderValue>,
@@ -22,7 +22,7 @@ impl Stage for HostHeadersStage {
     }
 
     fn response(&self, exchange: &Exchange, _: &RequestState, response: &mut Response<Body>) {
-        // RFC 6797 section 7.2: not over plain HTTP.
+        // RFC 6797 section 7.2: never over plain HTTP.
         if let (true, Some(hsts)) = (exchange.connection().secure, &self.hsts) {
             response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
         }
@@ -30,7 +30,7 @@ impl Stage for HostHeadersStage {
     }
 }
 
-/// The value of `Strict-Transport-Security`, RFC 6797 section 6.1.
+/// The value of `Strict-Transport-Security` (RFC 6797 section 6.1).
 fn transport_security(settings: HstsSettings) -> HeaderValue {
     let mut value = format!("max-age={}", settings.max_age.as_secs());
     if settings.include_subdomains {

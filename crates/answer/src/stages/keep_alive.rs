@@ -1,11 +1,11 @@
-//! The time and the number of requests that a connection is kept for.
+//! Idle timeout and request limit of connections.
 
 use crate::exchange::Exchange;
 use crate::settings::KeepAlive;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
 
-/// Keeps the connection as its latest request's route says. Compiled for every route, because a route without a setting returns
-/// the connection to the usual times.
+/// Applies the keep-alive setting of the latest request's route to the connection. Compiled for every route, because a
+/// route without a setting restores the defaults.
 #[derive(Debug)]
 pub(super) struct KeepAliveStage {
     keep_alive: Option<KeepAlive>,

@@ -1,4 +1,4 @@
-//! The measurement of page views by the browsers of visitors.
+//! Measurement of page views in the visitors' browsers.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,17 +11,18 @@ use crate::settings::Action;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 use crate::visits::SiteVisits;
 
-/// Draws page views for measurement, and puts the script and the id of the view into their pages. Compiled where the visits of
-/// the host are measured.
+/// Draws page views for measurement, and inserts the script and the view's id into their pages. Compiled if the visits
+/// of the host are measured.
 #[derive(Debug)]
 pub(super) struct PageMeasurementStage {
     visits: Rc<SiteVisits>,
     route: Arc<str>,
-    /// Whether some requests of the route get early hints. All views are treated as if they did, so that they can be compared.
+    /// Whether some requests of the route get early hints. All views of the route are then treated as if they did, so
+    /// that they remain comparable.
     may_hint: bool,
-    /// Whether pages for the script may be requested without a coding: brisk compresses them then.
+    /// Whether pages for the script may be requested without a content coding; the gateway compresses them instead.
     may_recode: bool,
-    /// Whether the compression of these pages is left to this stage, because the route says nothing of compression.
+    /// Whether this stage also negotiates the compression of these pages, because the route has no compression setting.
     compresses: bool,
 }
 
@@ -53,7 +54,7 @@ impl Stage for PageMeasurementStage {
             if self.compresses {
                 view.negotiate_compression(&request.head);
             }
-            // The script is inserted into identity content only.
+            // The script can be inserted into identity content only.
             request.head.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         state.page_view = Some(view);

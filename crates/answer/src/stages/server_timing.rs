@@ -1,4 +1,4 @@
-//! `Server-Timing`: the times of a request, for its page.
+//! `Server-Timing`: the phases of a request, for its page.
 
 use http::Response;
 
@@ -7,7 +7,8 @@ use crate::exchange::Exchange;
 use crate::settings::ServerTiming;
 use crate::stage::{RequestState, Stage, StageContext};
 
-/// Adds `Server-Timing` and `Timing-Allow-Origin`. Compiled where the host says so.
+/// Adds `Server-Timing` and `Timing-Allow-Origin`. Compiled if
+/// [`HostSettings::server_timing`](crate::settings::HostSettings::server_timing) is set.
 #[derive(Debug)]
 pub(super) struct ServerTimingStage {
     timing: ServerTiming,

@@ -1,7 +1,7 @@
-//! The paths below `/.brisk/` of a measured host: pages load the script there and send their beacons there.
+//! The paths below `/.brisk/` of a measured host: the script and the receiver of beacons.
 //!
-//! The response to a beacon is always 204: the sender does not wait for it, and strangers learn nothing from it. Metrics count
-//! dropped beacons by reason.
+//! The response to a beacon is always 204: the page does not wait for it, and attackers learn nothing from it. Metrics
+//! count dropped beacons by reason.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,12 +22,12 @@ use super::{SEC_FETCH_SITE, SiteVisits, wants_privacy};
 use crate::body::Body;
 use crate::exchange::Exchange;
 
-/// The path of the script.
+/// Path of the script.
 pub(crate) const SCRIPT_PATH: &str = "/.brisk/rum.js";
-/// The path that takes beacons.
+/// Path that receives beacons.
 pub(crate) const BEACON_PATH: &str = "/.brisk/beacon";
 
-/// The timeout for the body of a beacon.
+/// Timeout for the body of a beacon.
 const ARRIVAL: Duration = Duration::from_secs(5);
 
 const NOT_ALLOWED: Refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method");
@@ -41,7 +41,7 @@ impl SiteVisits {
         exchange: &Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let is_get = head.method == Method::GET;
-        // Boomerang sends short beacons as the query of a picture.
+        // Boomerang sends short beacons in the query of an image request.
         if head.method != Method::POST && !(is_get && head.uri.query().is_some()) {
             return Err(NOT_ALLOWED);
         }
@@ -96,8 +96,10 @@ async fn arrived(mut body: Upload, mut held: Held<'_>) -> Result<(Vec<u8>, Held<
     Ok((whole, held))
 }
 
-/// Whether a page of the same origin sent the request. Browsers add these headers, and pages cannot change them. Reports come from
-/// the browser itself, which may add none.
+/// Whether a page of the same origin sent the request.
+///
+/// Browsers add these headers and pages cannot change them. Reports are sent by the browser itself, which may omit
+/// both.
 fn is_of_own_page(headers: &HeaderMap, authority: &str, kind: Kind) -> bool {
     let site = headers.get(SEC_FETCH_SITE).map(|site| site == "same-origin");
     let origin = headers.get(header::ORIGIN).map(|origin| {
@@ -119,7 +121,8 @@ fn taken() -> Response<Body> {
     response
 }
 
-/// The response to a request for [`SCRIPT_PATH`]. Under the URL with its version, the script never changes.
+/// The response to a request for [`SCRIPT_PATH`]. The URL with the version is immutable, so caches may keep it for a
+/// year.
 pub(crate) fn script(head: &Parts) -> Result<Response<Body>, Refusal> {
     if head.method != Method::GET && head.method != Method::HEAD {
         return Err(NOT_ALLOWED);

@@ -1,4 +1,4 @@
-//! The facts of a page view that the gateway knows when it sends the response.
+//! Facts about a page view at the time of the response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use http::HeaderValue;
 use super::PageView;
 use crate::exchange::Exchange;
 
-/// The longest pause between two messages that a client sends one after the other.
+/// Maximum pause between two messages that a client sends in direct succession.
 const SOON: Duration = Duration::from_millis(2);
 
-/// The facts of the connection and the request, as far as they are known now.
+/// Collects the known facts about the connection and the request.
 pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
     let connection = exchange.connection();
     let record = connection.record.borrow();
@@ -39,8 +39,10 @@ pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
     }
 }
 
-/// The time from the `ClientHello` to the first request, if the client may have held the request until the connection was open.
-/// In TLS 1.2 the server's Finished is a round trip away at that time; early data precedes the client's Finished.
+/// The time from the `ClientHello` to the first request, if the client may have held the request until the connection
+/// was open.
+///
+/// In TLS 1.2 the server's `Finished` is a round trip away at that time; early data precedes the client's `Finished`.
 fn held_since_hello(record: &ConnectionRecord) -> Option<Duration> {
     let between = |earlier, later| record.timeline.between(earlier, later);
     let ready = between(Milestone::HandshakeFinished, Milestone::FirstRequest).unwrap_or_default();
@@ -59,7 +61,7 @@ fn note_tls(visit: &mut Visit, record: &ConnectionRecord) {
     visit.window = Window::of_segments(record.window.into());
 }
 
-/// Notes the times of the visit. The handshake counts only where the navigation `waited_for_it`.
+/// Records the times of the visit. The handshake counts only if the navigation `waited_for_it`.
 fn note_times(visit: &mut Visit, exchange: &Exchange, record: &ConnectionRecord, waited_for_it: bool) {
     let queue = record.timeline.between(Milestone::KeyOperationStarted, Milestone::KeyOperationFinished);
     let handshake = record.tls.as_ref().map(|tls| tls.handshake_time);

@@ -1,4 +1,4 @@
-//! Puts the script into a page, while it streams.
+//! Inserts the script into a page while it streams.
 
 use std::fmt;
 use std::mem;
@@ -19,10 +19,10 @@ use super::policy;
 use crate::body::Body;
 use crate::compress::{DIGESTS, forbids_transforming, is_identity, weaken};
 
-/// Pages of up to this size that are here as a whole are changed at once, and keep a length.
+/// Maximum length in bytes of complete pages that are changed at once and keep a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
 
-/// Puts `tag` into a page of status 200. The outcome, where it is known before the page streams.
+/// Inserts `tag` into a page with status 200. Returns the outcome, if it is known before the page streams.
 pub(super) fn insert(
     tag: &Bytes,
     beacons: &Arc<Beacons>,
@@ -74,10 +74,10 @@ fn streaming(source: Body, tag: &Bytes, beacons: &Arc<Beacons>) -> Body {
     })
 }
 
-/// Changes a head into that of the changed page.
+/// Adapts the headers to the changed page.
 fn mark(headers: &mut HeaderMap) {
     headers.remove(header::CONTENT_LENGTH);
-    // Ranges would be of the page without the script.
+    // Ranges would address the page without the script.
     headers.remove(header::ACCEPT_RANGES);
     for name in &DIGESTS {
         headers.remove(name);
@@ -85,7 +85,7 @@ fn mark(headers: &mut HeaderMap) {
     weaken(headers);
 }
 
-/// A page that gets the script as soon as the place for it comes, and passes as it is from then on.
+/// A page that gets the script at the first suitable position and passes unchanged from there.
 struct InsertedBody {
     source: Body,
     search: Search,
@@ -96,14 +96,14 @@ struct InsertedBody {
 }
 
 impl InsertedBody {
-    /// Counts how the search ended, once.
+    /// Counts the outcome of the search once.
     fn count(&mut self) {
         let Some(is_found) = self.search.is_done().filter(|_| !self.is_counted) else { return };
         self.is_counted = true;
         self.beacons.insertion(if is_found { Insertion::Done } else { Insertion::NoPlace });
     }
 
-    /// What was held, at the end of the page.
+    /// Returns the held back content at the end of the page.
     fn finish(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         self.search.finish(&mut rest);

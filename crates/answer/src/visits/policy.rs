@@ -1,14 +1,14 @@
-//! Whether the `Content-Security-Policy` of a page lets the script load and send its beacon.
+//! Check whether the `Content-Security-Policy` of a page permits the script and its beacon.
 //!
-//! Where it would not, the script stays out: it could do nothing but fill the browser's console, and the policy's reports.
+//! Otherwise the script is not inserted: it would only fill the browser's console and the reports of the policy.
 
 use http::HeaderMap;
 use http::header;
 
-/// Whether every policy of the page allows a script from its own origin, and requests to it.
+/// Whether every policy of the page allows scripts from its own origin and requests to it.
 pub(super) fn allows(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::CONTENT_SECURITY_POLICY).iter();
-    // One that cannot be read may forbid anything.
+    // An unreadable policy may forbid anything.
     lines.map(|line| line.to_str()).all(|line| line.is_ok_and(|line| line.split(',').all(allows_policy)))
 }
 
@@ -37,12 +37,12 @@ fn allows_policy(policy: &str) -> bool {
     scripts.allow() && requests.allow()
 }
 
-/// What the most specific directive says: a rank, and whether it allows the own origin.
+/// The most specific directive: its rank, and whether it allows the own origin.
 #[derive(Default)]
 struct Sources(Option<(u8, bool)>);
 
 impl Sources {
-    /// Of two directives with one name, the first counts.
+    /// Records a directive. Of two directives with the same name, the first one applies.
     fn offer(&mut self, rank: u8, allows: bool) {
         if self.0.is_none_or(|(known, _)| rank > known) {
             self.0 = Some((rank, allows));
