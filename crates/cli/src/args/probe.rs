@@ -156,17 +156,17 @@ impl Probe {
 
 const AFTER_PROBE: &str = "\
 Examples:
-  brisk probe https://example.com/                every step of one connection, and what could be better
-  brisk probe example.com --tls 1.2 --http1       the same as an older client
+  brisk probe https://example.com/                every step of one connection, and possible improvements
+  brisk probe example.com --tls 1.2 --http1       the same with an older client
   brisk probe example.com --connect 192.0.2.7     one server of several
-  brisk probe example.com --compare --0rtt        what 0-RTT saves, step by step
+  brisk probe example.com --compare --0rtt        savings of 0-RTT, step by step
   brisk probe example.com --compare example.net   two servers in turns
-  brisk probe example.com --timing -n 20          the times of curl -w, for four kinds of connections
-  brisk probe example.com --json                  for programs
-  brisk probe example.com --audit --fail-below A  everything that can be judged of its TLS; docs/audit.md
-Exit codes: 0 an answer came, 1 this machine failed, 2 wrong arguments, 3 the name does not resolve, 4 no connection,
-5 no TLS handshake, 6 no answer by the protocol, 7 out of time, 8 later than --max-ttfb, 9 an answer came and the certificate is not trusted,
-10 the grade is worse than --fail-below.
+  brisk probe example.com --timing -n 20          the times of curl -w for four kinds of connections
+  brisk probe example.com --json                  result for programs
+  brisk probe example.com --audit --fail-below A  audit of the TLS configuration; docs/audit.md
+Exit codes: 0 response received, 1 local failure, 2 wrong arguments, 3 name not resolved, 4 no TCP connection,
+5 no TLS handshake, 6 no valid HTTP response, 7 timeout, 8 response later than --max-ttfb,
+9 response received but certificate not trusted, 10 grade worse than --fail-below.
 docs/probe.md describes the report.";
 
 /// Maximum of `--timeout`, in seconds.

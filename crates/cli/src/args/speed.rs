@@ -51,7 +51,7 @@ const AFTER_SPEED: &str = "\
 Examples:
   brisk speed                          all algorithms, and a forecast of handshakes per second
   brisk speed rsa2048 p256             two algorithms
-  brisk speed handshakes --core 3      handshakes, and RSA-2048 which they need, on core 3
+  brisk speed handshakes --core 3      handshakes (and RSA-2048, which they need) on core 3
   brisk speed --engine cuda            RSA on a GPU, if brisk was built for it
 docs/speed.md describes the measurements and the forecast.";
 
