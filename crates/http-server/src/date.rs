@@ -1,4 +1,4 @@
-//! The value of `Date` (RFC 9110 section 6.6.1), written once for each tick of a worker's wheel.
+//! Value of the `Date` header (RFC 9110 section 6.6.1), formatted once per tick of a worker's wheel.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use httpdate::HttpDate;
 
-/// The date as one worker writes it into answers: at most a tick of its wheel old.
+/// `Date` header of one worker, at most one tick of its wheel old.
 #[derive(Debug, Default)]
 pub(crate) struct Date(RefCell<Written>);
 
@@ -17,7 +17,7 @@ struct Written {
 }
 
 impl Date {
-    /// Hands the date to `use_it`. `tick` is the time by the worker's wheel: while it stays the same, so does the date.
+    /// Calls `use_it` with the date, formatted again only if `tick`, the time of the worker's wheel, has changed.
     pub(crate) fn with<T>(&self, tick: Duration, use_it: impl FnOnce(&str) -> T) -> T {
         let mut written = self.0.borrow_mut();
         if written.tick != tick || written.text.is_empty() {

@@ -1,7 +1,8 @@
-//! One client connection as HTTP/1.1 or HTTP/2, whichever ALPN chose, from its first byte to its end.
+//! Driver of a client connection over HTTP/1.1 or HTTP/2, from the first byte to the close.
 //!
-//! The connection's future is its driver: it lets the protocol work, then sends what that wrote, then looks at the time. An
-//! idle HTTP/1.1 connection has no protocol machinery and no buffers at all.
+//! The driver is the connection's future. Each turn lets the protocol work, sends its output, then checks the deadline. An
+//! idle
+//! HTTP/1.1 connection has neither protocol state nor buffers.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -25,21 +26,21 @@ use tokio::io::AsyncWriteExt;
 use super::io::HttpIo;
 use crate::date::Date;
 
-/// Everything that serving a connection needs.
+/// Inputs of [`serve`] for one connection.
 pub struct Http {
-    /// Answers the requests.
+    /// Service that responds to the requests.
     pub service: Rc<CurrentService>,
-    /// The connection as its requests see it.
+    /// State of the connection that its requests share.
     pub connection: Rc<Connection>,
-    /// Time limits and sizes.
+    /// Timeouts and size limits.
     pub settings: Rc<HttpSettings>,
-    /// The connection's own deadline.
+    /// Deadline of the connection in the worker's wheel.
     pub deadline: Deadline,
-    /// Signals that the gateway shuts down.
+    /// Reports that the gateway drains.
     pub drain: Drain,
 }
 
-/// The service of a worker, which a reload replaces: requests on open connections are answered by the new one too.
+/// Service of a worker. A reload replaces it, for later requests on open connections too.
 pub struct CurrentService {
     service: RefCell<Rc<Service>>,
     buffers: Rc<WorkerBuffers>,
@@ -47,35 +48,35 @@ pub struct CurrentService {
 }
 
 impl CurrentService {
-    /// Begins with `service`.
+    /// Creates the holder with its first service.
     pub fn new(service: Rc<Service>) -> Rc<Self> {
         let buffers = WorkerBuffers::new(Arc::clone(&service.telemetry().metrics));
         Rc::new(Self { service: RefCell::new(service), buffers, date: Date::default() })
     }
 
-    /// Answers requests by `service` from now on; those in flight end with the old one.
+    /// Replaces the service. Requests in flight keep the old one.
     pub fn replace(&self, service: Rc<Service>) {
         self.service.replace(service);
     }
 
-    /// The service that answers now.
+    /// Service for the next request.
     pub fn current(&self) -> Rc<Service> {
         Rc::clone(&self.service.borrow())
     }
 
-    /// The buffers of the worker, for a connection without a socket.
+    /// Buffers of the worker, for tests without a socket.
     #[cfg(any(test, fuzzing))]
     pub(super) fn buffers(&self) -> Rc<WorkerBuffers> {
         Rc::clone(&self.buffers)
     }
 
-    /// The date for answers.
+    /// `Date` header for responses.
     pub(super) fn date(&self) -> &Date {
         &self.date
     }
 }
 
-/// Serves the connection to its end, and puts what it carried into its record.
+/// Serves the connection until it ends, and records its bytes in the connection's record. Returns the reason of the end.
 pub fn serve(io: HttpIo, http: &Http) -> impl Future<Output = End> {
     http.connection.surround(Surroundings {
         settings: Rc::clone(&http.settings),
@@ -86,20 +87,20 @@ pub fn serve(io: HttpIo, http: &Http) -> impl Future<Output = End> {
     Driver { io, http }.run()
 }
 
-/// A connection that is being served: its stream, and what serving it needs.
+/// Connection being served: its stream and its inputs.
 pub(super) struct Driver<'a> {
     pub(super) io: HttpIo,
     pub(super) http: &'a Http,
 }
 
-/// Why a turn ends the HTTP machinery.
+/// Reason to leave the protocol code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// Idle for a while: rest with less memory.
+    /// Idle: release the protocol state and wait with less memory.
     Rest,
-    /// Close, after what was written.
+    /// Close after pending output, with `close_notify`.
     Close(End),
-    /// Close at once: the client does not read, or is gone.
+    /// Close immediately: the client does not read, or is gone.
     Abort(End),
 }
 
@@ -107,13 +108,13 @@ impl Driver<'_> {
     async fn run(self) -> End {
         self.acknowledge_handshake().await;
         let stop = loop {
-            // While its handshake is not complete, a connection never rests.
+            // A connection with an incomplete handshake does not rest, since only the driver advances the handshake.
             if self.handshake().is_none()
                 && let Err(stop) = self.rest().await
             {
                 break stop;
             }
-            // Boxed, so that a resting connection does not carry the room for a busy one.
+            // Boxed: otherwise the future of a resting connection would include space for the protocol state.
             let stop = match self.version() {
                 HttpVersion::Http2 => Box::pin(self.h2_turns()).await,
                 HttpVersion::Http11 | HttpVersion::Http10 => Box::pin(self.http1_turns()).await,
@@ -146,18 +147,18 @@ impl Driver<'_> {
         }
     }
 
-    /// The version that ALPN chose. Without ALPN clients speak HTTP/1.1, or HTTP/1.0.
+    /// Version chosen by ALPN; HTTP/1.1 without ALPN (HTTP/1.0 requests are accepted there too).
     fn version(&self) -> HttpVersion {
         let record = self.http.connection.record.borrow();
         record.tls.as_ref().and_then(|tls| tls.alpn).unwrap_or(HttpVersion::Http11)
     }
 
-    /// The handshake, while it is not complete: early data is being served.
+    /// Handshake whose early data is being served; `None` once it is complete.
     pub(super) fn handshake(&self) -> Option<&Handshake> {
         self.http.connection.handshake()
     }
 
-    /// Waits for the client with nothing but the connection itself in memory.
+    /// Waits for the client without protocol state and buffers.
     async fn rest(&self) -> Result<(), Stop> {
         let Http { connection, settings, deadline, .. } = self.http;
         deadline.set_idle(connection.idle(settings.timeouts.idle).min(connection.time_left()));
@@ -171,11 +172,11 @@ impl Driver<'_> {
         match stream.poll_fill(cx) {
             Poll::Ready(Ok(true)) => return Poll::Ready(Ok(())),
             Poll::Ready(Ok(false)) => return Poll::Ready(Err(Stop::Close(End::Closed))),
-            // An alert may be due.
+            // `Close` instead of `Abort`, because an alert may wait to be sent.
             Poll::Ready(Err(_)) => return Poll::Ready(Err(Stop::Close(End::ClientGone))),
             Poll::Pending => {}
         }
-        // Tickets are still waiting here after the handshake.
+        // Session tickets may still be unsent after the handshake.
         if let Poll::Ready(Err(_)) = stream.poll_drain(cx) {
             return Poll::Ready(Err(Stop::Abort(End::ClientGone)));
         }
@@ -185,25 +186,26 @@ impl Driver<'_> {
         self.http.deadline.poll_expired(cx).map(|()| Err(Stop::Close(self.end_of_idle())))
     }
 
-    /// Why an idle connection whose deadline has passed ends.
+    /// Reason of the end of a connection whose idle deadline has passed.
     pub(super) fn end_of_idle(&self) -> End {
         if self.http.deadline.is_evicted() { End::Evicted } else { End::Idle }
     }
 
-    /// Boxed, and made outside of the connection's own future, which would keep room for it.
+    /// Future that closes the connection. Boxed, and created outside of [`Self::run`], whose future would otherwise include
+    /// its space.
     fn closing(self, end: End) -> Option<Pin<Box<impl Future<Output = ()>>>> {
         let http = self.http;
         self.io.into_stream().map(|stream| Box::pin(http.close(stream, lingering(end))))
     }
 
-    /// As [`Self::closing`].
+    /// Future that cuts the connection off; boxed like [`Self::closing`].
     fn cutting(self) -> Option<Pin<Box<impl Future<Output = ()>>>> {
         let http = self.http;
         self.io.into_stream().map(|stream| Box::pin(http.cut(stream)))
     }
 }
 
-/// How long, and how much, is read from the client after `end`.
+/// Limits, in time and bytes, of reading from the client after `end`.
 fn lingering(end: End) -> Lingering {
     match end {
         End::Closed | End::Drained => Lingering::UPLOAD,
@@ -217,9 +219,11 @@ impl Http {
         (record.bytes_received, record.bytes_sent) = stream.bytes();
     }
 
-    /// Sends the rest and `close_notify`, then lets the client read it all: closing with unread data would reset.
+    /// Sends pending output and `close_notify`, then reads for a while: closing a socket with unread data sends a reset,
+    /// which would
+    /// destroy output that the client has not read yet.
     async fn close(&self, mut stream: Stream, lingering: Lingering) {
-        // Its descriptor is needed now.
+        // An evicted connection does not linger, because its descriptor is needed for another client.
         let lingers = !self.deadline.is_evicted();
         self.deadline.set(self.settings.timeouts.write);
         let closed = poll_fn(|cx| match stream.poll_close(cx) {
@@ -233,8 +237,9 @@ impl Http {
         }
     }
 
-    /// Sends the available part of an answer and closes, without `close_notify`, so that the client does not take the
-    /// part for the whole (RFC 9112 section 8).
+    /// Sends the available part of a response and closes without `close_notify`, so that the client detects a truncated
+    /// response
+    /// (RFC 9112 section 8).
     async fn cut(&self, mut stream: Stream) {
         self.deadline.set(self.settings.timeouts.write);
         let sent = poll_fn(|cx| match stream.poll_drain(cx) {

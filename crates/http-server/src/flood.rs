@@ -1,7 +1,8 @@
-//! What a client may do on an HTTP/2 connection that costs the server work and gets the client nothing: a budget.
+//! Budget of an HTTP/2 connection for frames that cost the server work and bring the client nothing.
 //!
-//! Streams that are reset (CVE-2023-44487), or that the client makes the server reset (CVE-2025-8671), and control
-//! frames (CVE-2019-9512 and its relatives) cost points. Answers, data and time earn them back.
+//! Points are charged for streams reset by the client (CVE-2023-44487, "Rapid Reset"), streams that the client makes the
+//! server reset
+//! (CVE-2025-8671, "MadeYouReset"), and control frames (CVE-2019-9512 and related). Responses, data and time earn points.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,34 +12,37 @@ use brisk_http_connection::streams::RESET;
 use brisk_telemetry::metrics::Flood;
 use brisk_wire::h2::frame::{FrameHead, Reason, flag, kind};
 
-/// Points that a KiB of header fields costs beyond what its block explains. No browser has a reason for one: the tables
-/// of HPACK and short names explain 8 KiB of each head, which are free.
+/// Points charged per KiB of header fields beyond the size that their blocks explain. Browsers never cause this: the tables
+/// of HPACK and short names explain 8 KiB per head, which are free.
 const HEAD_KIB: u32 = RESET;
-/// Points that a second earns.
+/// Points earned per second.
 const SECOND: u32 = RESET;
-/// Points that a frame of the answer earns: the client owes updates of two windows for it, and may measure the path by
-/// a PING.
+/// Points earned per `DATA` frame of a response: the client has to send window updates for the stream and the connection,
+/// and may
+/// measure the path with a PING.
 const ANSWER_DATA: u32 = 3;
-/// A smaller frame earns nothing: a client could ask for one with each byte of its window (CVE-2019-9511).
+/// Minimum length, in bytes, of a `DATA` frame that earns points: a client could otherwise cause one frame per byte of its
+/// window
+/// (CVE-2019-9511).
 const DATA_WORTH: usize = 256;
 
-/// Counts the frames of one connection. Clones share it.
+/// Accounts the frames of one connection. Clones share the account.
 #[derive(Clone, Debug)]
 pub(super) struct FloodWatch(Rc<RefCell<Tally>>);
 
-/// What the frames so far come to.
+/// Account of a connection.
 #[derive(Debug)]
 struct Tally {
     budget: Budget,
-    /// PING frames of ours that were not acknowledged yet.
+    /// PING frames sent and not yet acknowledged.
     pings: u32,
-    /// Bytes of header blocks received.
+    /// Received bytes of header blocks.
     blocks: u64,
-    /// KiB of long heads that were charged.
+    /// KiB of long heads already charged.
     heads_charged: u64,
 }
 
-/// Points left.
+/// Points left, and points spent by reason.
 #[derive(Debug)]
 struct Budget {
     full: u32,
@@ -49,20 +53,21 @@ struct Budget {
 }
 
 impl FloodWatch {
-    /// A watch with a budget for `resets` streams that are reset at once.
+    /// Creates an account with a budget for a burst of `resets` reset streams.
     pub(super) fn new(resets: usize) -> Self {
         let full = u32::try_from(resets).unwrap_or(u32::MAX).saturating_mul(RESET);
         let budget = Budget::new(full, Instant::now());
         Self(Rc::new(RefCell::new(Tally { budget, pings: 0, blocks: 0, heads_charged: 0 })))
     }
 
-    /// Gives back `points`, at most to the full budget.
+    /// Adds `points`, up to the full budget.
     pub(super) fn earn(&self, points: u32) {
         self.0.borrow_mut().budget.earn(points);
     }
 
-    /// Charges for header fields that are far longer than the blocks that stood for them: HPACK lets a client repeat a
-    /// field of 4 KiB with one byte. `long` is the size of all long heads so far (see [`Connection::long_heads`]).
+    /// Charges for header fields far larger than the blocks that encode them: HPACK can repeat a field of 4 KiB with one
+    /// byte. `long`
+    /// is the total size of all long heads of the connection (see [`Connection::long_heads`]).
     ///
     /// [`Connection::long_heads`]: brisk_http_connection::Connection::long_heads
     pub(super) fn heads(&self, long: u64) {
@@ -70,7 +75,7 @@ impl FloodWatch {
             return;
         }
         let Tally { budget, blocks, heads_charged, .. } = &mut *self.0.borrow_mut();
-        // Huffman coding makes a field 5/8 as long at best.
+        // Factor 2: Huffman coding (RFC 7541 appendix B) shortens a field to 5/8 at best.
         let excess = long.saturating_sub(2 * *blocks) / 1024;
         if let Some(due @ 1..) = excess.checked_sub(*heads_charged) {
             *heads_charged = excess;
@@ -79,13 +84,13 @@ impl FloodWatch {
         }
     }
 
-    /// What has used up the budget, once it is used up.
+    /// Reason with the highest cost, once the budget is exhausted.
     pub(super) fn exhausted_by(&self) -> Option<Flood> {
         let budget = &self.0.borrow().budget;
         budget.exhausted.then(|| budget.most_spent())
     }
 
-    /// Counts a frame of the client.
+    /// Accounts a frame from the client.
     pub(super) fn received(&self, frame: FrameHead) {
         let mut tally = self.0.borrow_mut();
         if matches!(frame.kind, kind::HEADERS | kind::CONTINUATION) {
@@ -99,19 +104,19 @@ impl FloodWatch {
         }
     }
 
-    /// Counts a `DATA` frame of `length` bytes to the client.
+    /// Accounts a `DATA` frame of `length` bytes to the client.
     pub(super) fn data_sent(&self, length: usize) {
         if length >= DATA_WORTH {
             self.earn(ANSWER_DATA);
         }
     }
 
-    /// Counts a `PING` frame to the client, whose acknowledgement is free.
+    /// Accounts a `PING` frame to the client; its acknowledgement is free.
     pub(super) fn ping_sent(&self) {
         self.0.borrow_mut().pings += 1;
     }
 
-    /// Counts a `RST_STREAM` frame to the client, charged where the client is to blame.
+    /// Accounts a `RST_STREAM` frame to the client; charged if the client caused the reset.
     pub(super) fn reset_sent(&self, reason: Reason) {
         if is_clients_error(reason) {
             self.0.borrow_mut().budget.spend(Flood::StreamError, RESET);
@@ -124,7 +129,7 @@ impl FloodWatch {
     }
 }
 
-/// What a frame of the client counts as, and its price in points; `None` where it is free.
+/// Reason and price, in points, of a frame from the client; `None` if it is free.
 fn price(frame: FrameHead) -> Option<(Flood, u32)> {
     match frame.kind {
         kind::DATA if frame.length == 0 && !frame.has(flag::END_STREAM) => Some((Flood::EmptyData, 1)),
@@ -132,7 +137,7 @@ fn price(frame: FrameHead) -> Option<(Flood, u32)> {
         kind::PRIORITY => Some((Flood::Priority, 1)),
         kind::RST_STREAM => Some((Flood::Reset, RESET)),
         kind::SETTINGS if frame.has(flag::ACK) => None,
-        // A client has a reason to send one or two, and each has to be answered.
+        // Expensive: a client needs one or two, and each has to be acknowledged (RFC 9113 section 6.5.3).
         kind::SETTINGS => Some((Flood::Settings, RESET)),
         kind::PING if frame.has(flag::ACK) => Some((Flood::PingAck, RESET)),
         kind::PING => Some((Flood::Ping, 1)),
@@ -141,7 +146,7 @@ fn price(frame: FrameHead) -> Option<(Flood, u32)> {
     }
 }
 
-/// Whether a stream that ends with this error code was reset for a fault of the client on it.
+/// Whether `reason` reports a fault of the client.
 fn is_clients_error(reason: Reason) -> bool {
     matches!(
         reason,
@@ -173,7 +178,7 @@ impl Budget {
         }
     }
 
-    /// Looked at only when points are short, so that no frame costs a look at the clock.
+    /// Called only when points are short, so that frames normally cost no system call for the time.
     fn earn_by_time(&mut self, now: Instant) {
         let seconds = now.duration_since(self.earned_until).as_secs();
         if seconds > 0 {

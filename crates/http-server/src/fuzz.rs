@@ -1,9 +1,9 @@
-//! Properties of what any client sends, for tests and for libFuzzer.
+//! Properties for arbitrary bytes from a client, checked by tests and by libFuzzer.
 
 use crate::h2::testing;
 use crate::lines::{Lines, Portion};
 
-/// The lines of a head end where a plain search finds their ends, however the bytes are split over reads.
+/// `Lines` finds the end of each line of a head like a plain search, however the bytes are split over reads.
 pub fn head(bytes: &[u8]) {
     let Some((&split, bytes)) = bytes.split_first() else { return };
     let step = usize::from(split).max(1);
@@ -34,8 +34,9 @@ pub fn head(bytes: &[u8]) {
     assert_eq!(found, expected);
 }
 
-/// A client's side of HTTP/2, behind its preface and settings: what it is answered does not depend on the pieces in which it
-/// comes, consists of whole frames, none of them too long, and leaves no more streams than may be open.
+/// The output for HTTP/2 bytes after preface and settings does not depend on their split over reads, consists of whole
+/// frames of
+/// permitted length, and leaves at most the permitted number of open streams.
 pub fn http2(bytes: &[u8]) {
     if let Some((&split, bytes)) = bytes.split_first() {
         testing::compare(bytes, split.into());

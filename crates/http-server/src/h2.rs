@@ -1,7 +1,8 @@
-//! A client connection that speaks HTTP/2: its driver.
+//! HTTP/2 on a client connection.
 //!
-//! Frames are read where TLS has opened them, requests are answered in the turn in which they come, and answers are
-//! written in the order of their priorities. Everything runs in the one task of the connection.
+//! Frames are read in the buffer of the TLS stream, requests are processed in the turn in which they arrive, and responses
+//! are
+//! written in the order of their priorities. Everything runs in the single task of the connection.
 
 mod blocks;
 mod head;
@@ -27,7 +28,7 @@ use self::state::{Goaway, H2};
 use super::driver::{Driver, Stop};
 use super::turn::Turns;
 
-/// Reads in a turn, each of up to 64 KiB, before answers are written.
+/// Maximum number of reads per turn, each of up to 64 KiB, before responses are written.
 const READS: usize = 4;
 
 impl Driver<'_> {
@@ -48,7 +49,7 @@ impl Driver<'_> {
                 return Poll::Ready(ending.map_or(stop, Stop::Close));
             }
             multiplexed.discards.poll(cx);
-            // What came just now may have been its last request.
+            // The last permitted request may have arrived in this turn.
             if turns.begins_to_drain(self) {
                 h2.drain();
                 cx.waker().wake_by_ref();
@@ -61,7 +62,7 @@ impl Driver<'_> {
                 return Poll::Ready(Stop::Close(End::Flood));
             }
             match turns.poll_end(cx, self) {
-                // GOAWAY first; if that does not end it, the next deadline does.
+                // Announces the end with GOAWAY first. If the client does not finish, the next deadline ends the connection.
                 Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
                     ending = Some(end);
                     h2.drain();
@@ -77,7 +78,7 @@ impl Driver<'_> {
         stop
     }
 
-    /// A turn: reads, answers, writes. Ready when the connection is to be closed.
+    /// One turn: reads, processes, writes. Ready if the connection is to be closed.
     fn poll_h2(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Poll<Stop> {
         h2.begin_turn(cx);
         let ended = self.read_h2(cx, h2);
@@ -87,13 +88,13 @@ impl Driver<'_> {
             return match written {
                 Err(_) => Poll::Ready(Stop::Abort(End::ClientGone)),
                 Ok(()) if h2.send.out.is_empty() => Poll::Ready(Stop::Close(End::Malformed)),
-                // GOAWAY waits behind what the client has not taken. TLS wakes when there is room.
+                // GOAWAY waits behind output that the client has not read. TLS wakes the task when there is space.
                 Ok(()) => Poll::Pending,
             };
         }
-        // A failed write is found by the end of the turn.
+        // A failed write is reported by the end of the turn.
         h2.end_turn();
-        // Nothing else wakes the task for what the client sends.
+        // While output was full, reading was not registered, so no event would wake the task.
         if was_full && h2.may_read() {
             cx.waker().wake_by_ref();
         }
@@ -107,7 +108,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Reads and answers what there is; returns how the client has ended, if it has.
+    /// Reads and processes the available frames. Returns the reason if the client has ended the connection.
     fn read_h2(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Option<End> {
         for read in 0.. {
             if read == READS {
@@ -133,7 +134,7 @@ impl Driver<'_> {
 
     fn poll_feed(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Poll<Option<End>> {
         let mut stream = self.io.stream_mut();
-        // Before the end of its handshake the driver reads, and wakes.
+        // During the handshake the driver reads, and wakes this task.
         if !stream.is_confirmed() && !stream.has_plaintext() {
             return Poll::Pending;
         }
@@ -147,16 +148,16 @@ impl Driver<'_> {
             Ok(()) if any => None,
             Ok(()) if self.http.drain.started() => Some(End::Drained),
             Ok(()) => Some(End::Closed),
-            // Not at once: GOAWAY, an alert, or answers wait to be sent.
+            // `Close` instead of `Abort`, because GOAWAY, an alert, or responses may wait to be sent.
             Err(_) => Some(End::ClientGone),
         })
     }
 
-    /// Ends the connection of a client that causes too much work, past the streams in flight.
+    /// Sends GOAWAY with `ENHANCE_YOUR_CALM` to a client that has exhausted its budget; streams in flight are abandoned.
     fn say_last(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) {
         h2.send.out.goaway(h2.last_stream(), Reason::ENHANCE_YOUR_CALM);
         let mut stream = self.io.stream_mut();
-        // Makes room. A client that does not read gets none.
+        // Makes space for the frame, if the client reads at all.
         if stream.poll_drain(cx).is_ready() {
             let _ = h2.send.flush(|bytes| stream.poll_write(cx, &[IoSlice::new(bytes)]));
         }
@@ -176,7 +177,7 @@ impl H2<'_> {
         self.notices.end_turn();
     }
 
-    /// Whether the connection has ended as it was announced.
+    /// Whether all streams up to the announced last one have ended and all output is sent.
     fn is_drained(&self) -> bool {
         matches!(self.goaway, Goaway::Last(_)) && self.numbers.is_empty() && self.send.out.is_empty()
     }

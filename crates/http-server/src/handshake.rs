@@ -1,7 +1,9 @@
-//! The end of a handshake: its acknowledgement, and what follows where its early data is served already.
+//! End of the handshake: its acknowledgement, and its completion while early data is already served.
 //!
-//! Until the end of such a handshake only the driver reads the socket: HTTP gets what was kept for it, and never
-//! sees the connection fail. So requests that were sent on are answered and logged even if the client is gone; those
+//! Until the handshake is complete, only the driver reads the socket: the HTTP code reads the early data kept for it, and
+//! does not see
+//! a failure of the connection. Requests already forwarded are therefore completed and logged even if the client is gone;
+//! requests
 //! that wait for the handshake end with the connection.
 
 use std::future::poll_fn;
@@ -15,9 +17,11 @@ use brisk_telemetry::Milestone;
 use super::driver::{Driver, Stop};
 
 impl Driver<'_> {
-    /// Acknowledges the client's last flight where nothing else does: no ticket is due, and no request has come with it. With
-    /// Nagle's algorithm on, the client keeps its request back until then. Most clients have it off, and their requests are
-    /// here after a look at the socket.
+    /// Acknowledges the client's last flight with a TCP ACK if nothing else does: no ticket to send, and no request yet.
+    ///
+    /// A client with Nagle's algorithm holds its request back until the ACK. Most clients disable Nagle, and their requests
+    /// are
+    /// available after one poll of the sockets.
     pub(super) async fn acknowledge_handshake(&self) {
         let waits = || {
             let stream = self.io.stream();
@@ -26,16 +30,17 @@ impl Driver<'_> {
         if !waits() {
             return;
         }
-        // Lets the runtime look at the sockets.
+        // Lets the runtime poll the sockets.
         tokio::task::yield_now().await;
-        // The next read gets the error, or the end, once more.
+        // An error or the end of the stream may be ignored here, since the next read reports it again.
         let came = poll_fn(|cx| Poll::Ready(self.io.stream_mut().poll_fill(cx).is_ready())).await;
         if !came {
             brisk_net::acknowledge(self.io.stream().tcp());
         }
     }
 
-    /// Goes on with the handshake, if it is not complete. To be called before HTTP is: it reads what comes with it.
+    /// Advances an incomplete handshake. To be called before the HTTP code, since it reads the data that comes with the
+    /// handshake.
     pub(super) fn advance_handshake(&self, cx: &mut Context<'_>) {
         let Self { io, http } = self;
         let Some(handshake) = self.handshake() else { return };
@@ -54,7 +59,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The handshake counts from now on, as that of any other connection.
+    /// Records the completed handshake in the metrics, with its duration from the ClientHello.
     fn complete_handshake(&self) {
         let http = self.http;
         let mut record = http.connection.record.borrow_mut();
@@ -66,21 +71,22 @@ impl Driver<'_> {
         }
     }
 
-    /// How the connection ends, if its handshake has failed and nothing is left to do: no request but those that wait for it.
+    /// Reason to stop after a failed handshake, once only requests that wait for the handshake are in flight.
     pub(super) fn failed_handshake(&self) -> Option<Stop> {
         let handshake = self.handshake()?;
         let end = handshake.failure()?;
         (self.http.connection.in_flight() == handshake.waiting()).then(|| stop(end))
     }
 
-    /// How the connection ends when the client has not finished its handshake in time.
+    /// Reason to stop after the timeout of the handshake.
     pub(super) fn late_handshake(&self) -> Stop {
         let failure = self.handshake().and_then(Handshake::failure);
         failure.map_or(Stop::Abort(End::HandshakeTimeout), stop)
     }
 
-    /// Waits for the end of the handshake of a connection that is to be closed: only after it the client has its tickets,
-    /// which it would miss for its next early data.
+    /// Completes the handshake of a connection about to be closed: the client receives its tickets only after it, and needs
+    /// them for
+    /// its next early data.
     pub(super) async fn finish_handshake(&self, closing: Stop) -> Stop {
         let Self { io, http } = self;
         if let Some(handshake) = self.handshake() {
@@ -104,6 +110,6 @@ impl Driver<'_> {
 }
 
 fn stop(end: End) -> Stop {
-    // An alert is due.
+    // `Close` instead of `Abort`, because an alert has to be sent.
     if end == End::Malformed { Stop::Close(end) } else { Stop::Abort(end) }
 }

@@ -1,8 +1,8 @@
-//! A client connection that speaks HTTP/1.1: its driver.
+//! HTTP/1.1 on a client connection.
 //!
-//! Requests are parsed where the TLS stream has them, answered within the connection's own future, and the answers written
-//! to the stream, which sends those of one turn together. While a request is answered nothing is read but its body, when
-//! that is asked for.
+//! Requests are parsed in the buffer of the TLS stream and processed within the connection's future. Responses are written
+//! to the
+//! stream, which sends those of one turn together. During a request only its body is read, on demand.
 
 mod inbound;
 mod outbound;
@@ -26,20 +26,20 @@ use self::outbound::Outbound;
 use super::driver::{Driver, Stop};
 use super::turn::Turns;
 
-/// The least that a head may have, in bytes.
+/// Minimum of the limit for the size of a head, in bytes.
 const HEAD_SIZE_AT_LEAST: usize = 8192;
 
-/// Requests that came together and are answered in one turn. Then other connections have theirs.
+/// Maximum number of pipelined requests per turn, so that other connections of the worker are not delayed.
 const AT_ONCE: u32 = 16;
 
 impl Driver<'_> {
-    /// Serves HTTP/1.1 until the connection rests, closes or is upgraded. An upgraded one is served to its end here.
+    /// Serves HTTP/1.1 until the connection rests, closes or is upgraded. Returns for an upgraded connection after its end.
     pub(super) async fn http1_turns(&self) -> Stop {
         let Self { io, http } = self;
         let inbound = Inbound::attach(io.clone());
         let stop = self.serve_http1(&inbound).await;
         let read_ahead = inbound.take_input();
-        // From here on no body of a request has the stream.
+        // Detaches request bodies that outlive this function from the stream.
         drop(inbound);
         let upgrade = PendingUpgrade::take(&http.connection);
         if let (Some(upgrade), Stop::Close(End::Closed | End::Drained)) = (upgrade, stop) {
@@ -74,17 +74,17 @@ impl Driver<'_> {
         .await
     }
 
-    /// How to stop after an answer, or where the client has ended between two requests.
+    /// Stop after a response, or after the client's end between two requests.
     fn closed(&self) -> Stop {
         Stop::Close(if self.http.drain.started() { End::Drained } else { End::Closed })
     }
 }
 
-/// The requests of one connection and their answers, one after the other.
+/// Requests of a connection and their responses, in sequence.
 struct Exchanges<'a> {
     driver: &'a Driver<'a>,
     inbound: &'a Rc<Inbound>,
-    /// The next answer, or the one under way, is the last.
+    /// Whether the current or next response is the last.
     last: &'a Cell<bool>,
 }
 
@@ -102,7 +102,7 @@ impl Exchanges<'_> {
             let head = match poll_fn(|cx| inbound.poll_head(cx, limits, last.get())).await {
                 Ok(head) => head,
                 Err(NoHead::End) => return driver.closed(),
-                // Not at once: an alert may wait to be sent.
+                // `Close` instead of `Abort`, because an alert may wait to be sent.
                 Err(NoHead::Broken) => return Stop::Close(End::ClientGone),
                 Err(NoHead::Malformed(error)) => return self.refuse(error, &mut outbound).await,
             };
@@ -126,7 +126,7 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Sends a response. The error is how to stop after it.
+    /// Sends a response. The error is the reason to stop after it.
     async fn answer(
         &self,
         response: Response<RecordedBody>,
@@ -134,14 +134,15 @@ impl Exchanges<'_> {
         persists: bool,
         outbound: &mut Outbound,
     ) -> Result<(), Stop> {
-        // Before the head says whether the connection goes on. What is still read is seen to after the answer.
+        // Decides before the head, which states whether the connection persists. A body still being read is checked after
+        // the response.
         let is_read = poll_fn(|cx| Poll::Ready(self.inbound.is_read(cx))).await;
         let closes = !persists || self.last.get() || is_read == Some(false);
         let (head, body) = response.into_parts();
         outbound.buffer().extend_from_slice(self.inbound.answer_begins());
         let (status, extent) = match head.status {
             StatusCode::SWITCHING_PROTOCOLS => (head.status, Extent::None),
-            // Interim answers are no business of a service.
+            // A 1xx status is not a final response (RFC 9110 section 15.2), so it is an error of the service.
             status if status.is_informational() => (StatusCode::INTERNAL_SERVER_ERROR, Extent::None),
             status => (status, extent(&body)),
         };
@@ -195,7 +196,7 @@ impl Exchanges<'_> {
                         if !last {
                             poll_fn(|cx| body.poll_sent_whole(cx)).await;
                         }
-                        // From here on the answer is complete, whatever the client takes of it.
+                        // The response counts as complete from here on, even if the client does not read all of it.
                         drop(body);
                         if !framing.is_ended() {
                             framing.end(None, outbound.buffer()).map_err(|_| BROKEN)?;
@@ -222,11 +223,12 @@ impl Exchanges<'_> {
 
     async fn write(&self, outbound: &mut Outbound) -> Result<(), Stop> {
         let written = poll_fn(|cx| outbound.poll_write(cx, &self.driver.io)).await;
-        // Not at once: an alert may wait to be sent.
+        // `Close` instead of `Abort`, because an alert may wait to be sent.
         written.map_err(|_| Stop::Close(End::ClientGone))
     }
 
-    /// Answers what is no request, where the client would understand it. It is unknown where the next begins.
+    /// Responds to a malformed request, if the client would understand it, and closes: the start of the next request is
+    /// unknown.
     async fn refuse(&self, error: MalformedRequest, outbound: &mut Outbound) -> Stop {
         tracing::debug!(%error, "what a client sent is no request");
         if let Some(status) = error.status() {
@@ -247,7 +249,7 @@ fn extent(body: &RecordedBody) -> Extent {
     body.size_hint().exact().map_or(Extent::Unknown, Extent::Known)
 }
 
-/// Lets other tasks of the worker go first.
+/// Yields to the other tasks of the worker once.
 async fn yield_once() {
     let mut yielded = false;
     poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! A client's TLS stream, which the connection's driver shares with the code that speaks HTTP on it.
+//! TLS stream of a client, shared by the connection's driver and the HTTP code.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::fmt;
@@ -10,11 +10,11 @@ use std::task::{Context, Poll, ready};
 use brisk_tls::{Confirmation, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A client's TLS stream. Clones share it.
+/// TLS stream of a client. Clones share it.
 ///
-/// What is written waits until the driver drains the stream at the end of its turn, so that the answers of one turn share
-/// records and system calls; a flush does nothing. `flush_at_once` ends that for an upgraded connection, which has no such
-/// driver.
+/// Output waits until the driver drains the stream at the end of its turn, so that the responses of one turn share records
+/// and
+/// system calls; a flush does nothing. An upgraded connection has no driver, so `flush_at_once` makes flushes effective.
 #[derive(Clone)]
 pub struct HttpIo(Rc<Shared>);
 
@@ -24,17 +24,17 @@ struct Shared {
 }
 
 impl HttpIo {
-    /// Takes over `stream`.
+    /// Wraps `stream`.
     pub fn new(stream: Stream) -> Self {
         Self(Rc::new(Shared { stream: RefCell::new(stream), at_once: Cell::default() }))
     }
 
-    /// Reports when the handshake is complete; `None` if it already is, as always without early data.
+    /// Notification of the completed handshake; `None` if it is complete, as always without early data.
     pub fn confirmation(&self) -> Option<Confirmation> {
         self.stream().confirmation()
     }
 
-    /// Bytes of early data received so far, as plaintext.
+    /// Plaintext bytes of early data received so far.
     pub fn early_bytes(&self) -> u64 {
         self.stream().early_bytes()
     }
@@ -47,18 +47,18 @@ impl HttpIo {
         self.0.stream.borrow_mut()
     }
 
-    /// From now on each flush is done at once.
+    /// Makes each flush send immediately from now on.
     pub(crate) fn flush_at_once(&self) {
         self.0.at_once.set(true);
     }
 
-    /// Whether nothing is here to be read, and only the driver reads the socket: the handshake is not complete.
+    /// Whether no plaintext is available and only the driver may read the socket, because the handshake is incomplete.
     pub(super) fn awaits_driver(&self) -> bool {
         let stream = self.stream();
         !stream.is_confirmed() && !stream.has_plaintext()
     }
 
-    /// Reads as [`Stream::poll_read`] does; false at the client's end. Pending while it [awaits the
+    /// Reads like [`Stream::poll_read`]; `false` at the end of the stream. Pending while it [awaits the
     /// driver](Self::awaits_driver), which then has to wake a reader in another task.
     pub(super) fn poll_take(
         &self,
@@ -77,7 +77,7 @@ impl HttpIo {
         read.map_ok(|()| any)
     }
 
-    /// Writes what there is room for. The driver makes room, where there is one.
+    /// Writes as much as there is space for. Without a driver it drains the stream to make space.
     fn poll_write_slices(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut stream = self.0.stream.borrow_mut();
         match stream.poll_write(cx, slices) {
@@ -89,7 +89,7 @@ impl HttpIo {
         }
     }
 
-    /// The stream, once no clone is left: HTTP is done with.
+    /// Returns the stream if this is the last clone, that is, after the HTTP code.
     pub(crate) fn into_stream(self) -> Option<Stream> {
         Rc::try_unwrap(self.0).ok().map(|shared| shared.stream.into_inner())
     }
@@ -135,7 +135,7 @@ impl AsyncWrite for HttpIo {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut stream = self.0.stream.borrow_mut();
-        // The driver closes when the handshake is complete.
+        // With an incomplete handshake the driver closes the stream later.
         if stream.is_confirmed() { stream.poll_close(cx) } else { Poll::Ready(Ok(())) }
     }
 }

@@ -1,32 +1,35 @@
-//! Ensures that the lines of an HTTP/1.1 head end with CR LF, where hyper reads it: over plain HTTP.
+//! Check that the lines of an HTTP/1.1 head end with CR LF, for hyper, which reads plain HTTP.
 //!
-//! hyper takes a bare LF for the end of a line too, as RFC 9112 section 2.2 permits. A proxy in front that takes it for
-//! something else would then see other headers than brisk does. hyper cannot be asked to be strict, so this is done
-//! where it reads: one search for LF over the bytes of heads and trailers, nothing over bodies. A read ends where the
-//! head does; hyper then says what body follows, before it reads on.
+//! hyper also accepts a bare LF as the end of a line, as RFC 9112 section 2.2 permits, and has no option to refuse it. A
+//! proxy in front
+//! that treats a bare LF differently would see other headers than brisk. The check is therefore a filter below hyper: one
+//! search for LF
+//! over the bytes of heads and trailers, and none over bodies. Each read ends at the end of a head, so that hyper can report
+//! the
+//! length of the body before it reads on.
 
 use std::cell::Cell;
 
 use http_body::Body;
 
-/// The lines of one connection: watched by what reads it, which learns of bodies from what it reads.
+/// Line filter of one connection. The reader reports the body after each head with [`expect`](Self::expect).
 #[derive(Debug, Default)]
 pub(super) struct LineWatcher(Cell<Lines>);
 
 impl LineWatcher {
-    /// Watches from now on, where a head begins.
+    /// Starts filtering; the next byte begins a head.
     pub(super) fn begin(&self) {
         self.0.set(Lines::watched());
     }
 
-    /// Notes that `body` follows the head that was just read.
+    /// Sets the body that follows the head just read.
     pub(super) fn expect(&self, body: &impl Body) {
         let mut lines = self.0.get();
         lines.expect(body);
         self.0.set(lines);
     }
 
-    /// Hands on what is to be read now of `data`, which is not empty. Returns how many of its bytes that takes.
+    /// Passes the next portion of `data` (not empty) to `put`. Returns the number of bytes consumed.
     #[inline]
     pub(super) fn pass(&self, data: &[u8], mut put: impl FnMut(&[u8])) -> usize {
         let mut lines = self.0.get();
@@ -37,7 +40,7 @@ impl LineWatcher {
                 put(&data[..length]);
                 length
             }
-            // NUL stands nowhere in a head, so hyper refuses the request.
+            // hyper refuses the request, since NUL is invalid anywhere in a head.
             Portion::BareLineFeed(before) => {
                 put(&data[..before]);
                 put(b"\0");
@@ -47,43 +50,43 @@ impl LineWatcher {
     }
 }
 
-/// How many of the available bytes are to be read.
+/// Portion of the available bytes to read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Portion {
-    /// This many bytes.
+    /// Number of bytes.
     Bytes(usize),
-    /// This many bytes, then a bare LF.
+    /// Number of bytes before a bare LF.
     BareLineFeed(usize),
 }
 
-/// Follows what a client sends over one HTTP/1.1 connection.
+/// State of the filter within the bytes of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lines {
-    /// Not HTTP/1.1, or no longer.
+    /// Not HTTP/1.1, or no longer: everything passes.
     #[default]
     Unwatched,
     Head(Line),
-    /// The head has ended.
+    /// Behind the end of a head.
     Headed,
-    /// This many bytes of a body are to come.
+    /// Within a body: remaining bytes.
     Body(u64),
     Chunk(Size),
-    /// Bytes that are left of a chunk, and of the CR LF after it.
+    /// Within a chunk: remaining bytes, including the CR LF after it.
     ChunkData(u64),
     Trailers(Line),
 }
 
-/// A line that is being read.
+/// Line being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     length: usize,
-    /// Its last byte so far is CR.
+    /// Whether the last byte so far is CR.
     returned: bool,
-    /// An empty one would end the section.
+    /// Whether an empty line ends the section.
     may_end: bool,
 }
 
-/// The line before a chunk: its size in hexadecimal, then perhaps extensions.
+/// Line before a chunk: size in hexadecimal and optional extensions (RFC 9112 section 7.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     value: u64,
@@ -91,12 +94,12 @@ pub(crate) struct Size {
 }
 
 impl Lines {
-    /// Before the first head.
+    /// State before the first head.
     pub(crate) fn watched() -> Self {
         Self::Head(Line::default())
     }
 
-    /// Notes which body follows the head that was just read.
+    /// Sets the body that follows the head just read.
     fn expect(&mut self, body: &impl Body) {
         if *self == Self::Unwatched {
             return;
@@ -108,7 +111,7 @@ impl Lines {
         };
     }
 
-    /// How much of `data`, which is not empty, to read now. What is returned counts as read.
+    /// Returns the portion of `data` (not empty) to read now, and advances the state over it.
     pub(crate) fn portion(&mut self, data: &[u8]) -> Portion {
         if matches!(self, Self::Headed) {
             *self = Self::watched();
@@ -161,8 +164,9 @@ impl Lines {
     }
 }
 
-/// Whether the bytes are a head as nearly all are: in one piece, nothing before and after it, every line as it should be.
-/// One pass without branches, which the compiler makes vectors of.
+/// Whether `data` is exactly one head with correct line ends, as nearly all reads are. A single pass without branches, which
+/// the
+/// compiler vectorizes.
 #[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
 fn is_one_head(data: &[u8]) -> bool {
     if data.starts_with(b"\r") || data.starts_with(b"\n") || !data.ends_with(b"\r\n\r\n") {
@@ -184,9 +188,9 @@ fn skip(left: &mut u64, data: &[u8]) -> usize {
 enum Advance {
     /// All bytes belong to the section.
     All,
-    /// The section ended after this many bytes.
+    /// Number of bytes up to and including the end of the section.
     Ended(usize),
-    /// This many bytes are before a bare LF.
+    /// Number of bytes before a bare LF.
     BareLineFeed(usize),
 }
 
@@ -202,7 +206,7 @@ impl Line {
             if length == 1 && self.may_end {
                 return Advance::Ended(end + 1);
             }
-            // Empty lines before a request line are no end.
+            // Empty lines before a request line are permitted (RFC 9112 section 2.2) and do not end the head.
             *self = Self { may_end: self.may_end || length > 1, ..Self::default() };
             start = end + 1;
         }
@@ -215,7 +219,9 @@ impl Line {
 }
 
 impl Size {
-    /// The size, once its line has ended. hyper refuses what is no size; here it only must not break the counting.
+    /// Returns the size at the end of the line. Invalid digits are left to hyper, which refuses them; here they only must
+    /// not
+    /// disturb the count.
     fn advance(&mut self, byte: u8) -> Option<u64> {
         if byte == b'\n' {
             return Some(self.value);

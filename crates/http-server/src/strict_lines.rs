@@ -1,4 +1,4 @@
-//! Strict lines for a connection that hyper reads without [`serve`](super): plain HTTP.
+//! Reader that refuses bare line feeds, for plain HTTP, which hyper reads instead of [`serve`](super).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,38 +11,38 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::lines::LineWatcher;
 
-/// Bytes read at once: a request for a redirect fits.
+/// Bytes per read: enough for a request that is redirected.
 const PIECE: usize = 2048;
 
-/// Reads HTTP/1.1 from `R` for hyper, which refuses a request with a bare LF in its head then.
+/// Filters HTTP/1.1 from `R`, so that hyper refuses a request with a bare LF in its head.
 #[derive(Debug)]
 pub struct StrictLines<R> {
     inner: R,
     watch: LineWatch,
-    /// Bytes that were read but belong to the next head.
+    /// Bytes read ahead, which belong to the next head.
     ahead: BytesMut,
 }
 
-/// A handle to which the body that follows each head has to be reported. Clones share it.
+/// Handle to report the body after each head. Clones share the filter.
 #[derive(Clone, Debug)]
 pub struct LineWatch(Rc<LineWatcher>);
 
 impl LineWatch {
-    /// Notes that `body` follows the head that was just read.
+    /// Sets the body that follows the head just read.
     pub fn expect(&self, body: &impl http_body::Body) {
         self.0.expect(body);
     }
 }
 
 impl<R> StrictLines<R> {
-    /// Watches `inner`, where a head begins.
+    /// Wraps `inner`, whose next byte begins a head.
     pub fn new(inner: R) -> Self {
         let lines = LineWatcher::default();
         lines.begin();
         Self { inner, watch: LineWatch(Rc::new(lines)), ahead: BytesMut::new() }
     }
 
-    /// The handle to which bodies have to be reported.
+    /// Returns the handle to report bodies.
     pub fn watch(&self) -> LineWatch {
         self.watch.clone()
     }

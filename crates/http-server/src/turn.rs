@@ -1,4 +1,4 @@
-//! The end of each turn of a connection: sends what was written and watches the time.
+//! End of a connection's turn: sends its output and checks its timeouts.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -11,55 +11,58 @@ use brisk_net::Peer;
 
 use super::driver::{Driver, Http, Stop};
 
-/// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
-/// many clients with a request each do not add up; a client that is at work asks again sooner.
+/// Idle time after which an HTTP/1.1 connection releases its protocol state; the next byte restores it. Short, so that the
+/// state of
+/// many clients with one request each does not accumulate; an active client sends its next request sooner.
 const REST_AFTER: Duration = Duration::from_millis(100);
 
-/// A client that waits for its answer over HTTP/1.1 is not read from, so that its end would go unseen. It is looked for
-/// after this time, and then after twice as long each time, up to [`LOOK_AT_MOST`].
+/// First interval of checks for a client that is gone while its HTTP/1.1 request is processed: nothing is read then, so its
+/// end
+/// goes unnoticed. The interval doubles up to [`LOOK_AT_MOST`].
 const LOOK_FIRST: Duration = Duration::from_millis(500);
 const LOOK_AT_MOST: Duration = Duration::from_secs(4);
 
-/// A client that takes less within a round while memory is short is not worth waiting for.
+/// Minimum progress, in bytes per round, of a client that keeps its connection while memory is short.
 const LITTLE: u64 = 64 << 10;
 
-/// While a client has answers to take, its connection is looked at this often, or four times within the least time limit.
+/// Interval between checks of a client with responses to take; at most a quarter of the shortest timeout.
 const ROUND: Duration = Duration::from_secs(2);
 
-/// What the client is expected to do; its time limit runs while the phase stays the same.
+/// Expected action of the client. Its timeout runs as long as the phase, including its value, does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// To complete its handshake, whatever else goes on; there was early data.
+    /// Completing its handshake after early data; takes precedence over all else.
     Handshake,
-    /// To begin a request. Holds the number of requests so far.
+    /// Beginning a request. Value: number of requests so far.
     Idle(u32),
-    /// To finish the head of a request. Holds the number of requests before it.
+    /// Completing the head of a request. Value: number of requests before it.
     Head(u32),
-    /// To read what was sent. Holds the bytes sent so far.
+    /// Reading output. Value: bytes sent so far.
     Blocked(u64),
-    /// To take more of an answer. Holds the bytes of all answers taken so far.
+    /// Taking more of a response (HTTP/1.1). Value: response bytes taken so far on the connection.
     Held(u64),
-    /// To wait: the server has to answer.
+    /// None: the server has to respond.
     Busy,
-    /// To go on with its streams, each of which has a limit of its own.
+    /// Continuing its streams (HTTP/2), each of which has its own timeout.
     Streams,
 }
 
-/// Watches one connection between two rests.
+/// Phases and timeouts of one connection between two rests.
 pub(super) struct Turns {
     phase: Option<Phase>,
     requests_before: u32,
     received_when_idle: u64,
     multiplexed: bool,
     draining: bool,
-    /// Until the client is looked for once more.
+    /// Next interval of the check for a client that is gone.
     look_after: Duration,
     rounds: Rounds,
 }
 
 impl Turns {
-    /// For HTTP/2, `multiplexed`: heads are not watched apart, since frames come for other reasons too.
-    /// `requests` came before.
+    /// Creates the watch of a connection with `requests` so far. `multiplexed` (HTTP/2) disables the timeout for heads,
+    /// because
+    /// incoming bytes need not belong to a head there.
     pub(super) fn new(multiplexed: bool, requests: u32) -> Self {
         Self {
             phase: None,
@@ -72,7 +75,7 @@ impl Turns {
         }
     }
 
-    /// Whether the connection is to take no further requests, from this turn on.
+    /// Whether this turn is the first in which the connection accepts no further requests.
     pub(super) fn begins_to_drain(&mut self, driver: &Driver<'_>) -> bool {
         let http = driver.http;
         let begins = !self.draining && (http.drain.started() || http.connection.is_used_up());
@@ -80,7 +83,7 @@ impl Turns {
         begins
     }
 
-    /// Ends a turn. Pending registers for everything that may begin the next.
+    /// Ends a turn. If pending, the task is registered for all events that may begin the next turn.
     pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, driver: &Driver<'_>) -> Poll<Stop> {
         let Driver { io, http } = driver;
         if let Poll::Ready(Err(_)) = io.stream_mut().poll_drain(cx) {
@@ -108,7 +111,7 @@ impl Turns {
         }
     }
 
-    /// How to stop when the time of `phase` is over; `None` after setting a new deadline.
+    /// Reason to stop at the end of `phase`'s time; `None` after setting a new deadline.
     fn expired(&mut self, phase: Phase, driver: &Driver<'_>) -> Option<Stop> {
         match phase {
             Phase::Handshake => Some(driver.late_handshake()),
@@ -145,12 +148,13 @@ impl Turns {
         self.unanswered(http.connection.requests(), received)
     }
 
-    /// The phase of a connection without a request in flight: whether the next has begun. A request may begin and end
-    /// within one turn, so their number decides.
+    /// Phase of a connection without a request in flight. Compares request numbers, because a request may begin and end
+    /// within a
+    /// single turn.
     fn unanswered(&self, requests: u32, received: u64) -> Phase {
         let begun = !self.multiplexed
             && match self.phase {
-                // A turn begins because there is something to read.
+                // The turn began because there is something to read.
                 None => requests == self.requests_before,
                 Some(Phase::Head(before)) => requests == before,
                 Some(Phase::Idle(before)) => requests == before && received != self.received_when_idle,
@@ -170,7 +174,7 @@ impl Turns {
             }
             Phase::Idle(_) => {
                 self.received_when_idle = io.stream().bytes().0;
-                // Over HTTP/1.1 the next request may use the memory, or the connection rests soon.
+                // An HTTP/1.1 connection keeps its buffers for the next request; it rests soon otherwise.
                 if self.multiplexed {
                     http.deadline.set_idle(http.connection.idle(timeouts.idle));
                     io.stream_mut().rest();
@@ -188,25 +192,25 @@ impl Turns {
     }
 }
 
-/// Checks the progress of a connection whose client has answers to take.
+/// Progress check of a connection whose client has responses to take.
 #[derive(Debug, Default)]
 struct Rounds {
-    /// Since when the client has taken nothing, by the clock of the wheel.
+    /// Start of the time without progress, by the wheel's clock.
     still_since: Duration,
-    /// Bytes of answers given back by then.
+    /// Response bytes released by the last check.
     released: u64,
-    /// When the next round is due, if one is.
+    /// Time of the next check, if one is due.
     next: Option<Duration>,
-    /// The client did not take everything since the last round.
+    /// Whether output was blocked since the last check.
     blocked: bool,
 }
 
 impl Rounds {
-    /// A phase begins, perhaps in the middle of a round.
+    /// Starts a phase, possibly between two checks.
     fn begin(&mut self, phase: Phase, http: &Http) {
         let now = http.deadline.now();
         match phase {
-            // Something was taken.
+            // A new value in the phase means progress.
             Phase::Blocked(_) | Phase::Held(_) => self.still_since = now,
             _ => {}
         }
@@ -228,7 +232,7 @@ impl Rounds {
         if progress > 0 && phase == Phase::Streams {
             self.still_since = now;
         }
-        // A stream that waits for memory has no time limit: those that hold it are to give it back.
+        // A stream that waits for memory has no timeout of its own: the streams that hold the memory have to release it.
         let is_stuck = phase != Phase::Streams || connection.answers.is_full();
         if is_stuck && now.saturating_sub(self.still_since) >= timeouts.write {
             return Some(Stop::Abort(End::WriteTimeout));
@@ -252,15 +256,16 @@ impl Rounds {
     }
 }
 
-/// Whether the request in flight over HTTP/1.1 has taken too long.
+/// Whether the HTTP/1.1 request in flight has exceeded its timeout.
 fn is_overdue(http: &Http) -> bool {
     let (started, limit) = (http.connection.request_began(), http.settings.timeouts.request);
     started.zip(limit).is_some_and(|(started, limit)| started.elapsed() >= limit)
 }
 
 impl Driver<'_> {
-    /// Whether the client is gone and cannot take the answer. The end of what the client sends counts only where the
-    /// settings say so: it may still read (RFC 9112 section 9.6).
+    /// Whether the client is gone and cannot read the response. A half-closed connection counts only with `abort_on_close`,
+    /// because
+    /// the client may still read (RFC 9112 section 9.6).
     fn is_gone(&self) -> bool {
         match Peer::of(self.io.stream().tcp()) {
             Ok(Peer::Gone) => true,

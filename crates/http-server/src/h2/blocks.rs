@@ -1,4 +1,4 @@
-//! From header blocks to requests and trailers.
+//! Conversion of header blocks to requests and trailers.
 
 use std::rc::Rc;
 
@@ -17,19 +17,19 @@ use super::state::{Ended, Goaway, H2, Stream, UNSTATED, Work};
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
 impl H2<'_> {
-    /// A whole header block: the head of a request, or trailers.
+    /// Processes a complete header block: the head of a request, or trailers.
     pub(super) fn block(&mut self, block: &HeaderBlock<'_>) -> Result<(), Fault> {
-        // Whatever becomes of it, it changes the table.
+        // Always decoded, even if ignored later, because each block changes the HPACK table (RFC 9113 section 4.3).
         let (head, decoded) = self.decode(&block.bytes)?;
         let begun = self.decoded(block, head, decoded);
-        // Heads of requests are counted where all are answered.
+        // The service counts the heads of requests; all other blocks are counted here.
         if !matches!(begun, Ok(true)) {
             self.http.connection.multiplex().head_received(decoded.size);
         }
         begun.map(|_| ())
     }
 
-    /// Whether the block has begun a request.
+    /// Processes a decoded block. Returns whether it began a request.
     fn decoded(&mut self, block: &HeaderBlock<'_>, head: Head, decoded: Decoded) -> Result<bool, Fault> {
         let HeaderBlock { stream: number, is_last, dependency, .. } = *block;
         if let Some(place) = self.find(number) {
@@ -42,7 +42,7 @@ impl H2<'_> {
                     Ok(false)
                 }
                 Some(Ended::Over) => Err(Fault::Connection(Reason::STREAM_CLOSED)),
-                // RFC 9113 section 5.1.1: numbers ascend.
+                // RFC 9113 section 5.1.1: stream numbers ascend.
                 None => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
             };
         }
@@ -68,7 +68,7 @@ impl H2<'_> {
     fn decode(&mut self, block: &[u8]) -> Result<(Head, Decoded), Fault> {
         let settings = &self.http.settings;
         let mut head = Head::with_room(block.len());
-        // Four pseudo-headers, and one line more than may be, which is refused where all requests are.
+        // Four pseudo-headers, and one header above the limit: such a request is refused where those of HTTP/1.1 are.
         let most = settings.headers.saturating_add(5);
         let decoded = self.recv.decoder.decode(block, most, settings.head_size, &mut head);
         decoded.map(|decoded| (head, decoded)).map_err(|_| Reason::COMPRESSION_ERROR.into())
@@ -90,7 +90,7 @@ impl H2<'_> {
         let malformed = Fault::Stream(number, Reason::PROTOCOL_ERROR);
         let length = head.length();
         let request = head.into_request().ok_or(malformed)?;
-        // RFC 9113 section 8.1.1
+        // RFC 9113 section 8.1.1: the body has the length that the head states.
         if is_last && length.is_some_and(|length| length > 0) {
             return Err(malformed);
         }
@@ -128,7 +128,7 @@ impl H2<'_> {
         self.runnable.push(place);
     }
 
-    /// Answers a request whose head is longer than it may be, and so was not decoded whole (RFC 6585 section 5).
+    /// Responds with 431 to a request whose head exceeds the limits and was not decoded completely (RFC 6585 section 5).
     fn refuse_head(&mut self, number: u32, is_last: bool) {
         self.write_status(number, 431, true);
         if is_last {
@@ -138,11 +138,11 @@ impl H2<'_> {
         }
     }
 
-    /// The body of a request is complete.
+    /// Completes the body of a request.
     pub(super) fn end_body(&mut self, number: u32, trailers: Option<http::HeaderMap>) {
         let Some(place) = self.find(number) else { return };
         let Some(stream) = self.stream(place) else { return };
-        // RFC 9113 section 8.1.1
+        // RFC 9113 section 8.1.1: the body has the length that the head states.
         if stream.left.is_some_and(|left| left > 0) {
             self.reset(number, Reason::PROTOCOL_ERROR);
             return;

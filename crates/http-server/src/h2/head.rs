@@ -1,4 +1,4 @@
-//! The fields of a request into its head, by the rules of RFC 9113 section 8.
+//! Assembly of a request's head from its fields (RFC 9113 section 8).
 
 use brisk_http::http2::field::Field;
 use brisk_http::http2::{Protocol, field};
@@ -7,7 +7,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, Uri, Version, uri};
 
-/// The head of a request, or its trailers, as far as it was decoded.
+/// Head or trailers of a request, decoded so far.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     method: Option<Method>,
@@ -21,32 +21,32 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// A head with room for the fields of a block of this length.
+    /// Creates a head with capacity for the fields of a block of `block` bytes.
     pub(super) fn with_room(block: usize) -> Self {
-        // Those of a block that is mostly indices, or of a browser.
+        // Estimates: a short block consists of indices; otherwise the number of a browser's headers.
         let headers = if block < 16 { 3 } else { 12 };
         Self { headers: HeaderMap::with_capacity(headers), ..Self::default() }
     }
 
-    /// The length of the body that the head states.
+    /// Length of the body, from `Content-Length`.
     pub(super) fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// The request; `None` if it is malformed (RFC 9113 section 8.3.1).
+    /// Converts to a request; `None` if it is malformed (RFC 9113 section 8.3.1).
     pub(super) fn into_request(self) -> Option<Request<()>> {
         let method = self.method.filter(|_| !self.is_malformed)?;
         let is_connect = method == Method::CONNECT;
         if is_connect && self.authority.is_none() || self.protocol.is_some() && !is_connect {
             return None;
         }
-        // RFC 8441 section 4: with a protocol it has scheme and path.
+        // RFC 8441 section 4: an extended CONNECT has a scheme and a path.
         let is_connect = is_connect && self.protocol.is_none();
         if is_connect != self.scheme.is_none() || is_connect != self.path.is_none() {
             return None;
         }
         let mut parts = uri::Parts::default();
-        // A URI has no scheme without an authority.
+        // `http::Uri` accepts no scheme without an authority.
         parts.scheme = self.scheme.filter(|_| self.authority.is_some());
         parts.authority = self.authority;
         parts.path_and_query = self.path;
@@ -61,7 +61,7 @@ impl Head {
         Some(request)
     }
 
-    /// The trailers; `None` if they are malformed, as with any pseudo-header.
+    /// Converts to trailers; `None` if they are malformed or have a pseudo-header (RFC 9113 section 8.1).
     pub(super) fn into_trailers(self) -> Option<HeaderMap> {
         let has_pseudo = self.method.is_some()
             || self.scheme.is_some()
@@ -81,7 +81,7 @@ impl Head {
             self.is_malformed |= length.is_none();
             self.length = self.length.or(length);
         }
-        // There are fewer than a map may have: the decoder counts them.
+        // The decoder limits the number of fields to less than the maximum of `HeaderMap`, so this does not panic.
         self.headers.append(name, value);
     }
 }
@@ -98,7 +98,7 @@ impl Fields for Head {
     }
 
     fn take(&mut self, field: Field) {
-        // RFC 9113 section 8.3: pseudo-headers come first, and once.
+        // RFC 9113 section 8.3: pseudo-headers come before headers, once each.
         let is_late = !self.headers.is_empty();
         let is_wrong = match field {
             Field::Method(method) => Self::put(&mut self.method, method, is_late),

@@ -1,4 +1,4 @@
-//! From plaintext to frames, and what they ask for.
+//! Parsing of frames, and their effects on the connection.
 
 use brisk_wire::h2::frame::{
     FrameHead, HEAD, LARGEST_WINDOW, PREFACE, Reason, WriteFrames, flag, kind, word,
@@ -10,7 +10,7 @@ use brisk_wire::h2::settings::DEFAULT_WINDOW;
 use super::state::{Ended, Expect, H2, LAST_PING, WINDOW};
 
 impl H2<'_> {
-    /// Reads what came. Takes all of it, but after an error.
+    /// Processes received bytes. Stops after a connection error; the rest is dropped then.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() && !self.is_over() {
@@ -34,7 +34,7 @@ impl H2<'_> {
         &bytes[taken..]
     }
 
-    /// Reads a frame, or the head of one with data, or keeps what there is of it.
+    /// Processes a frame or the head of a `DATA` frame. Keeps an incomplete frame.
     fn frame_bytes<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         if !self.recv.partial.is_empty() {
             return self.complete(bytes);
@@ -55,7 +55,7 @@ impl H2<'_> {
         &[]
     }
 
-    /// Goes on with a frame of which some bytes came before.
+    /// Continues an incomplete frame.
     fn complete<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let partial = &mut self.recv.partial;
         let mut rest = bytes;
@@ -83,7 +83,8 @@ impl H2<'_> {
         after
     }
 
-    /// Checks the head of a frame; false where its payload is not kept: that of DATA is read as it comes.
+    /// Checks the head of a frame. Returns false if its payload is not to be kept: the payload of `DATA` is processed as it
+    /// arrives.
     fn begin_frame(&mut self, head: FrameHead) -> bool {
         if let Err(reason) = self.recv.order.check(head) {
             self.fail(reason);
@@ -122,7 +123,7 @@ impl H2<'_> {
             kind::GOAWAY if head.stream != 0 => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
             kind::GOAWAY if payload.len() < 8 => Err(Fault::Connection(Reason::FRAME_SIZE_ERROR)),
             kind::PUSH_PROMISE => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
-            // RFC 9113 section 5.5: what is unknown means nothing.
+            // RFC 9113 section 5.5: frames of unknown types are ignored.
             _ => Ok(()),
         };
         if let Err(fault) = done {
@@ -138,7 +139,7 @@ impl H2<'_> {
     }
 
     fn headers(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        // RFC 9113 section 5.1.1: clients have odd numbers.
+        // RFC 9113 section 5.1.1: streams of clients have odd numbers.
         if head.stream.is_multiple_of(2) {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
@@ -164,7 +165,7 @@ impl H2<'_> {
         if change != 0 { self.change_windows(change) } else { Ok(()) }
     }
 
-    /// The client has seen our settings: new windows are larger from now on, and those of open streams too.
+    /// Enlarges the windows of new and open streams: the client has acknowledged our settings.
     fn acknowledged(&mut self) {
         if std::mem::replace(&mut self.recv.is_acknowledged, true) {
             return;
@@ -197,24 +198,24 @@ impl H2<'_> {
         Ok(())
     }
 
-    /// Priorities by RFC 7540 are checked and ignored.
+    /// Checks and ignores the priorities of RFC 7540, which RFC 9113 section 5.3 deprecates.
     fn priority(&self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
         if head.stream == 0 {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
-        // RFC 7540 section 5.3.1
+        // RFC 7540 section 5.3.1: a stream cannot depend on itself.
         let depends_on_itself = word(payload) & LARGEST_WINDOW == head.stream;
         let reason = match payload.len() {
             5 if depends_on_itself => Reason::PROTOCOL_ERROR,
             5 => return Ok(()),
             _ => Reason::FRAME_SIZE_ERROR,
         };
-        // RFC 9113 section 6.4: an idle stream is not reset.
+        // RFC 9113 section 6.4: `RST_STREAM` is not sent for an idle stream.
         let is_idle = head.stream > self.recv.last || head.stream.is_multiple_of(2);
         Err(if is_idle { Fault::Connection(reason) } else { Fault::Stream(head.stream, reason) })
     }
 
-    // RFC 9218 section 7.1. A stream that is not open yet may not come, so it is not remembered.
+    // RFC 9218 section 7.1. A priority for a stream that is not open yet is dropped, because the stream may never be opened.
     fn priority_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
         let Some((number, value)) = payload.split_first_chunk::<4>().filter(|_| head.stream == 0) else {
             let reason = if head.stream == 0 { Reason::FRAME_SIZE_ERROR } else { Reason::PROTOCOL_ERROR };
@@ -249,12 +250,12 @@ impl H2<'_> {
         wanted.map(|_| ())
     }
 
-    /// Whether the body of a stream takes a frame of this length.
+    /// Whether the body of stream `number` accepts a `DATA` frame of `length` bytes; accounts it in the stream's window.
     fn takes_data(&mut self, number: u32, length: u32) -> Result<bool, Fault> {
         let Some(place) = self.find(number) else {
             return match self.how_ended(number) {
                 Some(Ended::Reset) => Ok(false),
-                // RFC 9113 section 5.1: nothing comes after an end.
+                // RFC 9113 section 5.1: `DATA` after `END_STREAM`.
                 _ => Err(Fault::Connection(Reason::STREAM_CLOSED)),
             };
         };
@@ -269,7 +270,7 @@ impl H2<'_> {
         Ok(true)
     }
 
-    /// Reads the next part of a `DATA` frame.
+    /// Processes the next part of a `DATA` frame.
     fn data_bytes<'b>(&mut self, mut data: DataFrame, bytes: &'b [u8]) -> &'b [u8] {
         let part = data.next_part(bytes);
         self.recv.expect = Expect::Data(data);
@@ -305,7 +306,7 @@ impl H2<'_> {
             None => false,
         };
         if is_too_long {
-            // RFC 9113 section 8.1.1
+            // RFC 9113 section 8.1.1: the body is longer than the head states.
             self.claim(bytes.len() as u32);
             self.fault(Fault::Stream(data.stream, Reason::PROTOCOL_ERROR));
         } else if let Some(inbox) = &stream.inbox

@@ -1,4 +1,4 @@
-//! Writes answers: heads as soon as there is room, data in turns by priority (RFC 9218 section 10).
+//! Output of responses: heads as soon as there is space, data in turns by priority (RFC 9218 section 10).
 
 use std::io;
 use std::mem;
@@ -18,20 +18,21 @@ use super::run::Next;
 use super::scratch;
 use super::state::{H2, Sending, Stream, Work};
 
-/// Bytes that are gathered before they go to TLS: four records.
+/// Bytes gathered before they are written to TLS: four records.
 const ROOM: usize = 64 << 10;
 
-/// While more than this waits to be written, nothing is read: a client that does not read gets no further answers.
+/// Pending output, in bytes, above which nothing is read: a client that does not read gets no further responses.
 const BACKLOG: usize = 256 << 10;
 
 impl H2<'_> {
-    /// Whether there is room for the answers to what the client may send.
+    /// Whether there is space for the responses to further frames of the client.
     pub(super) fn may_read(&self) -> bool {
         !self.is_over() && self.send.waiting() < BACKLOG
     }
 
-    /// Writes what is there, as far as windows and the client allow: `take` says how much it has taken. Pending output
-    /// registers for the next turn. After an error of the connection nothing follows its GOAWAY.
+    /// Writes available output as far as flow control and the client permit. `take` returns the number of bytes it accepted.
+    ///
+    /// Pending output registers the task for the next turn. Nothing follows the GOAWAY of a connection error.
     pub(super) fn write(&mut self, mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>) -> io::Result<()> {
         let window = self.send.window;
         let mut is_blocked = false;
@@ -45,7 +46,7 @@ impl H2<'_> {
             is_blocked = !self.send.flush(&mut take)?;
             self.hold_output(self.send.waiting());
         }
-        // A client whose window is closed all the time is given nothing, and excuses nothing.
+        // A window that stays closed gives the client no data, and so excuses no stream from its timeout.
         let has_used_window = self.send.window <= 0 && self.send.window < window;
         if is_blocked || has_used_window {
             self.excuse_waiting();
@@ -54,7 +55,7 @@ impl H2<'_> {
         Ok(())
     }
 
-    /// Counts the bytes that the client has not taken as held by its answers.
+    /// Accounts `waiting` bytes of pending output as memory held by the responses.
     pub(super) fn hold_output(&mut self, waiting: usize) {
         let before = mem::replace(&mut self.send.held, waiting);
         let connection = &self.http.connection;
@@ -66,7 +67,7 @@ impl H2<'_> {
         connection.worker_held(waiting.cast_signed() - before.cast_signed());
     }
 
-    /// Makes frames until there is enough for now.
+    /// Produces frames until [`ROOM`] is filled.
     fn fill(&mut self) {
         while self.send.waiting() < ROOM {
             if let Some(place) = self.send.heads.pop_front() {
@@ -81,7 +82,7 @@ impl H2<'_> {
         }
     }
 
-    /// Streams that wait for their turn are not held by the client.
+    /// Restarts the timeouts of queued streams: other streams delay them, not the client.
     fn excuse_waiting(&mut self) {
         let streams = &self.http.connection.multiplex().streams;
         for place in self.send.ready.iter().flatten() {
@@ -109,7 +110,7 @@ impl H2<'_> {
         self.go_on(place, &mut Context::from_waker(&waker));
     }
 
-    /// Writes a frame of data, as large as it may be.
+    /// Writes one `DATA` frame of the permitted length.
     fn write_data(&mut self, place: u32) {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         stream.is_queued = false;
@@ -153,7 +154,7 @@ impl H2<'_> {
         }
     }
 
-    /// Goes on behind the last piece that there was, whose frame begins at `at`.
+    /// Continues after the last available piece, whose frame begins at `at`.
     fn after_data(&mut self, place: u32, at: usize) {
         let waker = self.wakes.waker(place).clone();
         let context = &mut Context::from_waker(&waker);
@@ -179,7 +180,7 @@ impl H2<'_> {
         }
     }
 
-    /// Ends an answer of which nothing but trailers is left.
+    /// Ends a response whose body is complete, with its trailers if it has any.
     pub(super) fn write_end(&mut self, place: u32) {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         let Work::Answer(answer) = &mut stream.work else { return };
@@ -190,7 +191,7 @@ impl H2<'_> {
         self.answered(place);
     }
 
-    /// Writes a head of nothing but a status.
+    /// Writes a head that consists of a status only.
     pub(super) fn write_status(&mut self, number: u32, status: u16, is_last: bool) {
         let at = self.send.begin_block();
         self.send.encoder.status(status, &mut self.send.out);
@@ -203,7 +204,7 @@ impl Sending {
         self.out.len() - self.written
     }
 
-    /// Gives TLS what it takes; false if it does not take all of it now.
+    /// Writes the output through `take`. Returns false if `take` did not accept all of it.
     pub(super) fn flush(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
@@ -223,19 +224,19 @@ impl Sending {
         Ok(true)
     }
 
-    /// An idle connection holds no buffer.
+    /// Releases the buffer, so that an idle connection holds none.
     fn rest(&mut self) {
         if self.out.is_empty() && self.out.capacity() > 0 {
             scratch::give_back(mem::take(&mut self.out));
         }
     }
 
-    /// The stream whose turn it is: of the most urgent ones the first.
+    /// Next stream to send: the first of the most urgent queue.
     fn next_ready(&mut self) -> Option<u32> {
         self.ready.iter_mut().find_map(std::collections::VecDeque::pop_front)
     }
 
-    /// RFC 9218 section 10: an answer that is of use only as a whole goes before others as urgent.
+    /// Keeps a non-incremental response first in its queue, because it is useful only as a whole (RFC 9218 section 10).
     fn keep_first(&mut self, place: u32, places: &[Option<Box<Stream>>]) {
         let Some(stream) = places[place as usize].as_deref().filter(|stream| stream.is_queued) else {
             return;
@@ -270,7 +271,7 @@ impl Sending {
         self.end_block(at, number, is_last);
     }
 
-    /// 103 Early Hints, RFC 8297.
+    /// Writes 103 (Early Hints, RFC 8297).
     pub(super) fn interim(&mut self, number: u32, headers: &HeaderMap) {
         let at = self.begin_block();
         self.encoder.status(StatusCode::EARLY_HINTS.as_u16(), &mut self.out);
@@ -288,7 +289,7 @@ impl Sending {
         self.end_block(at, number, true);
     }
 
-    /// Leaves room for the head of a frame whose block comes next.
+    /// Reserves the head of a frame for the header block that follows.
     fn begin_block(&mut self) -> usize {
         let at = block::begin(&mut self.out);
         self.encoder.begin(&mut self.out);

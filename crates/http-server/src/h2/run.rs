@@ -1,4 +1,4 @@
-//! Runs the streams: requests into answers, and the bodies of answers into pieces.
+//! Execution of streams: from requests to responses, and from response bodies to pieces.
 
 use std::mem;
 use std::pin::Pin;
@@ -12,27 +12,27 @@ use http_body::Body as _;
 
 use super::state::{Answer, H2, Stream, Work};
 
-/// What the body of an answer has next.
+/// Next item of a response body.
 pub(super) enum Next {
     Data,
-    /// Nothing yet.
+    /// No data yet.
     Pending,
-    /// Nothing more, but perhaps trailers.
+    /// End of the data; trailers may follow.
     End,
     Broken,
 }
 
 impl H2<'_> {
-    /// Runs what was opened or woken, until nothing is left to do without waiting.
+    /// Runs all new and woken streams until none can continue without waiting.
     pub(super) fn run(&mut self) {
-        // What the frames of this turn have ended.
+        // Streams ended by the frames of this turn.
         self.dropped.clear();
         self.wakes.take(&mut self.runnable);
         let mut runnable = mem::take(&mut self.runnable);
         for place in runnable.drain(..) {
             self.run_one(place);
         }
-        // Keeps its memory.
+        // Keeps the allocation.
         runnable.append(&mut self.runnable);
         self.runnable = runnable;
         self.write_interims();
@@ -68,12 +68,12 @@ impl H2<'_> {
         }
     }
 
-    /// What answers a request, once it is run.
+    /// Creates the future that produces the response to `request`.
     pub(super) fn respond(&self, request: Request<ClientBody>) -> Work {
         let (service, connection) = (self.http.service.current(), Rc::clone(&self.http.connection));
         let flood = self.flood.clone();
         Work::Running(Box::pin(async move {
-            // Requests that came together with the one that was too much are refused too.
+            // Checked per request: requests that arrived together with the one that exhausted the budget are refused too.
             flood.heads(connection.multiplex().long_heads());
             if flood.exhausted_by().is_some() {
                 return service.turn_away(&connection, request);
@@ -82,7 +82,7 @@ impl H2<'_> {
         }))
     }
 
-    /// Notes which stream of the connection the service has begun, when it was polled first.
+    /// Records the key that the service assigned to the stream when it was first polled.
     fn begun(&mut self, place: u32, waker: &Waker) {
         let begun = self.http.connection.multiplex().streams.take_begun();
         if let Some(stream) = self.stream(place) {
@@ -100,7 +100,7 @@ impl H2<'_> {
         self.send.heads.push_back(place);
     }
 
-    /// Writes the interim answers of this turn, but those whose requests have their answer by now.
+    /// Writes the interim responses of this turn, except for requests that already have a final response.
     fn write_interims(&mut self) {
         for (key, headers) in self.http.connection.multiplex().take_interims() {
             let waits = |stream: &&Stream| stream.key == Some(key) && matches!(stream.work, Work::Running(_));
@@ -111,13 +111,13 @@ impl H2<'_> {
         }
     }
 
-    /// The stream is woken through its task when it has taken too long.
+    /// Registers the stream's task to be woken at the stream's timeout.
     pub(super) fn watch(&mut self, place: u32, waker: &Waker) {
         let Some(key) = self.stream(place).and_then(|stream| stream.key) else { return };
         self.http.connection.multiplex().streams.run_by(key, waker);
     }
 
-    /// Goes on with the body of an answer that has no piece left, and whose head was sent.
+    /// Continues a response body that has no piece left and whose head is sent.
     pub(super) fn go_on(&mut self, place: u32, context: &mut Context<'_>) {
         match self.next(place, context) {
             Next::Data => {
@@ -130,14 +130,14 @@ impl H2<'_> {
         }
     }
 
-    /// The body of an answer failed.
+    /// Resets a stream whose response body failed.
     pub(super) fn broken(&mut self, place: u32) {
         if let Some(number) = self.stream(place).map(|stream| stream.number) {
             self.reset(number, Reason::INTERNAL_ERROR);
         }
     }
 
-    /// Asks the body for its next piece.
+    /// Polls the response body for its next piece.
     pub(super) fn next(&mut self, place: u32, context: &mut Context<'_>) -> Next {
         let Some(stream) = self.stream(place) else { return Next::Pending };
         let Work::Answer(answer) = &mut stream.work else { return Next::Pending };

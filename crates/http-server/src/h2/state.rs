@@ -1,4 +1,4 @@
-//! One connection over HTTP/2: its streams, windows and tables.
+//! State of an HTTP/2 connection: streams, flow control windows and HPACK tables.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,16 +23,16 @@ use http::{HeaderMap, Response};
 use crate::driver::Http;
 use crate::flood::FloodWatch;
 
-/// The window of uploads, of a stream and of the connection, once the client has seen our settings.
+/// Flow control window for uploads, per stream and connection, once the client has acknowledged our settings.
 pub(super) const WINDOW: u32 = 1 << 20;
 
-/// What our PING carries that goes before the last GOAWAY.
+/// Payload of our PING before the last GOAWAY.
 pub(super) const LAST_PING: [u8; 8] = *b"brisk:ok";
 
-/// Streams that have ended and are remembered: frames for those that were reset here may still come.
+/// Number of ended streams that are remembered, because frames for a stream that was reset here may still arrive.
 const REMEMBERED: usize = 128;
 
-/// The state of a connection.
+/// State of a connection.
 pub(super) struct H2<'a> {
     pub(super) http: &'a Http,
     pub(super) flood: FloodWatch,
@@ -42,120 +42,121 @@ pub(super) struct H2<'a> {
     pub(super) send: Sending,
     pub(super) places: Vec<Option<Box<Stream>>>,
     pub(super) free: Vec<u32>,
-    /// The places of the streams by their numbers, in ascending order.
+    /// Pairs of stream number and index into `places`, in ascending order.
     pub(super) numbers: Vec<(u32, u32)>,
-    /// Streams that were opened or woken and wait to be run.
+    /// Indices of new and woken streams that wait to be run.
     pub(super) runnable: Vec<u32>,
-    /// What is to be dropped when the frames of this turn have been read.
+    /// Work to drop after the frames of this turn.
     pub(super) dropped: Vec<Work>,
     pub(super) ended: VecDeque<(u32, Ended)>,
-    /// The highest number of the streams that have ended and are not remembered any more.
+    /// Highest number of the ended streams that are no longer remembered.
     pub(super) forgotten: u32,
     pub(super) goaway: Goaway,
-    /// The error that ends the connection.
+    /// Connection error, if one occurred.
     pub(super) failure: Option<Reason>,
 }
 
-/// What comes from the client.
+/// State of receiving.
 pub(super) struct Receiving {
     pub(super) expect: Expect,
-    /// A frame that is not complete.
+    /// Incomplete frame.
     pub(super) partial: Vec<u8>,
     pub(super) order: FrameOrder,
     pub(super) decoder: Decoder<Field>,
-    /// Bytes that the client may send, and those that were read since its window was opened last, less those counted ahead.
+    /// Remaining window of the client for the connection, and bytes read since its last update, less bytes credited in
+    /// advance.
     pub(super) window: i64,
     pub(super) unclaimed: i64,
-    /// The window of new streams: what the client knows of ours.
+    /// Initial window of new streams, as far as the client knows it.
     pub(super) initial_window: u32,
-    /// The last stream that the client opened.
+    /// Number of the last stream opened by the client.
     pub(super) last: u32,
     pub(super) is_acknowledged: bool,
 }
 
-/// What goes to the client.
+/// State of sending.
 pub(super) struct Sending {
     pub(super) encoder: Encoder,
     pub(super) peer: PeerSettings,
     pub(super) window: i64,
-    /// Bytes to be written, from `written` on.
+    /// Pending output, from index `written` on.
     pub(super) out: Vec<u8>,
     pub(super) written: usize,
-    /// Bytes of `out` that are counted as held by the answers of the connection.
+    /// Bytes of `out` accounted as held by the connection's responses.
     pub(super) held: usize,
-    /// Streams with a head to be sent.
+    /// Streams with a head to send.
     pub(super) heads: VecDeque<u32>,
-    /// Streams with data that their windows allow to send, by urgency.
+    /// Streams with data to send and an open window, by urgency (RFC 9218 section 4.1).
     pub(super) ready: [VecDeque<u32>; 8],
 }
 
-/// What the next bytes are.
+/// Meaning of the next bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expect {
-    /// The preface from this byte on.
+    /// Connection preface, from this byte on (RFC 9113 section 3.4).
     Preface(usize),
     Frame,
-    /// The payload of `DATA`.
+    /// Payload of a `DATA` frame.
     Data(DataFrame),
 }
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Both sides have sent all, or the client has reset it.
+    /// Both sides are complete, or the client reset it.
     Over,
-    /// It was reset here, or it is not known any more how it ended: what still comes is ignored.
+    /// Reset by this side, or no longer remembered: further frames are ignored.
     Reset,
 }
 
-/// How far the end of the connection has been announced.
+/// Progress of announcing the end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goaway {
     None,
-    /// A GOAWAY for no stream at all, and a PING after it.
+    /// A GOAWAY with the maximum stream number, and a PING after it (RFC 9113 section 6.8).
     Announced,
-    /// The last one, after this stream.
+    /// The final GOAWAY, with this last stream.
     Last(u32),
 }
 
-/// A request and its answer.
+/// Request and its response.
 pub(super) struct Stream {
     pub(super) number: u32,
     pub(super) key: Option<StreamKey>,
     pub(super) work: Work,
-    /// The body of the request until it has ended.
+    /// Body of the request, until its end.
     pub(super) inbox: Option<Rc<Inbox>>,
-    /// Bytes that the client may send, and those that were read since the window was opened last.
+    /// Remaining window of the client, and bytes read since its last update.
     pub(super) recv_window: i64,
     pub(super) unclaimed: u32,
-    /// Bytes of the body to come, where the head states it.
+    /// Remaining bytes of the body, if the head states its length.
     pub(super) left: Option<u64>,
     pub(super) send_window: i64,
     pub(super) priority: Priority,
-    /// It is in a queue of [`Sending::ready`].
+    /// Whether the stream is in a queue of [`Sending::ready`].
     pub(super) is_queued: bool,
 }
 
-/// What is done with a stream.
+/// Processing state of a stream.
 pub(super) enum Work {
     Running(Pin<Box<dyn Future<Output = Response<RecordedBody>>>>),
     Answer(Box<Answer>),
-    /// All was sent.
+    /// Everything is sent.
     Done,
 }
 
-/// An answer on its way.
+/// Response being sent.
 pub(super) struct Answer {
-    /// Until it is sent.
+    /// Head, until it is sent.
     pub(super) head: Option<Parts>,
     pub(super) body: RecordedBody,
-    /// A piece that waits for a window.
+    /// Piece of the body that waits for a window.
     pub(super) chunk: Option<Chunk>,
     pub(super) trailers: Option<HeaderMap>,
 }
 
 impl<'a> H2<'a> {
-    /// A connection that has sent its settings.
+    /// Creates the state with our settings as its first output.
     pub(super) fn new(http: &'a Http) -> Self {
         let mut out = Vec::with_capacity(256);
         let limit = u32::try_from(http.settings.head_size).unwrap_or(u32::MAX);
@@ -206,7 +207,7 @@ impl<'a> H2<'a> {
         }
     }
 
-    /// The place of a stream that has not ended.
+    /// Index of the open stream `number`.
     pub(super) fn find(&self, number: u32) -> Option<u32> {
         let at = self.numbers.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         Some(self.numbers[at].1)
@@ -216,7 +217,7 @@ impl<'a> H2<'a> {
         self.places.get_mut(place as usize)?.as_deref_mut()
     }
 
-    /// Adds a stream with the highest number of all.
+    /// Adds a stream, whose number is the highest so far. Returns its index.
     pub(super) fn open(&mut self, stream: Box<Stream>) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
@@ -227,7 +228,7 @@ impl<'a> H2<'a> {
         place
     }
 
-    /// Forgets a stream. What it was doing ends after the frames that have come were read.
+    /// Closes a stream. Its work is dropped after the frames of this turn.
     pub(super) fn close(&mut self, place: u32, ended: Ended) {
         let Some(mut stream) = self.places[place as usize].take() else { return };
         self.free.push(place);
@@ -260,14 +261,14 @@ impl<'a> H2<'a> {
         self.ended.push_back((number, ended));
     }
 
-    /// How a stream ended that is not open; `None` if it never was.
+    /// How the stream `number`, which is not open, has ended; `None` if it was never opened.
     pub(super) fn how_ended(&self, number: u32) -> Option<Ended> {
         let found = self.ended.iter().rev().find(|(other, _)| *other == number).map(|(_, ended)| *ended);
-        // More streams than are remembered may be open, and reset, at a time.
+        // More than [`REMEMBERED`] streams may be open, and then reset, at the same time.
         found.or((number <= self.forgotten).then_some(Ended::Reset))
     }
 
-    /// Resets a stream, whether it is open or not.
+    /// Resets a stream, open or not.
     pub(super) fn reset(&mut self, number: u32, reason: Reason) {
         self.send.out.rst_stream(number, reason);
         self.flood.reset_sent(reason);
@@ -277,7 +278,7 @@ impl<'a> H2<'a> {
         }
     }
 
-    /// No request is taken from now on but those on their way.
+    /// Announces the end of the connection: only requests already on their way are accepted.
     pub(super) fn drain(&mut self) {
         if self.goaway == Goaway::None && self.failure.is_none() {
             self.goaway = Goaway::Announced;
@@ -287,7 +288,7 @@ impl<'a> H2<'a> {
         }
     }
 
-    /// The client has seen that the connection ends: what it has sent before is all that is answered.
+    /// Sends the final GOAWAY: the client has acknowledged the announcement, so it opens no further streams.
     pub(super) fn drain_last(&mut self) {
         if self.goaway == Goaway::Announced {
             self.goaway = Goaway::Last(self.recv.last);
@@ -303,17 +304,17 @@ impl<'a> H2<'a> {
         }
     }
 
-    /// The last stream that is answered. RFC 9113 section 6.8: once announced it does not become higher.
+    /// Last stream that gets a response. RFC 9113 section 6.8: an announced number must not increase.
     pub(super) fn last_stream(&self) -> u32 {
         if let Goaway::Last(last) = self.goaway { last } else { self.recv.last }
     }
 
-    /// Whether nothing more is to be read.
+    /// Whether no more input is processed.
     pub(super) fn is_over(&self) -> bool {
         self.failure.is_some() || self.flood.exhausted_by().is_some()
     }
 
-    /// Puts the stream where its data waits to be sent, if its window allows.
+    /// Adds the stream to the queue of its urgency, if it has data and an open window.
     pub(super) fn queue(&mut self, place: u32) {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         let Work::Answer(answer) = &stream.work else { return };
@@ -324,7 +325,7 @@ impl<'a> H2<'a> {
         self.send.ready[usize::from(stream.priority.urgency)].push_back(place);
     }
 
-    /// Changes the priority of a stream, wherever it waits.
+    /// Changes the priority of a stream, and moves it to the queue of its new urgency.
     pub(super) fn prioritize(&mut self, place: u32, priority: Priority) {
         let Some(stream) = self.stream(place) else { return };
         let before = mem::replace(&mut stream.priority, priority);
@@ -335,7 +336,9 @@ impl<'a> H2<'a> {
     }
 }
 
-/// The priority of a request that states none: turns with the others, since its client may not know of priorities.
+/// Priority of a request without `Priority`: incremental, because its client may not know of priorities and would otherwise
+/// get
+/// its responses strictly in sequence.
 pub(super) const UNSTATED: Priority = Priority { incremental: true, ..priority::DEFAULT };
 
 impl Drop for H2<'_> {

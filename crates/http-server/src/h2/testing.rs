@@ -1,4 +1,4 @@
-//! A connection without TLS, for tests and for libFuzzer.
+//! HTTP/2 connection without TLS and socket, for tests and for libFuzzer.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -21,13 +21,13 @@ use http::{HeaderValue, StatusCode};
 use super::state::H2;
 use crate::driver::{CurrentService, Http};
 
-/// Bytes of the answer to `/big`.
+/// Length of the response to `/big`, in bytes.
 pub(super) const BIG: usize = 200_000;
 
-/// A server without a socket.
+/// Server without a socket.
 pub(super) struct Bench(Http);
 
-/// A frame that the server wrote.
+/// Frame written by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) head: FrameHead,
@@ -35,7 +35,7 @@ pub(super) struct Written {
 }
 
 impl Bench {
-    /// A connection to a host `a`, which answers `/` with `hello` and `/big` with [`BIG`] bytes.
+    /// Creates a host `a`, which responds to `/` with `hello` and to `/big` with [`BIG`] bytes.
     pub(super) fn new() -> Self {
         let address = SocketAddr::from(([192, 0, 2, 1], 40000));
         let connection = Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true);
@@ -55,13 +55,13 @@ impl Bench {
         Self(http)
     }
 
-    /// What the driver shares with the requests.
+    /// Connection state shared with the requests.
     #[cfg(test)]
     pub(super) fn connection(&self) -> &Connection {
         &self.0.connection
     }
 
-    /// A connection that has read the preface and `settings`.
+    /// Creates a connection that has read the preface and `settings`.
     pub(super) fn connect(&self, settings: &[u8]) -> H2<'_> {
         let mut h2 = H2::new(&self.0);
         let mut bytes = PREFACE.to_vec();
@@ -71,7 +71,7 @@ impl Bench {
     }
 }
 
-/// Feeds a client's bytes as they are and in pieces of this length, and compares what is answered.
+/// Feeds `bytes` at once and in pieces of `length`, and compares the output.
 pub(crate) fn compare(bytes: &[u8], length: usize) {
     let (one, other) = (Bench::new(), Bench::new());
     let (mut whole, mut pieces) = (one.connect(&[]), other.connect(&[]));
@@ -81,7 +81,7 @@ pub(crate) fn compare(bytes: &[u8], length: usize) {
     for _ in 0..2 {
         let frames = whole.answer();
         assert!(frames.iter().all(|frame| frame.payload.len() <= 16_384));
-        // Dates may differ.
+        // Without payloads: dates may differ.
         let kinds = |frames: &[Written]| -> Vec<_> {
             frames.iter().map(|frame| (frame.head.kind, frame.head.stream)).collect()
         };
@@ -113,12 +113,13 @@ fn service() -> Service {
 }
 
 impl H2<'_> {
-    /// Answers what was fed, and takes what was written.
+    /// Runs the connection and returns the frames it wrote.
     pub(super) fn answer(&mut self) -> Vec<Written> {
         self.answer_up_to(usize::MAX)
     }
 
-    /// Answers what was fed to a client that takes at most `most` bytes: the frames that it takes, which have to be whole.
+    /// Runs the connection for a client that reads at most `most` bytes, and returns the frames it read, which have to be
+    /// complete.
     pub(super) fn answer_up_to(&mut self, most: usize) -> Vec<Written> {
         let context = Context::from_waker(Waker::noop());
         self.notices.begin_turn(&context);
@@ -135,20 +136,20 @@ impl H2<'_> {
         written(&taken)
     }
 
-    /// Why the connection has failed.
+    /// Connection error, if one occurred.
     #[cfg(test)]
     pub(super) fn failure(&self) -> Option<brisk_wire::h2::frame::Reason> {
         self.failure
     }
 
-    /// Streams that have not ended.
+    /// Number of open streams.
     #[cfg(test)]
     pub(super) fn open_streams(&self) -> usize {
         self.numbers.len()
     }
 }
 
-/// The frames in `bytes`, which are whole.
+/// Parses `bytes` into complete frames.
 fn written(mut bytes: &[u8]) -> Vec<Written> {
     let mut frames = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {

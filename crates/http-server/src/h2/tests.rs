@@ -1,4 +1,4 @@
-//! What one connection does with frames, without TLS.
+//! Frames of a single connection and their effects, without TLS.
 
 use std::task::{Context, Waker};
 
@@ -9,7 +9,7 @@ use super::testing::{BIG, Bench, Written};
 
 mod limits;
 
-/// GET of a path, with further fields.
+/// GET of a path, with additional fields.
 fn get(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let mut block = vec![0x82, 0x87, 0x41, 1, b'a', 0x04];
@@ -29,7 +29,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Windows that hold everything.
+/// Settings with windows for any response.
 fn wide() -> Vec<u8> {
     settings::payload(&[(id::INITIAL_WINDOW_SIZE, 1 << 30)])
 }
@@ -38,7 +38,7 @@ fn open_connection() -> Vec<u8> {
     frame(kind::WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes())
 }
 
-/// The streams of DATA frames in their order, each once for several in a row.
+/// Streams of the `DATA` frames in order; consecutive frames of a stream count once.
 fn order(frames: &[Written]) -> Vec<u32> {
     let mut streams: Vec<_> =
         frames.iter().filter(|frame| frame.head.kind == kind::DATA).map(|frame| frame.head.stream).collect();
@@ -123,7 +123,7 @@ fn an_upload_that_no_one_reads_is_reset_without_an_error_when_its_answer_is_sent
     let frames = h2.answer();
     let last = frames.last().expect("frames");
     assert_eq!((last.head.kind, &last.payload[..]), (kind::RST_STREAM, &[0; 4][..]));
-    // What is on its way is ignored.
+    // Frames already on their way are ignored.
     h2.feed(&frame(kind::DATA, flag::END_STREAM, 1, b"456789"));
     assert_eq!((h2.answer(), h2.failure()), (Vec::new(), None));
 }

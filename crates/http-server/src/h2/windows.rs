@@ -1,4 +1,4 @@
-//! Flow control, both ways (RFC 9113 section 5.2).
+//! Flow control in both directions (RFC 9113 section 5.2).
 
 use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, WriteFrames, word};
 use brisk_wire::h2::reader::{Fault, change_window, exactly};
@@ -29,7 +29,7 @@ impl H2<'_> {
         Ok(())
     }
 
-    /// The client has changed the window of all streams (RFC 9113 section 6.9.2).
+    /// Applies a change of the client's initial window to all streams (RFC 9113 section 6.9.2).
     pub(super) fn change_windows(&mut self, change: i64) -> Result<(), Fault> {
         for index in 0..self.numbers.len() {
             let (_, place) = self.numbers[index];
@@ -40,8 +40,11 @@ impl H2<'_> {
         Ok(())
     }
 
-    /// Bytes of the connection's window that were read, or that no reader will read. The window opens again once half of it
-    /// was read, or as much as is left of it: what slow readers hold must not keep the others waiting.
+    /// Returns `bytes` to the connection's window, because they were read or never will be.
+    ///
+    /// The update is sent once half of the window is read, or as much as is left of it, so that bytes held by slow readers
+    /// do not stop the
+    /// other uploads.
     pub(super) fn claim(&mut self, bytes: u32) {
         self.recv.unclaimed += i64::from(bytes);
         if self.recv.unclaimed >= self.recv.window.clamp(1, i64::from(WINDOW / 2)) {
@@ -49,8 +52,9 @@ impl H2<'_> {
         }
     }
 
-    /// Sends the client a frame after an upload whose answer was whole before: curl 7.88 looks whether a request is over only
-    /// when a frame comes. Where all was read and counted, a byte ahead opens the window.
+    /// Sends a frame after an upload whose response was complete before its end: curl 7.88 notices the end of a request only
+    /// when a
+    /// frame arrives. If all bytes are already returned, one byte is credited in advance.
     pub(super) fn notify_end(&mut self) {
         self.open_window(self.recv.unclaimed.max(1));
     }
@@ -62,7 +66,7 @@ impl H2<'_> {
         self.send.out.window_update(0, increment);
     }
 
-    /// Padding takes room in the windows of stream and connection, and none in memory.
+    /// Returns the windows used by padding, which is not stored.
     pub(super) fn claim_padding(&mut self, number: u32, bytes: u32) {
         self.claim(bytes);
         if let Some(place) = self.find(number) {
@@ -70,7 +74,7 @@ impl H2<'_> {
         }
     }
 
-    /// Opens the window of an upload again once half of it is used.
+    /// Returns `bytes` to a stream's window. The update is sent once half of the window is read.
     fn claim_stream(&mut self, place: u32, bytes: u32) {
         let window = self.recv.initial_window;
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
@@ -82,7 +86,7 @@ impl H2<'_> {
         }
     }
 
-    /// Looks at what the readers of bodies have done.
+    /// Processes the notices of the readers of request bodies.
     pub(super) fn look_at_bodies(&mut self) {
         let read = self.notices.take_read();
         if read > 0 {
@@ -108,20 +112,20 @@ impl H2<'_> {
             self.write_status(number, 100, false);
         }
         if notice.is_dropped && is_done {
-            // RFC 9113 section 8.1: the answer is whole, and the rest of the request is not needed.
+            // RFC 9113 section 8.1: after a complete response, `NO_ERROR` stops the rest of the request.
             self.reset(number, Reason::NO_ERROR);
         } else if notice.read > 0 && !notice.is_dropped {
             self.claim_stream(place, notice.read);
         }
     }
 
-    /// All of an answer was sent.
+    /// Completes a response that was sent entirely.
     pub(super) fn answered(&mut self, place: u32) {
         let Some(stream) = self.stream(place) else { return };
         let work = std::mem::replace(&mut stream.work, Work::Done);
         let number = stream.number;
         let is_over = stream.inbox.is_none();
-        // Its exchange ends here, and may leave the rest of an upload to be discarded.
+        // Dropping it ends its exchange, which may let go of the rest of an upload: hence before the check below.
         drop(work);
         if is_over {
             self.close(place, Ended::Over);

@@ -1,5 +1,4 @@
-//! What comes from a client over HTTP/1.1: heads, parsed where the TLS stream has them, and the bodies of requests, read
-//! when they are asked for.
+//! Input of an HTTP/1.1 connection: heads, parsed in the buffer of the TLS stream, and request bodies, read on demand.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -20,58 +19,59 @@ use crate::io::HttpIo;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The client's side of one connection.
+/// Input side of one connection.
 ///
-/// The body of a request may be read by another task than the connection's own, which it may outlive: that of its
-/// request to an upstream over HTTP/2. So the stream is here only until the connection's [`Attached`] is dropped, and
-/// each task wakes the other for what only that one does.
+/// A request body may be read by another task than the connection's own, and may outlive it: an upstream connection over
+/// HTTP/2 reads
+/// it in its own task. Therefore the stream is detached when the connection drops its [`Attached`], and each task wakes the
+/// other for work that only the other does.
 #[derive(Debug)]
 pub(super) struct Inbound {
     io: RefCell<Option<HttpIo>>,
     state: RefCell<State>,
 }
 
-/// What comes from a client, for its driver. Without it a body that has not ended fails.
+/// Input as its driver holds it. Dropping it detaches the stream, and an incomplete body fails.
 #[derive(Debug)]
 pub(super) struct Attached(Rc<Inbound>);
 
 #[derive(Debug)]
 struct State {
-    /// Read, but not yet taken.
+    /// Bytes read but not yet consumed.
     input: BytesMut,
-    /// Bytes of the input that are known to be no whole head.
+    /// Number of bytes of `input` known to contain no complete head.
     seen: usize,
-    /// What is left of the request's body.
+    /// Remaining body of the current request.
     body: BodyReader,
-    /// 100 (Continue), if the client waits for it and its body was not asked for yet.
+    /// 100 (Continue), if the client expects it and the body was not requested yet.
     expected: &'static [u8],
-    /// What is left of it for the driver to send, once the body was asked for.
+    /// Remaining bytes of 100 (Continue) for the driver to send, once the body was requested.
     interim: &'static [u8],
-    /// The rest of the body is not wanted.
+    /// Whether the service has let go of the rest of the body.
     is_let_go: bool,
-    /// The rest of the body will not be read.
+    /// Whether the rest of the body will not be read.
     is_broken: bool,
-    /// The connection's own task.
+    /// Task of the connection.
     driver: Waker,
-    /// The task that waits for the body.
+    /// Task that waits for the body.
     reader: Waker,
-    /// The reader waits for what the driver reads, before the end of the handshake.
+    /// Whether the reader waits for input that only the driver reads, during the handshake.
     awaits_driver: bool,
 }
 
-/// Why no further head comes.
+/// Reason why no further head comes.
 #[derive(Debug)]
 pub(super) enum NoHead {
-    /// The client has ended between two requests, or the connection is to take no further one.
+    /// The client closed between two requests, or the connection accepts no further request.
     End,
-    /// The client has ended, or broken the connection, within a head.
+    /// The client closed, or the connection failed, within a head.
     Broken,
-    /// What came is none.
+    /// The bytes are no head.
     Malformed(MalformedRequest),
 }
 
 impl Inbound {
-    /// Before the first request.
+    /// Creates the input before the first request.
     pub(super) fn attach(io: HttpIo) -> Attached {
         let state = State {
             input: BytesMut::new(),
@@ -88,7 +88,7 @@ impl Inbound {
         Attached(Rc::new(Self { io: RefCell::new(Some(io)), state: RefCell::new(state) }))
     }
 
-    /// A turn of the driver begins. Wakes who reads the body, if something has come that only the driver reads.
+    /// Begins a turn of the driver: wakes the reader of a body if the driver has received input for it.
     pub(super) fn begin_turn(&self, context: &Context<'_>) {
         let mut state = self.state.borrow_mut();
         state.driver.clone_from(context.waker());
@@ -98,7 +98,7 @@ impl Inbound {
         }
     }
 
-    /// Before a turn of the driver ends: writes what is left of 100 (Continue), if the body was asked for.
+    /// Ends a turn of the driver: writes the rest of 100 (Continue), if the body was requested.
     pub(super) fn write_interim(&self, context: &mut Context<'_>) {
         let mut state = self.state.borrow_mut();
         while !state.interim.is_empty() {
@@ -107,13 +107,13 @@ impl Inbound {
             match written {
                 Some(Poll::Ready(Ok(length))) => state.interim = &state.interim[length..],
                 Some(Poll::Pending) => return,
-                // The next write or read has the error, too.
+                // The next read or write reports the error again.
                 Some(Poll::Ready(Err(_))) | None => state.interim = b"",
             }
         }
     }
 
-    /// Whether only the driver reads now, and has nothing.
+    /// Whether only the driver may read, and no plaintext is available.
     fn awaits_driver(&self) -> bool {
         self.with_io(HttpIo::awaits_driver).unwrap_or(false)
     }
@@ -126,7 +126,7 @@ impl Inbound {
         self.io.borrow().as_ref().map(act)
     }
 
-    /// Reads as [`HttpIo::poll_take`] does, while there is a stream.
+    /// Reads like [`HttpIo::poll_take`], or fails after the stream is detached.
     fn poll_take(
         &self,
         context: &mut Context<'_>,
@@ -136,7 +136,7 @@ impl Inbound {
         read.unwrap_or_else(|| Poll::Ready(Err(io::ErrorKind::NotConnected.into())))
     }
 
-    /// Waits for a head; `last`: only for one that has begun.
+    /// Reads the next head. With `last` it waits only for a head that has already begun.
     pub(super) fn poll_head(
         &self,
         context: &mut Context<'_>,
@@ -181,7 +181,7 @@ impl Inbound {
         }
     }
 
-    /// The request whose head was just read. Its body reads from here.
+    /// Starts the request whose head was just read; its body reads from this input.
     pub(super) fn begin(self: &Rc<Self>, head: RequestHead) -> Request<ClientBody> {
         let mut state = self.state.borrow_mut();
         let RequestHead { request, body, expects_continue, .. } = head;
@@ -200,7 +200,9 @@ impl Inbound {
         })
     }
 
-    /// The answer begins: the client need not wait any longer. Returns what is to be sent before it.
+    /// Cancels 100 (Continue), because the response begins. Returns the rest of a 100 (Continue) already sent in part, which
+    /// has to
+    /// precede the response.
     pub(super) fn answer_begins(&self) -> &'static [u8] {
         let mut state = self.state.borrow_mut();
         state.expected = b"";
@@ -208,8 +210,9 @@ impl Inbound {
         if interim.len() < CONTINUE.len() { interim } else { b"" }
     }
 
-    /// Whether another request may follow: the body was read to its end. Of one that is not wanted, the part that is here
-    /// is dropped first. `None`: the exchange is still reading it.
+    /// Whether another request may follow, because the body is read to its end. `None` while the exchange still reads the
+    /// body. The
+    /// available part of a body that was let go is dropped first.
     pub(super) fn is_read(&self, context: &mut Context<'_>) -> Option<bool> {
         let mut state = self.state.borrow_mut();
         if state.body.is_ended() {
@@ -218,18 +221,18 @@ impl Inbound {
         if !state.is_let_go {
             return None;
         }
-        // A body whose rest does not come at once is not waited for.
+        // Does not wait for a rest that is not available yet; the connection closes instead.
         let is_ended = !state.is_broken && (state.drop_body() || self.read_once(&mut state, context));
         state.is_broken = !is_ended;
         Some(is_ended)
     }
 
-    /// Reads once, and drops what that brings of the body. Returns whether it has ended.
+    /// Reads once and drops the bytes that belong to the body. Returns whether the body has ended.
     fn read_once(&self, state: &mut State, context: &mut Context<'_>) -> bool {
         matches!(self.poll_more(state, context), Poll::Ready(Ok(true))) && state.drop_body()
     }
 
-    /// Takes what was read and belongs to no request.
+    /// Takes the bytes that were read ahead and belong to no request.
     pub(super) fn take_input(&self) -> Bytes {
         self.state.borrow_mut().input.split().freeze()
     }
@@ -255,7 +258,7 @@ impl Inbound {
         }
     }
 
-    /// Reads more of the body: nothing beyond it, where its length is known. False at the client's end.
+    /// Reads more of the body, and nothing beyond it if its length is known. `false` at the end of the stream.
     fn poll_more(&self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut left =
             state.body.left().map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
@@ -271,7 +274,7 @@ impl Inbound {
 
 impl Http1Source for Inbound {
     fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // Never its end: to whom it is sent on, the body would look whole.
+        // An error instead of an end: a forwarded body would otherwise look complete.
         if self.state.borrow().is_broken {
             return Poll::Ready(Some(Err(BodyError::ClientGone(io::ErrorKind::NotConnected.into()))));
         }
@@ -315,7 +318,7 @@ impl Drop for Attached {
     }
 }
 
-/// Wakes `task` from the task `from`, if that is another.
+/// Wakes `task`, unless it is `from`, the running task.
 fn wake(task: &Waker, from: &Waker) {
     if !task.will_wake(from) {
         task.wake_by_ref();
@@ -323,7 +326,9 @@ fn wake(task: &Waker, from: &Waker) {
 }
 
 impl State {
-    /// Takes a head from the input, if all of it has come. One that comes in many pieces is looked at when it may have ended.
+    /// Takes a complete head from `input`. A head in many pieces is parsed again only if it may have ended, so that small
+    /// pieces do not
+    /// cost quadratic time.
     fn take_head(&mut self, limits: HeadLimits) -> Result<Option<RequestHead>, MalformedRequest> {
         let Self { input, seen, .. } = self;
         if input.len() == *seen {
@@ -340,7 +345,7 @@ impl State {
                 *seen = 0;
                 return Ok(Some(head));
             }
-            // They would be read again and again.
+            // Dropped here, or each further piece would parse them again.
             while input.starts_with(b"\r\n") {
                 input.advance(2);
             }
@@ -349,12 +354,12 @@ impl State {
         Ok(None)
     }
 
-    /// Whether more than empty lines came of a head.
+    /// Whether more than the empty lines before a head has arrived.
     fn has_begun(&self) -> bool {
         self.input.iter().any(|byte| !matches!(byte, b'\r' | b'\n'))
     }
 
-    /// Drops what is here of the body. Returns whether it has ended.
+    /// Drops the available part of the body. Returns whether the body has ended.
     fn drop_body(&mut self) -> bool {
         while let Ok(Some(part)) = self.body.decode(&mut self.input) {
             if !matches!(part, Part::Data(_)) {

@@ -1,4 +1,4 @@
-//! What goes to a client over HTTP/1.1: bytes that are written here, and pieces of bodies between them, which are not copied.
+//! Output of an HTTP/1.1 connection: heads and framing in a buffer, and pieces of bodies, which are not copied.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
@@ -8,30 +8,30 @@ use bytes::Buf as _;
 
 use crate::io::HttpIo;
 
-/// Bytes that wait for room in the TLS stream.
+/// Output that waits for space in the TLS stream.
 #[derive(Debug, Default)]
 pub(super) struct Outbound {
     before: Vec<u8>,
-    /// How much of `before` is sent.
+    /// Number of bytes of `before` already sent.
     sent: usize,
     piece: Option<Chunk>,
-    /// How much is still to be sent of the piece.
+    /// Number of bytes of `piece` still to send.
     left: usize,
     after: &'static [u8],
 }
 
 impl Outbound {
-    /// Where to write what comes before the next piece. All that came before has to be sent.
+    /// Buffer for the bytes before the next piece. Earlier output has to be sent.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.before
     }
 
-    /// Sends the first `length` bytes of `piece`, and `after` behind them.
+    /// Queues the first `length` bytes of `piece`, followed by `after`.
     pub(super) fn push(&mut self, piece: Chunk, length: usize, after: &'static [u8]) {
         (self.piece, self.left, self.after) = (Some(piece), length, after);
     }
 
-    /// Hands everything to the stream. The driver has it sent at the end of the turn.
+    /// Writes everything to the stream. The driver sends it at the end of the turn.
     pub(super) fn poll_write(&mut self, context: &mut Context<'_>, io: &HttpIo) -> Poll<io::Result<()>> {
         loop {
             let before = &self.before[self.sent..];

@@ -1,4 +1,4 @@
-//! What a client may cause, and what is forgiven.
+//! Limits on the work and memory that a client can cause, and how points are earned back.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use brisk_telemetry::metrics::Flood;
 
 use super::*;
 
-/// A request whose body does not end with its head.
+/// Head of a POST whose body is still to come.
 fn post(stream: u32) -> Vec<u8> {
     let mut post = get(stream, "/", &[]);
     post[4] = flag::END_HEADERS;
@@ -51,7 +51,7 @@ fn uploads_that_no_one_reads_leave_the_rest_of_the_window_to_others() {
     let bench = Bench::new();
     let mut h2 = bench.connect(&[]);
     h2.answer();
-    // They hold what is missing.
+    // Slow readers hold the rest of the window.
     h2.recv.window = 300_000;
     h2.claim(299_999);
     assert_eq!(h2.answer(), []);
@@ -105,7 +105,7 @@ fn blocks_that_are_ignored_are_counted() {
     let mut h2 = bench.connect(&[]);
     h2.feed(&post(1));
     h2.answer();
-    // A field of 4 KiB less some in the table, and then three times by its index.
+    // A field of almost 4 KiB that enters the table, and then three references to it.
     let mut block = vec![0x40, 1, b'a', 0x7f, 0xa1, 0x1e];
     block.extend([b'x'; 4000]);
     block.extend([0xbe; 3]);
@@ -183,6 +183,6 @@ fn the_least_of_several_tables_is_reported() {
     h2.feed(&get(1, "/", &[]));
     let frames = h2.answer();
     let head = frames.iter().find(|frame| frame.head.kind == kind::HEADERS).expect("a head");
-    // RFC 7541 section 4.2
+    // RFC 7541 section 4.2: a change of the table size begins the block.
     assert_eq!(head.payload[..5], [0x20, 0x3f, 0xe1, 0x1f, 0x88]);
 }
