@@ -1,24 +1,26 @@
-//! Headers that only a proxy may send: in them a client claims an identity, or that it asked for something else.
+//! Removal of headers by which a client could claim an identity, or another target of its request, as only a proxy may.
 //!
-//! CGI, `FastCGI` and WSGI turn every character of a header's name that is neither letter nor digit into `_`, so that
-//! `X_Forwarded_For` reaches an application as `X-Forwarded-For` does. Hence names are compared with all these characters
-//! alike, and names with `_` do not pass at all unless the operator wants them.
+//! CGI, `FastCGI` and WSGI replace each character of a header name that is neither a letter nor a digit by `_`, so an
+//! application
+//! cannot distinguish `X_Forwarded_For` from `X-Forwarded-For`. Names are therefore compared with all these characters
+//! equal, and names with `_` pass only if the operator permits it.
 
 use http::HeaderMap;
 use http::header::{self, HeaderName};
 
-/// What is done with request headers that have `_` in their names: many upstreams take them for those with `-`.
+/// Treatment of request headers with `_` in their names, which many upstreams confuse with `-`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Underscores {
-    /// They are removed.
+    /// Remove them.
     #[default]
     Drop,
-    /// They are passed on, unless they stand for a header that claims an identity.
+    /// Forward them, unless they stand for a claim.
     Pass,
 }
 
-/// Names of one meaning each, in alphabetical order. Those of products are here because applications that once ran
-/// behind them still read them.
+/// Names of claims, in alphabetical order for binary search. Includes names of products, because applications that once ran
+/// behind
+/// a product often still read them.
 const CLAIMS: &[&str] = &[
     "cf-connecting-ip",
     "cf-connecting-ipv6",
@@ -59,30 +61,31 @@ const CLAIMS: &[&str] = &[
     "x-url-scheme",
 ];
 
-/// Beginnings of further names.
+/// Prefixes of further claims.
 const PREFIXES: &[&str] = &["x-forwarded-", "x-ssl-client-", "ssl-client-"];
 
-/// What a CGI program takes for the proxy that it is to use itself (CVE-2016-5385). Neither clients nor proxies
-/// may send it.
+/// `Proxy`, which a CGI program reads as `HTTP_PROXY`, the proxy for its own requests (CVE-2016-5385, "httpoxy"). Neither
+/// clients nor
+/// proxies send it legitimately.
 const PROXY: &str = "proxy";
 
-/// The most bytes of a name that are compared: all names above are shorter.
+/// Maximum length, in bytes, of a name that is compared: all names above are shorter.
 const LONGEST: usize = 64;
 
-/// The kind of a header's name.
+/// Classes of header names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     Plain,
-    /// A claim as proxies write it.
+    /// Claim in the form that proxies write.
     Claim,
-    /// Has an underscore.
+    /// Name with an underscore.
     Underscored,
-    /// Spelled so that it becomes a claim only beyond the upstream's gateway, or has no rightful sender.
+    /// Name that becomes a claim only in a CGI-like upstream, or that has no legitimate sender.
     Forged,
 }
 
 impl Name {
-    /// Costs a look at each byte; names with anything but letters, digits and hyphens cost more.
+    /// Classifies a name. Costs one check per byte; names with other characters than letters, digits and hyphens cost more.
     fn of(name: &str, underscores: Underscores) -> Self {
         if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
             return Self::of_odd(name, underscores);
@@ -109,40 +112,41 @@ impl Name {
 }
 
 fn is_claim(name: &str) -> bool {
-    // Most names end here.
+    // Excludes most names by their first letter.
     matches!(name.as_bytes().first(), Some(b'c' | b'f' | b'p' | b'r' | b's' | b't' | b'w' | b'x'))
         && (CLAIMS.binary_search(&name).is_ok() || PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
-/// Removes what an untrusted client must not send.
+/// Removes all headers that an untrusted client must not send.
 pub fn remove(headers: &mut HeaderMap, underscores: Underscores) {
     remove_if(headers, |name| Name::of(name.as_str(), underscores) != Name::Plain);
 }
 
-/// Removes what even a trusted proxy does not write, but may pass on.
+/// Removes the headers that a trusted proxy does not write itself, but may forward from its client.
 pub fn remove_forged(headers: &mut HeaderMap, underscores: Underscores) {
     remove_if(headers, |name| {
         matches!(Name::of(name.as_str(), underscores), Name::Forged | Name::Underscored)
     });
 }
 
-/// Removes all claims but those of these names: what is known of a client here is not for everyone.
+/// Removes all claims except for `kept`, because not every recipient may see the data about a client.
 pub fn remove_but(headers: &mut HeaderMap, kept: &[HeaderName]) {
     remove_if(headers, |name| {
         !kept.contains(name) && !matches!(Name::of(name.as_str(), Underscores::Pass), Name::Plain)
     });
 }
 
-/// Removes from the trailers of a request what they may not hold: claims from any sender, since proxies write these
-/// into the head; names with underscores; and what decides on framing, routing, authentication and the meaning of the
-/// body (RFC 9110 section 6.5.1), which an upstream may merge into the head.
+/// Removes invalid fields from the trailers of a request: claims, which proxies write into the head only; names with
+/// underscores; and
+/// fields for framing, routing, authentication and content (RFC 9110 section 6.5.1), because an upstream may merge trailers
+/// into the head.
 pub fn clean_trailers(trailers: &mut HeaderMap) {
     remove_if(trailers, |name| {
         Name::of(name.as_str(), Underscores::Drop) != Name::Plain || belongs_to_head(name)
     });
 }
 
-/// Whether a header says something about the message itself, its sender or its connection, so that a trailer must not.
+/// Whether a field describes the message, its sender or its connection, and is therefore invalid in trailers.
 pub(crate) fn belongs_to_head(name: &HeaderName) -> bool {
     [
         header::AUTHORIZATION,

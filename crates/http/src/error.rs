@@ -1,4 +1,4 @@
-//! Errors of messages: why a body or an upstream connection cannot be carried on, and which side is to blame.
+//! Errors of messages: reasons why a body or an upstream connection failed, and the side responsible.
 
 use std::io;
 
@@ -10,68 +10,69 @@ use thiserror::Error;
 
 use crate::http1::{MalformedBody, MalformedResponse};
 
-/// What went wrong on a connection to an upstream.
+/// Failure of a connection to an upstream.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The server closed it.
+    /// The server closed the connection.
     #[error("the server closed the connection")]
     Ended,
-    /// It cannot be read or written.
+    /// A read or a write failed.
     #[error("{0}")]
     Io(#[source] io::Error),
-    /// What the server sent over HTTP/1.1 is no response.
+    /// The bytes from the server are not a valid HTTP/1.1 response.
     #[error("{0}")]
     Malformed(#[from] MalformedResponse),
-    /// The request body that was being sent failed.
+    /// The request body failed while it was sent.
     #[error("{0}")]
     RequestBody(#[source] Box<BodyError>),
-    /// What went wrong over HTTP/2.
+    /// Failure over HTTP/2.
     #[error("{0}")]
     Http2(#[from] Http2Error),
 }
 
-/// What went wrong on a connection to an upstream over HTTP/2, or on a stream of it.
+/// Failure of an HTTP/2 connection to an upstream, or of one of its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Http2Error {
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Ended,
-    /// The server announced the end of the connection with an error.
+    /// The server sent GOAWAY with an error.
     #[error("the server ended the connection with {0}")]
     Goaway(Reason),
-    /// The connection cannot be read or written.
+    /// A read or a write failed.
     #[error("{0}")]
     Io(io::ErrorKind),
-    /// The server has not looked at the request: it refused the stream, or ended the connection before.
+    /// The server did not process the request: it refused the stream, or ended the connection before it (RFC 9113 section
+    /// 8.7).
     #[error("the server took no further request on this connection")]
     Refused,
     /// The server reset the stream.
     #[error("the server reset the stream with {0}")]
     Reset(Reason),
-    /// What the server sent breaks the protocol (RFC 9113).
+    /// The server violated the protocol (RFC 9113).
     #[error("what the server sent is not HTTP/2: {0}")]
     Broken(Reason),
-    /// The head of the response is longer than allowed, or has more lines.
+    /// The head of the response exceeds the limit of bytes or of headers.
     #[error("the head of the response is too large")]
     HeadTooLarge,
-    /// What the server sent on another stream ended the connection.
+    /// The connection failed because of another stream's response.
     #[error("another response has broken the connection")]
     Neighbour,
-    /// The server sent far more frames without use than requests and data explain.
+    /// The server sent far more control frames than requests and data explain.
     #[error("the server sent too many frames without use")]
     Flood,
-    /// The server was silent, and did not answer a PING.
+    /// The server was silent and did not respond to a PING.
     #[error("the server did not answer a PING")]
     Silent,
-    /// The request body that was being sent failed.
+    /// The request body failed while it was sent.
     #[error("the request body failed")]
     RequestBody,
 }
 
 impl ConnectionError {
-    /// Whether a connection that was kept may just have reached its end, which says nothing about its server.
+    /// Whether a kept connection may simply have reached its end, which does not count against its server.
     pub fn is_end(&self) -> bool {
         use Http2Error::{Goaway, Refused};
         match self {
@@ -81,7 +82,7 @@ impl ConnectionError {
         }
     }
 
-    /// Whether another response has broken the connection, where that counts.
+    /// Whether the failure was caused by another response, which does not count against this request.
     pub fn is_of_another(&self) -> bool {
         matches!(self, Self::Http2(Http2Error::Neighbour))
     }
@@ -99,41 +100,41 @@ impl From<BodyError> for ConnectionError {
     }
 }
 
-/// Why a body ended early.
+/// Reason why a body ended early.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BodyError {
     /// The upstream's response body failed.
     #[error("the response body failed: {0}")]
     Upstream(#[source] ConnectionError),
-    /// The upstream reset the stream of its response before the end of the body, although it named no error.
+    /// The upstream reset the response's stream with `NO_ERROR` before the end of the body.
     #[error("the response body was cut short by a reset")]
     UpstreamReset,
-    /// The upstream paused for too long within a response body.
+    /// The upstream paused for longer than the timeout within a response body.
     #[error("the response body did not come in time")]
     UpstreamTimeout,
     /// The client ended or broke the connection within its request body.
     #[error("the request body failed: {0}")]
     ClientGone(#[source] io::Error),
-    /// What the client sent is no body.
+    /// The bytes from the client are not a valid body.
     #[error("the request body failed: {0}")]
     ClientMalformed(#[source] MalformedBody),
-    /// The client reset the stream of its request before the end of the body, although it named no error.
+    /// The client reset the request's stream before the end of the body.
     #[error("the request body was cut short by a reset")]
     ClientReset,
-    /// The client's request body is longer than allowed.
+    /// The client's request body exceeds the limit.
     #[error("the request body is too large")]
     TooLarge,
-    /// The client's request body does not have the length that its head states.
+    /// The length of the client's request body differs from its head.
     #[error("the request body has another length than its head states")]
     WrongLength,
-    /// The client paused for too long within its request body, or sent it too slowly.
+    /// The client paused for longer than the timeout within its request body, or sent it too slowly.
     #[error("the request body did not come in time")]
     ClientTimeout,
-    /// A request body cannot be kept in a file.
+    /// A request body cannot be written to a file.
     #[error("cannot keep the request body in a file: {0}")]
     Spill(#[source] io::Error),
-    /// The request bodies that are gathered take as much room as they may.
+    /// The limit for buffered request bodies is reached.
     #[error("there is no room left to keep request bodies")]
     NoRoom,
     /// A file cannot be read.
@@ -142,28 +143,28 @@ pub enum BodyError {
     /// The body cannot be compressed.
     #[error("cannot compress the body: {0}")]
     Encoder(#[source] EncoderError),
-    /// A response that is to be rewritten cannot be decoded.
+    /// A response to be rewritten cannot be decoded.
     #[error("the response cannot be decoded: {0}")]
     Decoder(#[source] DecoderError),
-    /// A response that is to be rewritten is compressed far beyond what pages are.
+    /// A response to be rewritten has a compression ratio far above that of pages.
     #[error("the response is {times} times as long as what was sent of it, as no page is")]
     Bomb {
-        /// Bytes after decoding for each byte before.
+        /// Compression ratio: decoded bytes per encoded byte.
         times: u64,
     },
 }
 
 impl BodyError {
-    /// Of a response whose connection, or stream, has failed.
+    /// Converts the failure of a response's connection or stream.
     pub fn of_upstream(error: ConnectionError) -> Self {
         match error {
-            // An end only behind `END_STREAM` (RFC 9113 section 8.1).
+            // RFC 9113 section 8.1: `NO_ERROR` before `END_STREAM` still means a truncated body.
             ConnectionError::Http2(Http2Error::Reset(Reason::NO_ERROR)) => Self::UpstreamReset,
             error => Self::Upstream(error),
         }
     }
 
-    /// The status for a request whose own body failed.
+    /// Status of the response to a request whose own body failed.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -181,7 +182,7 @@ impl BodyError {
         }
     }
 
-    /// The side that is to blame.
+    /// Side that is responsible for the failure.
     pub fn side(&self) -> Side {
         match self {
             Self::Upstream(ConnectionError::RequestBody(body)) => body.side(),
@@ -200,7 +201,7 @@ impl BodyError {
         }
     }
 
-    /// A short name for logs and metrics.
+    /// Keyword for logs and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Upstream(ConnectionError::RequestBody(body)) => body.reason(),

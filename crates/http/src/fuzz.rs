@@ -1,4 +1,4 @@
-//! Properties of any message of HTTP/1.1 and of any path, for tests and for libFuzzer.
+//! Properties of arbitrary HTTP/1.1 messages and paths, checked by tests and by libFuzzer.
 
 mod requests;
 mod response;
@@ -10,8 +10,8 @@ use crate::path::RequestPath;
 pub use requests::requests as request;
 pub use response::response;
 
-/// A path means the same to routes as to a server that decodes what is forwarded once, merges slashes and leaves
-/// parameters out; and reading it again changes nothing.
+/// A path has the same meaning for routes as for a server that decodes the forwarded path once, merges slashes and drops
+/// parameters; reading the forwarded path again does not change it.
 pub fn path(bytes: &[u8]) {
     let Ok(target) = PathAndQuery::try_from(bytes) else { return };
     let Ok(path) = RequestPath::read(target.path()) else { return };

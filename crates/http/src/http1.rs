@@ -1,8 +1,8 @@
-//! Messages of HTTP/1.1 as RFC 9112 has them, without I/O.
+//! HTTP/1.1 messages (RFC 9112), without I/O.
 //!
-//! Towards upstreams `request` writes and `response` reads, towards clients `request_head` reads and `answer`
-//! writes. In what clients send, lines end with CR LF and nothing else: who took a bare LF for an end would see other
-//! headers than a proxy in front that does not.
+//! For upstreams, [`request`] encodes and [`response`] parses; for clients, [`request_head`] parses and [`answer`] encodes.
+//! Lines from
+//! clients must end with CR LF: a parser that accepts a bare LF would see other headers than a proxy in front that does not.
 
 pub mod answer;
 pub mod body;
@@ -17,23 +17,23 @@ use thiserror::Error;
 
 pub use body::MalformedBody;
 
-/// Lines that the head of a response or a trailer section may have.
+/// Maximum number of headers in a response, and of fields in a trailer section.
 pub const LINES: usize = 100;
 
-/// Why the bytes that a server sent are no response.
+/// Reason why bytes from a server are not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MalformedResponse {
-    /// The status line or a header breaks the grammar.
+    /// The status line or a header has a syntax error.
     #[error("its head is not HTTP/1.1: {0}")]
     Head(httparse::Error),
-    /// The status code is not one of three digits, the first at least 1.
+    /// The status code is not a number from 100 to 999.
     #[error("its status code is out of range")]
     Status,
-    /// The head is longer than allowed, or has more lines.
+    /// The head exceeds the limit of bytes or of headers.
     #[error("its head is too large")]
     HeadTooLarge,
-    /// `Content-Length` is not a number, or several that differ.
+    /// `Content-Length` is not a number, or its values differ.
     #[error("its Content-Length is not one number")]
     Length,
     /// A transfer coding other than chunked.
@@ -42,14 +42,14 @@ pub enum MalformedResponse {
     /// `Transfer-Encoding` in a response of HTTP/1.0, which has none (RFC 9112 section 6.1).
     #[error("it is of HTTP/1.0 and has a transfer coding")]
     OldTransferCoding,
-    /// The body is none.
+    /// The body has a syntax error.
     #[error(transparent)]
     Body(#[from] MalformedBody),
 }
 
-/// Where `part` of `whole` stands in it.
+/// Position of `part`, a subslice of `whole`.
 pub fn place(part: &[u8], whole: &[u8]) -> Range<u32> {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
-    // Heads are far shorter than 4 GiB.
+    // Does not truncate: heads are far shorter than 4 GiB.
     start as u32..(start + part.len()) as u32
 }

@@ -1,9 +1,9 @@
-//! Messages of HTTP/2 as both sides of the gateway have them: their fields.
+//! HTTP/2 messages on both sides of the gateway: their fields.
 
 pub mod field;
 
 use http::HeaderValue;
 
-/// The protocol that a request by `CONNECT` asks for (RFC 8441): an extension of the request.
+/// Protocol of an extended `CONNECT` (RFC 8441), as an extension of the request.
 #[derive(Clone, Debug)]
 pub struct Protocol(pub HeaderValue);

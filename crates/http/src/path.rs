@@ -1,36 +1,40 @@
-//! The path of a request as routes see it, so that no spelling of a path dodges a route.
+//! Normalised path of a request, so that no spelling of a path evades a route.
 //!
-//! Routes compare the path with its percent-encoding undone, dot segments resolved, repeated slashes merged, and without
-//! the parameters of its segments (`;` and what follows it, RFC 3986 section 3.3), which many servers leave out too.
-//! Upstreams get what the client sent, with one exception: dot segments, also encoded ones, are resolved in what is
-//! forwarded too (RFC 3986 section 6.2.2.3, as every browser does before it sends), since an upstream that does not
-//! resolve them would see the path of another route. Paths on which sensible servers disagree are refused:
+//! Routes compare the path after percent-decoding, resolution of dot segments, and merging of repeated slashes, and without
+//! the
+//! parameters of its segments (`;` and the text after it, RFC 3986 section 3.3), which many servers drop too. Upstreams
+//! receive the path
+//! as the client sent it, with one exception: dot segments, also encoded ones, are resolved (RFC 3986 section 6.2.2.3, as
+//! browsers do),
+//! since an upstream that does not resolve them would see the path of another route. Paths that sensible servers
+//! interpret differently are refused:
 //!
 //! - `..` above the root, and `..` in a path that also has empty segments or encoded separators;
 //! - a dot segment hidden by an encoded slash or by parameters (`..;x`);
-//! - a backslash, encoded or not, which servers on Windows take for a slash;
-//! - an unfinished or wrong percent-encoding, an encoded control character.
+//! - a backslash, encoded or not, which servers on Windows treat as a slash;
+//! - an incomplete or invalid percent-encoding, an encoded control character.
 //!
-//! An encoded slash separates segments for routes, because many servers take it so; it is forwarded as it came. What is
-//! encoded twice is decoded once, as RFC 3986 section 2.4 has it.
+//! An encoded slash separates segments for routes, because many servers treat it as a separator; it is forwarded unchanged.
+//! Text that
+//! is encoded twice is decoded once (RFC 3986 section 2.4).
 
 use std::borrow::Cow;
 
-/// A path that is refused with 400.
+/// Error: the path is ambiguous. The response is 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmbiguousPath;
 
-/// A request's path, for routes and for the upstream.
+/// Path of a request, for routes and for the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestPath<'a> {
-    /// The path that routes are compared with. May hold any bytes.
+    /// Path for comparison with routes. May contain any bytes.
     pub decoded: Cow<'a, [u8]>,
-    /// The path that is forwarded, percent-encoded.
+    /// Path to forward, percent-encoded.
     pub forwarded: Cow<'a, str>,
 }
 
 impl<'a> RequestPath<'a> {
-    /// Reads the path of a request target in origin form. Costs one pass over the bytes as a rule.
+    /// Normalises the path of a target in origin form. Usually costs one pass over the bytes and no allocation.
     pub fn read(raw: &'a str) -> Result<Self, AmbiguousPath> {
         if is_plain(raw.as_bytes()) {
             return Ok(Self { decoded: Cow::Borrowed(raw.as_bytes()), forwarded: Cow::Borrowed(raw) });
@@ -38,8 +42,9 @@ impl<'a> RequestPath<'a> {
         Segments::read(raw)?.finish(raw)
     }
 
-    /// The part of the path after `prefix`, a path that this one was found to be at or below; begins with a slash.
-    /// Fails where the client spelled the prefix in another way, since its end is then ambiguous.
+    /// Part of the forwarded path behind `prefix`, which this path is known to equal or be below; begins with a slash.
+    ///
+    /// Fails if the client spelled the prefix differently, since its end in the forwarded path is ambiguous then.
     pub fn below(&self, prefix: &str) -> Result<Cow<'_, str>, AmbiguousPath> {
         let rest = self.forwarded.strip_prefix(prefix.trim_end_matches('/')).ok_or(AmbiguousPath)?;
         match rest.as_bytes().first() {
@@ -50,8 +55,8 @@ impl<'a> RequestPath<'a> {
     }
 }
 
-/// A [`RequestPath`] that borrows nothing from its request: only the forms that differ from the path as written are kept,
-/// so a plain path costs no allocation.
+/// Owned form of [`RequestPath`]. Stores only forms that differ from the path as written, so a plain path costs no
+/// allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NormalizedPath {
     decoded: Option<Vec<u8>>,
@@ -59,18 +64,18 @@ pub struct NormalizedPath {
 }
 
 impl NormalizedPath {
-    /// Reads the path of a request target in origin form, as [`RequestPath::read`] does.
+    /// Normalises the path of a target in origin form, like [`RequestPath::read`].
     pub fn read(raw: &str) -> Result<Self, AmbiguousPath> {
         let RequestPath { decoded, forwarded } = RequestPath::read(raw)?;
         Ok(Self { decoded: changed(decoded), forwarded: changed(forwarded) })
     }
 
-    /// A path that no route takes.
+    /// Path that matches no route.
     pub fn empty() -> Self {
         Self { decoded: Some(Vec::new()), forwarded: Some(String::new()) }
     }
 
-    /// The path for routes and upstreams; `raw` is the text that [`read`](Self::read) got.
+    /// Returns the path. `raw` is the text that was passed to [`read`](Self::read).
     pub fn of<'a>(&'a self, raw: &'a str) -> RequestPath<'a> {
         RequestPath {
             decoded: Cow::Borrowed(self.decoded.as_deref().unwrap_or(raw.as_bytes())),
@@ -79,7 +84,7 @@ impl NormalizedPath {
     }
 }
 
-/// The owned form of a text; a borrowed one is the whole path as written.
+/// Owned form of a changed text; `None` for a borrowed one, which is the path as written.
 fn changed<T: ToOwned + ?Sized>(text: Cow<'_, T>) -> Option<T::Owned> {
     match text {
         Cow::Borrowed(_) => None,
@@ -87,7 +92,7 @@ fn changed<T: ToOwned + ?Sized>(text: Cow<'_, T>) -> Option<T::Owned> {
     }
 }
 
-/// Whether a path means the same to every server, without normalisation.
+/// Whether a path has the same meaning for every server without normalisation.
 fn is_plain(raw: &[u8]) -> bool {
     let mut after_slash = false;
     for &byte in raw {
@@ -103,22 +108,22 @@ fn is_plain(raw: &[u8]) -> bool {
 #[derive(Default)]
 struct Segments<'a> {
     raw: Vec<&'a str>,
-    /// Length of `decoded` before each of `raw`.
+    /// Length of `decoded` before each segment in `raw`.
     starts: Vec<usize>,
     decoded: Vec<u8>,
     dots: Dots,
-    /// The last segment has no name: the path is that of a folder.
+    /// Whether the last segment is empty, so that the path is that of a folder.
     folder: bool,
-    /// There are empty segments or encoded separators, which make servers disagree about what `..` leaves.
+    /// Whether there are empty segments or encoded separators, for which servers disagree about the result of `..`.
     uneven: bool,
 }
 
-/// The dot segments met so far.
+/// Dot segments so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Dots {
     #[default]
     None,
-    /// `.` and no other.
+    /// `.` only.
     Current,
     /// `..`
     Parent,
@@ -149,7 +154,7 @@ impl<'a> Segments<'a> {
         Ok(())
     }
 
-    /// A dot segment at the end stands for the folder: `/a/.` is `/a/`.
+    /// Adds the last segment. A dot segment at the end stands for the folder: `/a/.` is `/a/`.
     fn push_last(&mut self, raw: &'a str) -> Result<(), AmbiguousPath> {
         match &*decode(raw)? {
             b"" => self.keep("", b""),
@@ -175,7 +180,7 @@ impl<'a> Segments<'a> {
         self.uneven |= segment.contains(&b'/');
         for part in segment.split(|byte| *byte == b'/') {
             let name = without_parameters(part);
-            // Encoded separators and parameters must not hide what a decoding server would resolve.
+            // Refused: a server that decodes separators or drops parameters would resolve this dot segment.
             if matches!(name, b"." | b"..") {
                 return Err(AmbiguousPath);
             }
@@ -209,7 +214,7 @@ fn without_parameters(segment: &[u8]) -> &[u8] {
     segment.split(|byte| *byte == b';').next().unwrap_or_default()
 }
 
-/// Undoes the percent-encoding of one segment.
+/// Percent-decodes a segment.
 fn decode(raw: &str) -> Result<Cow<'_, [u8]>, AmbiguousPath> {
     let bytes = raw.as_bytes();
     if bytes.contains(&b'\\') {

@@ -1,18 +1,22 @@
-//! Which requests are refused before anything else looks at them.
+//! Checks of request targets, `Host` and framing, before any other processing.
 //!
-//! Two servers in a row must agree on where a request ends and which host it is for. [`http1`](crate::http1), and over HTTP/2
-//! brisk's own code or h2, refuse or repair, before a request comes here:
+//! Two servers in a row have to agree on the end of a request and on its host. Before these checks [`http1`](crate::http1),
+//! and for
+//! HTTP/2 brisk's own code or h2, already refuse or repair:
 //!
 //! - bare line feeds, line folding, white space before a colon, control characters in names, values and targets
 //!   (RFC 9112 sections 2.2 and 5);
-//! - a `Content-Length` that is no number, too large, or repeated with another value;
-//! - `Transfer-Encoding` in HTTP/1.0 or not ending in `chunked`. With `Content-Length` beside it, the length is dropped
-//!   and the connection closes after the answer (RFC 9112 section 6.3);
-//! - in HTTP/2: connection headers, names in upper case, bodies unlike their `content-length`, wrong pseudo-headers.
+//! - a `Content-Length` that is not a number, too large, or repeated with another value;
+//! - `Transfer-Encoding` in HTTP/1.0 or not ending in `chunked`. A `Content-Length` beside it is dropped, and the
+//!   connection closes after the response (RFC 9112 section 6.3);
+//! - in HTTP/2: connection headers, names in upper case, bodies unlike their `content-length`, invalid pseudo-headers.
 //!
-//! Added here: exactly one valid `Host`; a `Host` unlike the target's authority; a `Content-Length` that is repeated or
-//! empty, which h2 takes; transfer codings other than `chunked`, which would go on without their label; `CONNECT`
-//! without a protocol and `TRACE`; protocols other than WebSocket (RFC 8441); targets that are no paths, or of other schemes. [`path`](crate::path) refuses ambiguous paths.
+//! This module requires exactly one valid `Host`, equal to the target's authority, and refuses a repeated or empty
+//! `Content-Length`,
+//! which h2 accepts; transfer codings other than `chunked`, which would be forwarded without their label; `CONNECT` without
+//! a
+//! protocol, and `TRACE`; protocols other than WebSocket (RFC 8441); and targets that are not paths, or of other schemes.
+//! [`path`](crate::path) refuses ambiguous paths.
 
 use http::request::Parts;
 use http::uri::{Authority, Uri};
@@ -22,22 +26,22 @@ use crate::http2::Protocol;
 use crate::path::AmbiguousPath;
 use crate::version;
 
-/// Why a request is refused: the status, and a word for the log.
+/// Refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Status of the response.
     pub status: StatusCode,
-    /// Word for the log and the metrics.
+    /// Keyword for the log and the metrics.
     pub reason: &'static str,
 }
 
 impl Refusal {
-    /// Refusal with `status`, counted and logged under `reason`.
+    /// Creates a refusal with `status`, counted and logged under `reason`.
     pub const fn new(status: StatusCode, reason: &'static str) -> Self {
         Self { status, reason }
     }
 
-    /// Refusal with 400.
+    /// Creates a refusal with status 400.
     pub const fn bad_request(reason: &'static str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, reason)
     }
@@ -49,15 +53,15 @@ impl From<AmbiguousPath> for Refusal {
     }
 }
 
-/// The target of a request.
+/// Target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// A path of a host; the authority is empty where HTTP/1.0 gave none.
+    /// Path on a host. The authority is empty if an HTTP/1.0 request has none.
     Path {
-        /// Host and port as the client wrote them.
+        /// Host and port, as written by the client.
         authority: &'a str,
     },
-    /// `OPTIONS *`: the server as such.
+    /// `OPTIONS *`: the server as a whole (RFC 9110 section 9.3.7).
     Server,
 }
 
@@ -68,7 +72,7 @@ pub fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method"));
     }
     if protocol.is_some_and(|protocol| !protocol.0.as_bytes().eq_ignore_ascii_case(b"websocket")) {
-        // RFC 9220 section 3
+        // RFC 9220 section 3: 501 for an unknown `:protocol`.
         return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, "protocol"));
     }
     transfer_coding(&request.headers)?;
@@ -84,13 +88,13 @@ pub fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
     Err(Refusal::bad_request("target"))
 }
 
-/// The authority of a request whose target was checked: empty where there is none.
+/// Authority of a request whose target was checked; empty if it has none.
 pub fn authority_of(request: &Parts) -> &str {
     let host = || request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     request.uri.authority().map(Authority::as_str).or_else(host).unwrap_or_default()
 }
 
-// RFC 9112 section 6.1: 501 for a transfer coding that is not understood.
+// RFC 9112 section 6.1: 501 for an unknown transfer coding.
 fn transfer_coding(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
@@ -101,12 +105,12 @@ fn transfer_coding(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// Whether this is the only transfer coding that is understood.
+/// Whether `coding` is `chunked`, the only supported transfer coding.
 pub fn is_chunked(coding: &HeaderValue) -> bool {
     coding.as_bytes().eq_ignore_ascii_case(b"chunked")
 }
 
-// RFC 9110 section 8.6: one line of digits. Of two that mean the same an upstream may take either.
+// RFC 9110 section 8.6: one line of digits. Of two equal values an upstream might use either, so they are refused.
 fn content_length(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let is_length =
@@ -118,14 +122,14 @@ fn content_length(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-// RFC 9110 section 7.4: only a forward proxy answers for other schemes.
+// RFC 9110 section 7.4: a server that is not a forward proxy refuses other schemes.
 fn scheme(uri: &Uri) -> Result<(), Refusal> {
     let is_http = |scheme: &str| ["https", "http"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
     if uri.scheme_str().is_none_or(is_http) { Ok(()) } else { Err(Refusal::bad_request("scheme")) }
 }
 
-// RFC 9112 section 3.2: 400 where Host is missing, repeated or invalid. RFC 9113 section 8.3.1: :authority and Host
-// must not differ.
+// RFC 9112 section 3.2: 400 for a missing, repeated or invalid Host. RFC 9113 section 8.3.1: :authority and Host must be
+// equal.
 fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Result<&'a str, Refusal> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host =
@@ -145,7 +149,7 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Resu
     if host_of(authority).is_some() { Ok(authority) } else { Err(Refusal::bad_request("host")) }
 }
 
-/// The host of an authority, without port and brackets; `None` if it is not well-formed or names a user.
+/// Host of an authority, without port and brackets; `None` if the authority is malformed or contains user information.
 pub fn host_of(authority: &str) -> Option<&str> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']')?;

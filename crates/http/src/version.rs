@@ -1,9 +1,10 @@
-//! Versions of messages as [`HttpVersion`], whose methods have the rules that depend on the version.
+//! Conversion of message versions to [`HttpVersion`], whose methods are the rules that depend on the version.
 
 use brisk_wire::HttpVersion;
 use http::Version;
 
-/// Version of a message. `http::Version` can be matched with a wildcard only, so this is the only place that does it:
+/// Converts the version of a message. `http::Version` can only be matched with a wildcard, so the conversion is made only
+/// here.
 /// HTTP/0.9, which no parser accepts, counts as HTTP/1.0.
 pub fn of(version: Version) -> HttpVersion {
     match version {

@@ -1,4 +1,4 @@
-//! Requests over HTTP/1.1, with hyper's server as a second opinion.
+//! Comparison of the request parser with hyper's server.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use crate::http1::request_head::{HeadLimits, RequestHead};
 
 const LIMITS: HeadLimits = HeadLimits { size: 16 << 10, lines: 100 };
 
-/// A request as it is read to its end.
+/// Request, read to its end.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     method: Method,
@@ -39,8 +39,9 @@ impl Read {
     }
 }
 
-/// The bytes are the same requests however they are split over reads, and hyper reads the same ones. What is refused here
-/// may be something to hyper.
+/// Bytes yield the same requests however they are split over reads, and hyper reads the same requests. hyper may accept
+/// requests
+/// that are refused here.
 pub fn requests(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else { return };
     let whole = read(bytes, bytes.len().max(1));
@@ -51,7 +52,7 @@ pub fn requests(bytes: &[u8]) {
     }
 }
 
-/// Reads requests that come in pieces of `step` bytes, after which the connection ends.
+/// Reads requests from pieces of `step` bytes, until the end of the connection.
 fn read(bytes: &[u8], step: usize) -> Vec<Read> {
     let mut requests = Vec::new();
     let (mut pieces, mut input) = (bytes.chunks(step), BytesMut::new());
@@ -100,7 +101,7 @@ fn read_by_hyper(bytes: &[u8]) -> Vec<Read> {
                 request.body = body.to_bytes().into();
                 requests.borrow_mut().push(request);
             }
-            // Not what would end HTTP after CONNECT.
+            // A status that does not switch protocols after CONNECT.
             let mut response = Response::new(Empty::<Bytes>::new());
             *response.status_mut() = StatusCode::NOT_FOUND;
             Ok::<_, Infallible>(response)
@@ -112,7 +113,7 @@ fn read_by_hyper(bytes: &[u8]) -> Vec<Read> {
         .half_close(true)
         .serve_connection(TokioIo::new(Sent::at_once(bytes)), service);
     let mut context = Context::from_waker(Waker::noop());
-    // It is polled again without a waker.
+    // The waker is ignored, so poll repeatedly.
     let turns = bytes.len() + 64;
     let ended = (0..turns).any(|_| Pin::new(&mut connection).poll(&mut context).is_ready());
     assert!(ended, "hyper does not come to an end");

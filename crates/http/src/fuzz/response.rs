@@ -1,4 +1,4 @@
-//! Responses over HTTP/1.1, with hyper's client as a second opinion.
+//! Comparison of the response parser with hyper's client.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::http1::response::ResponseHead;
 
 const HEAD_SIZE: usize = 16 << 10;
 
-/// A response as it is read to its end.
+/// Response, read to its end.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     status: StatusCode,
@@ -26,8 +26,9 @@ struct Read {
     trailers: HeaderMap,
 }
 
-/// The bytes are one response, however they are split over reads, or none; and hyper reads the same one. What is refused
-/// here may be something to hyper.
+/// Bytes yield the same response, or the same error, however they are split over reads, and hyper reads the same response.
+/// hyper may
+/// accept responses that are refused here.
 pub fn response(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else { return };
     let method = if step & 0x80 == 0 { Method::GET } else { Method::HEAD };
@@ -37,7 +38,7 @@ pub fn response(bytes: &[u8]) {
         && response.status != StatusCode::SWITCHING_PROTOCOLS
     {
         let mut by_hyper = read_by_hyper(bytes, &method).expect("a response to hyper too");
-        // hyper leaves equal lengths as they came, and options that say no more than whether the connection persists.
+        // hyper keeps repeated equal lengths, and options that state only persistence.
         for headers in [&mut response.headers, &mut by_hyper.headers] {
             headers.remove(header::CONTENT_LENGTH);
             headers.remove(header::CONNECTION);
@@ -46,7 +47,7 @@ pub fn response(bytes: &[u8]) {
     }
 }
 
-/// Reads a response that comes in pieces of `step` bytes, after which the connection ends.
+/// Reads a response from pieces of `step` bytes, until the end of the connection.
 fn read(bytes: &[u8], method: &Method, step: usize) -> Option<Read> {
     let mut pieces = bytes.chunks(step);
     let mut input = BytesMut::new();
@@ -115,7 +116,7 @@ fn read_by_hyper(bytes: &[u8], method: &Method) -> Option<Read> {
     panic!("hyper does not come to an end");
 }
 
-/// What the other side sends once it was asked, after which it ends the connection. It takes anything.
+/// Connection that accepts all output, and supplies the given bytes and the end of the stream after the first write.
 pub(super) struct Sent {
     bytes: Vec<u8>,
     position: usize,
@@ -123,7 +124,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// It sends without being asked.
+    /// Supplies the bytes without waiting for a write.
     pub(super) fn at_once(bytes: &[u8]) -> Self {
         Self { bytes: bytes.to_vec(), position: 0, asked: true }
     }
@@ -136,7 +137,7 @@ impl AsyncRead for Sent {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // It is polled again without a waker.
+        // The waker is ignored, because the connection is polled repeatedly.
         if !this.asked {
             return Poll::Pending;
         }

@@ -1,55 +1,55 @@
-//! Writing responses to clients: the head, and how the body is marked off.
+//! Encoder of responses to clients: the head, and the framing of the body.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::claims;
 
-/// What a request says of the response to it.
+/// Properties of a request that determine the form of its response.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// The request is by HEAD: the response has no body, whatever its head says.
+    /// The method is HEAD: the response has no body (RFC 9110 section 9.3.2).
     pub is_head: bool,
-    /// The request is of HTTP/1.0: there are no chunks.
+    /// The version is HTTP/1.0: the response must not be chunked (RFC 9112 section 6.1).
     pub is_old: bool,
-    /// Trailers may follow the body.
+    /// The client accepts trailers (RFC 9110 section 6.5.1).
     pub takes_trailers: bool,
 }
 
-/// What is known of a body before it is sent.
+/// Length of a body, as far as known before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// There is none.
+    /// No body.
     None,
     /// Length in bytes.
     Known(u64),
-    /// The length is not known.
+    /// Unknown length.
     Unknown,
 }
 
-/// How the end of a response's body is marked, and what of it is still to be sent.
+/// Framing of a response body, and its state.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// This many bytes.
+    /// Remaining bytes of the announced length.
     Length(u64),
-    /// In chunks. At the end may stand the trailers that the response has announced.
+    /// Chunked, with the trailers that the response has announced.
     Chunked {
-        /// Names of these trailers.
+        /// Names of the announced trailers.
         announced: Vec<HeaderName>,
     },
-    /// All until the connection is closed.
+    /// All bytes until the connection is closed.
     UntilClose,
 }
 
-/// A head that was written.
+/// Result of writing a head.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Written {
     /// Framing of the body that follows.
     pub framing: Framing,
-    /// The connection is closed after the response.
+    /// Whether the connection has to be closed after the response.
     pub closes: bool,
 }
 
-/// Writes the head of a response to `output`. `closes`: it is the last on its connection.
+/// Writes the head of a response to `output`. `closes` marks the last response of a connection.
 pub fn write_head(
     output: &mut Vec<u8>,
     (status, headers): (StatusCode, &HeaderMap),
@@ -66,7 +66,7 @@ pub fn write_head(
         head.line(name, value, &mut announced);
     }
     let Head { length, date: has_date, closes: says_close, .. } = head;
-    // RFC 9112 section 9.6. HTTP/1.0 knows no other way.
+    // RFC 9112 section 9.6. Not for HTTP/1.0, which closes by default.
     if closes && !says_close && !asked.is_old && status != StatusCode::SWITCHING_PROTOCOLS {
         output.extend_from_slice(b"connection: close\r\n");
     }
@@ -106,13 +106,13 @@ pub fn write_head(
     Written { framing, closes }
 }
 
-/// A head on its way.
+/// Head being written.
 struct Head<'a> {
     output: &'a mut Vec<u8>,
     extent: Extent,
     asked: Asked,
     may_have_body: bool,
-    /// The length that was written.
+    /// Length already written.
     length: Option<u64>,
     date: bool,
     closes: bool,
@@ -122,7 +122,7 @@ impl Head<'_> {
     fn line(&mut self, name: &HeaderName, value: &HeaderValue, announced: &mut Vec<HeaderName>) {
         match *name {
             header::CONTENT_LENGTH => return self.length(value),
-            // Which one there is depends on the client.
+            // The framing depends on the client's version, so the service's own field is dropped.
             header::TRANSFER_ENCODING => return,
             header::CONNECTION => {
                 self.closes |= tokens(value).any(|option| option.eq_ignore_ascii_case(b"close"));
@@ -140,7 +140,7 @@ impl Head<'_> {
         self.output.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a length once, and only if it is that of the body: of the one that a response to GET would have, to HEAD.
+    /// Writes a length once, and only if it is that of the body, or for HEAD that of the response to GET.
     fn length(&mut self, value: &HeaderValue) {
         let stated = || value.to_str().ok().and_then(|digits| digits.parse().ok());
         let length = match self.extent {
@@ -161,7 +161,7 @@ fn status_line(output: &mut Vec<u8>, status: StatusCode, is_old: bool) {
         return output.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     }
     let version = if is_old { "HTTP/1.0 " } else { "HTTP/1.1 " };
-    // Many clients expect a reason.
+    // Many clients expect a reason phrase, which RFC 9112 section 4 makes optional.
     for part in [version, status.as_str(), " ", status.canonical_reason().unwrap_or("<none>"), "\r\n"] {
         output.extend_from_slice(part.as_bytes());
     }
@@ -173,7 +173,7 @@ fn write_length(output: &mut Vec<u8>, length: u64) {
     output.extend_from_slice(b"\r\n");
 }
 
-/// RFC 9110 section 8.6, and section 15.4.5, which has brisk leave the length out of 304.
+/// Whether a response may have `Content-Length` (RFC 9110 section 8.6). Not in 304, as section 15.4.5 recommends.
 fn may_have_length(status: StatusCode) -> bool {
     !status.is_informational() && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
@@ -182,7 +182,7 @@ fn tokens(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// The names of a `Trailer` line, but for those that belong to the head (RFC 9110 section 6.5.1).
+/// Names of a `Trailer` header, except for fields that belong to the head (RFC 9110 section 6.5.1).
 fn names(line: &HeaderValue) -> impl Iterator<Item = HeaderName> {
     let names = tokens(line).filter_map(|name| HeaderName::from_bytes(name).ok());
     names.filter(|name| !claims::belongs_to_head(name) && *name != header::SET_COOKIE)
@@ -194,12 +194,13 @@ impl Framing {
         *self == Self::Length(0)
     }
 
-    /// Frames `length` bytes of data, more than none; `last`: they are all that is left. Writes what goes before them to
-    /// `output`; returns how many of them to send, and what goes behind them.
+    /// Frames `length` bytes of data (not 0); `last` marks the end of the body. Writes the bytes before the data to
+    /// `output`. Returns
+    /// the number of data bytes to send, and the bytes after them.
     pub fn data(&mut self, length: usize, last: bool, output: &mut Vec<u8>) -> (usize, &'static [u8]) {
         match self {
             Self::UntilClose => (length, b""),
-            // What exceeds the length would be taken for the next response.
+            // Excess bytes are dropped: the client would parse them as the next response.
             Self::Length(left) => {
                 let length = usize::try_from(*left).unwrap_or(usize::MAX).min(length);
                 *left -= length as u64;
@@ -216,11 +217,11 @@ impl Framing {
         }
     }
 
-    /// Writes the end of the body to `output`, with those of `trailers` that may stand there.
+    /// Writes the end of the body to `output`, with the announced trailers among `trailers`.
     ///
     /// # Errors
     ///
-    /// Something is missing.
+    /// [`Incomplete`] if bytes of the announced length are missing.
     pub fn end(&self, trailers: Option<&HeaderMap>, output: &mut Vec<u8>) -> Result<(), Incomplete> {
         match self {
             Self::Length(0) | Self::UntilClose => {}
@@ -241,11 +242,11 @@ impl Framing {
     }
 }
 
-/// A body that ends before the length that its head states.
+/// Error: the body is shorter than the length in its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incomplete;
 
-/// The line before a chunk.
+/// Writes the size line of a chunk.
 fn write_size(output: &mut Vec<u8>, size: usize) {
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
     for digit in (0..digits).rev() {

@@ -1,38 +1,38 @@
-//! How the body of a message ends, and what is left of it.
+//! State of reading a message body.
 
 use bytes::BytesMut;
 use thiserror::Error;
 
 use super::chunked::{Chunked, Part};
 
-/// Why the bytes of a body are none.
+/// Syntax error in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MalformedBody {
-    /// A chunk does not begin or end as it has to.
+    /// A chunk has an invalid size line, or no CR LF at its end (RFC 9112 section 7.1).
     #[error("its body has a malformed chunk")]
     Chunk,
-    /// The chunk extensions together are longer than allowed.
+    /// The chunk extensions together exceed the limit.
     #[error("its body has too long chunk extensions")]
     Extensions,
-    /// The trailer section breaks the grammar or is longer than allowed.
+    /// The trailer section has a syntax error or exceeds the limit.
     #[error("its trailer section is malformed or too large")]
     Trailers,
 }
 
-/// What is left of a body.
+/// Remaining body of a message, by the way its end is marked (RFC 9112 section 6.3).
 #[derive(Debug)]
 pub enum BodyReader {
-    /// This many bytes; 0: there is no body, or all was read.
+    /// Remaining bytes; 0 without a body or after its end.
     Length(u64),
-    /// Chunks, until the last one.
+    /// Chunks, up to the last chunk and the trailers.
     Chunked(Chunked),
-    /// All that comes before the end of the connection.
+    /// All bytes up to the end of the connection.
     UntilClose,
 }
 
 impl BodyReader {
-    /// Whether all was read.
+    /// Whether the body is read completely.
     pub fn is_ended(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -41,7 +41,7 @@ impl BodyReader {
         }
     }
 
-    /// Bytes that are left, if that is known.
+    /// Remaining bytes, if known.
     pub fn left(&self) -> Option<u64> {
         match self {
             Self::Length(left) => Some(*left),
@@ -50,7 +50,7 @@ impl BodyReader {
         }
     }
 
-    /// The next part, taken from the front of `input`; `None` if more bytes are needed.
+    /// Takes the next part from the front of `input`; `None` if more bytes are needed.
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedBody> {
         match self {
             Self::Length(0) => Ok(Some(Part::End)),
@@ -71,7 +71,7 @@ impl BodyReader {
         }
     }
 
-    /// Ends the body with its connection. Returns whether that is how it has to end.
+    /// Ends the body at the end of its connection. Returns whether the body is complete.
     pub fn close(&mut self) -> bool {
         let complete = self.is_ended() || matches!(self, Self::UntilClose);
         *self = Self::Length(0);

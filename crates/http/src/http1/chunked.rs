@@ -1,4 +1,4 @@
-//! Decoding of the chunked transfer coding (RFC 9112 section 7.1), with strict line ends.
+//! Decoder of the chunked transfer coding (RFC 9112 section 7.1), with strict line ends.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -6,60 +6,60 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::LINES;
 use super::body::MalformedBody;
 
-/// Bytes of all chunk extensions of a body. Servers rarely send any.
+/// Maximum total size of the chunk extensions of a body, in bytes. Servers rarely send any.
 const EXTENSIONS: usize = 16 << 10;
 
-/// Bytes of a trailer section.
+/// Maximum size of a trailer section, in bytes.
 const TRAILERS: usize = 16 << 10;
 
-/// Hexadecimal digits of the largest chunk size.
+/// Maximum number of hexadecimal digits of a chunk size.
 const DIGITS: usize = 16;
 
-/// What of a body has been read so far.
+/// State of decoding a chunked body.
 #[derive(Debug)]
 pub struct Chunked {
     state: State,
-    /// Bytes that chunk extensions may still have.
+    /// Remaining bytes permitted for chunk extensions.
     extensions: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before a chunk's size.
+    /// Before the size of a chunk.
     Size,
-    /// Within a chunk of which this much is left.
+    /// Within a chunk: remaining bytes.
     Data(u64),
-    /// Before the CR LF that ends a chunk.
+    /// Before the CR LF at the end of a chunk.
     DataEnd,
     Trailers,
     Ended,
 }
 
-/// A part of a body.
+/// Part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part {
     /// Bytes of the body.
     Data(Bytes),
-    /// The trailer section, which is not empty; nothing follows.
+    /// Non-empty trailer section; the body ends with it.
     Trailers(HeaderMap),
-    /// The end, without a trailer section.
+    /// End of the body, without a trailer section.
     End,
 }
 
 impl Default for Chunked {
-    /// Before the first chunk.
+    /// State before the first chunk.
     fn default() -> Self {
         Self { state: State::Size, extensions: EXTENSIONS }
     }
 }
 
 impl Chunked {
-    /// Whether all was read, trailers included.
+    /// Whether the body is read completely, including trailers.
     pub fn is_ended(&self) -> bool {
         self.state == State::Ended
     }
 
-    /// The next part, taken from the front of `input`; `None` if more bytes are needed.
+    /// Takes the next part from the front of `input`; `None` if more bytes are needed.
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedBody> {
         loop {
             match self.state {
@@ -91,8 +91,9 @@ impl Chunked {
         }
     }
 
-    /// To be called after data: takes the end of its chunk and of the body, if nothing else has come. So an answer in one
-    /// chunk ends together with its data.
+    /// Takes the end of the chunk and of the body if `input` is exactly that, so that a response in one chunk ends together
+    /// with its
+    /// data. To be called after data.
     pub fn settle(&mut self, input: &mut BytesMut) {
         if self.state == State::DataEnd && input[..] == *b"\r\n0\r\n\r\n" {
             input.clear();
@@ -100,14 +101,14 @@ impl Chunked {
         }
     }
 
-    /// A line with the size of a chunk, and extensions, which mean nothing here.
+    /// Takes the size line of a chunk, and ignores its extensions.
     fn size(&mut self, input: &mut BytesMut) -> Result<Option<u64>, MalformedBody> {
         let window = &input[..input.len().min(DIGITS + 2 + self.extensions)];
         let Some(end) = memchr::memchr(b'\n', window) else {
             if window.len() < input.len() {
                 return Err(MalformedBody::Extensions);
             }
-            // What cannot become a size is refused at once, not when its line ends.
+            // An invalid size is refused immediately, not at the end of its line.
             return match input.first() {
                 Some(first) if !first.is_ascii_hexdigit() => Err(MalformedBody::Chunk),
                 _ => Ok(None),
@@ -131,7 +132,7 @@ impl Chunked {
         Ok(Some(size))
     }
 
-    /// The lines after the last chunk, up to an empty one.
+    /// Takes the trailer section, up to the empty line.
     fn trailers(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedBody> {
         if input.starts_with(b"\r\n") {
             input.advance(2);

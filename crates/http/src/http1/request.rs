@@ -1,4 +1,4 @@
-//! Writing requests: the head, and the body that follows it.
+//! Encoder of requests to upstreams: the head, and the framing of the body.
 
 use std::io::IoSlice;
 
@@ -9,13 +9,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use crate::claims;
 use crate::error::BodyError;
 
-/// Data of at most this length is copied, so that it goes out with what is before and after it.
+/// Maximum length, in bytes, of data that is copied, so that one write contains it with the bytes around it.
 const COPIED: usize = 4 << 10;
 
-/// What was written and not sent yet may be as long as this before more is taken in.
+/// Maximum length, in bytes, of unsent output before which a further piece is accepted.
 const GATHERED: usize = 16 << 10;
 
-/// Bytes to be sent, in order. One piece of a body is not copied; what is written behind it waits in `after`.
+/// Output in order. A large piece of a body is not copied; bytes behind it wait in `after`.
 #[derive(Debug, Default)]
 pub struct Output {
     before: BytesMut,
@@ -29,12 +29,12 @@ impl Output {
         self.piece.is_empty() && self.after.is_empty() && self.before.len() < GATHERED
     }
 
-    /// Whether everything was sent.
+    /// Whether everything is sent.
     pub fn is_empty(&self) -> bool {
         self.before.is_empty() && self.piece.is_empty() && self.after.is_empty()
     }
 
-    /// All of it, if it is in one piece.
+    /// The whole output, if it is contiguous.
     pub fn only(&self) -> Option<&[u8]> {
         match (self.piece.is_empty(), self.before.is_empty()) {
             (true, _) if self.after.is_empty() => Some(&self.before),
@@ -43,22 +43,22 @@ impl Output {
         }
     }
 
-    /// All of it, for a vectored write.
+    /// The whole output, for a vectored write.
     pub fn slices(&self) -> [IoSlice<'_>; 3] {
         [IoSlice::new(&self.before), IoSlice::new(&self.piece), IoSlice::new(&self.after)]
     }
 
-    /// Leaves out the first bytes, which were sent.
+    /// Removes the first `length` bytes, which are sent.
     pub fn advance(&mut self, length: usize) {
         (&mut self.before).chain(&mut self.piece).chain(&mut self.after).advance(length);
     }
 
-    /// Where the next bytes belong.
+    /// Buffer for the next bytes.
     fn end(&mut self) -> &mut BytesMut {
         if self.piece.is_empty() { &mut self.before } else { &mut self.after }
     }
 
-    /// Writes a head in origin form (RFC 9112 section 3.2.1). All of it is valid by its types.
+    /// Writes a head in origin form (RFC 9112 section 3.2.1). It needs no checks: the types permit only valid values.
     pub fn head<B>(&mut self, head: &Request<B>) {
         let (method, headers) = (head.method().as_str(), head.headers());
         let target = head.uri().path_and_query().map_or("/", PathAndQuery::as_str);
@@ -82,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Writes data. There has to be room.
+    /// Writes data. Requires [`has_room`](Self::has_room).
     fn data(&mut self, data: Bytes) {
         if data.len() <= COPIED {
             self.end().extend_from_slice(&data);
@@ -93,30 +93,30 @@ impl Output {
     }
 }
 
-/// How the end of a request's body is marked, and what of it has been written.
+/// Framing of a request body, and its state.
 #[derive(Debug)]
 pub enum BodyWriter {
-    /// This many bytes are to come.
+    /// Remaining bytes of the announced length.
     Length(u64),
-    /// In chunks. At the end may stand trailers that the request has announced.
+    /// Chunked, with the trailers that the request has announced.
     Chunked {
-        /// Names of these trailers.
+        /// Names of the announced trailers.
         announced: Vec<HeaderName>,
     },
 }
 
 impl BodyWriter {
-    /// For the body of a request with `headers`: either `Content-Length` or chunked.
+    /// Framing by `headers`: `Content-Length` if present, otherwise chunked.
     pub fn after(headers: &HeaderMap) -> Self {
         let number = |length: &HeaderValue| length.to_str().ok().and_then(|length| length.parse().ok());
         match headers.get(header::CONTENT_LENGTH) {
-            // No body has a length that cannot be read.
+            // A length that cannot be parsed means that there is no body.
             Some(length) => Self::Length(number(length).unwrap_or(0)),
             None => Self::Chunked { announced: announced(headers) },
         }
     }
 
-    /// Writes a piece of the body.
+    /// Writes a piece of the body. Fails if it exceeds the announced length.
     pub fn data(&mut self, data: Bytes, output: &mut Output) -> Result<(), BodyError> {
         match self {
             _ if data.is_empty() => {}
@@ -133,7 +133,8 @@ impl BodyWriter {
         Ok(())
     }
 
-    /// Writes the end of the body, with those of `trailers` that may stand there.
+    /// Writes the end of the body, with the announced trailers among `trailers`. Fails if bytes of the announced length are
+    /// missing.
     pub fn end(&self, trailers: Option<&HeaderMap>, output: &mut Output) -> Result<(), BodyError> {
         match self {
             Self::Length(0) => Ok(()),
@@ -149,7 +150,7 @@ impl BodyWriter {
     }
 }
 
-/// The names of the `Trailer` lines, but for those that belong to the head (RFC 9110 section 6.5.1).
+/// Names of all `Trailer` headers, except for fields that belong to the head (RFC 9110 section 6.5.1).
 fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
     let lines = headers.get_all(header::TRAILER).iter();
     let names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));

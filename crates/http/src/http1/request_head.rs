@@ -1,4 +1,4 @@
-//! Reading requests: the head, and how the body ends.
+//! Parser of request heads, including the framing of the body.
 
 use std::mem::MaybeUninit;
 
@@ -11,49 +11,49 @@ use super::body::BodyReader;
 use super::chunked::Chunked;
 use super::place;
 
-/// Headers that are parsed without an allocation.
+/// Number of headers that are parsed without an allocation.
 const USUAL_LINES: usize = 100;
 
-/// Room for the headers that are added on the way to an upstream, so that nothing has to move then.
+/// Capacity for headers added for the upstream, so that the map does not grow then.
 const ADDED: usize = 6;
 
-/// Bytes of the longest target.
+/// Maximum length of a target, in bytes: that of `http::Uri`.
 const TARGET: usize = u16::MAX as usize - 1;
 
-/// The first bytes of HTTP/2 (RFC 9113 section 3.4).
+/// Connection preface of HTTP/2 (RFC 9113 section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The head of a request, and what it says of everything that follows.
+/// Request head, with its consequences for the body and the connection.
 #[derive(Debug)]
 pub struct RequestHead {
     /// Method, target, version and headers.
     pub request: Request<()>,
-    /// The body that follows.
+    /// Body that follows.
     pub body: BodyReader,
-    /// The client waits for 100 (Continue) before it sends the body.
+    /// The client waits for 100 (Continue) before it sends the body (RFC 9110 section 10.1.1).
     pub expects_continue: bool,
-    /// The client takes trailers (RFC 9110 section 6.5.1).
+    /// The client accepts trailers (RFC 9110 section 6.5.1).
     pub takes_trailers: bool,
-    /// The client keeps the connection open after the answer.
+    /// The client keeps the connection open after the response (RFC 9112 section 9.3).
     pub persists: bool,
 }
 
-/// How large a head may be.
+/// Limits for a head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
-    /// Bytes, the empty line at its end included.
+    /// Maximum size in bytes, including the empty line at the end.
     pub size: usize,
-    /// Headers.
+    /// Maximum number of headers.
     pub lines: usize,
 }
 
-/// Why the bytes that a client sent are no request.
+/// Reason why bytes from a client are not a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MalformedRequest {
-    /// A line breaks the grammar.
+    /// A line has a syntax error.
     #[error("its head is not HTTP/1.1: {0}")]
     Head(httparse::Error),
-    /// Method or target break the grammar.
+    /// The method or the target has a syntax error.
     #[error("its method or its target is none")]
     Target,
     /// The target is longer than 65,534 bytes.
@@ -65,19 +65,19 @@ pub enum MalformedRequest {
     /// A line ends with LF instead of CR LF.
     #[error("a line of its head ends with a bare line feed")]
     LineFeed,
-    /// `Content-Length` is not a number, or several that differ.
+    /// `Content-Length` is not a number, or its values differ.
     #[error("its Content-Length is not one number")]
     Length,
     /// The last transfer coding is not `chunked`, or the request is of HTTP/1.0 (RFC 9112 section 6.1).
     #[error("its transfer coding does not end with `chunked`, or it is of HTTP/1.0, which has none")]
     TransferCoding,
-    /// The bytes are the preface of HTTP/2.
+    /// The bytes are the connection preface of HTTP/2.
     #[error("it is HTTP/2")]
     Http2,
 }
 
 impl MalformedRequest {
-    /// The status of the answer; `None` where the client would not understand it.
+    /// Status of the response; `None` if the client would not understand a response.
     pub fn status(self) -> Option<StatusCode> {
         match self {
             Self::Http2 => None,
@@ -89,12 +89,15 @@ impl MalformedRequest {
 }
 
 impl RequestHead {
-    /// Reads a head from the front of `bytes`, if all of it has come, and the number of its bytes. Empty lines before it
-    /// belong to it. Costs an allocation for the bytes, which all values share, and two for the headers.
+    /// Parses a head at the front of `bytes`, including empty lines before it. Returns the head and its length in bytes, or
+    /// `None` if it
+    /// is incomplete.
+    ///
+    /// Costs one allocation for the bytes, which all values share, and two for the headers.
     ///
     /// # Errors
     ///
-    /// For what can never become a head, or only one beyond the limits, as soon as that shows.
+    /// Bytes that cannot become a head within the limits, as soon as this is certain.
     pub fn parse(bytes: &[u8], limits: HeadLimits) -> Result<Option<(Self, usize)>, MalformedRequest> {
         let mut usual = [const { MaybeUninit::uninit() }; USUAL_LINES];
         if let Some(lines) = usual.get_mut(..limits.lines) {
@@ -153,8 +156,7 @@ impl RequestHead {
     }
 }
 
-/// Whether a line feed is behind anything but a carriage return. One pass without branches, which the compiler makes
-/// vectors of.
+/// Whether `bytes` contains an LF without a CR before it. A single pass without branches, which the compiler vectorizes.
 #[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
 pub fn has_bare_line_feed(bytes: &[u8]) -> bool {
     let rest = bytes.get(1..).unwrap_or_default();
@@ -162,13 +164,13 @@ pub fn has_bare_line_feed(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\n") || bytes.iter().zip(rest).fold(false, |found, pair| found | is_bare(pair))
 }
 
-/// What the headers say of the message and its connection, noted while they are read.
+/// Headers that concern the message or its connection, recorded while the head is parsed.
 #[derive(Debug, Default)]
 struct Facts {
     length: Option<u64>,
-    /// There is a transfer coding; whether the last one is chunked.
+    /// `None` without a transfer coding; otherwise whether the last one is chunked.
     is_chunked: Option<bool>,
-    /// Whether the connection persists, if the client says so; HTTP/1.0 does only then (RFC 9112 section 9.3).
+    /// Whether the client states that the connection persists; HTTP/1.0 requires this (RFC 9112 section 9.3).
     persists: Option<bool>,
     expects_continue: bool,
     takes_trailers: bool,
@@ -193,7 +195,7 @@ impl Facts {
         Ok(headers)
     }
 
-    /// Notes a header. Returns whether it is to be kept: a length that says the same as the one before is not.
+    /// Records a header. Returns whether to keep it: a repeated `Content-Length` with the same value is dropped.
     fn note(&mut self, name: &HeaderName, value: &[u8]) -> Result<bool, MalformedRequest> {
         match *name {
             header::CONTENT_LENGTH => {
@@ -223,12 +225,12 @@ impl Facts {
         Ok(true)
     }
 
-    /// Which body follows: RFC 9112 section 6.3. Of a length beside a transfer coding nothing is left.
+    /// Framing of the body (RFC 9112 section 6.3). Removes a `Content-Length` beside a transfer coding.
     fn body(&self, headers: &mut HeaderMap, is_old: bool) -> Result<BodyReader, MalformedRequest> {
         let Some(is_chunked) = self.is_chunked else {
             return Ok(BodyReader::Length(self.length.unwrap_or(0)));
         };
-        // RFC 9112 section 6.1: HTTP/1.0 has no transfer codings; a server in between may not have seen this one.
+        // RFC 9112 section 6.1: HTTP/1.0 has no transfer codings, and an intermediary may not have recognized this one.
         if is_old || !is_chunked {
             return Err(MalformedRequest::TransferCoding);
         }
@@ -238,7 +240,7 @@ impl Facts {
         Ok(BodyReader::Chunked(Chunked::default()))
     }
 
-    /// RFC 9112 section 6.1: after a request with a length and a transfer coding the connection is closed.
+    /// Whether the request has both a length and a transfer coding; its connection is closed then (RFC 9112 section 6.1).
     fn means_two_things(&self) -> bool {
         self.length.is_some() && self.is_chunked.is_some()
     }
@@ -252,7 +254,7 @@ fn is(token: &[u8], word: &str) -> bool {
     token.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// A number of decimal digits and nothing else.
+/// Parses a number of decimal digits only: no sign, no white space.
 fn number(digits: &[u8]) -> Option<u64> {
     let valid = digits.iter().all(u8::is_ascii_digit);
     str::from_utf8(digits).ok().filter(|_| valid).and_then(|digits| digits.parse().ok())

@@ -1,4 +1,4 @@
-//! Reading responses: the head, and how its body ends.
+//! Parser of response heads, including the framing of the body.
 
 use std::ops::Range;
 
@@ -10,20 +10,20 @@ use super::chunked::Chunked;
 use super::{LINES, MalformedResponse, place};
 use crate::validate;
 
-/// The head of a response.
+/// Response head, with its consequences for the body and the connection.
 #[derive(Debug)]
 pub struct ResponseHead {
     /// Status code.
     pub status: StatusCode,
     /// Headers.
     pub headers: HeaderMap,
-    /// The body that follows.
+    /// Body that follows.
     pub body: BodyReader,
-    /// The server keeps the connection open after the body.
+    /// The server keeps the connection open after the body (RFC 9112 section 9.3).
     pub persists: bool,
 }
 
-/// Where a name and a value stand in the bytes of a head.
+/// Positions of a name and a value in the bytes of a head.
 #[derive(Clone, Default)]
 struct Line {
     name: Range<u32>,
@@ -31,12 +31,11 @@ struct Line {
 }
 
 impl ResponseHead {
-    /// Takes a head from the front of `input`, if all of it has come: that of the response to a request by `method`.
+    /// Takes the head of a response to a request by `method` from the front of `input`; `None` if it is incomplete.
     ///
     /// # Errors
     ///
-    /// `HeadTooLarge` once `limit` bytes have come without an end, or more than [`LINES`] headers; others for what can
-    /// never become a head.
+    /// `HeadTooLarge` above `limit` bytes or [`LINES`] headers; the other errors for bytes that cannot become a head.
     pub fn take(
         input: &mut BytesMut,
         method: &Method,
@@ -69,14 +68,14 @@ impl ResponseHead {
     }
 }
 
-/// What the headers say of the message and its connection, noted while they are read.
+/// Headers that concern the message or its connection, recorded while the head is parsed.
 #[derive(Debug)]
 struct Facts {
-    /// The one length that all `Content-Length` lines state, if there are any.
+    /// Value of all `Content-Length` lines; `None` without one, an error if they differ.
     length: Result<Option<u64>, MalformedResponse>,
-    /// There are several of them.
+    /// Whether `Content-Length` is repeated.
     is_repeated: bool,
-    /// There is a transfer coding; whether chunked is all there is.
+    /// `None` without a transfer coding; otherwise whether chunked is the only one.
     is_chunked: Option<bool>,
     closes: bool,
     keeps: bool,
@@ -87,7 +86,7 @@ impl Facts {
         Self { length: Ok(None), is_repeated: false, is_chunked: None, closes: false, keeps: false }
     }
 
-    /// Values share the bytes of `head`.
+    /// Parses the headers, whose values share the bytes of `head`.
     fn read(&mut self, head: &Bytes, lines: &[Line]) -> Result<HeaderMap, MalformedResponse> {
         let mut headers = HeaderMap::with_capacity(lines.len());
         for Line { name, value } in lines {
@@ -102,7 +101,7 @@ impl Facts {
         Ok(headers)
     }
 
-    /// Notes a header. Returns whether it is to be kept: one that says no more than whether the connection persists is not.
+    /// Records a header. Returns whether to keep it: an option of `Connection` that states only persistence is dropped.
     fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> bool {
         match *name {
             header::CONTENT_LENGTH => {
@@ -145,12 +144,12 @@ impl Facts {
         Ok(length)
     }
 
-    /// RFC 9112 section 9.3.
+    /// Whether the connection persists (RFC 9112 section 9.3).
     fn persists(&self, is_old: bool) -> bool {
         if is_old { self.keeps } else { !self.closes }
     }
 
-    /// How the body ends: RFC 9112 section 6.3. One line is left of several lengths.
+    /// Framing of the body (RFC 9112 section 6.3). Of several equal lengths one line is kept.
     fn body(
         &self,
         status: StatusCode,

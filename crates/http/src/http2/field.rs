@@ -1,4 +1,4 @@
-//! The fields of messages over HTTP/2, by the rules of RFC 9113 section 8 that hold for requests and responses.
+//! Fields of HTTP/2 messages, with the rules of RFC 9113 section 8 that apply to requests and responses.
 
 use brisk_wire::h2::hpack::{Name, constant};
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, StatusCode};
 
-/// A field, read once: the table of the decoder keeps it like this.
+/// Field of a message, parsed once: the HPACK decoder's table stores it in this form.
 #[derive(Clone, Debug)]
 pub enum Field {
     /// `:method`.
@@ -19,15 +19,15 @@ pub enum Field {
     Path(PathAndQuery),
     /// `:status`.
     Status(StatusCode),
-    /// That of RFC 8441.
+    /// `:protocol` (RFC 8441).
     Protocol(HeaderValue),
-    /// A header.
+    /// Header.
     Header(HeaderName, HeaderValue),
-    /// One that no message may have; with its name, where it has one.
+    /// Field that is invalid in any message, with its name if that is valid.
     Malformed(Option<HeaderName>),
 }
 
-/// The names of the static table from the first that is no pseudo-header on.
+/// Names of the static table (RFC 7541 appendix A) after its pseudo-headers.
 static NAMES: [HeaderName; 47] = [
     header::ACCEPT_CHARSET,
     header::ACCEPT_ENCODING,
@@ -78,11 +78,11 @@ static NAMES: [HeaderName; 47] = [
     header::WWW_AUTHENTICATE,
 ];
 
-/// The index in the static table of the first name in [`NAMES`].
+/// Index in the static table of the first name in [`NAMES`].
 const FIRST_NAME: usize = 15;
 
 impl Field {
-    /// The field at an index of the static table.
+    /// Field at `index` of the static table.
     pub fn constant(index: usize) -> Self {
         match index {
             2 => Self::Method(Method::GET),
@@ -104,7 +104,7 @@ impl Field {
         }
     }
 
-    /// A field that is spelled out.
+    /// Field with a literal name or value.
     pub fn literal(name: &Name<'_, Self>, value: &[u8]) -> Self {
         match name {
             Name::Constant(index) => match index.checked_sub(FIRST_NAME) {
@@ -122,7 +122,7 @@ impl Field {
             }
             Name::Of(Self::Malformed(None)) => Self::Malformed(None),
             Name::New(name) if name.first() == Some(&b':') => Self::pseudo(name, value),
-            // No upper case (RFC 9113 section 8.2).
+            // RFC 9113 section 8.2: no upper case in names.
             Name::New(name) => HeaderName::from_lowercase(name)
                 .map_or(Self::Malformed(None), |name| Self::header(name, value)),
         }
@@ -144,14 +144,14 @@ impl Field {
 
     fn header(name: HeaderName, value: &[u8]) -> Self {
         match HeaderValue::from_bytes(value) {
-            // No space at the ends (RFC 9113 section 8.2.1).
+            // RFC 9113 section 8.2.1: no white space at the ends of a value.
             Ok(read) if value.trim_ascii() == value && may_come(&name, value) => Self::Header(name, read),
             _ => Self::Malformed(Some(name)),
         }
     }
 }
 
-/// RFC 9113 section 8.2.2: no connection headers.
+/// Whether the header may occur in HTTP/2: not if it concerns a single connection (RFC 9113 section 8.2.2).
 fn may_come(name: &HeaderName, value: &[u8]) -> bool {
     if *name == header::TE {
         return value == b"trailers";
@@ -159,7 +159,7 @@ fn may_come(name: &HeaderName, value: &[u8]) -> bool {
     !is_connection_specific(name)
 }
 
-/// Whether a header concerns one connection only, which no header of HTTP/2 may.
+/// Whether a header concerns a single connection, and so is invalid in HTTP/2 (RFC 9113 section 8.2.2).
 pub fn is_connection_specific(name: &HeaderName) -> bool {
     *name == header::CONNECTION
         || *name == header::TRANSFER_ENCODING
@@ -167,7 +167,7 @@ pub fn is_connection_specific(name: &HeaderName) -> bool {
         || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
-/// The length that a `Content-Length` states.
+/// Parses the value of `Content-Length`; `None` if it is not a number of digits.
 pub fn length(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     text.parse().ok()
