@@ -1,4 +1,4 @@
-//! Gateways that share session secrets, by a file or by Redis.
+//! Gateways that share session secrets, through a file or Redis.
 
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
@@ -11,13 +11,13 @@ use crate::site::{LIMIT, NAME, NAMES, setup, upstream as upstream_table};
 
 const SECRET: &[u8] = b"a secret of the fleet that is long enough for it\n";
 
-/// Gateways with one certificate, and a client that trusts it.
+/// Gateways with the same certificate, and a client that trusts it.
 #[derive(Debug)]
 pub struct Fleet {
-    /// The CA of the certificate of all members.
+    /// CA of the common certificate.
     pub ca: TestCa,
     leaf: Leaf,
-    /// The gateways.
+    /// Gateways, in the order in which they were added.
     pub members: Vec<Brisk>,
 }
 
@@ -28,20 +28,20 @@ impl Default for Fleet {
 }
 
 impl Fleet {
-    /// A fleet without members.
+    /// Creates a fleet without members.
     pub fn new() -> Self {
         let ca = TestCa::new();
         let leaf = ca.server(&NAMES).issue();
         Self { ca, leaf, members: Vec::new() }
     }
 
-    /// One more, with these keys and files.
+    /// Adds a gateway with these configuration keys and files.
     #[must_use]
     pub fn add(self, keys: &str, files: &[(&str, &[u8])]) -> Self {
         self.add_with(keys, "", files)
     }
 
-    /// One more, with these keys and files, and tables after its `[[host]]`.
+    /// Adds a gateway with these configuration keys and files, and with `tables` after its `[[host]]`.
     #[must_use]
     pub fn add_with(mut self, keys: &str, tables: &str, files: &[(&str, &[u8])]) -> Self {
         let config = base(keys) + &host(&NAMES, &[&self.leaf]) + tables;
@@ -51,44 +51,45 @@ impl Fleet {
         self
     }
 
-    /// A client that trusts the fleet's CA and asks for `site.test`.
+    /// TLS client that trusts the fleet's CA, for `site.test`.
     pub fn client(&self) -> TlsClient {
         TlsClient::new(&self.ca.root_file(), NAME)
     }
 
-    /// What all members have counted, added up.
+    /// Sum of a metric over all members.
     pub fn total(&self, metric: &str, labels: &[&str]) -> u64 {
         let of_member = |member: &Brisk| member.metrics().sum(metric, labels).round() as u64;
         self.members.iter().map(of_member).sum()
     }
 
-    /// Waits until Redis has confirmed `count` sessions: no handshake waits for that, so a client can come too early.
+    /// Waits until Redis has confirmed `count` sessions. Handshakes do not wait for the confirmation, so a client could
+    /// return too early.
     pub fn wait_for_sessions(&self, count: u64) {
         wait_until("sessions in the store", || {
             (self.total("brisk_session_store_writes_total", &[]) >= count).then_some(())
         });
     }
 
-    /// Waits until every member has Redis at hand.
+    /// Waits until all members are connected to Redis.
     pub fn wait_for_store(&self) {
         wait_until("a session store at every member", || {
             (self.total("brisk_session_store_breaker_open", &[]) == 0).then_some(())
         });
     }
 
-    /// Makes a session at `member`; returns its file.
+    /// Creates a session at `member`; returns its file.
     pub fn session(&self, member: usize, version: &str) -> String {
         let file = self.members[0].folder().join(format!("session{version}{member}")).display().to_string();
         assert_eq!(self.connect(member, &[version, "-sess_out", &file]), "full");
         file
     }
 
-    /// How a handshake at `member` with the session of `file` goes.
+    /// Kind of the handshake at `member` with the session in `file`.
     pub fn resume(&self, member: usize, version: &str, file: &str) -> String {
         self.connect(member, &[version, "-sess_in", file])
     }
 
-    /// The kind of handshake that `openssl s_client` with these options makes at `member`: `full` or of a resumption.
+    /// Kind of the handshake of `openssl s_client` with these options at `member`: `full`, or a kind of resumption.
     pub fn connect(&self, member: usize, options: &[&str]) -> String {
         let options = [&["-servername", NAME], options].concat();
         let output = run(&mut s_client(&self.ca, &self.members[member], &options), REQUEST, LIMIT);
@@ -103,38 +104,38 @@ fn tickets(brisk: &Brisk) -> Value {
     serde_json::from_str(&answer.text()).expect("JSON")
 }
 
-/// The ids of the ticket keys of a gateway.
+/// Ids of the ticket keys of a gateway.
 pub fn ids(brisk: &Brisk) -> Vec<String> {
     let tickets = tickets(brisk);
     let keys = tickets["keys"].as_array().expect("a list of keys");
     keys.iter().map(|key| key["id"].as_str().expect("an id").to_owned()).collect()
 }
 
-/// The id of the key that seals now.
+/// Id of the ticket key that seals now.
 pub fn sealing(brisk: &Brisk) -> Option<String> {
     let tickets = tickets(brisk);
     let seals = tickets["keys"].as_array()?.iter().find(|key| key["seals"] == true)?;
     Some(seals["id"].as_str()?.to_owned())
 }
 
-/// A Redis for sessions, and more keys. Its deadline is long, since tests run beside one another.
+/// Configuration keys for sessions in Redis, followed by `more`. The deadline is long, because tests run in parallel.
 pub fn keys(port: u16, more: &str) -> String {
     let redis = format!("servers = [\"redis://127.0.0.1:{port}\"]\nsessions.redis.deadline = \"1s\"");
     format!("sessions.secret = \"fleet.secret\"\nsessions.redis.{redis}\n{more}\n")
 }
 
-/// As many gateways as that with these keys.
+/// Creates a fleet of `members` gateways with these keys.
 pub fn fleet(members: usize, keys: &str) -> Fleet {
     fleet_with(members, keys, "")
 }
 
-/// The same, with tables after the `[[host]]`.
+/// Like [`fleet`], with `tables` after the `[[host]]`.
 pub fn fleet_with(members: usize, keys: &str, tables: &str) -> Fleet {
     let files: [(&str, &[u8]); 2] = [("fleet.secret", SECRET), ("password", b"hush\n")];
     (0..members).fold(Fleet::new(), |fleet, _| fleet.add_with(keys, tables, &files))
 }
 
-/// As many in front of `upstream`, on all routes with early data, that have the Redis of `keys` at hand.
+/// Creates a fleet connected to the Redis of `keys`, with early data on all routes to `upstream`.
 pub fn early_fleet(members: usize, keys: &str, upstream: &str) -> Fleet {
     let route = "early_data = \"safe\"\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
     let fleet = fleet_with(members, keys, &format!("{route}{}", upstream_table(&[upstream])));

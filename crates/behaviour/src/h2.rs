@@ -1,42 +1,42 @@
-//! Frames of HTTP/2 as a test writes and reads them (RFC 9113), for what no client at hand sends.
+//! HTTP/2 frames (RFC 9113) that tests write and read byte by byte, for exchanges that ordinary clients do not make.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
 
 use crate::site::NAME;
 
-/// The type of frame with a part of a body.
+/// Frame type `DATA`.
 pub const DATA: u8 = 0;
-/// The type of frame with a head.
+/// Frame type `HEADERS`.
 pub const HEADERS: u8 = 1;
-/// The type of frame with settings.
+/// Frame type `SETTINGS`.
 pub const SETTINGS: u8 = 4;
-/// The flag of the last frame of a stream.
+/// Flag `END_STREAM`.
 pub const END_STREAM: u8 = 1;
-/// The flag of the last frame of a head.
+/// Flag `END_HEADERS`.
 pub const END_HEADERS: u8 = 4;
 
-/// What a client says first.
+/// Connection preface of a client, with empty settings.
 pub fn preface() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(SETTINGS, 0, 0, &[])[..]].concat()
 }
 
-/// GET of a path.
+/// GET of `path`.
 pub fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &head(0x82, path))
 }
 
-/// POST of four bytes to a path.
+/// POST to `path` with a body of four bytes.
 pub fn post(stream: u32, path: &str) -> Vec<u8> {
     [post_head(stream, path), frame(DATA, END_STREAM, stream, b"body")].concat()
 }
 
-/// The head of a POST whose body is still to come.
+/// Head of a POST to `path` whose body follows.
 pub fn post_head(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &head(0x83, path))
 }
 
-/// POST of `body` with further headers.
+/// POST of `body` to `path`, with additional headers.
 pub fn post_with(stream: u32, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let line = |(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
@@ -44,19 +44,19 @@ pub fn post_with(stream: u32, path: &str, headers: &[(&str, &str)], body: &str) 
     [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
 }
 
-/// RFC 7541: `:method` by its place in the static table, `https`, then path and authority as they are.
+/// Header block (RFC 7541): `:method` by its index in the static table, `https`, then path and authority as literals.
 fn head(method: u8, path: &str) -> Vec<u8> {
     let literal = |index: u8, text: &str| [&[index, text.len() as u8], text.as_bytes()].concat();
     [&[method, 0x87][..], &literal(4, path), &literal(1, NAME)].concat()
 }
 
-/// Any frame.
+/// Frame of any type.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u32).to_be_bytes();
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What a server has said.
+/// Frames received from a server.
 #[derive(Debug, Default)]
 pub struct Frames {
     data: Vec<(u32, Vec<u8>)>,
@@ -64,7 +64,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Sends `request` and reads to the end of `stream`.
+    /// Sends `request` and reads up to the end of `stream`.
     #[track_caller]
     pub fn exchange(connection: &mut (impl Read + Write), request: &[u8], stream: u32) -> Self {
         connection.write_all(request).expect("a server that reads");
@@ -73,7 +73,7 @@ impl Frames {
         frames
     }
 
-    /// Reads until the answer on `stream` has ended.
+    /// Reads up to the end of the response on `stream`.
     #[track_caller]
     pub fn read_until_end(&mut self, from: &mut impl Read, stream: u32) {
         while !self.has_ended(stream) {
@@ -92,12 +92,12 @@ impl Frames {
         }
     }
 
-    /// Whether the answer on `stream` has ended.
+    /// Whether the response on `stream` is complete.
     pub fn has_ended(&self, stream: u32) -> bool {
         self.ended.contains(&stream)
     }
 
-    /// The body on `stream` so far.
+    /// Body received so far on `stream`.
     pub fn body(&self, stream: u32) -> String {
         let pieces = self.data.iter().filter(|(number, _)| *number == stream);
         let bytes: Vec<u8> = pieces.flat_map(|(_, payload)| payload).copied().collect();

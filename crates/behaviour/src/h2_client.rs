@@ -1,4 +1,4 @@
-//! An HTTP/2 client that sends frames one by one, for requests that no ordinary client makes.
+//! HTTP/2 client that sends individual frames, for exchanges that ordinary clients do not make.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
@@ -10,53 +10,53 @@ use brisk_testkit::process::TIMEOUT;
 use crate::h2::{HEADERS, frame, preface};
 use crate::site::Site;
 
-/// The type of frame that ends a stream early.
+/// Frame type `RST_STREAM`.
 pub const RST_STREAM: u8 = 3;
-/// The type of frame that ends a connection.
+/// Frame type `GOAWAY`.
 pub const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 
-/// A client that writes HTTP/2 frames and reads those of the server at the same time.
+/// HTTP/2 client that writes frames and reads those of the server at the same time.
 pub struct Client {
     connection: TlsStream,
     received: Vec<u8>,
-    /// Frames that came behind one that was waited for.
+    /// Frames that arrived after an awaited frame.
     later: Vec<Received>,
     closed: bool,
 }
 
-/// A frame that the server sent.
+/// Frame from the server.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// The type of the frame.
+    /// Frame type.
     pub kind: u8,
-    /// Its flags.
+    /// Flags.
     pub flags: u8,
-    /// The number of its stream.
+    /// Stream number.
     pub stream: u32,
-    /// Its payload.
+    /// Payload.
     pub payload: Vec<u8>,
 }
 
 impl Client {
-    /// Opens a connection to `site` and sends the preface.
+    /// Connects to `site` and sends the preface.
     pub fn connect(site: &Site) -> Self {
         let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
         connection.write_all(&preface()).expect("a server that reads");
         Self { connection, received: Vec::new(), later: Vec::new(), closed: false }
     }
 
-    /// Sends what the server still takes.
+    /// Sends frames. A failure marks the connection as closed.
     pub fn send(&mut self, frames: &[u8]) {
         self.closed |= self.connection.write_all(frames).is_err();
     }
 
-    /// Lets the server send another 64 KiB on the connection.
+    /// Opens the connection's window by another 64 KiB.
     pub fn open_window(&mut self) {
         self.send(&frame(WINDOW_UPDATE, 0, 0, &65_535_u32.to_be_bytes()));
     }
 
-    /// The frames that are there after `time`.
+    /// Returns the frames received within `time`.
     pub fn frames(&mut self, time: Duration) -> Vec<Received> {
         let until = Instant::now() + time;
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
@@ -85,12 +85,12 @@ impl Client {
         self.closed
     }
 
-    /// Returns frames to the client: the next call of [`Self::frames`] returns them again.
+    /// Puts frames back: the next call of [`Self::frames`] returns them again.
     pub fn put_back(&mut self, frames: Vec<Received>) {
         self.later = frames;
     }
 
-    /// Waits for a frame.
+    /// Waits for a frame that fulfils `wanted`.
     #[track_caller]
     pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&Received) -> bool) -> Received {
         let until = Instant::now() + TIMEOUT;
@@ -108,12 +108,12 @@ impl Client {
         panic!("no {what}; closed: {}; frames: {seen:?}", self.closed)
     }
 
-    /// Waits for the head of the answer on `stream` and returns its status.
+    /// Waits for the head of the response on `stream`, and returns its status.
     #[track_caller]
     pub fn status(&mut self, stream: u32) -> u16 {
         let head = self.wait_for("head", |frame| frame.kind == HEADERS && frame.stream == stream);
         match head.payload[..] {
-            // RFC 7541 appendix A.
+            // RFC 7541 appendix A: `:status` in the static table.
             [0x88, ..] => 200,
             [0x8c, ..] => 400,
             [0x8d, ..] => 404,
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Repeats `round` until the server sends GOAWAY, and returns its error code.
+    /// Repeats `round` until the server sends GOAWAY. Returns its error code.
     #[track_caller]
     pub fn until_goaway(&mut self, rounds: usize, mut round: impl FnMut(&mut Self, usize)) -> u32 {
         for number in 0..rounds {
@@ -141,7 +141,7 @@ impl Client {
     }
 }
 
-/// Three digits in the Huffman code of RFC 7541 appendix B: five bits for 0 to 2, six for the others.
+/// Decodes three digits in Huffman code (RFC 7541 appendix B): five bits each for 0 to 2, six for the others.
 fn digits(code: &[u8]) -> u16 {
     let mut bits = code.iter().flat_map(|byte| (0..8).rev().map(move |bit| u16::from(byte >> bit & 1)));
     let mut next = |count: usize| bits.by_ref().take(count).fold(0, |value, bit| 2 * value + bit);
@@ -159,7 +159,7 @@ fn take_frame(bytes: &mut Vec<u8>) -> Option<Received> {
     Some(Received { kind, flags, stream: u32::from_be_bytes([s0, s1, s2, s3]), payload })
 }
 
-/// An upstream that never answers.
+/// Upstream that never responds.
 pub fn silent() -> Origin {
     Origin::raw(|mut stream| io::copy(&mut stream, &mut io::sink()).map(drop))
 }

@@ -1,4 +1,4 @@
-//! The server's side of HTTP/2 without TLS, as a test writes it: frame by frame (RFC 9113).
+//! HTTP/2 server without TLS that a test controls frame by frame (RFC 9113).
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
@@ -15,22 +15,22 @@ const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const ACK: u8 = 1;
 
-/// The length of a client's preface.
+/// Length of a client's preface, in bytes.
 const PREFACE: usize = 24;
 
-/// One connection of a client to an origin.
+/// Connection of a client to an origin.
 pub struct H2Peer {
     stream: TcpStream,
     whole: HashSet<u32>,
     resets: usize,
 }
 
-/// An origin that gives each connection, numbered from 0, to `talk`.
+/// Starts an origin that runs `talk` for each connection, with the connection's number from 0.
 pub fn h2_origin(talk: impl Fn(&mut H2Peer, usize) -> io::Result<()> + Send + Sync + 'static) -> Origin {
     h2_origin_with(&[], talk)
 }
 
-/// The same with these settings, in pairs of a number and a value, in its first frame.
+/// Like [`h2_origin`], with these settings (pairs of identifier and value) in its first frame.
 pub fn h2_origin_with(
     settings: &'static [u8],
     talk: impl Fn(&mut H2Peer, usize) -> io::Result<()> + Send + Sync + 'static,
@@ -42,7 +42,7 @@ pub fn h2_origin_with(
     })
 }
 
-/// Its address as the URL of an upstream.
+/// URL of the origin as an upstream.
 pub fn h2c(origin: &Origin) -> String {
     format!("h2c://{}", origin.address())
 }
@@ -54,7 +54,7 @@ impl H2Peer {
         Ok(Self { stream, whole: HashSet::new(), resets: 0 })
     }
 
-    /// Waits for the head of the next request, and returns its stream. `None` when the client has gone.
+    /// Waits for the head of the next request. Returns its stream, or `None` after the client has closed.
     pub fn request(&mut self) -> io::Result<Option<u32>> {
         loop {
             match self.read_frame() {
@@ -66,7 +66,7 @@ impl H2Peer {
         }
     }
 
-    /// Waits for the rest of the request on `stream`.
+    /// Waits for the end of the request on `stream`.
     pub fn wait_for_body(&mut self, stream: u32) -> io::Result<()> {
         while !self.is_whole(stream) {
             self.read_frame()?;
@@ -74,7 +74,7 @@ impl H2Peer {
         Ok(())
     }
 
-    /// Waits for the end of the request on `stream`: whether it is whole, or else the client reset it.
+    /// Waits until the request on `stream` is complete (true) or reset by the client (false).
     pub fn ends_whole(&mut self, stream: u32) -> io::Result<bool> {
         while !self.is_whole(stream) {
             if self.read_frame()? == (RST_STREAM, stream) {
@@ -90,54 +90,54 @@ impl H2Peer {
         Ok(())
     }
 
-    /// Reads and answers nothing more, until the client has gone.
+    /// Reads and ignores everything until the client closes.
     pub fn fall_silent(&mut self) -> io::Result<()> {
         io::copy(&mut self.stream, &mut io::sink()).map(drop)
     }
 
-    /// Streams that the client has reset, as far as its frames were read.
+    /// Number of streams reset by the client, among the frames read so far.
     pub fn resets(&self) -> usize {
         self.resets
     }
 
-    /// Whether the request on `stream` is here with its whole body.
+    /// Whether the request on `stream` has arrived completely.
     pub fn is_whole(&self, stream: u32) -> bool {
         self.whole.contains(&stream)
     }
 
-    /// Status 200 and `body`, of which this is the end only if it `ends`.
+    /// Sends status 200 and `body`; `ends` marks the end of the response.
     pub fn answer(&mut self, stream: u32, body: &[u8], ends: bool) -> io::Result<()> {
         let flags = if ends { END_STREAM } else { 0 };
-        // RFC 7541, appendix A: index 8 is `:status: 200`.
+        // RFC 7541 appendix A: index 8 is `:status: 200`.
         let head = frame(HEADERS, END_HEADERS, stream, &[0x88]);
         self.stream.write_all(&[head, frame(DATA, flags, stream, body)].concat())
     }
 
-    /// Status 200, the length of `body` in the head, and all of it, but not the end of the stream.
+    /// Sends status 200, the `content-length` of `body`, and all of `body`, without the end of the stream.
     pub fn answer_of_length(&mut self, stream: u32, body: &[u8]) -> io::Result<()> {
         let length = body.len().to_string();
-        // A field that is not indexed, whose name is that of index 28: `content-length`.
+        // Literal field without indexing, with the name of index 28: `content-length`.
         let field = [&[0x88, 0x0f, 0x0d, length.len() as u8], length.as_bytes()].concat();
         let head = frame(HEADERS, END_HEADERS, stream, &field);
         self.stream.write_all(&[head, frame(DATA, 0, stream, body)].concat())
     }
 
-    /// Resets `stream` with this error code.
+    /// Resets `stream` with an error code.
     pub fn reset(&mut self, stream: u32, code: u32) -> io::Result<()> {
         self.stream.write_all(&frame(RST_STREAM, 0, stream, &code.to_be_bytes()))
     }
 
-    /// Writes any bytes.
+    /// Sends any bytes.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// Announces the end of the connection behind the stream `last`, without an error.
+    /// Sends GOAWAY without an error, with the last stream `last`.
     pub fn goaway(&mut self, last: u32) -> io::Result<()> {
         self.send(&frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()))
     }
 
-    /// Kind and stream of the next frame. Settings and pings are answered.
+    /// Reads the next frame, and acknowledges settings and pings. Returns its type and stream.
     fn read_frame(&mut self) -> io::Result<(u8, u32)> {
         let mut header = [0; 9];
         self.stream.read_exact(&mut header)?;

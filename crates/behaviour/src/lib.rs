@@ -1,8 +1,10 @@
-//! Parts that the behaviour tests share: gateways, clients and upstreams, started as real programs.
+//! Code shared by the behaviour tests: gateways, clients and upstreams, started as real programs.
 //!
-//! The tests are three programs, by the external programs that they need: `plain` needs none, `debian` needs packages of
-//! Debian, `browsers` needs Chromium or programs built from Go modules. They link few crates of brisk, and none of the request
-//! path: after most changes only `brisk` itself is compiled before a test runs.
+//! The tests are three binaries, by the external programs that they need: `plain` needs none, `debian` needs packages of
+//! Debian,
+//! `browsers` needs Chromium or programs built from Go modules. They depend on few crates of brisk, and on none that
+//! processes
+//! requests: after most changes only `brisk` itself is compiled before a test runs.
 
 pub mod dashboard;
 pub mod fleet;

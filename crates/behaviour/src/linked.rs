@@ -8,7 +8,7 @@ use brisk_testkit::programs::program;
 
 use crate::program::built;
 
-/// A link, or `None` with a word about it where this machine allows none.
+/// Creates a link. Prints a message and returns `None` if this machine does not permit one.
 pub fn link(half: &str) -> Option<Link> {
     for name in ["ip", "unshare", "nsenter"] {
         program(name);
@@ -25,7 +25,7 @@ pub fn link(half: &str) -> Option<Link> {
     }
 }
 
-/// The words that run another command at this end of a link.
+/// Command line prefix that runs another command at this end of a link.
 pub fn words_before(end: &Command) -> Vec<OsString> {
     let words = std::iter::once(end.get_program()).chain(end.get_args());
     let mut words: Vec<_> = words.map(ToOwned::to_owned).collect();

@@ -1,4 +1,4 @@
-//! Connections by `openssl s_client`.
+//! Connections with `openssl s_client`.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::site::{LIMIT, facts};
 
-/// `openssl s_client` that verifies brisk's certificate and, with a request on its input, ends after the answer.
+/// Command `openssl s_client` that verifies brisk's certificate; with a request as its input it ends after the response.
 pub fn s_client(ca: &TestCa, brisk: &Brisk, options: &[&str]) -> Command {
     let mut openssl = command("openssl");
     openssl.args(["s_client", "-connect", &brisk.https().to_string(), "-CAfile"]).arg(ca.root_file());
@@ -17,7 +17,7 @@ pub fn s_client(ca: &TestCa, brisk: &Brisk, options: &[&str]) -> Command {
     openssl
 }
 
-/// A request for the facts of its connection, after which the connection closes.
+/// Request for the facts of its connection, after which the connection closes.
 pub const REQUEST: &[u8] = b"GET /connection.json HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n";
 
 /// Sends [`REQUEST`] with `openssl s_client`.
@@ -25,7 +25,7 @@ pub fn ask(ca: &TestCa, brisk: &Brisk, options: &[&str]) -> Finished {
     run(&mut s_client(ca, brisk, options), REQUEST, LIMIT)
 }
 
-/// The facts of the connection, from the output of `openssl s_client`.
+/// Facts of the connection, from the output of `openssl s_client`.
 #[track_caller]
 pub fn facts_of(output: &Finished) -> Value {
     let json = output.stdout.find("\r\n\r\n{").map(|start| &output.stdout[start..]);

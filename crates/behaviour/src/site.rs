@@ -1,4 +1,4 @@
-//! A brisk that serves `site.test` and `localhost`, and ways to ask it.
+//! A brisk that serves `site.test` and `localhost`, and clients for it.
 
 use std::time::Duration;
 
@@ -11,36 +11,36 @@ use serde_json::Value;
 
 use crate::program::brisk_program;
 
-/// The name that most tests ask for.
+/// Host name of most requests.
 pub const NAME: &str = "site.test";
 
-/// The names of the certificates.
+/// Names in the certificates.
 pub const NAMES: [&str; 3] = [NAME, "localhost", "127.0.0.1"];
 
-/// Long enough for any client here; one that takes longer hangs.
+/// Timeout of any client; longer than any test needs.
 pub const LIMIT: Duration = Duration::from_mins(1);
 
-/// A brisk without a configuration yet.
+/// Setup of a brisk without a configuration.
 pub fn setup() -> Setup {
     Setup::new(brisk_program())
 }
 
-/// An `[upstream.app]` with these servers; more keys may follow.
+/// Configuration table `[upstream.app]` with these servers; further keys may follow it.
 pub fn upstream(servers: &[&str]) -> String {
     format!("\n[upstream.app]\nservers = {servers:?}\n")
 }
 
-/// A route for everything to `upstream.app`, and that upstream.
+/// Configuration tables: a route for all paths to `upstream.app`, and this upstream.
 pub fn proxy_to(servers: &[&str]) -> String {
     format!("\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n{}", upstream(servers))
 }
 
-/// A running brisk and the CA of its certificate.
+/// Running brisk, and the CA of its certificate.
 #[derive(Debug)]
 pub struct Site {
-    /// The CA of its certificate.
+    /// CA of the certificate.
     pub ca: TestCa,
-    /// The gateway.
+    /// Gateway.
     pub brisk: Brisk,
 }
 
@@ -51,22 +51,22 @@ impl Default for Site {
 }
 
 impl Site {
-    /// With the built-in page.
+    /// Starts a site with the built-in page.
     pub fn new() -> Self {
         Self::with("")
     }
 
-    /// With these tables after its `[[host]]`: routes first, then upstreams and the rest.
+    /// Starts a site with `tables` after its `[[host]]`: routes first, then upstreams and others.
     pub fn with(tables: &str) -> Self {
         Self::custom("", tables, |setup| setup)
     }
 
-    /// In front of these servers.
+    /// Starts a site that forwards all requests to these servers.
     pub fn proxying(servers: &[&str]) -> Self {
         Self::with(&proxy_to(servers))
     }
 
-    /// With dotted keys before the host, tables after it, and whatever else `prepare` sets up.
+    /// Starts a site with dotted keys before the host, tables after it, and the additions of `prepare`.
     #[track_caller]
     pub fn custom(keys: &str, tables: &str, prepare: impl FnOnce(Setup) -> Setup) -> Self {
         let ca = TestCa::new();
@@ -75,7 +75,7 @@ impl Site {
         Self { brisk: prepare(setup().config(&config)).start(), ca }
     }
 
-    /// With an ECDSA and an RSA certificate.
+    /// Starts a site with an ECDSA and an RSA certificate.
     pub fn with_both_certificates(tables: &str) -> Self {
         let ca = TestCa::new();
         let ecdsa = ca.server(&NAMES).issue();
@@ -84,17 +84,17 @@ impl Site {
         Self { brisk: setup().config(&config).start(), ca }
     }
 
-    /// `https://site.test:PORT` and `path`.
+    /// URL `https://site.test:PORT` with `path`.
     pub fn url(&self, path: &str) -> String {
         format!("https://{NAME}:{}{path}", self.brisk.https().port())
     }
 
-    /// Asks for `path` with curl.
+    /// Requests `path` with curl.
     pub fn curl(&self, options: &[&str], path: &str) -> Finished {
         self.curl_url(options, &self.url(path))
     }
 
-    /// Asks for `url` with curl; all its names lead to brisk.
+    /// Requests `url` with curl, which resolves all names to brisk's address.
     pub fn curl_url(&self, options: &[&str], url: &str) -> Finished {
         let mut curl = command("curl");
         curl.args(["--silent", "--show-error", "--max-time", "30", "--noproxy", "*", "--cacert"]);
@@ -102,27 +102,27 @@ impl Site {
         run(&mut curl, b"", LIMIT)
     }
 
-    /// A TLS client that trusts the site's CA and asks for `site.test`.
+    /// TLS client that trusts the site's CA, for `site.test`.
     pub fn client(&self) -> TlsClient {
         TlsClient::new(&self.ca.root_file(), NAME)
     }
 
-    /// A connection with a completed handshake, HTTP/1.1 by default.
+    /// Connects and completes the handshake, with HTTP/1.1 by default.
     #[track_caller]
     pub fn connect(&self) -> TlsStream {
         self.client().connect(self.brisk.https()).expect("a handshake")
     }
 
-    /// GET on a new connection.
+    /// Sends GET on a new connection.
     #[track_caller]
     pub fn get(&self, path: &str) -> Message {
         self.connect().get(NAME, path)
     }
 
-    /// The server still takes new connections and answers: it survived what the test did to it.
+    /// Checks that the server survived the test: it accepts connections and responds.
     #[track_caller]
     pub fn assert_alive(&self) {
-        // One per worker and some more, since the kernel spreads connections over the workers' listeners.
+        // More connections than workers, since the kernel distributes connections to the listeners of all workers.
         for _ in 0..8 {
             assert!(self.get("/").status() < 500);
         }

@@ -4,7 +4,7 @@ use std::io;
 
 use brisk_testkit::origin::Origin;
 
-/// A WebSocket server that returns every message.
+/// WebSocket server that returns every message.
 pub fn echo() -> Origin {
     Origin::raw(|stream| {
         let mut socket = tungstenite::accept(stream).map_err(io::Error::other)?;

@@ -1,5 +1,6 @@
-//! Authorities that answer otherwise than pebble can be told to: a real proxy stands before it, and does with answers what a test
-//! says. Limits of rates, a second authority, and what is killed while an answer is on its way.
+//! Authorities that behave in ways that pebble cannot: a real proxy in front of pebble changes its responses as a test
+//! requires. Rate
+//! limits, a second authority, and processes killed during a response.
 
 use std::fs;
 use std::io::{self, Write};

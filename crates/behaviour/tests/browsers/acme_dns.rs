@@ -1,4 +1,4 @@
-//! Names that are proven by records: wildcards, by updates of a real DNS server and by a program.
+//! ACME challenges by DNS records: wildcards, through updates of a real DNS server and through a program.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

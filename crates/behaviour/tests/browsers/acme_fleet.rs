@@ -1,4 +1,4 @@
-//! Three gateways that share Redis: one order for each name, and any of them answers the authority.
+//! Three gateways that share Redis: one order per name, and each gateway responds to the authority.
 
 use brisk_behaviour::site::setup;
 use brisk_testkit::brisk::{Brisk, Setup};

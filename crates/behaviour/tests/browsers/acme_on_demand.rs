@@ -1,4 +1,4 @@
-//! Names that are decided at run time: a real server says which are served, pebble issues, and strangers invent names.
+//! Certificates on demand: a real server decides which names are served, pebble issues, and clients invent names.
 
 use std::fs;
 use std::io::Write;

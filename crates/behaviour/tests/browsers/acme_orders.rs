@@ -1,4 +1,4 @@
-//! Orders that are cut off, and orders by hand: `brisk cert`.
+//! Interrupted ACME orders, and manual orders by `brisk cert`.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Beacons: what pages in a browser measure joins what the gateway knows of their connections.
+//! Beacons: measurements of pages in a browser are joined with the gateway's data about their connections.
 
 use std::fs;
 use std::path::Path;

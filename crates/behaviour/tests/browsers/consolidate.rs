@@ -1,4 +1,4 @@
-//! Other origins below paths of a host: what a browser saves, and what upstreams cannot do to it.
+//! Other origins below paths of a host: savings in a browser, and protection from their upstreams.
 
 use std::fs;
 use std::io::Write;

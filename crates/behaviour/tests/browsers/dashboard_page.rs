@@ -1,4 +1,4 @@
-//! The dashboard's page in Chromium: what it shows, that nothing of it is ever executed, and whether all can use it.
+//! Dashboard page in Chromium: its contents, resistance to script injection, and accessibility.
 
 use std::fs;
 

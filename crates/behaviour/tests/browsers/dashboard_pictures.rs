@@ -1,5 +1,6 @@
-//! The pictures of `docs/dashboard.md`: the dashboard after a minute of mixed load, with a day of invented visitors.
-//! `tools/pictures` makes them anew.
+//! Pictures for `docs/dashboard.md`: the dashboard after a minute of mixed load, with a day of invented visitors.
+//! `tools/pictures`
+//! creates them.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A page in Chromium, driven over the `DevTools` protocol: run scripts in it, take its picture.
+//! Chromium page controlled by the `DevTools` protocol: runs scripts and takes screenshots.
 
 use std::fs;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Compression dictionaries (RFC 9842), as curl sees them and Chromium uses them.
+//! Compression dictionaries (RFC 9842), as received by curl and used by Chromium.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! 103 Early Hints, as curl shows them and Chromium uses them.
+//! 103 (Early Hints), as received by curl and used by Chromium.
 
 use std::io::Write;
 use std::sync::Arc;

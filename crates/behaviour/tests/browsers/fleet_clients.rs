@@ -1,7 +1,8 @@
-//! Clients that come back and meet another gateway of the fleet: curl and Chromium, behind a relay that sends each of
-//! their connections to the next gateway.
+//! Returning clients that reach another gateway of the fleet: curl and Chromium, behind a relay that sends each connection
+//! to
+//! the next gateway.
 //!
-//! curl 7.88 keeps sessions for as long as it runs, so it is given several addresses at once; it has no early data.
+//! curl 7.88 keeps sessions only while it runs, so it gets several addresses at once; it has no early data.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! h2spec, strict cases included.
+//! h2spec, including strict cases.
 
 use std::time::Duration;
 

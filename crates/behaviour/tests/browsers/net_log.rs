@@ -1,4 +1,4 @@
-//! The net log of Chromium: what it asked for over HTTP/2 and what came of it, in which order.
+//! Chromium's net log: order of its HTTP/2 requests, and their results.
 
 use std::collections::HashMap;
 use std::fs;

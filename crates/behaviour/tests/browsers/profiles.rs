@@ -1,4 +1,4 @@
-//! Profiles of the running gateway: what they show, and that taking them disturbs no client.
+//! Profiles of the running gateway: their contents, and no disturbance of clients.
 
 use std::io::Write;
 use std::net::TcpStream;

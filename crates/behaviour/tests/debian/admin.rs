@@ -1,4 +1,4 @@
-//! The admin listener: what `/metrics` says after known traffic, health, recent connections, and ticket keys.
+//! Admin listener: `/metrics` after known traffic, health, recent connections, and ticket keys.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What clients learn that brisk has nothing in common with, and which of their key shares it takes.
+//! Alerts to clients that have nothing in common with brisk, and the choice among key shares.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

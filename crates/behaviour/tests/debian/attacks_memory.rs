@@ -1,4 +1,4 @@
-//! Clients that ask for a lot and read nothing: what that costs in memory.
+//! Memory used by clients that request much and read nothing.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Strangers' bytes where TLS and HTTP should be: each costs bounded memory and time, and the worker lives on.
+//! Arbitrary bytes in place of TLS and HTTP: bounded memory and time, and no effect on the worker.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! `brisk bench` does what it says, as proved by what nginx and brisk wrote down of it.
+//! Load of `brisk bench`, verified by the logs of nginx and brisk.
 
 use std::path::Path;
 use std::process::Command;

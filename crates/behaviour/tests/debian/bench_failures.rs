@@ -1,4 +1,4 @@
-//! `brisk bench` where things go wrong: one clear line, the right exit code, and no flood of text.
+//! Failures of `brisk bench`: one clear line, the right exit code, and no flood of text.
 
 use std::net::TcpListener;
 

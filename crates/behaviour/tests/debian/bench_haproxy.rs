@@ -1,4 +1,4 @@
-//! `brisk bench` does what it says, as proved by what HAProxy wrote down of it.
+//! Load of `brisk bench`, verified by the log of HAProxy.
 
 use std::collections::BTreeMap;
 use std::fs;

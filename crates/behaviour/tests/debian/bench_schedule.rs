@@ -1,4 +1,4 @@
-//! When `brisk bench` starts operations, and from when their latency counts.
+//! Schedule of `brisk bench`: start times of operations, and the start of their latency.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Certificates that are wrong: a key that does not fit stops the start, an expired certificate is served with a warning.
+//! Invalid certificates: a mismatched key prevents the start, an expired certificate is served with a warning.
 
 use brisk_behaviour::openssl::s_client;
 use brisk_behaviour::site::{LIMIT, NAME, setup};

@@ -1,4 +1,4 @@
-//! What a client claims about itself never reaches an upstream as a proxy's word, however it is spelled.
+//! Headers by which a client claims an identity: no spelling reaches an upstream as the word of a proxy.
 
 use std::io::Write;
 

@@ -1,5 +1,4 @@
-//! Certificates of clients: which are revoked, and what upstreams get of them; and the certificate that brisk shows to an
-//! upstream.
+//! Client certificates: revocation and headers for upstreams; and brisk's own certificate for an upstream.
 
 use std::path::Path;
 use std::time::Duration;

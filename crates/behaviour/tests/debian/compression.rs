@@ -1,4 +1,4 @@
-//! Compressed answers, as curl decodes them.
+//! Compressed responses, as curl decodes them.
 
 use std::io::{Read, Write};
 use std::sync::mpsc;

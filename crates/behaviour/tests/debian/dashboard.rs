@@ -1,4 +1,4 @@
-//! The dashboard's listener: what it shows, and whom it shows nothing.
+//! Listener of the dashboard: its contents, and its access control.
 
 use std::fs;
 use std::io::Write;

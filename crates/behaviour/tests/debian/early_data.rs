@@ -1,5 +1,5 @@
-//! Requests in early data (0-RTT), between a client that holds back its Finished and a real upstream: which of them are
-//! forwarded before it comes, and how they are marked.
+//! Requests in early data (0-RTT) to a real upstream, from a client that delays its Finished: forwarding before it, and
+//! marking.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

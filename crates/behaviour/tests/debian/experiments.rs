@@ -1,4 +1,4 @@
-//! Experiments on visitors: connections are drawn, what they get differs, and what their pages measured decides.
+//! Experiments on visitors: drawing of connections, differences between variants, and decisions by measurements of pages.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Gateways that share nothing but a file: a session made at one resumes at the others, with no traffic between them.
+//! Gateways that share only a secret file: sessions of one gateway resume at the others, without traffic between them.
 
 use std::time::{Duration, Instant};
 

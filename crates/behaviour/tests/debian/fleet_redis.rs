@@ -1,4 +1,4 @@
-//! Gateways with a Redis in common: whatever session is made at one resumes at the others.
+//! Gateways with a common Redis: sessions of one gateway resume at the others.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::thread;

@@ -1,4 +1,4 @@
-//! `[keys] isolate`: a gateway whose keys are in a process beside it, which is killed, reloaded and ended with it.
+//! `[keys] isolate`: a gateway with its keys in a separate process, which is killed, reloaded, and ends with the gateway.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

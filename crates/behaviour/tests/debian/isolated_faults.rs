@@ -1,5 +1,6 @@
-//! `[keys] isolate` where something is amiss: keys that are gone when the key process is started again, refused reloads, a standard
-//! error that nobody reads, a configuration that can be read once, sockets of a supervisor.
+//! `[keys] isolate` in error cases: keys missing at a restart of the key process, refused reloads, an unread standard error,
+//! a
+//! configuration that can be read only once, inherited sockets.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};

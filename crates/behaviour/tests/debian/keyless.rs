@@ -1,4 +1,5 @@
-//! A gateway whose private keys are on key servers: handshakes of all kinds, what a reload changes, and where the keys are.
+//! Gateway with private keys on key servers: all kinds of handshakes, changes by reloads, and absence of the keys from the
+//! gateway.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,5 @@
-//! Premaster secrets of TLS 1.2, which a key server decrypts for clients that may have that, and never says whether there was one.
+//! Decryption of TLS 1.2 premaster secrets by a key server: only for permitted clients, and without revealing whether the
+//! plaintext was valid.
 
 use std::time::Duration;
 

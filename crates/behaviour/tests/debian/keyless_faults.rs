@@ -1,4 +1,4 @@
-//! Key servers that are killed, stopped and restarted: no handshake fails while a good one is left, and what is gone comes back.
+//! Key servers that are killed, stopped and restarted: no handshake fails while one server works, and servers recover.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

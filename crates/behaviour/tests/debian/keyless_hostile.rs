@@ -1,4 +1,4 @@
-//! What a key server answers to clients that are strangers, or ask for what they may not have.
+//! Key server and hostile clients: responses to unknown clients, and to requests without permission.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

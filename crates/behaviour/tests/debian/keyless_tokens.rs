@@ -1,4 +1,4 @@
-//! A key server whose keys are in a token of SoftHSM: both kinds of keys, locally and remote, and a token that goes and comes back.
+//! Key server with keys in a SoftHSM token: use by local and remote gateways, and recovery of a lost token.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;

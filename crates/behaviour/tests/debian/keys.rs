@@ -1,4 +1,4 @@
-//! Where RSA is performed, what the log and the metrics say of it, and that handshakes given up leave nothing behind.
+//! Place of RSA operations, their log lines and metrics, and no remains of abandoned handshakes.
 
 use std::io::Write;
 use std::net::TcpStream;

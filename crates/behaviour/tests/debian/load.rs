@@ -1,4 +1,4 @@
-//! wrk and h2load for a moment: not how fast, but that nothing fails.
+//! Short load with wrk and h2load: no request may fail; throughput is not measured.
 
 use brisk_behaviour::site::{LIMIT, Site};
 use brisk_testkit::nginx::Nginx;

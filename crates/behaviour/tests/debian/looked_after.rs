@@ -1,5 +1,6 @@
-//! Certificates that are looked after: staples from a real responder before the first handshake, chains completed,
-//! revocation noticed; and a CA whose servers fail in every way while no handshake waits.
+//! Maintenance of certificates: staples from a real responder before the first handshake, completed chains, detected
+//! revocation;
+//! and a CA whose servers fail in every way while no handshake waits.
 
 use std::fmt::Write;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What makes pages cheap beside compression: copies of files, rules for headers, connections that are kept.
+//! Savings for pages beside compression: precompressed copies, header rules, kept connections.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `brisk probe` shows what was on the wire, as other programs saw it.
+//! Reports of `brisk probe`, compared with the view of other programs on the wire.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! `brisk probe --audit`: servers with one fault each, found by its ID, and right servers, of which nothing is found.
+//! `brisk probe --audit`: servers with one fault each, found by its ID, and faultless servers without findings.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What `brisk probe` finds on servers with one fault each.
+//! Findings of `brisk probe` on servers with one fault each.
 
 use std::fs;
 

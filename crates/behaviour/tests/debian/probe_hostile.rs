@@ -1,4 +1,4 @@
-//! Servers that would keep `brisk probe` busy: each ends in one clear line, in time, in little memory.
+//! Hostile servers for `brisk probe`: each yields one clear line, within time and memory limits.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! What `brisk probe` measures where round trips take time: over a link between two network namespaces.
+//! Measurements of `brisk probe` with real round trip times, over a link between two network namespaces.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `brisk probe` beside the access log of the brisk that it asked: both have the same milestones.
+//! Milestones of `brisk probe`, compared with the access log of the probed brisk.
 
 use std::io::{self, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! A real nginx behind brisk, and origins that record what they get: headers, balancing, pools, TLS and HTTP/2 upstream.
+//! Upstreams: a real nginx, and origins that record requests. Headers, balancing, pools, TLS and HTTP/2.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

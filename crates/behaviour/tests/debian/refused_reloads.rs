@@ -1,4 +1,4 @@
-//! A reload that one part refuses has changed nothing in the other parts.
+//! Atomic reloads: a reload refused by one part changes nothing in the other parts.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Uploads that are refused before they have come whole: the client gets the answer, not an error.
+//! Uploads refused before their end: the client gets the response, not an error.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! One 0-RTT flight, captured and sent again and again to a fleet with a Redis in common: whatever happens to Redis, its
-//! request goes through early data once at most.
+//! A captured 0-RTT flight, sent repeatedly to a fleet with a common Redis: its request is processed as early data at most
+//! once,
+//! whatever happens to Redis.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Resumption by session ID, by ticket and by pre-shared key; groups and compression that openssl lacks.
+//! Resumption by session ID, ticket and pre-shared key; groups and compression that openssl lacks.
 
 use brisk_behaviour::openssl::{REQUEST, facts_of, s_client};
 use brisk_behaviour::site::{LIMIT, NAME, Site, facts};

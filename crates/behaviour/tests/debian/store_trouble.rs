@@ -1,5 +1,6 @@
-//! A fleet under load whose Redis is killed, hangs or is slow: no handshake fails, none waits for long, and sessions of
-//! other gateways resume again by themselves when it is over.
+//! Redis that is killed, hangs or is slow below a loaded fleet: no handshake fails or waits for long, and afterwards
+//! sessions of
+//! other gateways resume again.
 //!
 //! The figures are printed: `cargo test --test debian store_trouble -- --nocapture --test-threads 1`.
 

@@ -1,4 +1,4 @@
-//! Keys in a token of SoftHSM: handshakes with them, a token that goes and comes back, and messages about mistakes.
+//! Keys in a SoftHSM token: handshakes, recovery of a lost token, and error messages.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Upstreams that are dead, slow or wrong: 502, 503 or 504 with the id of the request, a retry where it is safe.
+//! Upstreams that are dead, slow or wrong: 502, 503 or 504 with the request's id, and a retry if it is safe.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener};

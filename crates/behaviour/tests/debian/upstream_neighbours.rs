@@ -1,4 +1,4 @@
-//! Upstreams that break the protocol, fall silent, or bind a login to a connection: what clients see of them.
+//! Upstreams that break the protocol, fall silent, or bind a login to a connection: effects on clients.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,5 +1,6 @@
-//! Sockets that brisk inherits from a supervisor (`LISTEN_FDS`): connections wait in them while no process serves, and one
-//! process takes over from another without a gap.
+//! Sockets inherited from a supervisor (`LISTEN_FDS`): connections wait in them while no process serves, and one process
+//! replaces
+//! another without a gap.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What strangers can do to the gateway itself, beside the requests that it serves.
+//! Attacks on the gateway itself rather than on single requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

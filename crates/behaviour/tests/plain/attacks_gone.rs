@@ -1,4 +1,4 @@
-//! Clients that ask and go away: neither their slot nor the upstream's work is kept.
+//! Clients that leave during a request: neither their slot nor the upstream's work is kept.
 
 use std::io::Write;
 use std::net::Shutdown;

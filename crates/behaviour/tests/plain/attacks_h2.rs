@@ -1,4 +1,4 @@
-//! Clients that use HTTP/2 to cause work instead of asking for answers.
+//! Attacks with HTTP/2 frames that cause work without requesting responses.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Time limits of HTTP/2 streams: what stands still ends, and the other streams of its connection go on.
+//! Timeouts of HTTP/2 streams: a stalled stream ends, and the other streams of its connection continue.
 
 use std::io::Write;
 use std::net::TcpStream;

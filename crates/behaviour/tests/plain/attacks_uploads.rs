@@ -1,4 +1,4 @@
-//! Clients that send their requests slowly, to keep upstreams waiting.
+//! Attacks with slow requests, which keep upstreams waiting.
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `brisk check`: one clear message with place and key, the nearest name for a slip of the pen, exit code 2.
+//! `brisk check`: one clear message with position and key, the nearest valid name for a typo, exit code 2.
 
 use brisk_behaviour::site::{NAME, setup};
 use brisk_testkit::brisk::{base, host};

@@ -1,4 +1,4 @@
-//! Clients with Nagle's algorithm on, which send nothing small while something is not acknowledged.
+//! Clients with Nagle's algorithm, which delay small segments until earlier ones are acknowledged.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

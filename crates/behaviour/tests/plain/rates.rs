@@ -1,4 +1,4 @@
-//! How often one client may do something, and what it may take of the key queue.
+//! Rate limits per client, and its share of the key queue.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};

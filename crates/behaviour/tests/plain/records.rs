@@ -1,4 +1,4 @@
-//! The TLS records that answers leave in, as a client sees them before it opens them.
+//! TLS records of responses, as a client sees them before decryption.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Which route a path takes, however it is spelled.
+//! Route of a path, independent of its spelling.
 
 use brisk_behaviour::site::{Site, upstream};
 use brisk_testkit::origin::Origin;

@@ -1,4 +1,4 @@
-//! `Server-Timing`: what browsers can read of their connections.
+//! `Server-Timing`: facts of connections for browsers.
 
 use std::collections::BTreeMap;
 

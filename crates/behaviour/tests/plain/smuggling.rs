@@ -1,4 +1,4 @@
-//! Requests on whose end two servers could disagree are refused, and nothing of them reaches the upstream as a request.
+//! Request smuggling: requests whose end is ambiguous are refused, and no part of them reaches the upstream as a request.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,4 +1,4 @@
-//! `brisk speed` measures every algorithm and real handshakes, and refuses what it does not know.
+//! `brisk speed`: measures every algorithm and real handshakes, and refuses unknown names.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Requests for names that no host has.
+//! Requests for names that belong to no host.
 
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::origin::Origin;

@@ -1,4 +1,4 @@
-//! Uploads over HTTP/1.1 to an upstream over HTTP/2, where another task than the client's connection reads them.
+//! Uploads over HTTP/1.1 to an upstream over HTTP/2, whose task reads them instead of the client connection's.
 
 use std::fs;
 use std::io::{self, Read, Write};

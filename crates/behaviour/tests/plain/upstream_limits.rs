@@ -1,4 +1,4 @@
-//! Limits of connections to upstreams: idle connections make room, requests wait for their turn.
+//! Limits of connections to upstreams: idle connections are closed for others, requests wait for a slot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

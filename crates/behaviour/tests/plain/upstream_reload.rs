@@ -1,4 +1,4 @@
-//! What a reload leaves as it was: connections to upstreams, and what is known of their health.
+//! State kept by a reload: connections to upstreams, and their health.
 
 use std::fs;
 use std::io::{self, Read, Write};

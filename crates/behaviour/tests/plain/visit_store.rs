@@ -1,4 +1,4 @@
-//! `[visits]`: the store beside the gateway, and its troubles, of which visitors notice nothing.
+//! `[visits]`: the store beside the gateway, and its failures, which visitors do not notice.
 
 use std::fs;
 
