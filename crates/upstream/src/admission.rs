@@ -1,5 +1,4 @@
-//! How a request gets a connection to a server whose connections are limited: at once, after its turn in the queue, or
-//! not at all.
+//! Admission of requests to servers with limited connections: immediately, after waiting in the queue, or never.
 
 use tokio::time::timeout;
 
@@ -8,26 +7,26 @@ use crate::group::Server;
 use crate::http1::Http1;
 use crate::places::{Grant, Next, Place, Waiting, Worker};
 
-/// What a request does when its server has as many connections as it may.
+/// Behaviour of a request whose server has reached its connection limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtLimit {
-    /// The request waits for its turn, as long as it would wait for a connection.
+    /// Wait in the queue, at most as long as for a connection.
     Wait,
-    /// The request fails, to be sent to another server.
+    /// Fail, so that the request can be sent to another server.
     Fail,
 }
 
-/// How a request was admitted.
+/// Result of an admission.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// The right to open a connection, counted if there is a limit.
+    /// Permission to open a connection, with a permit if connections are limited.
     Open(Option<Place>),
-    /// A connection that another request of this worker has just used.
+    /// A connection that another request of this worker has just released.
     Connection(Box<Http1>),
 }
 
 impl Server {
-    /// A connection that is open, or the right to open one.
+    /// Waits for an open connection, or for permission to open one.
     pub(crate) async fn admit(&self, at_limit: AtLimit) -> Result<Admission, UpstreamError> {
         let Some(places) = &self.state().places else {
             return Ok(Admission::Open(None));
@@ -52,25 +51,25 @@ impl Server {
         }
     }
 
-    /// Gives a reusable connection to the request that waits longest for one, or keeps it.
+    /// Passes a reusable connection to the request that waits longest, or keeps it.
     pub(crate) fn keep(&self, http1: Box<Http1>) {
         let next = self.state().places.as_ref().map_or(Next::Idle, |places| places.pass_on(self.worker()));
         match next {
             Next::Idle => self.pool().put(http1),
             Next::SameWorker => self.handed.borrow_mut().push_back(http1),
-            // Dropping it closes it, and its place goes to the other worker.
+            // Dropping it closes the connection and grants its permit to the other worker.
             Next::OtherWorker => {}
         }
     }
 
-    /// Closes idle connections as long as requests of other workers wait for their places.
+    /// Closes idle connections while requests of other workers wait for their permits.
     pub(crate) fn yield_idle(&self) {
         let Some(places) = &self.state().places else { return };
         while places.waiting() > 0 {
             if self.pool().close_oldest() {
                 continue;
             }
-            // Its place is free as soon as its task has ended.
+            // The permit is released when the connection's task has ended.
             self.http2().close_idle();
             return;
         }
@@ -81,7 +80,7 @@ impl Server {
     }
 }
 
-/// A request in the queue. One that gives up passes on what it was granted meanwhile.
+/// A request in the queue. If it is dropped, it passes on a grant that arrived meanwhile.
 struct Turn<'a> {
     server: &'a Server,
     waiting: Waiting,

@@ -1,7 +1,7 @@
-//! Chooses a server: round robin, least connections, or consistent hash. Each worker chooses for itself.
+//! Choice of a server: round robin, least connections or consistent hash. Each worker chooses independently.
 //!
-//! Servers that are not healthy are passed over. If none is healthy, all are tried as if they were: a health check may
-//! be wrong, and a refused connection costs a client nothing that an answer 503 would not.
+//! Unhealthy servers are skipped. If none is healthy, all are candidates: a health check may be wrong, and for the
+//! client a refused connection is no worse than a 503 response.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -12,25 +12,26 @@ use http::request::Parts;
 
 use crate::settings::{Balance, HashKey};
 
-/// A server as the choice among servers sees it.
+/// A candidate for the choice.
 pub(crate) trait Member {
     fn name(&self) -> &str;
-    /// At least 1.
+    /// Weight of the candidate, at least 1.
     fn weight(&self) -> u32;
-    /// Requests in flight.
+    /// Number of requests in flight.
     fn active(&self) -> u32;
     fn is_available(&self) -> bool;
 }
 
-/// The way of choosing, with what it has to remember.
+/// The algorithm and its state.
 #[derive(Debug)]
 pub(crate) enum Balancer {
-    /// Smooth weighted round robin: each choice adds to every member its weight and takes the total from the chosen.
+    /// Smooth weighted round robin: each choice adds to every member its weight, and subtracts the total from the
+    /// chosen member.
     RoundRobin { credits: RefCell<Vec<i64>> },
-    /// The start of the search moves on, so that equals take turns.
+    /// Least connections. The start of the search advances, so that equal members take turns.
     LeastConnections { start: Cell<usize> },
-    /// Weighted rendezvous: the member with the highest score for the key, so that one that is missing moves only its own
-    /// keys. The seeds depend on the names alone: every worker and every process of a fleet chooses alike.
+    /// Weighted rendezvous hashing: the member with the highest score for the key, so that a missing member moves only
+    /// its own keys. Seeds depend on the names alone, so every worker and every process of a fleet chooses alike.
     ConsistentHash { by: HashKey, seeds: Vec<u64> },
 }
 
@@ -48,14 +49,14 @@ impl Balancer {
 
     fn round_robin<M: Member>(members: &[M]) -> Self {
         let balancer = Self::RoundRobin { credits: RefCell::new(vec![0; members.len()]) };
-        // Workers start at different members, or the first would get the first request of each.
+        // Workers start at different members; otherwise the first member would get the first request of each worker.
         for _ in 0..worker_number() % members.len().max(1) {
             balancer.choose_among(members, 0, |_| true);
         }
         balancer
     }
 
-    /// The index of the member for `key`, never `avoid`. `None` if there is no other.
+    /// The index of the member for `key`, except `avoid`; `None` if there is no other.
     pub(crate) fn choose<M: Member>(&self, members: &[M], key: u64, avoid: Option<usize>) -> Option<usize> {
         if members.len() == 1 {
             return if avoid == Some(0) { None } else { Some(0) };
@@ -65,7 +66,7 @@ impl Balancer {
             .or_else(|| self.choose_among(members, key, allowed))
     }
 
-    /// The key of a request; 0 where the way of choosing has none.
+    /// The key of a request; 0 for algorithms without a key.
     pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
         let Self::ConsistentHash { by, .. } = self else {
             return 0;
@@ -131,7 +132,7 @@ fn least_loaded<M: Member>(
 ) -> Option<usize> {
     let first = start.get();
     start.set(first.wrapping_add(1));
-    // The load as a fraction, compared by multiplying crosswise; equals by their distance from the start.
+    // Loads are compared as fractions by cross multiplication; equal ones by their distance from the start.
     eligible.min_by(|&left, &right| {
         let (a, b) = (&members[left], &members[right]);
         let by_load = (u64::from(a.active()) * u64::from(b.weight()))
@@ -141,20 +142,21 @@ fn least_loaded<M: Member>(
     })
 }
 
-/// Highest for the winner; each member wins in proportion to its weight over uniform hashes.
+/// The score of a member, the winner having the highest. Over uniform hashes, members win in proportion to their
+/// weights.
 fn score(hash: u64, weight: u32) -> f64 {
-    // 53 bits fill the open interval from 0 to 1 evenly.
+    // 53 bits fill the open interval (0, 1) uniformly.
     let uniform = ((hash >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -f64::from(weight) / uniform.ln()
 }
 
-/// FNV-1a: short keys, no secret, the same in every process and version.
+/// FNV-1a: suitable for short keys, without a secret, and equal in every process and version.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// The finaliser of `SplitMix64`: every bit of the argument reaches every bit of the result.
+/// The finaliser of SplitMix64: every input bit affects every output bit.
 fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! The body of an upstream's response.
+//! Bodies of responses from upstreams.
 
 use std::mem;
 use std::pin::Pin;
@@ -15,14 +15,15 @@ use crate::group::Lease;
 use crate::http1::Http1;
 use crate::http2::Exchange;
 
-/// A response body on its way from an upstream. Dropping it early closes the connection (HTTP/1.1) or resets the stream.
+/// A response body streaming from an upstream. Dropping it early closes the connection (HTTP/1.1) or resets the stream
+/// (HTTP/2).
 #[derive(Debug)]
 pub struct UpstreamBody(Source);
 
-/// Where the rest of the body comes from.
+/// Source of the rest of the body.
 #[derive(Debug)]
 enum Source {
-    /// All of it is here; empty at the end.
+    /// The whole rest is in memory; empty at the end.
     Whole(Bytes),
     Http1 {
         http1: Box<Http1>,
@@ -33,7 +34,7 @@ enum Source {
         deadline: Deadline,
         lease: Lease,
     },
-    /// The bytes of a protocol other than HTTP.
+    /// Bytes of another protocol than HTTP.
     Tunnel(Box<Tunnel>),
 }
 
@@ -45,8 +46,8 @@ impl Default for UpstreamBody {
 }
 
 impl UpstreamBody {
-    /// The body of the response that comes over `http1`, which goes back to the pool as soon as the body is read: with a
-    /// short body, that is now.
+    /// The body of a response on `http1`. The connection returns to the pool as soon as the body is read; for a short
+    /// body, that is immediately.
     pub(crate) fn over_http1(mut http1: Box<Http1>, lease: Lease) -> Self {
         let Some(whole) = http1.take_whole() else {
             http1.deadline().set(lease.body_limit());
@@ -56,7 +57,7 @@ impl UpstreamBody {
         Self(Source::Whole(whole))
     }
 
-    /// The body of a response that came over HTTP/2.
+    /// The body of a response over HTTP/2.
     pub(crate) fn over_http2(exchange: Exchange, deadline: Deadline, lease: Lease) -> Self {
         deadline.set(lease.body_limit());
         Self(Source::Http2 { exchange, deadline, lease })
@@ -68,12 +69,12 @@ impl UpstreamBody {
         Self(Source::Whole(bytes.into()))
     }
 
-    /// The bytes that come through `tunnel`.
+    /// The bytes that the server sends through `tunnel`.
     pub(crate) fn through(tunnel: Tunnel) -> Self {
         Self(Source::Tunnel(Box::new(tunnel)))
     }
 
-    /// All of the body, if it is here; nothing is left of it then.
+    /// Takes the whole body, if it is in memory; leaves an empty body.
     pub fn whole(&mut self) -> Option<Bytes> {
         match &mut self.0 {
             Source::Whole(data) => Some(mem::take(data)),
@@ -158,7 +159,7 @@ impl http_body::Body for UpstreamBody {
     }
 }
 
-/// Keeps the connection for another request if it can carry one, and closes it otherwise.
+/// Returns a reusable connection to the pool and closes any other.
 fn release(http1: Box<Http1>, lease: Lease) {
     if http1.is_reusable() {
         lease.give_back(http1);

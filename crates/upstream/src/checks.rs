@@ -1,4 +1,4 @@
-//! Active checks of the servers of a group, made once per process.
+//! Active health checks of the servers of a group, once per process.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::health::Verdict;
 use crate::io::HyperIo;
 use crate::settings::ActiveChecks;
 
-/// Makes the active checks of a group for as long as it is polled; ends at once if none are configured.
+/// Runs the active checks of a group for as long as it is polled. Returns at once if none are configured.
 ///
-/// To be run once per process and group, not per worker: the verdicts are shared.
+/// Run it once per process and group, not per worker: all workers share the verdicts.
 pub async fn run_checks(group: Arc<GroupState>) {
     let Some(checks) = &group.settings().health.active else {
         return;
     };
     let servers = group.servers();
     let watches = servers.iter().enumerate().map(|(index, server)| {
-        // Spread over the interval, so that checks do not come in bursts.
+        // Spread over the interval to avoid bursts.
         let delay = checks.interval * index as u32 / servers.len() as u32;
         watch(&group, server, checks, delay)
     });
@@ -58,7 +58,7 @@ async fn watch(group: &GroupState, server: &ServerState, checks: &ActiveChecks, 
     }
 }
 
-/// Checks in a row with the same outcome.
+/// Consecutive checks with the same outcome.
 #[derive(Debug, Default)]
 struct Streak {
     down: bool,
@@ -66,7 +66,7 @@ struct Streak {
 }
 
 impl Streak {
-    /// The new verdict, if this check changes it.
+    /// Records a check. Returns the new verdict, if it changes.
     fn add(&mut self, good: bool, checks: &ActiveChecks) -> Option<Verdict> {
         if good != self.down {
             self.against = 0;
@@ -124,13 +124,13 @@ async fn answer<B>(
 ) -> Result<StatusCode, CheckError> {
     match select(pin!(response), pin!(connection)).await {
         Either::Left((response, _)) => Ok(response?.status()),
-        // The connection's end may come together with the response.
+        // The connection may end together with the response.
         Either::Right((Ok(()), response)) => Ok(response.await?.status()),
         Either::Right((Err(error), _)) => Err(error.into()),
     }
 }
 
-/// Why a check has no status.
+/// Error of a check without a status.
 type CheckError = Box<dyn std::error::Error + Send + Sync>;
 
 #[cfg(test)]

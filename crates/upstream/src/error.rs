@@ -1,4 +1,4 @@
-//! Errors of upstreams: why a group gave no response, and which side is to blame.
+//! Errors of upstreams: the reason for a missing response, and the responsible side.
 
 use std::io;
 
@@ -7,20 +7,20 @@ use brisk_telemetry::Side;
 use http::StatusCode;
 use thiserror::Error;
 
-/// Why an upstream group gave no response.
+/// Reason why an upstream group returned no response.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UpstreamError {
-    /// No connection, or no TLS, to the last server tried.
+    /// Connecting to the last server tried failed, including TLS.
     #[error("{0}")]
     Connect(#[source] io::Error),
-    /// The last server tried was not connected within the time for it.
+    /// Connecting to the last server tried timed out.
     #[error("cannot connect in time")]
     ConnectTimeout,
-    /// Every server has as many connections as it is allowed.
+    /// All servers have reached their connection limit.
     #[error("no server may have another connection")]
     ConnectionLimit,
-    /// The server took no further request on its connection (HTTP/2) within the time for a response.
+    /// The server accepted no further stream on its HTTP/2 connection within the response timeout.
     #[error("the server took no further request in time")]
     StreamLimit,
     /// The connection failed or was closed before the response began.
@@ -29,40 +29,40 @@ pub enum UpstreamError {
     /// The group has no server.
     #[error("the upstream group has no server")]
     NoServer,
-    /// What came back is not HTTP.
+    /// The response is not valid HTTP.
     #[error("the response is malformed: {0}")]
     Malformed(#[source] ConnectionError),
     /// The response has a transfer coding other than chunked.
     #[error("the response has a transfer coding that is not supported; supported is `chunked`")]
     TransferCoding,
-    /// The head of the response is longer than allowed.
+    /// The head of the response exceeds its limit.
     #[error("the head of the response is too large")]
     HeadTooLarge,
-    /// The head of the response did not come within the time for it.
+    /// The response timed out.
     #[error("no response in time")]
     HeadTimeout,
-    /// The server switched protocols although it was not asked to.
+    /// The server switched protocols without a request for it.
     #[error("the server switched protocols unasked")]
     UnexpectedUpgrade,
-    /// The client asked for a protocol, and the server did not switch to it, or offers none.
+    /// The client requested another protocol, and the server refused or does not support it.
     #[error("the server did not switch protocols")]
     NotSwitched,
     /// The client's request body ended early or was malformed.
     #[error("the request body failed: {0}")]
     RequestBody(#[source] ConnectionError),
-    /// The request body was gathered, and cannot be read again.
+    /// The gathered request body could not be read back.
     #[error("the gathered request body failed: {0}")]
     RequestBuffer(#[source] ConnectionError),
-    /// The client's request body is longer than allowed.
+    /// The client's request body exceeds its limit.
     #[error("the request body is too large")]
     RequestBodyTooLarge,
-    /// The client paused for too long within its request body.
+    /// The client paused within its request body for too long.
     #[error("the request body did not come in time")]
     RequestBodyTimeout,
 }
 
 impl UpstreamError {
-    /// The status that the client gets.
+    /// The status code for the client.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Connect(_)
@@ -81,7 +81,7 @@ impl UpstreamError {
         }
     }
 
-    /// The side that is to blame.
+    /// The responsible side.
     pub fn side(&self) -> Side {
         match self {
             Self::RequestBody(_) | Self::RequestBodyTooLarge | Self::RequestBodyTimeout => Side::Client,
@@ -114,7 +114,7 @@ impl UpstreamError {
         }
     }
 
-    /// Whether this speaks against the server, for its passive health.
+    /// Whether the error counts as a failure of the server for passive health checks.
     pub(crate) fn blames_server(&self) -> bool {
         let is_of_another = matches!(self, Self::Closed(error) if error.is_of_another());
         self.side() == Side::Upstream && !is_of_another

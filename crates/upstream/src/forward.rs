@@ -1,8 +1,8 @@
-//! The way of one request through an upstream group: a server is chosen, the request sent, the response's head awaited;
-//! both bodies stream.
+//! Forwarding of one request to an upstream group: chooses a server, sends the request and waits for the response's
+//! head; both bodies stream.
 //!
-//! The head arrives rewritten (see `headers`); only what depends on the server's protocol is settled here. What is safe
-//! to repeat is tried once more, as [`Retry`] says.
+//! The head arrives rewritten; only changes that depend on the server's protocol are made here. Requests that are safe
+//! to repeat are retried once, according to [`Retry`].
 
 mod tunnel;
 
@@ -35,20 +35,20 @@ pub use self::tunnel::tunnel;
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
-/// What forwarding needs beside the request, and where it reports its outcome.
+/// Parameters of forwarding besides the request, and the record of its outcome.
 #[derive(Debug)]
 pub struct ForwardFacts<'a> {
-    /// The client's connection.
+    /// Connection of the client.
     pub connection: &'a Rc<Connection>,
-    /// The most bytes of the request body; beyond it the request fails. `u64::MAX`: no limit.
+    /// Maximum length of the request body in bytes, above which the request fails; `u64::MAX` for no limit.
     pub body_limit: u64,
-    /// Where the hints of the server go (103); `None`: nowhere.
+    /// Destination of the server's hints (103); `None` discards them.
     pub interim: Option<&'a Interim>,
-    /// Filled in on the way, whatever the outcome.
+    /// Updated during the request, regardless of its result.
     pub outcome: &'a ForwardOutcome,
 }
 
-/// The outcome of a request, for the access log.
+/// Outcome of a request, for the access log.
 #[derive(Debug, Default)]
 pub struct ForwardOutcome {
     server: RefCell<Option<Rc<Server>>>,
@@ -62,28 +62,32 @@ impl ForwardOutcome {
         self.server.borrow().clone()
     }
 
-    /// From handing the request over to the head of the response, retries included; `None` if there was none.
+    /// Time from the start of forwarding to the head of the response, including retries; `None` without a response.
     pub fn time(&self) -> Option<Duration> {
         self.time.get()
     }
 
-    /// The client gets an answer from now on.
+    /// Records that the response begins.
     pub fn answered(&self) {
         if let Some(progress) = &*self.progress.borrow() {
             progress.answered();
         }
     }
 
-    /// Bytes of the request body so far.
+    /// Number of bytes of the request body so far.
     pub fn request_bytes(&self) -> u64 {
         self.progress.borrow().as_ref().map_or(0, |progress| progress.bytes())
     }
 }
 
-/// Sends `request` to a server of `group` and answers with its response, whose body streams.
+/// Sends `request` to a server of `group` and returns its response, whose body streams.
 ///
-/// A 101 response to a request with an `Upgrade` header leaves the upstream's side with its connection. Dropping
-/// the future, or later the body, gives the exchange up.
+/// A 101 response to a request with an `Upgrade` header leaves the upstream's transport in the client's [`Connection`].
+/// Dropping the future, or later the body, abandons the exchange.
+///
+/// # Errors
+///
+/// [`UpstreamError`] if no server responds.
 pub async fn forward(
     group: &Rc<Group>,
     request: Request<impl Into<Arriving>>,
@@ -107,7 +111,7 @@ pub async fn forward(
             Err(failure) => {
                 let was_sent = failure.was_sent;
                 attempt = journey.next(&attempt, failure)?;
-                // What may be a replay is not sent a second time by brisk either.
+                // RFC 8470 section 4: a possible replay must not be repeated by the gateway as well.
                 if was_sent && let Some(handshake) = facts.connection.handshake() {
                     Box::pin(handshake.complete()).await;
                 }
@@ -116,22 +120,22 @@ pub async fn forward(
     }
 }
 
-/// The forwarding of one request, over one server or two.
+/// Forwarding of one request to one or two servers.
 struct Journey<'a> {
     group: &'a Group,
     connection: &'a Rc<Connection>,
     interim: Option<&'a Interim>,
     key: u64,
     retries: u32,
-    /// The request may be repeated after it was sent.
+    /// Whether the request may be repeated after it was sent.
     may_repeat: bool,
     progress: Option<Rc<BodyProgress>>,
-    /// The request tries to log its upstream connection in.
+    /// Whether the request tries to authenticate its upstream connection.
     logs_in: bool,
     wants_upgrade: bool,
 }
 
-/// A server, and which of its connections.
+/// A server, and the connections that the attempt may use.
 struct Attempt<'a> {
     server: &'a Rc<Server>,
     placement: Placement,
@@ -165,20 +169,20 @@ impl<'a> Journey<'a> {
             PrivateConnections::of(self.connection).and_then(|private| private.server(self.group));
         let server =
             logged_in.or_else(|| self.group.choose(self.key, None)).ok_or(UpstreamError::NoServer)?;
-        // Another server may have room at once.
+        // Another server may have a free connection immediately.
         let at_limit =
             if self.retries > 0 && self.group.servers().len() > 1 { AtLimit::Fail } else { AtLimit::Wait };
         Ok(Attempt { server, placement: Placement::Kept, at_limit })
     }
 
-    /// The next step after a failure: where to send the request again, or the error to answer with.
+    /// The next attempt after a failure, or the error for the client.
     fn next(&mut self, last: &Attempt<'a>, failure: Failure) -> Result<Attempt<'a>, UpstreamError> {
         let Failure { error, was_sent, reused } = failure;
         let closed = if let UpstreamError::Closed(closed) = &error { Some(closed) } else { None };
         let is_first = last.placement == Placement::Kept;
         let was_kept = is_first && reused;
-        // A kept connection may have reached its end, and another response may have broken it: that says nothing about the
-        // server here.
+        // A pooled connection may have reached its end, or another response may have broken it. Neither is evidence
+        // against the server.
         let is_end = |closed: &ConnectionError| closed.is_of_another() || (reused && closed.is_end());
         let stale = is_first && closed.is_some_and(is_end);
         if !stale && error.blames_server() {
@@ -214,12 +218,12 @@ impl<'a> Journey<'a> {
         } else {
             self.send_http1(attempt, request).await?
         };
-        // The version is a matter of each connection.
+        // The version belongs to the upstream connection; the client's connection has its own.
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }
 
-    /// The owner of a connection after a login, or a demand for one (see [`login`]).
+    /// The owner of a connection after a login or a challenge for one (see [`login`]).
     fn owner(&self) -> Owner {
         match self.connection.multiplexed() {
             Some(_) => Owner::None,
@@ -243,7 +247,7 @@ impl<'a> Journey<'a> {
         };
         let mut http1 = match kept {
             Some(http1) => http1,
-            // Boxed, like the other paths that few requests take: the future of each would keep room for them.
+            // Boxed, like other rare paths: each would enlarge the future of every request.
             None => match Box::pin(connect(server, attempt.at_limit)).await {
                 Ok(http1) => http1,
                 Err(error) => return Err(Failure::connecting(error)),
@@ -254,7 +258,7 @@ impl<'a> Journey<'a> {
         let limit = server.group_settings().timeouts.head;
         let answered = http1.exchange(request, self.progress.as_deref(), limit, self.interim).await;
         let mut response = answered.inspect_err(|_| {
-            // Another server has another name.
+            // The next server gets its own name.
             if !is_named {
                 request.headers_mut().remove(header::HOST);
             }
@@ -331,17 +335,18 @@ async fn connect(server: &Server, at_limit: AtLimit) -> Result<Box<Http1>, Upstr
     Ok(Http1::new(io, server.register_deadline(), open, server.group_settings().head_size))
 }
 
-/// How a response's head gives the end of its body.
+/// How the head of a response determines the end of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Clear,
-    /// `Transfer-Encoding` and `Content-Length`: a recipient may use the length and take the rest for another response.
+    /// Both `Transfer-Encoding` and `Content-Length`. A recipient that uses the length would take the rest for another
+    /// response (RFC 9112 section 6.3), so the connection is not reused.
     Contradictory,
 }
 
-/// Removes a `Content-Length` that does not hold, which would break the framing of the client's connection.
+/// Removes an invalid `Content-Length`, which would break the framing of the client's connection.
 fn settle_length<B>(response: &mut Response<B>) -> Framing {
-    // RFC 9110 section 8.6: no length with 204.
+    // RFC 9110 section 8.6: a 204 response has no length.
     if response.status() == StatusCode::NO_CONTENT {
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
@@ -353,7 +358,7 @@ fn settle_length<B>(response: &mut Response<B>) -> Framing {
     Framing::Clear
 }
 
-/// States how the end of the body is found: by its length, or by chunks. A request without a body has no chunks.
+/// Sets the framing of the body: its length, or chunks. A request without a body has no chunks.
 fn frame_body(request: &mut Request<RequestBody>) {
     let is_chunked =
         !request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_LENGTH);
@@ -364,8 +369,8 @@ fn frame_body(request: &mut Request<RequestBody>) {
     }
 }
 
-/// RFC 9112 section 3.2.1: a request to the server itself has the path as its target, and `Host` names the server. Returns
-/// whether the request itself names one.
+/// Converts the target to origin form (RFC 9112 section 3.2.1); `Host` names the server if the request has none.
+/// Returns whether the request itself has one.
 fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) -> bool {
     *request.version_mut() = Version::HTTP_11;
     let mut is_named = true;

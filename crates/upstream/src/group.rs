@@ -1,4 +1,4 @@
-//! An upstream group: what the process knows of it ([`GroupState`]) and what each worker does with it ([`Group`]).
+//! Upstream groups: the part shared by the process ([`GroupState`]) and the part of each worker ([`Group`]).
 
 mod lease;
 mod tls;
@@ -34,36 +34,40 @@ use crate::settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, Tl
 pub(crate) use self::lease::Lease;
 use self::tls::{TlsFiles, connector};
 
-/// How often idle connections are checked.
+/// Interval between checks of idle connections.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// A group as all workers share it: settings, health and connection counts.
+/// A group as shared by all workers: settings, health and connection counts.
 #[derive(Debug)]
 pub struct GroupState {
     settings: GroupSettings,
     servers: Vec<ServerState>,
-    /// The contents of the files that TLS was made of.
+    /// Hashes of the files used for TLS.
     files: TlsFiles,
-    /// A request waits for a place that an idle connection of some worker may have.
+    /// Signals that a request waits for a permit that an idle connection of some worker holds.
     idle_wanted: Arc<Notify>,
 }
 
-/// A server as all workers share it.
+/// A server as shared by all workers.
 #[derive(Debug)]
 pub struct ServerState {
     name: Box<str>,
     weight: u32,
     multiplexes: bool,
     dialer: Dialer,
-    /// The places for connections, where their number is limited.
+    /// Permits for connections, if their number is limited.
     pub(crate) places: Option<Arc<Places>>,
     health: ServerHealth,
     metrics: Arc<UpstreamMetrics>,
 }
 
 impl GroupState {
-    /// Makes the state from the settings. Reads authorities and client certificate for `https` servers from files. The
-    /// figures of each server appear in `metrics` for as long as this lives.
+    /// Creates the state from the settings. Reads the authorities and the client certificate for `https` servers from
+    /// files. Figures of each server appear in `metrics` for the lifetime of this value.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`] if a file is unreadable or invalid.
     pub fn new(settings: GroupSettings, metrics: &Metrics) -> Result<Arc<Self>, TlsError> {
         let files = TlsFiles::read(&settings.tls);
         let connector = connector(&settings)?;
@@ -76,7 +80,7 @@ impl GroupState {
         Ok(Arc::new(Self { settings, servers, files, idle_wanted: Arc::default() }))
     }
 
-    /// Whether a group made of `settings` now would be the same, contents of files included. Reads the files.
+    /// Whether a group created from `settings` now would be equal, including the contents of files. Reads the files.
     pub fn is_made_of(&self, settings: &GroupSettings) -> bool {
         self.settings == *settings && self.files == TlsFiles::read(&settings.tls)
     }
@@ -91,7 +95,7 @@ impl GroupState {
         &self.servers
     }
 
-    /// Asks all workers to close idle connections for whose places requests wait.
+    /// Requests all workers to close idle connections whose permits are needed.
     pub(crate) fn ask_for_idle(&self) {
         self.idle_wanted.notify_waiters();
     }
@@ -134,7 +138,7 @@ impl ServerState {
         &self.dialer.url
     }
 
-    /// Whether requests are sent to the server.
+    /// Whether the server receives requests.
     pub fn is_healthy(&self) -> bool {
         match self.health.availability() {
             Availability::Available => true,
@@ -164,13 +168,13 @@ impl ServerState {
     }
 }
 
-/// Data that a server has not acknowledged when the time for a response is over is lost, and so is the connection.
+/// Limits for sockets. Data unacknowledged for the response timeout counts as lost, and the connection with it.
 fn dial_limits(settings: &GroupSettings) -> DialLimits {
     let timeouts = &settings.timeouts;
     DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
 }
 
-/// A group as one worker uses it, with its own connections.
+/// A group as used by one worker, with the worker's own connections.
 #[derive(Debug)]
 pub struct Group {
     state: Arc<GroupState>,
@@ -178,7 +182,7 @@ pub struct Group {
     balancer: Balancer,
 }
 
-/// A server as one worker uses it.
+/// A server as used by one worker.
 #[derive(Debug)]
 pub struct Server {
     group: Arc<GroupState>,
@@ -186,14 +190,14 @@ pub struct Server {
     wheel: DeadlineWheel,
     pool: Pool,
     http2: Http2Pool,
-    /// Connections on their way from one request to another, which was notified to take one.
+    /// Connections passing from one request to another, which was notified to take one.
     pub(crate) handed: RefCell<VecDeque<Box<Http1>>>,
     active: Cell<u32>,
 }
 
 impl Group {
-    /// A group without connections yet. Has to be called on the worker, inside its local runtime: idle connections are
-    /// looked over by a local task, which ends with the group.
+    /// A group without connections. Call it on the worker, inside its local runtime: it spawns a local task that checks
+    /// idle connections and ends with the group.
     pub fn new(state: Arc<GroupState>, wheel: &DeadlineWheel) -> Rc<Self> {
         let servers = (0..state.servers.len()).map(|index| Rc::new(Server::new(&state, index, wheel)));
         let servers: Vec<_> = servers.collect();
@@ -214,19 +218,19 @@ impl Group {
         &self.servers
     }
 
-    /// The server for a request: a healthy one, or any if none is healthy, because trying costs less than refusing.
-    /// Never `avoid`, which has just failed.
+    /// Chooses a server for a request: a healthy one, or any if none is healthy, because an attempt costs less than a
+    /// refusal. Never returns `avoid`, which has just failed.
     pub(crate) fn choose(&self, key: u64, avoid: Option<usize>) -> Option<&Rc<Server>> {
         self.balancer.choose(&self.servers, key, avoid).map(|index| &self.servers[index])
     }
 
-    /// The key that a request shares with those that should reach the same server.
+    /// The balancing key of a request: requests with equal keys should reach the same server.
     pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
         self.balancer.key(head, client)
     }
 
-    /// Closes idle connections and keeps none from now on: a reload has removed the group or made another of its name.
-    /// Requests in flight go on.
+    /// Closes idle connections and keeps none from now on. Called when a reload removes or replaces the group. Requests
+    /// in flight continue.
     pub fn retire(&self) {
         for server in &self.servers {
             server.pool.retire();
@@ -243,7 +247,7 @@ impl Group {
     }
 }
 
-/// Looks over idle connections, once a second and when others want their places.
+/// Checks idle connections once a second and when other requests need their permits.
 async fn tend(group: Weak<Group>, wanted: Arc<Notify>) {
     let mut ticks = interval(SWEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -293,7 +297,7 @@ impl Server {
         &self.group.servers[self.index]
     }
 
-    /// Idle HTTP/1.1 connections that this worker keeps.
+    /// Number of idle HTTP/1.1 connections of this worker.
     pub fn idle_connections(&self) -> usize {
         self.pool.len()
     }
@@ -322,7 +326,7 @@ impl Server {
         self.wheel.register()
     }
 
-    /// A new transport, in the place that the request was granted.
+    /// Opens a transport with a permit that was granted to the request.
     pub(crate) async fn open(
         &self,
         place: Option<Place>,

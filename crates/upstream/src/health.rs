@@ -1,7 +1,7 @@
-//! Which servers are up, by the active checks of [`checks`](super::checks) and by what the requests of clients show.
+//! Health of servers, from the active [`checks`](super::checks) and from the outcomes of clients' requests.
 //!
-//! Both write atomics that every worker reads when it chooses a server. A server gets requests while the checks find it
-//! up and it is not left out for failed requests.
+//! Both write atomics that every worker reads when it chooses a server. A server gets requests while the checks
+//! consider it up and it is not paused because of failed requests.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use crate::settings::PassiveChecks;
 
-/// A pause doubles this many times at most.
+/// Maximum number of times that the pause doubles.
 const DOUBLINGS: u32 = 5;
 
-/// The origin of the times in atomics.
+/// Origin of the times in atomics.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The health of one server, shared by all workers.
@@ -22,9 +22,9 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub(crate) struct ServerHealth {
     checked_down: AtomicBool,
     failures: AtomicU32,
-    /// Milliseconds since the start; 0 if the server is not left out.
+    /// End of the pause in milliseconds since [`START`]; 0 outside of a pause.
     out_until: AtomicU64,
-    /// The end of the last pause and its length, which show whether the next failure comes soon after.
+    /// End and length of the last pause. They show whether the next failure follows soon.
     last_out_until: AtomicU64,
     last_pause: AtomicU64,
     doublings: AtomicU32,
@@ -37,17 +37,17 @@ pub(crate) enum Verdict {
     Down,
 }
 
-/// Whether a server gets requests.
+/// Whether a server receives requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Availability {
     Available,
     Unavailable,
-    /// Available, and this caller is the first to see it after a pause.
+    /// Available, and this caller is the first one after a pause.
     BackAgain,
 }
 
 impl ServerHealth {
-    /// Costs two loads while the server is well; reads the clock only while it is left out.
+    /// The availability now. Costs two loads while the server is healthy; reads the clock only after a pause began.
     pub(crate) fn availability(&self) -> Availability {
         let until = self.out_until.load(Ordering::Relaxed);
         if until != 0 {
@@ -67,24 +67,25 @@ impl ServerHealth {
         self.checked_down.store(verdict == Verdict::Down, Ordering::Relaxed);
     }
 
-    /// A response came. Costs a load while the server is well.
+    /// Records a response. Costs one load while the server is healthy.
     pub(crate) fn request_succeeded(&self) {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    /// No response came. Returns the pause, if the server is left out from now on.
+    /// Records a request without a response. Returns the length of the pause, if one begins.
     pub(crate) fn request_failed(&self, checks: &PassiveChecks) -> Option<Duration> {
         if checks.max_failures == 0 {
             return None;
         }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        // The worker that counts exactly to the limit is the one to act, so that a crowd of failures is one pause.
+        // Only the worker that reaches the limit exactly starts the pause, so that many concurrent failures cause one
+        // pause.
         if failures != checks.max_failures || self.out_until.load(Ordering::Relaxed) > now() {
             return None;
         }
-        // After the pause, one more failure is enough; one success makes it a matter of `max_failures` again.
+        // After the pause one more failure starts the next; a success resets the count to `max_failures`.
         self.failures.store(checks.max_failures - 1, Ordering::Relaxed);
         Some(self.leave_out(checks.pause))
     }
@@ -108,7 +109,7 @@ impl ServerHealth {
     }
 }
 
-/// Milliseconds since the start, never 0.
+/// Milliseconds since [`START`], at least 1, because 0 means no pause.
 fn now() -> u64 {
     u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX / 2) + 1
 }

@@ -1,9 +1,8 @@
-//! An HTTP/1.1 connection to an upstream, driven in the task of the request that uses it: no task of its own, hence no
-//! task switches for each request.
+//! An HTTP/1.1 connection to an upstream, driven by the task of the request that uses it. Without a task of its own, it
+//! causes no task switch per request.
 //!
-//! Requests are written from their parts, and the values of a response's headers share the bytes that were read. What came
-//! for one request never answers another: a connection on which anything is left, to send or to be read, carries no further
-//! one.
+//! Requests are written from their parts; header values of a response share the read buffer. A response can never be
+//! taken for that of another request: a connection with unsent or unread bytes is not reused.
 
 mod messages;
 
@@ -28,50 +27,50 @@ use crate::error::UpstreamError;
 use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 
-/// One connection. Idle ones lie in the pool; dropping it closes it.
+/// One connection. Idle ones are in the pool; dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Http1 {
     messages: Messages<UpstreamIo>,
-    /// It has carried a request before, so that the server may have closed it meanwhile.
+    /// Whether it has carried a request before, so that the server may have closed it meanwhile.
     reused: bool,
     deadline: Deadline,
     open: OpenConnection,
-    /// The clients whose requests come next.
+    /// The clients whose requests may follow.
     owner: Owner,
 }
 
-/// The clients whose requests a connection carries.
+/// The clients whose requests a connection may carry.
 #[derive(Debug)]
 pub(crate) enum Owner {
-    /// Those of any client: it goes to the pool.
+    /// All clients: the connection is pooled.
     Any,
-    /// Those of one client connection.
+    /// One client connection.
     Client(Weak<Connection>),
-    /// None after this one: it is closed.
+    /// No client: the connection is closed after this request.
     None,
 }
 
-/// A request that got no response.
+/// A request without a response.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: UpstreamError,
-    /// Something of the request was sent, its body perhaps; otherwise it can be sent as it is.
+    /// Whether a part of the request or of its body was sent. Otherwise it can be repeated unchanged.
     pub(crate) was_sent: bool,
-    /// The connection had carried a request before.
+    /// Whether the connection had carried a request before.
     pub(crate) reused: bool,
 }
 
-/// The remains of a connection whose protocol was switched.
+/// The transport after a switch of protocols.
 #[derive(Debug)]
 pub(crate) struct Upgraded {
     pub(crate) io: UpstreamIo,
-    /// Bytes of the new protocol that came with the response.
+    /// Bytes of the new protocol that were received with the response.
     pub(crate) read_ahead: Bytes,
     pub(crate) open: OpenConnection,
 }
 
 impl Http1 {
-    /// A connection ready for its first request. Heads of responses may have `head_size` bytes.
+    /// A connection before its first request. Heads of responses may have `head_size` bytes.
     pub(crate) fn new(
         io: UpstreamIo,
         deadline: Deadline,
@@ -82,8 +81,11 @@ impl Http1 {
         Box::new(Self { messages, reused: false, deadline, open, owner: Owner::Any })
     }
 
-    /// Sends `request` and waits for the head of the response, for at most `limit` without progress. The body is left to
-    /// [`poll_frame`](Self::poll_frame). Hints that come before the answer (103) go to `interim`. What is sent of the request is its head as it is, and its body, which is taken from it.
+    /// Sends `request` and waits for the head of the response, at most `limit` without progress.
+    /// [`poll_frame`](Self::poll_frame) returns the body.
+    ///
+    /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Hints (103)
+    /// received before the response are sent to `interim`.
     pub(crate) async fn exchange(
         &mut self,
         request: &mut Request<RequestBody>,
@@ -109,7 +111,7 @@ impl Http1 {
                     Poll::Ready(answered.map_err(|error| upstream_error(error, progress)))
                 }
                 Poll::Pending => {
-                    // Hints that come with the answer are of no use any more.
+                    // Hints that arrive together with the response are useless.
                     if let Some((interim, hints)) = interim.zip(messages.take_hints()) {
                         interim.hint(hints.get_all(LINK));
                     }
@@ -127,7 +129,7 @@ impl Http1 {
         }
     }
 
-    /// The next frame of the response's body, while the request goes on.
+    /// The next frame of the response's body. Continues sending the request meanwhile.
     pub(crate) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
@@ -135,28 +137,28 @@ impl Http1 {
         self.messages.poll_frame(context)
     }
 
-    /// What is left of the response's body, if its length is known.
+    /// Remaining length of the response's body in bytes, if known.
     pub(crate) fn left(&self) -> Option<u64> {
         self.messages.left()
     }
 
-    /// The response's body, if all of it is here already.
+    /// Takes the response's body, if it has arrived completely.
     pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
         self.messages.take_whole()
     }
 
-    /// Whether the connection can carry another request: everything of the last one is sent and received.
+    /// Whether the connection can carry another request: the last request and its response are complete.
     pub(crate) fn is_reusable(&self) -> bool {
         self.messages.are_done()
     }
 
-    /// Whether an idle connection cannot be used: as far as the kernel has reported by now, the server has closed it or
-    /// sent something without a request.
+    /// Whether an idle connection is unusable: the server has closed it or sent bytes without a request, as far as the
+    /// kernel has reported it.
     pub(crate) fn found_closed(&mut self) -> bool {
         !self.messages.are_done() || self.messages.poll_unasked(&mut quiet()).is_ready()
     }
 
-    /// Gives up memory that an idle connection does not need.
+    /// Releases memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
         self.deadline.clear();
         self.messages.rest();
@@ -167,18 +169,17 @@ impl Http1 {
         &self.deadline
     }
 
-    /// The clients whose requests come next.
+    /// The clients whose requests may follow.
     pub(crate) fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Lets the connection carry no requests but those of `owner`. A connection that belongs to one client is never
-    /// shared again.
+    /// Restricts the connection to requests of `owner`. A connection that belongs to one client is never shared again.
     pub(crate) fn belong_to(&mut self, owner: Owner) {
         self.owner = owner;
     }
 
-    /// Takes the transport back after a 101 response, once the request is sent, within `limit`.
+    /// Takes the transport after a 101 response, once the request is sent, within `limit`.
     pub(crate) async fn into_upgraded(mut self, limit: Duration) -> Result<Upgraded, UpstreamError> {
         self.deadline.set(limit);
         let sent = std::future::poll_fn(|context| match self.messages.poll_sent(context) {
@@ -191,12 +192,12 @@ impl Http1 {
     }
 }
 
-/// A context for what is known to be ready or to be polled again.
+/// A context without a waker, for polls that are ready or will be repeated.
 pub(crate) fn quiet() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-/// The error of a request whose connection gave no response.
+/// Converts the error of a connection without a response. An error of the request body takes precedence.
 pub(crate) fn upstream_error(error: ConnectionError, progress: Option<&BodyProgress>) -> UpstreamError {
     match (progress.and_then(BodyProgress::failure), &error) {
         (Some(ClientFailure::Broken), _) => UpstreamError::RequestBody(error),
@@ -227,13 +228,13 @@ impl Failure {
         Self { error, was_sent: true, reused: false }
     }
 
-    /// A failure before there was a connection.
+    /// A failure before a connection existed.
     pub(crate) fn connecting(error: UpstreamError) -> Self {
         Self { error, was_sent: false, reused: false }
     }
 }
 
-/// The deadline for the head of a response, which starts anew with every piece of the request body.
+/// The deadline for the head of a response. It restarts with every piece of the request body.
 pub(crate) struct HeadWatch<'a> {
     deadline: &'a Deadline,
     progress: Option<&'a BodyProgress>,
@@ -247,7 +248,7 @@ impl<'a> HeadWatch<'a> {
         Self { deadline, progress, limit, seen: 0 }
     }
 
-    /// Ready with the reason when neither side has made progress for too long.
+    /// Ready with the error if neither side has made progress for too long.
     pub(crate) fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<UpstreamError> {
         if let Some(progress) = self.progress
             && self.seen != progress.bytes()

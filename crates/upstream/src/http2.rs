@@ -1,4 +1,5 @@
-//! HTTP/2 connections to one upstream server: few, each carrying many requests, each driven by a local task.
+//! HTTP/2 connections to one upstream server: few connections with many requests each, every connection driven by a
+//! local task.
 
 mod allowance;
 mod blocks;
@@ -38,7 +39,7 @@ use crate::settings::GroupSettings;
 pub(crate) use self::link::Exchange;
 pub(crate) use self::output::Destination;
 
-/// Requests on one connection before another is opened. Servers commonly allow 100 or 128.
+/// Maximum number of requests per connection before another is opened. Servers commonly allow 100 or 128.
 const STREAMS: u32 = 100;
 
 /// The connections of one worker to one server.
@@ -47,44 +48,44 @@ pub(crate) struct Http2Pool {
     limits: Http2Limits,
     wheel: DeadlineWheel,
     open: RefCell<Vec<Shared>>,
-    /// Held while a connection is made, so that a burst of requests opens one and not one each.
+    /// Held while a connection is opened, so that a burst of requests opens one connection instead of one each.
     opening: Mutex<()>,
     attempts_failed: Cell<u64>,
-    /// Streams that the server takes at a time on a connection, as it has said last, up to [`STREAMS`].
+    /// The server's last known limit of concurrent streams, at most [`STREAMS`].
     streams: Cell<u32>,
-    /// No connection is kept any more.
+    /// Whether the pool keeps no more connections.
     retired: Cell<bool>,
 }
 
-/// The limit on the head of a response, and the times of PINGs that check whether the server is alive.
+/// The limit on the head of a response, and the times of liveness checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Http2Limits {
-    /// Bytes of a response's head, as RFC 9113 section 6.5.2 counts them.
+    /// Maximum size of a response's head in bytes (RFC 9113 section 6.5.2).
     head_size: u32,
-    /// A PING is sent after this time without a frame, while requests are open.
+    /// Time without a frame after which PING is sent, while requests are open.
     ping: Option<Duration>,
-    /// The time for its answer.
+    /// Timeout for the reply to PING.
     pong: Duration,
 }
 
-/// A connection that is kept. Dropping it closes it, with the last of its requests.
+/// A pooled connection. Dropping it closes the connection with the last of its requests.
 #[derive(Debug)]
 struct Shared {
     link: Rc<Link>,
     idle_ticks: u32,
 }
 
-/// Why a request has no response.
+/// Outcome of a request without a response.
 enum Ended {
     Unanswered(Unanswered),
     Overdue(UpstreamError),
 }
 
-/// Room for one request on a connection.
+/// A request slot on a connection.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     exchange: Exchange,
-    /// The connection has carried a request before.
+    /// Whether the connection has carried a request before.
     reused: bool,
 }
 
@@ -97,7 +98,7 @@ impl Http2Limits {
 }
 
 impl Http2Pool {
-    /// A pool without connections.
+    /// An empty pool.
     pub(crate) fn new(limits: Http2Limits, wheel: &DeadlineWheel) -> Self {
         Self {
             limits,
@@ -110,7 +111,7 @@ impl Http2Pool {
         }
     }
 
-    /// Room on an open connection, or on the one that `open` makes.
+    /// Returns a slot on an open connection, or on a new one made by `open`.
     pub(crate) async fn checkout<F>(&self, placement: Placement, open: F) -> Result<Http2, UpstreamError>
     where
         F: AsyncFnOnce() -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
@@ -124,7 +125,7 @@ impl Http2Pool {
             return Ok(found);
         }
         if self.attempts_failed.get() != failed_before {
-            // Another request has just found that no connection can be made: the queue must not try one by one.
+            // Another request has just failed to connect: the queued requests must not each try in turn.
             return Err(UpstreamError::Connect(std::io::ErrorKind::ConnectionAborted.into()));
         }
         let opened = match open().await {
@@ -138,7 +139,7 @@ impl Http2Pool {
         Err(opened)
     }
 
-    /// A new connection for one request, which no other will use.
+    /// Opens a connection for one request, which no other request will use.
     pub(crate) async fn exclusive<F>(&self, open: F) -> Result<Http2, UpstreamError>
     where
         F: AsyncFnOnce() -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
@@ -147,8 +148,8 @@ impl Http2Pool {
         Ok(self.begin(io, open).take(false))
     }
 
-    /// Forgets connections that ended or were idle for `idle_ticks` sweeps, and idle ones beyond `most`. Called once a
-    /// second.
+    /// Drops connections that ended or were idle for `idle_ticks` sweeps, and idle connections beyond `most`. Called
+    /// once a second.
     pub(crate) fn sweep(&self, most: usize, idle_ticks: u32) {
         let mut idle = 0;
         self.open.borrow_mut().retain_mut(|shared| {
@@ -164,7 +165,7 @@ impl Http2Pool {
         });
     }
 
-    /// Closes a connection without requests, if there is one.
+    /// Closes one connection without requests, if there is any.
     pub(crate) fn close_idle(&self) {
         let mut open = self.open.borrow_mut();
         if let Some(index) = open.iter().position(|shared| shared.link.load() == 0) {
@@ -172,7 +173,7 @@ impl Http2Pool {
         }
     }
 
-    /// Gives up all connections, those that are being opened too: each closes with the last of its requests.
+    /// Drops all connections, including those being opened. Each closes with the last of its requests.
     pub(crate) fn retire(&self) {
         self.retired.set(true);
         self.open.borrow_mut().clear();
@@ -181,7 +182,7 @@ impl Http2Pool {
     /// A connection over `io`, with its task.
     fn begin(&self, io: UpstreamIo, open: OpenConnection) -> Shared {
         let link = Link::new(io, &self.wheel, self.limits, self.streams.get());
-        // Ends with the connection; there is nothing to wait for.
+        // The task ends with the connection; no caller waits for it.
         drop(spawn_local(Rc::clone(&link).run(open)));
         Shared { link, idle_ticks: 0 }
     }
@@ -196,7 +197,7 @@ impl Http2Pool {
         });
         let is_meant = |shared: &&Shared| placement == Placement::Kept || !shared.link.is_shunned();
         let with_room = open.iter().filter(is_meant).find(|shared| shared.link.has_room(STREAMS));
-        // A server that takes no streams for now takes none on other connections either: requests wait.
+        // A server that currently accepts no streams accepts none on other connections either, so requests wait.
         let takes_none = open.iter().all(|shared| shared.link.takes_none());
         let shared = with_room.or_else(|| open.first().filter(|_| takes_none))?;
         Some(shared.take(true))
@@ -211,12 +212,12 @@ impl Http2Pool {
     }
 }
 
-/// Which connection a request may use.
+/// The connections that a request may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// One that is kept, or a new one.
+    /// A pooled connection or a new one.
     Kept,
-    /// One on which no request has just failed, or a new one: this request has failed on one.
+    /// A connection without a recent failure, or a new one: this request has already failed once.
     Fresh,
 }
 
@@ -233,8 +234,10 @@ impl Drop for Shared {
 }
 
 impl Http2 {
-    /// Sends `request` and waits for the head of the response, for at most `limit` without progress. What is sent of the
-    /// request is its head as it is, and its body, which is taken from it. Hints that come before the answer (103) go to `interim`.
+    /// Sends `request` and waits for the head of the response, at most `limit` without progress.
+    ///
+    /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Hints (103)
+    /// received before the response are sent to `interim`.
     pub(crate) async fn exchange(
         &mut self,
         request: &mut Request<RequestBody>,
@@ -255,7 +258,7 @@ impl Http2 {
             if let Poll::Ready(answer) = exchange.poll_head(context) {
                 return Poll::Ready(answer.map_err(Ended::Unanswered));
             }
-            // Hints that come with the answer are of no use any more.
+            // Hints that arrive together with the response are useless.
             if let Some(interim) = interim
                 && let Some(hints) = exchange.take_hints()
             {
@@ -286,7 +289,7 @@ impl Http2 {
         Err(Failure { error, was_sent, reused: self.reused })
     }
 
-    /// Whether the server takes streams of other protocols (RFC 8441). Waits for its settings, for at most `limit`.
+    /// Whether the server supports extended CONNECT (RFC 8441). Waits at most `limit` for its settings.
     pub(crate) async fn offers_protocols(
         &mut self,
         deadline: &Deadline,
@@ -300,7 +303,7 @@ impl Http2 {
         offers.await.map_err(Failure::connecting)
     }
 
-    /// The response's body.
+    /// The body of the response.
     pub(crate) fn into_body(self) -> Exchange {
         self.exchange
     }

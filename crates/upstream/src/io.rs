@@ -1,4 +1,4 @@
-//! The transport to an upstream server: TCP, or TLS over it.
+//! The transport to an upstream server: TCP or TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -14,28 +14,28 @@ use tokio::time::timeout;
 use crate::error::UpstreamError;
 use crate::settings::ServerUrl;
 
-/// The IO of hyper. The adapter costs nothing and keeps the `unsafe` of uninitialised buffers in hyper-util.
+/// The I/O type of hyper. The adapter costs nothing and leaves `unsafe` code for uninitialised buffers to hyper-util.
 pub(crate) type HyperIo = TokioIo<UpstreamIo>;
 
-/// A connection to an upstream server.
+/// A transport to an upstream server.
 #[derive(Debug)]
 pub(crate) enum UpstreamIo {
     Plain(TcpStream),
     Tls(Box<ClientStream>),
 }
 
-/// How to reach a server: its address, and the identity that it has to prove.
+/// Address of a server, and the identity that it must prove.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     pub(crate) url: ServerUrl,
-    /// `https` only: the connector and the name that is sent and verified.
+    /// For `https` only: the connector, and the server name that is sent and verified.
     pub(crate) tls: Option<(Connector, String)>,
-    /// The connect limit holds for TLS too.
+    /// Limits on connecting. The timeout includes the TLS handshake.
     pub(crate) limits: DialLimits,
 }
 
 impl Dialer {
-    /// Connects, TLS included, within the limit.
+    /// Connects, including TLS, within the timeout.
     pub(crate) async fn connect(&self) -> Result<UpstreamIo, UpstreamError> {
         let connected = timeout(self.limits.connect, self.connect_unlimited()).await;
         match connected {

@@ -1,7 +1,8 @@
-//! Upstreams: groups of servers with their connections and health, and the way of a request through them.
+//! Upstreams: groups of servers with their connections and health, and the forwarding of requests to them.
 //!
-//! [`forward`](forward::forward) takes a request to a server of a [`Group`] and returns the response with an [`UpstreamBody`]. Connections live on one
-//! worker's thread; [`GroupState`], which the workers share, is `Send`.
+//! [`forward`](forward::forward) sends a request to a server of a [`Group`] and returns the response with an
+//! [`UpstreamBody`]. Connections belong to one worker and never leave its thread; [`GroupState`], shared by all
+//! workers, is `Send`.
 
 mod admission;
 mod balance;

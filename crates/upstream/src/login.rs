@@ -1,10 +1,10 @@
-//! Logins that hold for a connection and not for a request: NTLM, and Negotiate as many servers treat it (RFC 4559).
+//! Authentication of connections instead of requests: NTLM, and Negotiate as many servers implement it (RFC 4559).
 //!
-//! A server that logs a connection in answers whatever comes over it in the name of that user. So an HTTP/1.1
-//! connection on which such a login is asked for or tried belongs to one client connection from then on: it carries that
-//! client's further requests, closes with it and is never shared. HTTP/2 shares connections by its nature: a request
-//! with such a login gets an upstream connection for itself alone when either side speaks HTTP/2. The several steps of
-//! NTLM cannot succeed there, the single one of Kerberos can.
+//! A server that has authenticated a connection treats every request on it as one of that user. An HTTP/1.1 connection
+//! with such an attempt or challenge therefore belongs to one client connection from then on: it carries only that
+//! client's requests, closes with it and is never shared. HTTP/2 shares connections by design: if either side uses
+//! HTTP/2, a request with such a login gets an upstream connection for itself. The several steps of NTLM cannot succeed
+//! there, the single step of Kerberos can.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::group::{Group, Server};
 use crate::http1::Http1;
 
-/// Whether a request tries to log its connection in.
+/// Whether a request tries to authenticate its connection.
 pub(crate) fn is_attempt(headers: &HeaderMap) -> bool {
     let credentials = [AUTHORIZATION, PROXY_AUTHORIZATION];
     credentials.into_iter().any(|name| headers.get_all(name).iter().any(names_scheme))
 }
 
-/// Whether a response asks for such a login.
+/// Whether a response demands such an authentication.
 pub(crate) fn is_challenge(status: StatusCode, headers: &HeaderMap) -> bool {
     let name = match status {
         StatusCode::UNAUTHORIZED => WWW_AUTHENTICATE,
@@ -32,8 +32,10 @@ pub(crate) fn is_challenge(status: StatusCode, headers: &HeaderMap) -> bool {
     headers.get_all(name).iter().any(names_scheme)
 }
 
-/// RFC 9110 section 11.6.1: a value may list several challenges. A comma within a quoted text can only name a scheme too
-/// many, which costs a connection and no more.
+/// Whether a challenge names one of these schemes.
+///
+/// RFC 9110 section 11.6.1: a value may list several challenges. A comma within a quoted string can only produce a
+/// false match, which costs one connection.
 fn names_scheme(value: &HeaderValue) -> bool {
     value.as_bytes().split(|byte| *byte == b',').any(|challenge| {
         let challenge = challenge.trim_ascii_start();
@@ -43,23 +45,23 @@ fn names_scheme(value: &HeaderValue) -> bool {
     })
 }
 
-/// The idle upstream connections that belong to one client connection: at most one to each server.
+/// Idle upstream connections of one client connection: at most one per server.
 #[derive(Debug, Default)]
 pub(crate) struct PrivateConnections(RefCell<Vec<(Rc<Server>, Box<Http1>)>>);
 
 impl PrivateConnections {
-    /// The connections of `client`, if it has had any.
+    /// The connections of `client`; `None` if it never had any.
     pub(crate) fn of(client: &Connection) -> Option<&Self> {
         client.logins()?.downcast_ref()
     }
 
-    /// The connections of `client`, created if it has had none.
+    /// The connections of `client`, created if necessary.
     pub(crate) fn with(client: &Connection) -> &Self {
         let private = client.logins_or(|| Box::new(Self::default()));
         private.downcast_ref().expect("nothing else is kept here")
     }
 
-    /// The server of `group` at which the client is logged in, as far as is known.
+    /// The server of `group` at which the client is authenticated, if known.
     pub(crate) fn server<'a>(&self, group: &'a Group) -> Option<&'a Rc<Server>> {
         let kept = self.0.borrow();
         if kept.is_empty() {
@@ -68,7 +70,7 @@ impl PrivateConnections {
         group.servers().iter().find(|server| kept.iter().any(|(own, _)| Rc::ptr_eq(own, server)))
     }
 
-    /// The connection to `server`, unless the server has closed it.
+    /// Takes the connection to `server`, unless the server has closed it.
     pub(crate) fn take(&self, server: &Rc<Server>) -> Option<Box<Http1>> {
         let mut kept = self.0.borrow_mut();
         let index = kept.iter().position(|(own, _)| Rc::ptr_eq(own, server))?;
@@ -76,7 +78,7 @@ impl PrivateConnections {
         (!http1.found_closed()).then_some(http1)
     }
 
-    /// Keeps a connection that is reusable for the client's next request, in place of an earlier one to the same server.
+    /// Keeps a reusable connection for the client's next request. Replaces an earlier connection to the same server.
     pub(crate) fn put(&self, server: &Rc<Server>, mut http1: Box<Http1>) {
         http1.rest();
         let mut kept = self.0.borrow_mut();

@@ -1,4 +1,4 @@
-//! An open connection to an upstream, as it is counted.
+//! Counting of open connections to upstreams.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use brisk_telemetry::metrics::UpstreamMetrics;
 
 use crate::places::Place;
 
-/// A connection as it is counted, for the limit and the metrics; dropping it counts its end.
+/// An open connection in the limit and the metrics. Counted as closed on drop.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     metrics: Arc<UpstreamMetrics>,
@@ -14,7 +14,7 @@ pub(crate) struct OpenConnection {
 }
 
 impl OpenConnection {
-    /// Counts a connection that was just opened, in the place that was granted for it.
+    /// Counts a connection that was just opened with the permit `place`, if connections are limited.
     pub(crate) fn new(metrics: &Arc<UpstreamMetrics>, place: Option<Place>) -> Self {
         metrics.connection_opened();
         Self { metrics: Arc::clone(metrics), _place: place }

@@ -1,4 +1,4 @@
-//! Places for connections to one server: a limit that all workers share, and one queue in front of it.
+//! Permits for connections to one server: a limit shared by all workers, with one queue.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -8,15 +8,16 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-/// Requests that may wait for a place at one server; beyond it they fail at once.
+/// Maximum number of requests waiting for a permit of one server. Further requests fail at once.
 const QUEUE: usize = 16 * 1024;
 
-/// The places of one server. The lock is held for some instructions, and only where a connection begins or ends, or
-/// a request waits.
+/// The permits of one server.
+///
+/// The lock is held for a few instructions, and only when a connection begins or ends or a request waits.
 #[derive(Debug)]
 pub(crate) struct Places {
     limit: usize,
-    /// The length of the queue, to be read without the lock.
+    /// Length of the queue, readable without the lock.
     waiting: AtomicUsize,
     state: Mutex<State>,
 }
@@ -35,24 +36,24 @@ struct Waiter {
     grant: oneshot::Sender<Grant>,
 }
 
-/// The identity of a worker.
+/// Identity of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Worker(pub(crate) usize);
 
-/// What the first request in the queue gets.
+/// The resource granted to the first request in the queue.
 #[derive(Debug)]
 pub(crate) enum Grant {
-    /// A place for a new connection.
+    /// A permit for a new connection.
     Place(Place),
-    /// An open connection that another request of the same worker does not need any more.
+    /// An open connection that another request of the same worker has released.
     Connection,
 }
 
-/// The right to one open connection. Dropping it lets the next one in.
+/// The permit for one open connection. Dropping it grants it to the next request.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<Places>);
 
-/// A place in the queue. Completes when it is this one's turn; dropping it leaves the queue.
+/// A position in the queue. Resolves when a permit is granted; dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     places: Arc<Places>,
@@ -60,24 +61,24 @@ pub(crate) struct Waiting {
     grant: oneshot::Receiver<Grant>,
 }
 
-/// What happens to a connection that its request does not need any more.
+/// Use of a connection that its request has released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// No request waits: it becomes idle.
+    /// No request waits: the connection becomes idle.
     Idle,
-    /// It goes to a request of the same worker, which was notified: it has to find the connection.
+    /// A request of the same worker was notified and will take the connection from the pool.
     SameWorker,
-    /// Its place goes to a request of another worker when the connection is closed.
+    /// The connection must be closed, so that its permit passes to a request of another worker.
     OtherWorker,
 }
 
 impl Places {
-    /// At most `limit` places.
+    /// Creates `limit` permits.
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, waiting: AtomicUsize::new(0), state: Mutex::default() })
     }
 
-    /// A place, if one is free and no request waits for it.
+    /// Takes a permit, if one is free and no request waits.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<Place> {
         let mut state = self.lock();
         if !state.queue.is_empty() || state.taken >= self.limit {
@@ -87,7 +88,7 @@ impl Places {
         Some(Place(Arc::clone(self)))
     }
 
-    /// Joins the queue; `None` when it is full.
+    /// Joins the queue; `None` if it is full.
     pub(crate) fn wait(self: &Arc<Self>, worker: Worker) -> Option<Waiting> {
         let (sender, grant) = oneshot::channel();
         let mut state = self.lock();
@@ -99,7 +100,7 @@ impl Places {
         let free = state.queue.is_empty() && state.taken < self.limit;
         if free {
             state.taken += 1;
-            // The receiver is at hand.
+            // The receiver exists, so sending cannot fail.
             let _granted = sender.send(Grant::Place(Place(Arc::clone(self))));
         } else {
             state.queue.push_back(Waiter { number, worker, grant: sender });
@@ -109,12 +110,12 @@ impl Places {
         Some(Waiting { places: Arc::clone(self), number, grant })
     }
 
-    /// The length of the queue. Costs a load.
+    /// The length of the queue. Costs one load.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Decides what happens to a connection that `worker` does not need any more.
+    /// Decides the use of a connection that `worker` has released.
     pub(crate) fn pass_on(&self, worker: Worker) -> Next {
         if self.waiting() == 0 {
             return Next::Idle;
@@ -146,7 +147,7 @@ impl Places {
             next
         };
         if let Some(next) = next {
-            // One that has gone meanwhile drops the place, and the next one gets it.
+            // A request that was dropped meanwhile drops the permit, which grants it to the next one.
             drop(next.grant.send(Grant::Place(Place(Arc::clone(self)))));
         }
     }
@@ -167,7 +168,7 @@ impl Drop for Place {
 }
 
 impl Waiting {
-    /// Leaves the queue. What was granted meanwhile comes back.
+    /// Leaves the queue. Returns a grant that arrived meanwhile.
     pub(crate) fn leave(&mut self) -> Option<Grant> {
         let mut state = self.places.lock();
         state.queue.retain(|waiter| waiter.number != self.number);
@@ -184,7 +185,7 @@ impl Future for Waiting {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Grant> {
         match Pin::new(&mut self.grant).poll(context) {
             Poll::Ready(Ok(grant)) => Poll::Ready(grant),
-            // Senders stay in the queue until they are used.
+            // The queue keeps each sender until it is used, so an error cannot occur while waiting.
             Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
         }
     }

@@ -1,4 +1,4 @@
-//! The settings of an upstream group.
+//! Settings of upstream groups.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,34 +11,34 @@ use http::uri::{Authority, PathAndQuery, Uri};
 use http::{HeaderName, StatusCode};
 use thiserror::Error;
 
-/// The most bytes of a response's head, unless another limit is set.
+/// Default maximum size of a response's head in bytes.
 pub const HEAD_SIZE: usize = 64 * 1024;
 
-/// Servers that answer the same requests, and how they are treated.
+/// Servers with the same content, and the settings for requests to them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupSettings {
-    /// The name, for the log and the metrics.
+    /// Name for the log and the metrics.
     pub name: String,
     /// The servers. At least one.
     pub servers: Vec<ServerSettings>,
-    /// How a server is chosen. Default: round robin.
+    /// Choice of a server. Default: round robin.
     pub balance: Balance,
-    /// How long a server may take.
+    /// Timeouts of servers.
     pub timeouts: UpstreamTimeouts,
-    /// Bytes of a response's head: status line and headers together. Default: 64 KiB.
+    /// Maximum size of a response's head in bytes: status line and headers together. Default: 64 KiB.
     pub head_size: usize,
-    /// Connections kept and allowed.
+    /// Number and lifetime of connections.
     pub pool: PoolSettings,
-    /// TLS to `https` servers. Not used by others.
+    /// TLS to `https` servers. Ignored for others.
     pub tls: UpstreamTlsSettings,
-    /// How a server that is down is detected.
+    /// Detection of unavailable servers.
     pub health: HealthSettings,
-    /// Whether what is safe to repeat is tried once more. Default: yes.
+    /// Repetition of requests that are safe to repeat. Default: once.
     pub retry: Retry,
 }
 
 impl GroupSettings {
-    /// A group with these servers, each of weight 1, and defaults for the rest.
+    /// A group of `servers` with weight 1 and default settings.
     pub fn new(name: impl Into<String>, servers: impl IntoIterator<Item = ServerUrl>) -> Self {
         let servers = servers.into_iter().map(|url| ServerSettings { url, weight: 1 }).collect();
         Self {
@@ -60,22 +60,22 @@ impl GroupSettings {
 pub struct ServerSettings {
     /// The address of the server.
     pub url: ServerUrl,
-    /// The server's share of the requests, in proportion to the weights of the others. At least 1; 0 is taken as 1.
+    /// Share of the requests, in proportion to the other weights. At least 1; 0 counts as 1.
     pub weight: u32,
 }
 
-/// How a request travels to a server.
+/// Protocol of requests to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServerScheme {
     /// HTTP/1.1 over TCP.
     Http,
-    /// HTTP/1.1 over TLS, or HTTP/2 where [`UpstreamTlsSettings::protocol`] says so.
+    /// HTTP/1.1 over TLS, or HTTP/2 according to [`UpstreamTlsSettings::protocol`].
     Https,
-    /// HTTP/2 over TCP, without an upgrade (prior knowledge).
+    /// HTTP/2 over TCP with prior knowledge (RFC 9113 section 3.3).
     H2c,
 }
 
-/// The address of a server: `http://`, `https://` or `h2c://`, host and port.
+/// The address of a server: `http://`, `https://` or `h2c://`, with host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl {
     scheme: ServerScheme,
@@ -83,7 +83,7 @@ pub struct ServerUrl {
     target: Target,
 }
 
-/// Why a text is not a [`ServerUrl`].
+/// Reason for rejecting a text as [`ServerUrl`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "{url:?} is not a server: {reason}, such as \"http://127.0.0.1:8080\", \"https://app.internal\" or \"h2c://[::1]:50051\""
@@ -94,7 +94,7 @@ pub struct ServerUrlError {
 }
 
 impl ServerUrl {
-    /// How a request travels.
+    /// Protocol of requests.
     pub fn scheme(&self) -> ServerScheme {
         self.scheme
     }
@@ -104,7 +104,7 @@ impl ServerUrl {
         &self.authority
     }
 
-    /// The address to connect to.
+    /// Address to connect to.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -146,45 +146,45 @@ impl fmt::Display for ServerUrl {
     }
 }
 
-/// How a server is chosen among those that are healthy.
+/// Choice among the healthy servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
-    /// One after the other, by weight.
+    /// In turn, by weight.
     #[default]
     RoundRobin,
-    /// The one with the fewest requests of this worker in proportion to its weight.
+    /// The server with the fewest requests of this worker in proportion to its weight.
     LeastConnections,
-    /// Always the same for the same key, as long as it is healthy.
+    /// The same server for equal keys, as long as it is healthy.
     ConsistentHash {
-        /// The part of the request that is the key.
+        /// The part of the request used as key.
         by: HashKey,
     },
 }
 
-/// The part of a request that is the same in all that should reach one server.
+/// The part of a request that determines its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
-    /// The address of the client.
+    /// The client's address.
     ClientAddress,
-    /// The path, without the query.
+    /// The path without the query.
     Path,
-    /// The value of a header; requests without it go by the client's address.
+    /// The value of a header; without the header, the client's address.
     Header(HeaderName),
-    /// The value of a cookie; requests without it go by the client's address.
+    /// The value of a cookie; without the cookie, the client's address.
     Cookie(String),
 }
 
-/// How long a server may take.
+/// Timeouts of servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamTimeouts {
-    /// To connect, TLS included. Default: 5 s.
+    /// Timeout for connecting, including TLS. Default: 5 s.
     pub connect: Duration,
-    /// From the whole request to the head of the response. Default: 60 s.
+    /// Timeout from the end of the request to the head of the response. Default: 60 s.
     pub head: Duration,
-    /// The longest pause within a response body, and on an upgraded connection. Default: 60 s.
+    /// Maximum pause within a response body and on an upgraded connection. Default: 60 s.
     pub body: Duration,
-    /// HTTP/2: nothing was received for this time although requests are open, so that a PING is sent; without an answer
-    /// within `connect` the connection is closed. `None`: no PING. Default: 30 s.
+    /// HTTP/2: time without a frame, while requests are open, after which PING is sent. Without a reply within
+    /// `connect`, the connection is closed. `None` sends no PING. Default: 30 s.
     pub ping: Option<Duration>,
 }
 
@@ -199,16 +199,17 @@ impl Default for UpstreamTimeouts {
     }
 }
 
-/// Connections kept and allowed.
+/// Number and lifetime of connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolSettings {
-    /// Idle connections kept per server and worker. Default: 512. A pool smaller than the number of requests at one time
-    /// doubles what a request costs.
+    /// Maximum number of idle connections per server and worker. Default: 512. A pool smaller than the number of
+    /// concurrent requests doubles the cost of a request.
     pub idle_connections: usize,
-    /// How long an idle connection is kept, in whole seconds. Default: 60 s. Should be less than the server's own limit.
+    /// Lifetime of an idle connection, in whole seconds. Default: 60 s. Should be shorter than the server's own limit,
+    /// so that the server does not close a connection while a request is sent on it.
     pub idle_timeout: Duration,
-    /// Connections to one server at one time, of all workers, idle ones included. Default: no limit. A request that
-    /// would need one more goes to another server, or fails.
+    /// Maximum number of connections to one server, of all workers, including idle ones. Default: no limit. A request
+    /// that would exceed it uses another server, or waits in a queue and fails when the time runs out.
     pub max_connections: Option<usize>,
 }
 
@@ -218,20 +219,20 @@ impl Default for PoolSettings {
     }
 }
 
-/// TLS to `https` servers: how they are verified, and what is shown to them.
+/// TLS to `https` servers: verification, and client authentication.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamTlsSettings {
-    /// PEM file with the authorities that are believed. Default: those of the system.
+    /// PEM file of trusted authorities. Default: the system's.
     pub ca: Option<PathBuf>,
-    /// The certificate and key for servers that ask for a certificate. Default: none.
+    /// Certificate and key for servers that request client authentication. Default: none.
     pub identity: Option<Identity>,
-    /// The name that is sent and verified. Default: the host of the server's URL.
+    /// Server name that is sent and verified. Default: the host of the server's URL.
     pub server_name: Option<String>,
-    /// The version of HTTP. Default: HTTP/1.1.
+    /// HTTP version. Default: HTTP/1.1.
     pub protocol: TlsProtocol,
 }
 
-/// The version of HTTP spoken over TLS.
+/// HTTP version over TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsProtocol {
     /// HTTP/1.1.
@@ -241,36 +242,36 @@ pub enum TlsProtocol {
     Http2,
 }
 
-/// How a server that is down is detected.
+/// Detection of unavailable servers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HealthSettings {
-    /// Requests made to check the servers. Default: none.
+    /// Active checks by requests of the gateway. Default: none.
     pub active: Option<ActiveChecks>,
-    /// Detection by the outcomes of clients' requests.
+    /// Passive checks by the outcomes of clients' requests.
     pub passive: PassiveChecks,
 }
 
-/// Requests made to find out whether a server is up, by the process and not by each worker.
+/// Active checks: requests of the gateway to each server, once per process, not per worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveChecks {
-    /// The path and query of the GET request.
+    /// Path and query of the GET request.
     pub path: PathAndQuery,
     /// `Host` of the request. Default: the authority of the server's URL.
     pub host: Option<String>,
-    /// The status that means healthy. Default: any from 200 to 399.
+    /// Status of a healthy server. Default: any from 200 to 399.
     pub status: Option<StatusCode>,
-    /// The time between two checks of a server. Default: 5 s.
+    /// Interval between two checks of a server. Default: 5 s.
     pub interval: Duration,
-    /// The time limit for the whole check, connecting included. Default: 2 s.
+    /// Timeout of the whole check, including connecting. Default: 2 s.
     pub timeout: Duration,
-    /// Good checks in a row that bring a server back. Default: 2.
+    /// Number of consecutive successful checks that make a server available. Default: 2.
     pub healthy_after: u32,
-    /// Bad checks in a row that take a server out. Default: 3.
+    /// Number of consecutive failed checks that make a server unavailable. Default: 3.
     pub unhealthy_after: u32,
 }
 
 impl ActiveChecks {
-    /// Checks of this path, with defaults for the rest.
+    /// Checks of `path` with default settings.
     pub fn new(path: PathAndQuery) -> Self {
         Self {
             path,
@@ -284,13 +285,13 @@ impl ActiveChecks {
     }
 }
 
-/// When failed requests take a server out.
+/// Pauses of servers after failed requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassiveChecks {
-    /// Failures in a row (no connection, no answer, no answer in time) that take a server out; 0: never. Default: 5.
+    /// Number of consecutive failures (no connection, no response, timeout) that start a pause; 0 disables pauses.
+    /// Default: 5.
     pub max_failures: u32,
-    /// How long the server is then left out. Doubles each time when it fails again soon after, up to 32 times this.
-    /// Default: 10 s.
+    /// Length of the pause. Doubles with each failure soon after a pause, up to 32 times this value. Default: 10 s.
     pub pause: Duration,
 }
 
@@ -300,14 +301,14 @@ impl Default for PassiveChecks {
     }
 }
 
-/// Whether what is safe to repeat is tried once more.
+/// Repetition of requests that are safe to repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retry {
-    /// Once: when nothing of a request was sent, or when its method is idempotent, it has no body and the connection
-    /// failed before the response began.
+    /// Once: if no part of the request was sent, or if its method is idempotent, it has no body, and the connection
+    /// failed before the response began (RFC 9110 section 9.2.2).
     #[default]
     Once,
-    /// Never, except that a kept connection which turns out to be closed before anything was sent is replaced.
+    /// Never. A pooled connection that turns out to be closed before anything was sent is still replaced.
     Never,
 }
 

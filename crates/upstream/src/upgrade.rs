@@ -1,4 +1,4 @@
-//! Switched protocols, WebSocket above all: joins the client's connection and the upstream's once HTTP has ended on both.
+//! Switched protocols such as WebSocket: joins the client's and the upstream's transport after HTTP has ended on both.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,16 +17,16 @@ use crate::http1::Upgraded;
 use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 
-/// The most read at once.
+/// Maximum size of a read in bytes.
 const CHUNK: usize = 16 << 10;
 
 thread_local! {
-    /// The read buffer. One for all connections of a worker, so that an idle one holds no buffer: what the other
-    /// side does not take at once is copied away.
+    /// The read buffer, shared by all connections of a worker, so that idle connections hold none. Data that the other
+    /// side does not accept immediately is copied out.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into_boxed_slice());
 }
 
-/// The upstream's side of a connection whose protocol was switched, waiting for the client's side.
+/// The upstream's transport after a switch of protocols, waiting for the client's transport.
 pub struct PendingUpgrade {
     upstream: UpstreamIo,
     read_ahead: Bytes,
@@ -34,15 +34,15 @@ pub struct PendingUpgrade {
     _open: OpenConnection,
 }
 
-/// The bytes that were copied, and why copying ended.
+/// Number of copied bytes, and the reason for the end.
 #[derive(Debug)]
 pub struct Joined {
     /// Bytes from the client to the upstream.
     pub from_client: u64,
     /// Bytes from the upstream to the client.
     pub from_upstream: u64,
-    /// The error that ended copying, if not the end of both sides: kind `TimedOut` when neither side sent anything for
-    /// too long.
+    /// The error that ended copying; `None` if both sides ended. Kind `TimedOut` if neither side sent anything for too
+    /// long.
     pub error: Option<io::Error>,
 }
 
@@ -52,20 +52,20 @@ impl PendingUpgrade {
         Self { upstream: io, read_ahead, _lease: lease, _open: open }
     }
 
-    /// Hands this to the driver of `connection`.
+    /// Stores the transport in `connection` for its driver.
     pub(crate) fn leave_to(self, connection: &Connection) {
         connection.leave_upgrade(Box::new(self));
     }
 
-    /// The upstream's side that a request of `connection` has left, if its protocol was switched.
+    /// Takes the transport that a request on `connection` has left, if its protocol was switched.
     pub fn take(connection: &Connection) -> Option<Box<Self>> {
         connection.take_upgrade()?.downcast().ok()
     }
 
-    /// Copies both ways until both sides have ended, one has failed, or neither has sent anything for `idle`.
-    /// `read_ahead` is what was read from the client after its request; `deadline` is the connection's.
+    /// Copies in both directions until both sides have ended, one has failed, or neither has sent anything for `idle`.
     ///
-    /// A side that ends is passed on as the end of writing, and the other goes on.
+    /// `read_ahead` contains bytes read from the client after its request; `deadline` is the deadline of the client's
+    /// connection. The end of one side is passed on as the end of writing; the other direction continues.
     pub async fn join<C>(
         self,
         mut client: C,
@@ -78,7 +78,7 @@ impl PendingUpgrade {
     {
         let mut upstream = self.upstream;
         let mut to_upstream = Direction::new(read_ahead);
-        // The answer that switched protocols may still wait in the client's buffer.
+        // The response that switched protocols may still be in the client's buffer.
         let mut to_client = Direction { unflushed: true, ..Direction::new(self.read_ahead) };
         deadline.set(idle);
         let copied = std::future::poll_fn(|context| {
@@ -117,7 +117,7 @@ struct Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// The source has ended; the sink is to be shut down.
+    /// The source has ended; the sink must be shut down.
     Ending,
     Ended,
 }
@@ -166,7 +166,7 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads once and writes what the sink takes at once.
+    /// Reads once, and writes as much as the sink accepts immediately.
     fn poll_fill<R, W>(
         &mut self,
         context: &mut Context<'_>,

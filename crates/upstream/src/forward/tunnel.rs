@@ -1,5 +1,5 @@
-//! WebSocket over HTTP/2 (extended CONNECT, RFC 8441): a stream of the client on one side. On the other a connection over
-//! HTTP/1.1 that switches to the protocol, or such a stream of a server that offers it.
+//! WebSocket over HTTP/2 (extended CONNECT, RFC 8441): connects a stream of the client with an HTTP/1.1 connection that
+//! switches protocols, or with such a stream of a server that supports them.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -35,14 +35,16 @@ use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 use crate::settings::ServerScheme;
 
-/// Bytes that are read at once.
+/// Size of a read in bytes.
 const CHUNK: usize = 16 << 10;
 
-/// RFC 6455 section 1.3
+/// GUID for `Sec-WebSocket-Accept` (RFC 6455 section 1.3).
 const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Asks a server of `group` to switch to WebSocket, on a connection of its own. The answer is 200 where it has, with what it
-/// sends as its body, and what it said otherwise. `upload` is what the client sends.
+/// Requests a server of `group` to switch to WebSocket, on a connection of its own. `upload` contains the client's
+/// bytes.
+///
+/// On success the response is 200 with the server's bytes as its body; otherwise it is the server's response.
 pub async fn tunnel(
     group: &Rc<Group>,
     mut head: Parts,
@@ -96,7 +98,7 @@ impl Asked<'_> {
         let limit = server.group_settings().timeouts.head;
         let mut response = http1.exchange(&mut request, None, limit, None).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            // A 2xx would mean to the client that it has switched.
+            // A 2xx response would signal to the client that the protocol is switched.
             if response.status().is_success() {
                 return Err(Failure::after_sending(UpstreamError::NotSwitched));
             }
@@ -126,7 +128,7 @@ impl Asked<'_> {
         if !http2.offers_protocols(&deadline, limit).await? {
             return Err(Failure::connecting(UpstreamError::NotSwitched));
         }
-        // `:method CONNECT` and `:protocol` say so.
+        // `:method CONNECT` and `:protocol` replace these headers (RFC 8441 section 5).
         let protocol = head.headers.remove(UPGRADE);
         head.headers.remove(CONNECTION);
         head.headers.remove(SEC_WEBSOCKET_KEY);
@@ -147,7 +149,7 @@ impl Asked<'_> {
     }
 }
 
-/// A connection over HTTP/1.1: a new one, which its server has not closed.
+/// Opens a new HTTP/1.1 connection. A pooled one might be closed by its server.
 async fn connect(server: &Rc<Server>) -> Result<Box<Http1>, UpstreamError> {
     let place = match server.admit(AtLimit::Wait).await? {
         Admission::Connection(http1) => return Ok(http1),
@@ -161,14 +163,14 @@ fn header(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("letters, digits and signs of base64")
 }
 
-/// A new `Sec-WebSocket-Key` (RFC 6455 section 4.1): a client over HTTP/2 sends none.
+/// A new `Sec-WebSocket-Key` (RFC 6455 section 4.1), because a client over HTTP/2 sends none.
 fn key() -> String {
     let mut random = [0; 16];
     rand::fill(&mut random).expect("the system has random numbers");
     BASE64.encode(random)
 }
 
-/// What a server answers to a key (RFC 6455 section 4.2.2).
+/// The `Sec-WebSocket-Accept` value for a key (RFC 6455 section 4.2.2).
 fn accept(key: &str) -> String {
     let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     hash.update(key.as_bytes());
@@ -176,7 +178,7 @@ fn accept(key: &str) -> String {
     BASE64.encode(hash.finish())
 }
 
-/// What a server sends after it has switched protocols. What the client sends is copied by a task, which ends with this.
+/// The server's bytes after a switch of protocols. A task copies the client's bytes and ends with this value.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     reader: ReadHalf<UpstreamIo>,
@@ -184,7 +186,7 @@ pub(crate) struct Tunnel {
     input: BytesMut,
     /// Ends the tunnel when neither side has sent anything for too long.
     idle: Option<(Deadline, Duration)>,
-    /// The client has sent something.
+    /// Whether the client has sent anything since the last check.
     has_moved: Rc<Cell<bool>>,
     copying: AbortHandle,
     _lease: Lease,
@@ -220,7 +222,7 @@ impl Tunnel {
     }
 }
 
-/// Copies what the client sends until its end, which is passed on.
+/// Copies the client's bytes until their end, which is passed on.
 async fn copy(mut upload: Upload, mut writer: WriteHalf<UpstreamIo>, has_moved: Rc<Cell<bool>>) {
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut upload).poll_frame(context)).await {
         let Ok(Ok(data)) = frame.map(Frame::into_data) else { break };
@@ -229,7 +231,7 @@ async fn copy(mut upload: Upload, mut writer: WriteHalf<UpstreamIo>, has_moved: 
             break;
         }
     }
-    // One that has gone needs no end.
+    // A server that has gone needs no end.
     drop(writer.shutdown().await);
 }
 
@@ -242,7 +244,7 @@ impl Tunnel {
         if !self.read_ahead.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.read_ahead)))));
         }
-        // A tunnel that waits holds no room.
+        // A waiting tunnel holds no buffer.
         let mut input = std::mem::take(&mut self.input);
         input.reserve(CHUNK);
         let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.reader), context, &mut input) else {

@@ -1,4 +1,4 @@
-//! What a request holds of its server while it is answered.
+//! The claim of a request on its server.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use super::Server;
 use crate::http1::{Http1, Owner};
 use crate::login::PrivateConnections;
 
-/// A request's claim on its server, from the choice to the end of the response: what least connections counts.
+/// The claim of a request on its server, from the choice to the end of the response. Counted by least-connections
+/// balancing.
 #[derive(Debug)]
 pub(crate) struct Lease {
     server: Rc<Server>,
@@ -20,12 +21,12 @@ impl Lease {
         Self { server: Rc::clone(server) }
     }
 
-    /// The longest pause within a response body.
+    /// Maximum pause within a response body.
     pub(crate) fn body_limit(&self) -> Duration {
         self.server.group.settings.timeouts.body
     }
 
-    /// Ends the claim and keeps the connection for the next request, if there may be one.
+    /// Ends the claim and keeps the connection for another request, if it is reusable.
     pub(crate) fn give_back(self, http1: Box<Http1>) {
         match http1.owner() {
             Owner::Any => self.server.keep(http1),

@@ -1,4 +1,4 @@
-//! TLS towards the servers of a group, and the files that it is made of.
+//! TLS to the servers of a group, and the files used for it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -9,12 +9,14 @@ use zeroize::Zeroizing;
 
 use crate::settings::{GroupSettings, ServerScheme, TlsProtocol, UpstreamTlsSettings};
 
-/// Hashes of the files that a connector is made of: authorities, chain and key. One of them is secret, and all may be large.
+/// Hashes of the files of a connector: authorities, chain and key. Hashes because the key is secret and the files may
+/// be large.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TlsFiles([Option<u64>; 3]);
 
 impl TlsFiles {
-    /// `None` as well where a file cannot be read: that is an error of the connector.
+    /// Reads and hashes the files. `None` for an unreadable file too, because creating the connector reports that
+    /// error.
     pub(super) fn read(settings: &UpstreamTlsSettings) -> Self {
         let identity = settings.identity.as_ref();
         let files =
@@ -28,7 +30,7 @@ impl TlsFiles {
     }
 }
 
-/// The connector for the `https` servers of a group, if it has any. Reads files.
+/// Builds the connector for the `https` servers of a group, if there are any. Reads files.
 pub(super) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
     if !settings.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https) {
         return Ok(None);

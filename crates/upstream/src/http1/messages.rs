@@ -1,4 +1,4 @@
-//! The messages that pass over one connection: a request is sent, its response read, one after the other.
+//! The messages on one HTTP/1.1 connection: requests and responses, one at a time.
 
 use std::io;
 use std::mem;
@@ -17,37 +17,37 @@ use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-/// Bytes that are read at once: this many at first, and twice as many after a read that was filled, up to the most. A
-/// client that reads nothing makes its upstream connections hold the most each, beside the budget of its answers.
+/// Size of a read in bytes: the first value initially, doubled after a full read up to the second. A client that reads
+/// nothing makes each of its upstream connections hold the second, in addition to its budget for responses.
 const READ_FIRST: usize = 8 << 10;
 const READ_MOST: usize = 64 << 10;
 
-/// A connection, and the request and the response that are under way.
+/// A connection with its current request and response.
 #[derive(Debug)]
 pub(super) struct Messages<T> {
     io: T,
-    /// Read, but not yet taken.
+    /// Read, but not yet consumed.
     input: BytesMut,
-    /// How much to read next.
+    /// Size of the next read.
     piece: usize,
-    /// Written, but not yet sent.
+    /// Serialized, but not yet sent.
     output: Output,
-    /// Something was handed to the connection that may not have left it: TLS keeps records of its own.
+    /// Whether written bytes may need a flush, because TLS buffers records.
     unflushed: bool,
-    /// The request body, until all of it is written.
+    /// The request body, until it is written completely.
     upload: Option<Upload>,
-    /// Why nothing more can be sent. What the server said before may still be read.
+    /// Error that ended sending. A response that the server sent before can still be read.
     unsent: Option<io::Error>,
     response: BodyReader,
-    /// The server keeps the connection open for another request.
+    /// Whether the server keeps the connection open for another request.
     persists: bool,
-    /// Bytes that the head of a response may have.
+    /// Maximum size of a response's head in bytes.
     head_size: usize,
-    /// The head of the last 103 before the response.
+    /// Head of the last 103 before the response.
     hints: Option<HeaderMap>,
 }
 
-/// A request body on its way.
+/// A request body being sent.
 #[derive(Debug)]
 struct Upload {
     body: RequestBody,
@@ -55,7 +55,7 @@ struct Upload {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
-    /// Before the first request.
+    /// A connection before its first request.
     pub(super) fn new(io: T, head_size: usize) -> Self {
         Self {
             io,
@@ -72,7 +72,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// Whether another request can be sent: everything of the last one is sent, and its response read.
+    /// Whether another request can be sent: the last request is sent completely and its response is read.
     pub(super) fn are_done(&self) -> bool {
         self.persists
             && self.response.is_ended()
@@ -81,27 +81,26 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             && self.unsent.is_none()
     }
 
-    /// Whether nothing of the request is left to send.
+    /// Whether the request is sent completely.
     fn is_sent(&self) -> bool {
         self.upload.is_none() && self.output.is_empty() && !self.unflushed
     }
 
-    /// Looks for what the server did without being asked: ready if it closed the connection, or sent something. What it
-    /// sent is lost.
+    /// Ready if the server closed the idle connection or sent bytes without a request. These bytes are lost.
     pub(super) fn poll_unasked(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut byte = [0];
         let polled = Pin::new(&mut self.io).poll_read(context, &mut ReadBuf::new(&mut byte));
         polled.map(|_| self.persists = false)
     }
 
-    /// Gives up memory that an idle connection does not need.
+    /// Releases memory that an idle connection does not need.
     pub(super) fn rest(&mut self) {
         self.input = BytesMut::new();
         self.output = Output::default();
         self.piece = READ_FIRST;
     }
 
-    /// Begins to send a request, whose body it takes.
+    /// Begins to send a request and takes its body.
     pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
         self.output.head(request);
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
@@ -110,11 +109,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// Sends what there is to send of the request.
+    /// Sends pending parts of the request.
     ///
     /// # Errors
     ///
-    /// Only if the request body fails. If the server does not take it, what it has sent before is still to be read.
+    /// Only if the request body fails. If the server does not accept the request, its response must still be read.
     pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
         if self.is_sent() {
             return Ok(());
@@ -144,7 +143,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// Ready once all of the request is sent.
+    /// Ready once the request is sent completely.
     pub(super) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         self.poll_send(context)?;
         match self.unsent.take() {
@@ -154,13 +153,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// Waits for the head of the response to a request by `method`. Informational ones are passed over, but for 101.
+    /// Waits for the head of the response to a request with `method`. Skips interim responses except 101.
     pub(super) fn poll_head(
         &mut self,
         context: &mut Context<'_>,
         method: &Method,
     ) -> Poll<Result<Response<()>, ConnectionError>> {
-        // Nothing has come before the first call, and later ones have looked at what came.
+        // Before the first call nothing has arrived; later calls have already parsed the input.
         let mut may_be_complete = false;
         loop {
             if may_be_complete
@@ -187,7 +186,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                     let error = self.unsent.take().map_or(ConnectionError::Ended, ConnectionError::Io);
                     return Poll::Ready(Err(error));
                 }
-                // A head that comes byte by byte is looked at once for each line.
+                // A head that arrives byte by byte is parsed once per line only, not once per byte.
                 Ok(_) => {
                     let news = &self.input[before..];
                     may_be_complete =
@@ -198,12 +197,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// The headers of the last 103 (RFC 8297), once.
+    /// Takes the headers of the last 103 (RFC 8297).
     pub(super) fn take_hints(&mut self) -> Option<HeaderMap> {
         self.hints.take()
     }
 
-    /// The next frame of the response's body, while the request goes on.
+    /// The next frame of the response's body. Continues sending the request meanwhile.
     pub(super) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
@@ -236,12 +235,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// What is left of the response's body, if its length is known.
+    /// Remaining length of the response's body in bytes, if known.
     pub(super) fn left(&self) -> Option<u64> {
         self.response.left()
     }
 
-    /// The response's body, if all of it is here already.
+    /// Takes the response's body, if it has arrived completely.
     pub(super) fn take_whole(&mut self) -> Option<Bytes> {
         match self.response {
             BodyReader::Length(left) if left <= self.input.len() as u64 => {
@@ -252,12 +251,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// The connection, and what was read of another protocol.
+    /// The transport, and the bytes of the new protocol that were read already.
     pub(super) fn into_parts(self) -> (T, Bytes) {
         (self.io, self.input.freeze())
     }
 
-    /// Takes a piece of the request body into the output.
+    /// Moves a piece of the request body into the output.
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         let Some(upload) = &mut self.upload else { return Poll::Ready(Ok(())) };
         let frame = ready!(Pin::new(&mut upload.body).poll_frame(context)).transpose()?;
@@ -299,7 +298,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.input.reserve(self.piece);
         let length = ready!(poll_read_buf(Pin::new(&mut self.io), context, &mut self.input))?;
-        // What is read is held as long as the client takes, with all the room that was made for it.
+        // The buffer is held with its whole capacity for as long as the client needs to read, so it starts small.
         if length >= self.piece {
             self.piece = (2 * self.piece).min(READ_MOST);
         } else if length < self.piece / 4 {

@@ -1,22 +1,22 @@
-//! What a server may send without use: frames that carry nothing cost it an allowance, which requests, data and time earn
-//! back.
+//! Limit on useless frames from a server: frames without content consume an allowance that requests, data and time
+//! replenish.
 //!
-//! Servers answer data with windows and measure round trips with PINGs, several for each frame that they get. One that sends
-//! far more than that has the connection closed.
+//! Servers reply to data with WINDOW_UPDATE and measure round trips with PING, several for each frame that they
+//! receive. A server that sends far more loses the connection.
 
 use std::time::Duration;
 
-/// Frames that are allowed at once.
+/// Maximum allowance in frames.
 const MOST: u32 = 4000;
 
-/// What a second earns.
+/// Frames earned per second.
 const SECOND: u64 = 200;
 
-/// The frames that a server may still send.
+/// Remaining allowance.
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: u32,
-    /// The time up to which it was earned.
+    /// Time up to which the allowance was earned.
     until: Duration,
 }
 
@@ -27,20 +27,20 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// Costs that many frames.
+    /// Consumes `frames`.
     pub(super) fn spend(&mut self, frames: u32) {
         self.left = self.left.saturating_sub(frames);
     }
 
-    /// Something of use passed.
+    /// Earns `frames` for useful traffic.
     pub(super) fn earn(&mut self, frames: u32) {
-        // What is used up stays so.
+        // An exhausted allowance stays exhausted: the connection is about to be closed.
         if self.left > 0 {
             self.left = (self.left + frames).min(MOST);
         }
     }
 
-    /// The time, counted from any start, has come.
+    /// Earns the allowance for the time up to `now`, counted from any fixed instant.
     pub(super) fn tick(&mut self, now: Duration) {
         let millis = u64::try_from(now.saturating_sub(self.until).as_millis()).unwrap_or(u64::MAX);
         let earned = millis.saturating_mul(SECOND) / 1000;
@@ -50,7 +50,7 @@ impl Allowance {
         }
     }
 
-    /// Whether nothing is left of it.
+    /// Whether the allowance is exhausted.
     pub(super) fn is_used_up(&self) -> bool {
         self.left == 0
     }

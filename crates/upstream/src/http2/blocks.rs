@@ -1,4 +1,4 @@
-//! From header blocks to heads of responses and trailers.
+//! Conversion of header blocks into heads of responses and trailers.
 
 use brisk_http::error::Http2Error;
 use brisk_http::http1::LINES;
@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use super::state::State;
 use super::stream::End;
 
-/// The head of a response, or its trailers, as far as it was decoded.
+/// The head of a response, or its trailers, while it is decoded.
 #[derive(Debug, Default)]
 struct Head {
     status: Option<StatusCode>,
@@ -23,12 +23,12 @@ struct Head {
 }
 
 impl State {
-    /// A whole header block.
+    /// Processes a complete header block.
     pub(super) fn block(&mut self, block: &HeaderBlock<'_>) -> Result<(), Fault> {
         let HeaderBlock { stream: number, is_last, ref bytes, .. } = *block;
         let mut head = Head::with_room(bytes.len());
         let limit = self.recv.head_size as usize;
-        // It changes the table, also when it is refused.
+        // RFC 9113 section 4.3: a refused block must be decoded too, because it changes the dynamic table.
         let decoded = self.recv.decoder.decode(bytes, LINES + 1, limit, &mut head);
         let decoded = decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
         let Some(place) = self.find(number) else {
@@ -52,7 +52,7 @@ impl State {
         let status = head.status.filter(|_| !head.is_malformed).ok_or(malformed)?;
         if status.is_informational() {
             self.allowance.spend(1);
-            // RFC 9113 sections 8.1 and 8.6: it ends nothing, and switches no protocol.
+            // RFC 9113 sections 8.1 and 8.6: an interim response must not end the stream, and 101 does not exist.
             if is_last || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Err(malformed);
             }
@@ -66,7 +66,7 @@ impl State {
         self.respond(place, status, head, is_last).then_some(()).ok_or(malformed)
     }
 
-    /// Whether the head states no other length than there is.
+    /// Records the head of a response. Returns `false` if its length contradicts the end of the stream.
     fn respond(&mut self, place: u32, status: StatusCode, head: Head, is_last: bool) -> bool {
         let stream = self.stream(place);
         stream.has_head = true;
@@ -74,7 +74,7 @@ impl State {
         stream.is_bodyless =
             stream.is_head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
         stream.left = if stream.is_bodyless { Some(0) } else { head.length };
-        // RFC 9113 section 8.1.1
+        // RFC 9113 section 8.1.1: a response without the stated content is malformed.
         if is_last && stream.left.is_some_and(|left| left > 0) {
             return false;
         }
@@ -94,30 +94,30 @@ impl State {
 }
 
 impl Head {
-    /// A head with room for the fields of a block of this length.
+    /// A head with capacity for the fields of a block of this length.
     fn with_room(block: usize) -> Self {
         let headers = if block < 16 { 6 } else { 12 };
         Self { headers: HeaderMap::with_capacity(headers), ..Self::default() }
     }
 
-    /// The trailers; `None` if they are malformed, as with any pseudo-header.
+    /// The trailers; `None` if they are malformed, for example because of a pseudo-header.
     fn into_trailers(self) -> Option<HeaderMap> {
         (self.status.is_none() && !self.is_malformed).then_some(self.headers)
     }
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) {
-        // RFC 9113 section 8.2.1
+        // RFC 9113 section 8.2.1: a value must not begin or end with whitespace.
         let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
         self.is_malformed |= is_blank(value.as_bytes().first()) || is_blank(value.as_bytes().last());
         if name == CONTENT_LENGTH {
             let length = field::length(&value);
             self.is_malformed |= length.is_none() || self.length.is_some_and(|other| Some(other) != length);
             self.length = length;
-            // Once, also if it came twice.
+            // RFC 9110 section 8.6: repeated equal lengths are joined into one.
             self.headers.insert(name, value);
             return;
         }
-        // There are fewer than a map may have: the decoder counts them.
+        // The decoder limits the number of fields below the capacity of a map.
         self.headers.append(name, value);
     }
 }
@@ -135,7 +135,7 @@ impl Fields for Head {
 
     fn take(&mut self, field: Field) {
         match field {
-            // RFC 9113 section 8.3: pseudo-headers come first, and once.
+            // RFC 9113 section 8.3: pseudo-headers come first, each at most once.
             Field::Status(status) => {
                 self.is_malformed |= self.status.replace(status).is_some() || !self.headers.is_empty();
             }

@@ -1,4 +1,4 @@
-//! From bytes to frames, and what they ask for.
+//! Parsing of frames, and their effects.
 
 use brisk_http::error::Http2Error;
 use brisk_wire::h2::frame::{FrameHead, HEAD, LARGEST_WINDOW, Reason, WriteFrames, flag, kind, word};
@@ -8,14 +8,15 @@ use bytes::{Buf as _, BytesMut};
 use super::state::{Expect, State};
 use super::stream::End;
 
-/// Pieces of data from this size on share the memory that was read into, of which they hold at most 64 KiB.
+/// Minimum size in bytes of pieces that share the read buffer, of which they hold at most 64 KiB. Smaller ones are
+/// copied.
 const SHARED: usize = 8 << 10;
 
-/// What settings cost of the allowance: they may concern every stream.
+/// Cost of SETTINGS in the allowance, because they may affect every stream.
 const SETTINGS_COST: u32 = 20;
 
 impl State {
-    /// Reads what came. Leaves what is not complete.
+    /// Processes the complete frames in `input`, and data as far as it has arrived.
     pub(super) fn feed(&mut self, input: &mut BytesMut) {
         self.recv.is_heard = true;
         while self.failure.is_none() && !input.is_empty() {
@@ -35,7 +36,7 @@ impl State {
         }
     }
 
-    /// Reads a frame, or the head of one with data; false if it is not complete.
+    /// Processes a frame, or the head of a DATA frame. Returns `false` if it is incomplete.
     fn frame(&mut self, input: &mut BytesMut) -> bool {
         let Some(head) = input.first_chunk() else { return false };
         let head = FrameHead::read(head);
@@ -70,9 +71,9 @@ impl State {
             kind::WINDOW_UPDATE => self.window_update(head, payload),
             kind::RST_STREAM => self.rst_stream(head, payload),
             kind::GOAWAY => self.goaway(head, payload),
-            // None was asked for.
+            // RFC 9113 section 6.6: push is disabled in the settings.
             kind::PUSH_PROMISE => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
-            // RFC 9113 section 5.5: what is unknown means nothing.
+            // RFC 9113 section 5.5: unknown frames are ignored.
             _ => {
                 self.allowance.spend(1);
                 Ok(())
@@ -83,7 +84,7 @@ impl State {
         }
     }
 
-    /// An error in a frame of the stream `of`.
+    /// Handles an error in a frame of stream `of`.
     fn fault(&mut self, of: u32, fault: Fault) {
         match fault {
             Fault::Connection(reason) => self.fail_by(of, Http2Error::Broken(reason), Some(reason)),
@@ -100,7 +101,7 @@ impl State {
         block.map_or(Ok(()), |block| self.block(&block))
     }
 
-    /// A stream that was opened here: others are none of the server's (RFC 9113 section 5.1).
+    /// Checks that the stream was opened by this side. Servers may open none (RFC 9113 section 5.1).
     pub(super) fn known(&self, number: u32) -> Result<(), Fault> {
         let is_known = number % 2 == 1 && number < self.next;
         if is_known { Ok(()) } else { Err(Fault::Connection(Reason::PROTOCOL_ERROR)) }
@@ -124,12 +125,12 @@ impl State {
             exactly::<0>(payload)?;
             return Ok(());
         }
-        // RFC 9113 section 6.5.2: no server asks for pushes.
+        // RFC 9113 section 6.5.2: a server must not enable push.
         if payload.as_chunks::<6>().0.contains(&[0, 2, 0, 0, 0, 1]) {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
         if !self.recv.order.has_settings() {
-            // As many streams as we like, unless it says how many.
+            // RFC 9113 section 6.5.2: the initial number of streams is unlimited.
             self.send.peer.max_streams = u32::MAX;
         }
         self.recv.order.settings_received();
@@ -161,7 +162,7 @@ impl State {
         if !is_refused {
             stream.looked_at();
         }
-        // Behind the whole response it only ends the upload (RFC 9113 section 8.1).
+        // After the complete response it ends the upload only (RFC 9113 section 8.1).
         let error = if is_refused { Http2Error::Refused } else { Http2Error::Reset(reason) };
         self.end_stream(place, End::Failed(error));
         Ok(())
@@ -198,9 +199,9 @@ impl State {
         wanted.map(|_| ())
     }
 
-    /// Whether a response takes a frame of this length.
+    /// Whether a response accepts a frame of this length.
     fn takes_data(&mut self, number: u32, length: u32) -> Result<bool, Fault> {
-        // What was reset here may still be under way.
+        // Frames for a stream that was reset here may still arrive.
         let Some(place) = self.find(number) else {
             self.recv.stray -= i64::from(length);
             if self.recv.stray < 0 {
@@ -222,7 +223,7 @@ impl State {
         Ok(true)
     }
 
-    /// Reads of a DATA frame what there is of it, at least a byte.
+    /// Processes the available part of a DATA frame, at least one byte.
     fn data(&mut self, mut data: DataFrame, input: &mut BytesMut) {
         match data.next_part(input) {
             Ok(DataPart::PaddingLength(padding)) => {
@@ -252,14 +253,14 @@ impl State {
         let stream = self.stream(place);
         let left = stream.left.map(|left| left.checked_sub(length as u64));
         if left == Some(None) {
-            // RFC 9113 section 8.1.1
+            // RFC 9113 section 8.1.1: more data than `content-length` is malformed.
             input.advance(length);
             self.claim(length as u32);
             return self.fault(data.stream, Fault::Stream(data.stream, Reason::PROTOCOL_ERROR));
         }
         stream.left = left.flatten();
         self.allowance.earn(1);
-        // A request holds it: of one that is left over nothing is to come.
+        // A request holds the stream: released streams have no data left to receive.
         let stream = &mut self.streams[place as usize];
         if length >= SHARED {
             stream.push(input.split_to(length).freeze());
@@ -279,10 +280,10 @@ impl State {
         }
     }
 
-    /// Nothing of a response follows.
+    /// Ends a response.
     pub(super) fn end_response(&mut self, place: u32) {
         let stream = self.stream(place);
-        // RFC 9113 section 8.1.1
+        // RFC 9113 section 8.1.1: less data than `content-length` is malformed.
         if stream.left.is_some_and(|left| left > 0) {
             let number = stream.number;
             return self.fault(number, Fault::Stream(number, Reason::PROTOCOL_ERROR));

@@ -1,7 +1,7 @@
-//! A connection with its I/O, as its task and its requests share it.
+//! A connection with its I/O, shared by its task and its requests.
 //!
-//! The task reads and writes. Requests write their heads into its buffer, and what all of them write in one turn of the
-//! worker goes out at once.
+//! The task reads and writes. Requests write their heads into its buffer, so all output of one turn of the worker is
+//! sent with one system call.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -31,63 +31,63 @@ use super::stream::Stream;
 use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 
-/// Bytes that are read at once: this many at first, and twice as many after a read that was filled, up to the most.
+/// Size of a read in bytes: the first value initially, doubled after a full read up to the second.
 const READ_FIRST: usize = 8 << 10;
 const READ_MOST: usize = 64 << 10;
 
-/// Reads in a turn, before other tasks have theirs.
+/// Maximum number of reads per turn, before other tasks run.
 const READS: usize = 4;
 
-/// How long a connection that is closed waits for what was written last to leave.
+/// Timeout for the last output of a closed connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A connection, shared by its task, its requests and the pool.
 #[derive(Debug)]
 pub(super) struct Link {
     wire: RefCell<Wire>,
-    /// Requests that have the connection, their streams being open or not.
+    /// Requests using the connection, with or without an open stream.
     load: Cell<u32>,
-    /// A response did not come in time: the server may be gone. No further request uses the connection; those in flight
-    /// keep it open.
+    /// Whether a response timed out, so that the server may be unreachable. No further request uses the connection;
+    /// requests in flight keep it open.
     is_retired: Cell<bool>,
-    /// The last request to end has failed: those that are repeated go elsewhere.
+    /// Whether the last request to end has failed. Repeated requests avoid the connection.
     is_shunned: Cell<bool>,
-    /// The pool has given it up: it closes with the last of its requests.
+    /// Whether the pool has dropped the connection. It closes with the last of its requests.
     is_closing: Cell<bool>,
 }
 
 #[derive(Debug)]
 struct Wire {
-    /// Until the end of the connection.
+    /// `None` after the end of the connection.
     io: Option<UpstreamIo>,
     state: State,
     input: BytesMut,
-    /// How much to read next.
+    /// Size of the next read.
     piece: usize,
-    /// Something was handed to the connection that may not have left it: TLS keeps records of its own.
+    /// Whether written bytes may need a flush, because TLS buffers records.
     is_unflushed: bool,
     pulse: Pulse,
     linger: Linger,
 }
 
-/// A request on a connection: before its stream is opened, while it is answered, and as the body of its response. Dropping
-/// it gives up what has not come.
+/// A request on a connection: before its stream is opened, while it waits, and as the body of its response. Dropping it
+/// abandons the rest of the exchange.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     link: Rc<Link>,
     place: Option<u32>,
 }
 
-/// How a request ended without a response.
+/// A request without a response.
 #[derive(Debug)]
 pub(super) struct Unanswered {
     pub(super) error: ConnectionError,
-    /// The body of the request, if the server has not looked at it and it can be sent again as it was.
+    /// The request body, if the server has not processed the request and it can be repeated unchanged.
     pub(super) again: Option<RequestBody>,
 }
 
 impl Link {
-    /// `streams`: how many the server takes at a time, as far as that is known before its settings have come.
+    /// A connection over `io`. `streams`: the expected limit of concurrent streams before the server's settings arrive.
     pub(super) fn new(io: UpstreamIo, wheel: &DeadlineWheel, limits: Http2Limits, streams: u32) -> Rc<Self> {
         let wire = Wire {
             io: Some(io),
@@ -107,16 +107,16 @@ impl Link {
         })
     }
 
-    /// The connection's task: reads and writes until the end.
+    /// The connection's task: reads and writes until the connection ends.
     pub(super) async fn run(self: Rc<Self>, _open: OpenConnection) {
         poll_fn(|context| self.poll(context)).await;
         if let Some(error) = self.wire.borrow().state.failure {
             tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
         }
         let farewell = poll_fn(|context| self.wire.borrow_mut().poll_close(context));
-        // An error says no more than that the server has gone.
+        // An error only means that the server is gone.
         drop(timeout(FAREWELL, farewell).await);
-        // Responses are still read as far as they have come. The socket goes before its place is given back.
+        // Responses remain readable as far as they have arrived. The socket is closed before its permit is released.
         self.wire.borrow_mut().shut();
     }
 
@@ -134,52 +134,52 @@ impl Link {
         if state.failure.is_some() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// A place for a request.
+    /// Registers a request on the connection.
     pub(super) fn take(self: &Rc<Self>) -> Exchange {
         self.load.set(self.load.get() + 1);
         Exchange { link: Rc::clone(self), place: None }
     }
 
-    /// Requests that have the connection, and streams of others that have not ended.
+    /// Number of requests on the connection, plus open streams of ended requests.
     pub(super) fn load(&self) -> u32 {
         self.load.get() + self.wire.borrow().state.leftovers
     }
 
-    /// Whether further requests may use it.
+    /// Whether further requests may use the connection.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_retired.get() && self.wire.borrow().state.takes_requests()
     }
 
-    /// Whether the server takes one more than the requests that have the connection, of which there may be `most`.
+    /// Whether another request may begin: within `most`, the server's limit of streams, and the windows.
     pub(super) fn has_room(&self, most: u32) -> bool {
         let state = &self.wire.borrow().state;
         let load = self.load.get() + state.leftovers;
         load < most.min(state.send.peer.max_streams) && !state.is_stuck() && state.has_window()
     }
 
-    /// Streams that the server takes at a time, if its settings have come.
+    /// The server's limit of concurrent streams, once its settings have arrived.
     pub(super) fn streams(&self) -> Option<u32> {
         let state = &self.wire.borrow().state;
         state.recv.order.has_settings().then_some(state.send.peer.max_streams)
     }
 
-    /// Whether the server takes no streams at all for now.
+    /// Whether the server currently accepts no streams at all.
     pub(super) fn takes_none(&self) -> bool {
         self.wire.borrow().state.send.peer.max_streams == 0
     }
 
-    /// Whether the last request to end has failed here.
+    /// Whether the last request to end has failed.
     pub(super) fn is_shunned(&self) -> bool {
         self.is_shunned.get()
     }
 
-    /// Closes it with the last of its requests.
+    /// Closes the connection with the last of its requests.
     pub(super) fn close(&self) {
         self.is_closing.set(true);
         self.wire.borrow_mut().state.schedule();
     }
 
-    /// Gives up memory that an idle connection does not need.
+    /// Releases memory that an idle connection does not need.
     pub(super) fn rest(&self) {
         let mut wire = self.wire.borrow_mut();
         wire.state.send.rest();
@@ -201,7 +201,7 @@ impl Wire {
             self.state.fail(Http2Error::Io(error.kind()), None);
         }
         self.pulse.check(&mut self.state, context);
-        // Nothing else wakes the task for what the server sends.
+        // No other event wakes the task for further input.
         if was_full && self.state.may_read() {
             context.waker().wake_by_ref();
         }
@@ -267,7 +267,7 @@ impl Wire {
         self.state.send.end();
     }
 
-    /// Looks whether a connection without requests has ended meanwhile, as far as the kernel has reported by now.
+    /// Checks whether a connection without requests has ended, as far as the kernel has reported it.
     fn look(&mut self) {
         if self.state.numbers.is_empty()
             && let Some(task) = self.state.task().cloned()
@@ -278,7 +278,7 @@ impl Wire {
 }
 
 impl Exchange {
-    /// Opens a stream for the request, whose body it takes, as soon as the server takes another.
+    /// Opens a stream for the request as soon as the server permits another, and takes the request's body.
     pub(super) fn poll_begin(
         &mut self,
         context: &mut Context<'_>,
@@ -289,7 +289,7 @@ impl Exchange {
         wire.look();
         let state = &mut wire.state;
         if !state.takes_requests() {
-            // That of other requests is none of this one.
+            // The error of other requests does not concern this one, which was not sent.
             let is_first = state.next == 1;
             let error = state.failure.filter(|_| is_first).unwrap_or(Http2Error::Refused);
             let body = mem::replace(request.body_mut(), RequestBody::Empty);
@@ -303,7 +303,7 @@ impl Exchange {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether the server takes streams of other protocols (RFC 8441), once its settings have come.
+    /// Whether the server supports extended CONNECT (RFC 8441). Ready once its settings have arrived.
     pub(super) fn poll_offers_protocols(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let mut wire = self.link.wire.borrow_mut();
         let state = &mut wire.state;
@@ -329,7 +329,7 @@ impl Exchange {
         })
     }
 
-    /// The headers of the last 103 (RFC 8297), once.
+    /// Takes the headers of the last 103 (RFC 8297).
     pub(super) fn take_hints(&mut self) -> Option<HeaderMap> {
         let mut wire = self.link.wire.borrow_mut();
         wire.state.stream(self.place?).hints.take()
@@ -369,7 +369,7 @@ impl Exchange {
         unread.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 
-    /// Lets no further request use the connection: the server owed something on this stream and was silent.
+    /// Excludes the connection from further requests, because a response on it timed out.
     pub(crate) fn retire_connection(&self) {
         self.link.is_retired.set(true);
     }
@@ -390,7 +390,7 @@ impl Drop for Exchange {
 }
 
 impl Stream {
-    /// The error with its cause, which is that of the request body where that has failed.
+    /// The error with its cause: the error of the request body, if that failed.
     fn explain(&mut self, error: Http2Error) -> ConnectionError {
         match (error, self.cause.take()) {
             (Http2Error::RequestBody, Some(cause)) => ConnectionError::RequestBody(cause),

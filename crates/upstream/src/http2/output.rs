@@ -1,4 +1,4 @@
-//! Writes requests: their heads at once, their bodies in turns, as far as windows allow.
+//! Writing of requests: heads immediately, bodies in turns, within the windows.
 
 use std::io;
 use std::mem;
@@ -20,33 +20,34 @@ use http_body::{Body as _, Frame};
 use super::state::{Sending, State};
 use super::stream::{End, Upload};
 
-/// Bytes that are gathered before they are written.
+/// Bytes collected before a write.
 const ROOM: usize = 64 << 10;
 
-/// While more than this waits to be written, nothing is read: a server that does not read is not answered.
+/// Bytes waiting to be written above which nothing is read. A server that does not read gets no replies that would need
+/// memory.
 const BACKLOG: usize = 256 << 10;
 
-/// While more than this waits to be written, no further request begins here.
+/// Bytes waiting to be written above which no further request begins on this connection.
 const STUCK: usize = 1 << 20;
 
-/// What a stream earns of the allowance, what a frame of its body does, and how many bytes of it earn one more.
+/// Allowance earned by a stream, by a DATA frame of a request body, and the number of bytes that earn one more.
 const STREAM: u32 = 20;
 const DATA: u32 = 4;
 const BYTES: u32 = 1024;
 
-/// Where requests go, as far as their heads say so.
+/// Destination of a request, as far as its head names it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination<'a> {
-    /// Whether the connection is encrypted.
+    /// Whether the connection uses TLS.
     pub(crate) is_encrypted: bool,
-    /// The name of the server, for requests that name none.
+    /// Name of the server, for requests without an authority.
     pub(crate) authority: &'a Authority,
-    /// The protocol that the stream is to be of (RFC 8441).
+    /// Protocol of the stream (RFC 8441).
     pub(crate) protocol: Option<&'a HeaderValue>,
 }
 
 impl State {
-    /// Begins a request, whose body it takes, on a new stream; returns its place.
+    /// Begins a request on a new stream and takes its body. Returns the stream's slot.
     pub(super) fn request(&mut self, request: &mut Request<RequestBody>, to: Destination<'_>) -> u32 {
         let place = self.open();
         let is_last = request.body().is_end_stream();
@@ -65,17 +66,17 @@ impl State {
         place
     }
 
-    /// Whether there is room for the answers to what the server may send.
+    /// Whether replies to further frames of the server have room.
     pub(super) fn may_read(&self) -> bool {
         self.failure.is_none() && self.send.waiting() < BACKLOG
     }
 
-    /// Whether the server has not read for too long to be given more.
+    /// Whether the backlog exceeds [`STUCK`], so that the server gets no further requests.
     pub(super) fn is_stuck(&self) -> bool {
         self.send.waiting() > STUCK
     }
 
-    /// Goes on with the bodies that were woken.
+    /// Continues the request bodies that were woken.
     pub(super) fn run_uploads(&mut self) {
         let mut woken = mem::take(&mut self.send.woken);
         self.wakes.take(&mut woken);
@@ -85,7 +86,7 @@ impl State {
         self.send.woken = woken;
     }
 
-    /// Puts the stream where bodies wait for their turn, if it has one.
+    /// Queues the stream, if it has a body to send and is not queued.
     pub(super) fn queue(&mut self, place: u32) {
         let stream = self.stream(place);
         if stream.upload.is_some() && !mem::replace(&mut stream.is_queued, true) {
@@ -93,12 +94,12 @@ impl State {
         }
     }
 
-    /// There is room in the window of the connection.
+    /// Queues the streams that waited for the window of the connection.
     pub(super) fn go_on_with_held(&mut self) {
         self.send.ready.extend(self.send.held.drain(..));
     }
 
-    /// Makes frames until there is enough for now.
+    /// Writes frames until [`ROOM`] bytes are collected.
     pub(super) fn fill(&mut self) {
         while self.send.waiting() < ROOM
             && let Some(place) = self.send.ready.pop_front()
@@ -108,7 +109,7 @@ impl State {
         }
     }
 
-    /// The next step of a request body: its next piece, or a frame with a part of one.
+    /// Takes the next piece of a request body, or writes a frame with a part of the current one.
     fn go_on(&mut self, place: u32) {
         let stream = &mut self.streams[place as usize];
         let Some(upload) = &mut stream.upload else { return };
@@ -137,12 +138,12 @@ impl State {
         self.write_data(place);
     }
 
-    /// Writes a frame of data, as large as it may be.
+    /// Writes the largest possible DATA frame.
     fn write_data(&mut self, place: u32) {
         let stream = &mut self.streams[place as usize];
         let Some(upload) = &mut stream.upload else { return };
         if stream.send_window <= 0 {
-            // Its window brings it back.
+            // A WINDOW_UPDATE frame queues the stream again.
             return;
         }
         if self.send.window <= 0 {
@@ -160,7 +161,7 @@ impl State {
         self.send.out.extend_from_slice(&head.to_bytes());
         self.send.out.extend_from_slice(&upload.chunk[..length]);
         if length == upload.chunk.len() {
-            // What it holds is not needed while the next piece is waited for.
+            // Releases the memory of the piece before the next one arrives.
             upload.chunk = Bytes::new();
         } else {
             upload.chunk.advance(length);
@@ -173,7 +174,7 @@ impl State {
         }
     }
 
-    /// Ends a request of which nothing but trailers is left.
+    /// Ends a request body with its trailers or an empty DATA frame.
     fn end_upload(&mut self, place: u32, trailers: Option<HeaderMap>) {
         let number = self.stream(place).number;
         match trailers {
@@ -188,7 +189,7 @@ impl State {
         self.close_if_over(place);
     }
 
-    /// The client has broken its request off: it is not whole for the server either.
+    /// Resets the stream of a request whose body failed: the server must not take it for complete.
     fn break_off(&mut self, place: u32, error: BodyError) {
         let stream = self.stream(place);
         let number = stream.number;
@@ -198,7 +199,7 @@ impl State {
         self.reset(number, Reason::CANCEL, Http2Error::RequestBody);
     }
 
-    /// Hands what there is to `take`, which says how much of it it has taken; false if it does not take all of it now.
+    /// Passes pending output to `take`, which returns the number of bytes written. Returns `false` if output remains.
     pub(super) fn write(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
@@ -224,7 +225,7 @@ impl Sending {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(written)) => self.written += written,
                 Poll::Ready(Err(error)) => {
-                    // TLS may have sent a part of it before.
+                    // TLS may have sent a part, so the rest cannot be written again.
                     self.written = self.out.len();
                     return Err(error);
                 }
@@ -242,12 +243,12 @@ impl Sending {
         Ok(true)
     }
 
-    /// Nothing more is written.
+    /// Discards all pending output.
     pub(super) fn end(&mut self) {
         (self.out, self.written) = (Vec::new(), 0);
     }
 
-    /// Gives up memory that an idle connection does not need.
+    /// Releases memory that an idle connection does not need.
     pub(super) fn rest(&mut self) {
         if self.out.is_empty() {
             self.out = Vec::new();
@@ -277,7 +278,7 @@ impl Sending {
         let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
         encoder.field(b":path", path.as_bytes(), out);
         for (name, value) in request.headers() {
-            // RFC 9113 sections 8.2.2 and 8.3.1
+            // RFC 9113 sections 8.2.2 and 8.3.1: no connection-specific fields; `Host` became `:authority`.
             let is_left_out = *name == HOST
                 || is_connection_specific(name)
                 || (*name == TE && value.as_bytes() != b"trailers");
@@ -303,14 +304,14 @@ impl Sending {
     }
 }
 
-/// Whether these bytes name a host, and perhaps a port. The usual ones are looked at only.
+/// Whether these bytes are a host with an optional port. Common characters are accepted without parsing.
 fn is_authority(host: &[u8]) -> bool {
     let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':');
     !host.is_empty() && (host.iter().all(is_usual) || Authority::try_from(host).is_ok())
 }
 
-/// The length of a body that its head does not state, where it is known. RFC 9110 section 8.6: 0 where the method
-/// expects a body.
+/// The known length of a body whose head does not state it. RFC 9110 section 8.6: 0 is sent only with methods that
+/// expect a body.
 fn length_to_state(request: &Request<RequestBody>) -> Option<u64> {
     if request.headers().contains_key(CONTENT_LENGTH) {
         return None;

@@ -1,5 +1,4 @@
-//! What a connection does as time passes: it asks a silent server whether it is alive, and ends streams whose requests are
-//! over.
+//! Timers of a connection: PING to a silent server, and the end of streams without requests.
 
 use std::mem;
 use std::task::Context;
@@ -12,10 +11,10 @@ use brisk_wire::h2::frame::{WriteFrames, kind};
 use super::Http2Limits;
 use super::state::State;
 
-/// How long a stream stays whose request is over: at least this time, at most twice as long.
+/// Minimum lifetime of a stream after its request has ended; the maximum is twice as long.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Whether the server is alive: a PING is sent when it was silent for too long while requests are open.
+/// Liveness check of the server: sends PING when the server was silent for too long while requests are open.
 #[derive(Debug)]
 pub(super) struct Pulse {
     limits: Http2Limits,
@@ -24,7 +23,7 @@ pub(super) struct Pulse {
     is_asked: bool,
 }
 
-/// The time for streams whose requests are over.
+/// Timer for streams whose requests have ended.
 #[derive(Debug)]
 pub(super) struct Linger {
     deadline: Deadline,
@@ -82,7 +81,7 @@ impl Linger {
         }
         self.is_set = true;
         self.deadline.set(LINGER);
-        // Waits for it from now on.
+        // Poll again, to register the timer.
         context.waker().wake_by_ref();
     }
 }

@@ -1,4 +1,4 @@
-//! One connection over HTTP/2 to an upstream, without I/O: its streams, windows and tables.
+//! State of one HTTP/2 connection to an upstream, without I/O: streams, windows and tables.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -15,86 +15,86 @@ use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
 use super::allowance::Allowance;
 use super::stream::{End, Stream};
 
-/// Bytes that a server may send of one response before the client has taken them; bounds the memory of a slow client.
+/// Receive window of a response in bytes. Bounds the memory of a response whose client is slow.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 
-/// The same for all responses on a connection.
+/// Receive window of a connection in bytes.
 pub(super) const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// The state of a connection.
+/// State of a connection.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) recv: Receiving,
     pub(super) send: Sending,
     pub(super) streams: Vec<Stream>,
     free: Vec<u32>,
-    /// The places of the streams that are open by their numbers, in ascending order.
+    /// Open streams as pairs of number and slot, in ascending order.
     pub(super) numbers: Vec<(u32, u32)>,
-    /// The number of the next stream.
+    /// Number of the next stream.
     pub(super) next: u32,
-    /// Streams that are open although their requests are over.
+    /// Open streams whose requests have ended.
     pub(super) leftovers: u32,
-    /// Requests that wait until a stream may be opened.
+    /// Requests waiting for permission to open a stream.
     waiting: Vec<Waker>,
-    /// Wakers of request bodies, by the places of their streams.
+    /// Wakers of request bodies, by slot.
     pub(super) wakes: Wakes,
     pub(super) allowance: Allowance,
-    /// The server takes no streams behind this one.
+    /// Highest stream number that the server accepts, after GOAWAY.
     pub(super) last: Option<u32>,
-    /// The error that it gave as the reason.
+    /// Error code of GOAWAY.
     pub(super) farewell: Reason,
-    /// Why the connection is over.
+    /// Error that ended the connection.
     pub(super) failure: Option<Http2Error>,
     task: Option<Waker>,
     is_scheduled: bool,
 }
 
-/// What comes from the server.
+/// State of the receiving side.
 #[derive(Debug)]
 pub(super) struct Receiving {
     pub(super) expect: Expect,
     pub(super) order: FrameOrder,
     pub(super) decoder: Decoder<Field>,
-    /// Bytes of a head, as RFC 9113 section 6.5.2 counts them.
+    /// Maximum size of a head in bytes (RFC 9113 section 6.5.2).
     pub(super) head_size: u32,
-    /// Bytes that the server may send, and those that were read since its window was opened last.
+    /// Receive window, and the bytes read since the last WINDOW_UPDATE.
     pub(super) window: i64,
     pub(super) unclaimed: u32,
-    /// Bytes that may still be under way on streams that were reset.
+    /// Bytes that may still arrive on streams that were reset.
     pub(super) stray: i64,
-    /// Something came since the time was looked at last.
+    /// Whether anything was received since the last check of the time.
     pub(super) is_heard: bool,
 }
 
-/// What goes to the server.
+/// State of the sending side.
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) encoder: Encoder,
     pub(super) peer: PeerSettings,
     pub(super) window: i64,
-    /// Bytes to be written, from `written` on.
+    /// Output, pending from `written` on.
     pub(super) out: Vec<u8>,
     pub(super) written: usize,
-    /// Bytes that were written before those in `out`.
+    /// Number of bytes written before those in `out`.
     pub(super) before: u64,
-    /// Streams whose request bodies may go on.
+    /// Streams whose request bodies can continue.
     pub(super) ready: VecDeque<u32>,
     /// Streams whose data waits for the window of the connection.
     pub(super) held: Vec<u32>,
     pub(super) woken: Vec<u32>,
 }
 
-/// What the next bytes are.
+/// Kind of the next input.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expect {
     Frame,
-    /// The payload of `DATA`.
+    /// Payload of DATA.
     Data(DataFrame),
 }
 
 impl State {
-    /// A connection that has sent its preface and settings. Heads of responses may have `head_size` bytes; the server takes
-    /// `streams` at a time until its settings say how many.
+    /// A connection whose preface and settings are in the output. Heads of responses may have `head_size` bytes. Opens
+    /// at most `streams` streams at a time until the server's settings arrive.
     pub(super) fn new(head_size: u32, streams: u32) -> Self {
         let mut out = Vec::with_capacity(256);
         out.extend_from_slice(PREFACE);
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// A turn of the connection's task begins.
+    /// Begins a turn of the connection's task.
     pub(super) fn begin_turn(&mut self, context: &Context<'_>) {
         self.is_scheduled = false;
         self.wakes.register(context);
@@ -152,7 +152,7 @@ impl State {
         }
     }
 
-    /// Has the connection's task write what there is. Before its first turn it is going to run anyway.
+    /// Schedules the connection's task to write. Before its first turn the task runs anyway.
     pub(super) fn schedule(&mut self) {
         if !mem::replace(&mut self.is_scheduled, true)
             && let Some(task) = &self.task
@@ -166,29 +166,29 @@ impl State {
         self.task.as_ref()
     }
 
-    /// Whether further requests may begin here.
+    /// Whether further requests may use the connection.
     pub(super) fn takes_requests(&self) -> bool {
         self.failure.is_none() && self.last.is_none() && self.next <= LARGEST_WINDOW
     }
 
-    /// Whether a stream may be opened at once.
+    /// Whether a stream may be opened now.
     pub(super) fn has_room(&self) -> bool {
         self.numbers.len() < self.send.peer.max_streams as usize
     }
 
-    /// Wakes `waker` when there may be room for another stream.
+    /// Wakes `waker` when another stream may be possible.
     pub(super) fn wait_for_room(&mut self, waker: &Waker) {
         if !self.waiting.iter().any(|other| other.will_wake(waker)) {
             self.waiting.push(waker.clone());
         }
     }
 
-    /// The requests that wait look again whether there is room.
+    /// Wakes all waiting requests; they check again.
     pub(super) fn wake_waiting(&mut self) {
         self.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// The place of a stream that is open.
+    /// The slot of an open stream.
     pub(super) fn find(&self, number: u32) -> Option<u32> {
         let at = self.numbers.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         Some(self.numbers[at].1)
@@ -198,7 +198,7 @@ impl State {
         &mut self.streams[place as usize]
     }
 
-    /// Opens the next stream, and returns its place.
+    /// Opens the next stream and returns its slot.
     pub(super) fn open(&mut self) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.streams.push(Stream::default());
@@ -212,7 +212,7 @@ impl State {
         place
     }
 
-    /// Takes a stream out of those that are open: both sides have sent all, or one has reset it.
+    /// Removes a stream from the open streams: both sides are complete, or one has reset it.
     pub(super) fn close(&mut self, place: u32) {
         let number = self.stream(place).number;
         if let Ok(at) = self.numbers.binary_search_by_key(&number, |(number, _)| *number) {
@@ -231,13 +231,13 @@ impl State {
             self.leftovers -= 1;
             self.set_free(place);
         }
-        // Some of them may have gone.
+        // Some of the waiting requests may have ended, so all are woken.
         if self.has_room() {
             self.wake_waiting();
         }
     }
 
-    /// Closes a stream if nothing more comes or goes on it.
+    /// Closes a stream if both directions are complete.
     pub(super) fn close_if_over(&mut self, place: u32) {
         let stream = self.stream(place);
         if stream.end != End::Open && stream.upload.is_none() {
@@ -251,19 +251,19 @@ impl State {
         self.free.push(place);
     }
 
-    /// The request gives its stream up, or has read all of it.
+    /// Releases a stream whose request has ended or was dropped.
     pub(super) fn release(&mut self, place: u32) {
         let stream = self.stream(place);
         stream.is_held = false;
         let number = stream.number;
-        // Its end may come a packet later than the last byte of the body.
+        // END_STREAM may arrive a packet after the last byte of the body; a reset would be unnecessary.
         let is_whole = stream.end == End::Whole || (stream.has_whole_body() && stream.upload.is_none());
         if self.find(number) != Some(place) {
             return self.set_free(place);
         }
         self.leftovers += 1;
         if is_whole {
-            // The rest of its request still goes out.
+            // The rest of the request is still sent.
             let unread = self.stream(place).clear_response();
             self.claim(unread);
         } else {
@@ -273,7 +273,7 @@ impl State {
         self.schedule();
     }
 
-    /// Resets the streams that were left over at the last call already.
+    /// Resets the streams that were already without a request at the last call.
     pub(super) fn end_leftovers(&mut self) {
         for index in (0..self.numbers.len()).rev() {
             let (number, place) = self.numbers[index];
@@ -284,7 +284,7 @@ impl State {
         }
     }
 
-    /// Resets a stream, whether it is open or not; one that is open has failed by `error`.
+    /// Resets a stream, open or not. An open stream fails with `error`.
     pub(super) fn reset(&mut self, number: u32, reason: Reason, error: Http2Error) {
         self.send.out.rst_stream(number, reason);
         if let Some(place) = self.find(number) {
@@ -303,13 +303,14 @@ impl State {
         self.close(place);
     }
 
-    /// Ends the connection: requests in flight fail by `error`. Nothing of those that were not written goes out any more, and
-    /// nothing follows but GOAWAY with `reason`, if there is one.
+    /// Ends the connection. Requests in flight fail with `error`; unwritten ones are removed from the output and may be
+    /// repeated. Only GOAWAY with `reason` follows, if given.
     pub(super) fn fail(&mut self, error: Http2Error, reason: Option<Reason>) {
         self.fail_by(0, error, reason);
     }
 
-    /// The same because of the response on the stream `guilty`, if that is open: `error` is not that of the others then.
+    /// Like [`fail`](Self::fail), because of the response on stream `guilty`. If that stream is open, the others fail
+    /// with [`Http2Error::Neighbour`].
     pub(super) fn fail_by(&mut self, guilty: u32, error: Http2Error, reason: Option<Reason>) {
         if self.failure.is_some() {
             return;
@@ -322,7 +323,7 @@ impl State {
             let before = self.send.before;
             let stream = self.stream(place);
             if written <= stream.begins {
-                // It may be sent elsewhere.
+                // Unwritten, so the request may be sent elsewhere.
                 kept = kept.min((stream.begins - before) as usize);
             } else {
                 stream.looked_at();
@@ -331,14 +332,14 @@ impl State {
         }
         self.send.out.truncate(kept);
         if let Some(reason) = reason {
-            // The server has opened no streams.
+            // The server has opened no streams, so the last stream number is 0.
             self.send.out.goaway(0, reason);
         }
         self.wake_waiting();
         self.schedule();
     }
 
-    /// The server takes no streams behind `last` (RFC 9113 section 6.8).
+    /// Handles GOAWAY: the server accepts no streams above `last` (RFC 9113 section 6.8).
     pub(super) fn announced(&mut self, last: u32, reason: Reason) {
         let last = self.last.map_or(last, |before| before.min(last));
         self.last = Some(last);
@@ -352,12 +353,12 @@ impl State {
 }
 
 impl Sending {
-    /// Bytes that wait to be written.
+    /// Number of bytes waiting to be written.
     pub(super) fn waiting(&self) -> usize {
         self.out.len() - self.written
     }
 
-    /// Where the next frame begins, in all that was ever written.
+    /// Position of the next frame among all bytes ever written.
     fn position(&self) -> u64 {
         self.before + self.out.len() as u64
     }

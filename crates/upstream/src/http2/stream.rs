@@ -1,4 +1,4 @@
-//! A request and its response on one connection over HTTP/2.
+//! A request and its response on one HTTP/2 connection.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -12,80 +12,80 @@ use http_body::Frame;
 
 use super::state::STREAM_WINDOW;
 
-/// The most of a request body that is kept until the server answers.
+/// Maximum number of bytes of a request body that are kept for a retry until the server responds.
 const KEPT: usize = 64 << 10;
 
-/// A stream, or a place for one.
+/// A stream, or a free slot.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Stream {
     pub(super) number: u32,
-    /// A request waits for the response, or reads it.
+    /// Whether a request waits for the response or reads it.
     pub(super) is_held: bool,
-    /// Where its first frame begins, in all that was ever written.
+    /// Position of its first frame among all bytes written on the connection.
     pub(super) begins: u64,
-    /// The request can be sent again as it was, if the server has not looked at it: its body is here, or it has none.
+    /// Whether the request can be repeated unchanged if the server has not processed it: its body is kept or absent.
     pub(super) is_untouched: bool,
-    /// The whole request body, if it is short and was sent, until the server answers.
+    /// The whole request body, if it is short and was sent, until the server responds.
     kept: Option<Bytes>,
-    /// The request body of a stream that has ended before anything of it was sent.
+    /// The request body of a stream that ended before any of the body was sent.
     unsent: Option<RequestBody>,
-    /// The request asks for a head alone.
+    /// Whether the method is HEAD.
     pub(super) is_head: bool,
-    /// The head of the response until it is taken; and whether it has come.
+    /// Head of the response until it is taken, and whether it has arrived.
     pub(super) head: Option<Response<()>>,
     pub(super) has_head: bool,
-    /// The head of the last 103 before it.
+    /// Head of the last 103 before the response.
     pub(super) hints: Option<HeaderMap>,
-    /// The body as far as it has come: pieces in their order, then small ones together.
+    /// Unread part of the response body: pieces in order, followed by small pieces joined together.
     pieces: VecDeque<Bytes>,
     small: Vec<u8>,
     pub(super) trailers: Option<HeaderMap>,
     pub(super) end: End,
-    /// Why the request body failed, if that ended the stream.
+    /// Error of the request body, if it ended the stream.
     pub(super) cause: Option<Box<BodyError>>,
     reader: Option<Waker>,
-    /// Bytes that the server may send, and those that were read since its window was opened last.
+    /// Receive window, and the bytes read since the last WINDOW_UPDATE.
     pub(super) recv_window: i64,
     pub(super) unclaimed: u32,
-    /// Bytes of the body to come, and to be read, where the head states them.
+    /// Bytes of the body to be received, and to be read, if the head states the length.
     pub(super) left: Option<u64>,
     pub(super) unread: Option<u64>,
-    /// The response has no body, whatever its head says.
+    /// Whether the response has no body, regardless of its head.
     pub(super) is_bodyless: bool,
-    /// The request body until all of it is sent.
+    /// The request body until it is sent completely.
     pub(super) upload: Option<Upload>,
     pub(super) send_window: i64,
-    /// It is in a queue of [`Sending`](super::state::Sending).
+    /// Whether the stream is in a queue of [`Sending`](super::state::Sending).
     pub(super) is_queued: bool,
-    /// It was left over for some time: its request is over.
+    /// Whether the stream was without a request at the last check already.
     pub(super) is_overdue: bool,
 }
 
-/// A request body on its way.
+/// A request body being sent.
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) body: RequestBody,
-    /// A piece that waits for a window.
+    /// A piece waiting for a window.
     pub(super) chunk: Bytes,
 }
 
-/// How far the response has come.
+/// Completion of the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
     #[default]
     Open,
-    /// All of it is here.
+    /// Complete.
     Whole,
     Failed(Http2Error),
-    /// It failed, and the reader knows.
+    /// Failed, and the error was returned to the reader.
     Reported,
 }
 
 impl Stream {
-    /// Begins as the stream of this number, whose first frame is written at `begins`.
+    /// Initializes the slot for stream `number`, whose first frame is written at position `begins`.
     pub(super) fn begin(&mut self, number: u32, send_window: i64, begins: u64) {
-        // The queue of pieces keeps its memory.
+        // The queue of pieces keeps its allocation.
         let pieces = mem::take(&mut self.pieces);
         let recv_window = STREAM_WINDOW.into();
         *self = Self {
@@ -100,21 +100,21 @@ impl Stream {
         };
     }
 
-    /// The first piece of the request body is going to be sent; `is_all` of it.
+    /// Records that the first piece of the request body is about to be sent; `is_all`: it is the whole body.
     pub(super) fn sends(&mut self, data: &Bytes, is_all: bool) {
         let is_first = self.is_untouched && self.kept.is_none();
         self.is_untouched = is_first && is_all && data.len() <= KEPT;
         self.kept = self.is_untouched.then(|| data.clone());
     }
 
-    /// The server has begun to answer, or the request cannot be sent again for another reason.
+    /// Records that the server has begun to respond, or that the request cannot be repeated for another reason.
     pub(super) fn looked_at(&mut self) {
         self.is_untouched = false;
         self.kept = None;
         self.unsent = None;
     }
 
-    /// Nothing more of the request is sent.
+    /// Stops sending the request body.
     pub(super) fn end_upload(&mut self) {
         let upload = self.upload.take();
         if self.is_untouched && self.kept.is_none() {
@@ -122,7 +122,7 @@ impl Stream {
         }
     }
 
-    /// The body of a request that is as it was.
+    /// The body of an untouched request, for a repetition.
     pub(super) fn take_request_body(&mut self) -> RequestBody {
         match (self.kept.take(), self.unsent.take()) {
             (Some(data), _) => RequestBody::Again(data),
@@ -131,7 +131,7 @@ impl Stream {
         }
     }
 
-    /// Adds a piece of the body, which shares the memory that was read into.
+    /// Adds a piece of the body that shares the read buffer.
     pub(super) fn push(&mut self, piece: Bytes) {
         if !self.small.is_empty() {
             self.pieces.push_back(mem::take(&mut self.small).into());
@@ -140,7 +140,7 @@ impl Stream {
         self.wake();
     }
 
-    /// Adds a small piece, which is copied: it would hold more memory than it has bytes.
+    /// Adds a small piece as a copy, because sharing would hold more memory than the piece has bytes.
     pub(super) fn push_small(&mut self, piece: &[u8]) {
         if self.small.is_empty() {
             self.small = piece.to_vec();
@@ -154,17 +154,17 @@ impl Stream {
         !self.pieces.is_empty() || !self.small.is_empty()
     }
 
-    /// All of the response is here and was read, or there is nothing but its head.
+    /// Whether the response is complete and read, or has only a head.
     pub(super) fn is_end_stream(&self) -> bool {
         self.is_bodyless || (self.end == End::Whole && !self.has_data() && self.trailers.is_none())
     }
 
-    /// All of the response's body has come, although the stream may not have ended.
+    /// Whether the whole body has arrived, although the stream may still be open.
     pub(super) fn has_whole_body(&self) -> bool {
         self.has_head && self.left == Some(0)
     }
 
-    /// The next piece of the body.
+    /// Takes the next piece of the body.
     fn take_data(&mut self) -> Option<Bytes> {
         let data = match self.pieces.pop_front() {
             Some(piece) => piece,
@@ -175,7 +175,7 @@ impl Stream {
         Some(data)
     }
 
-    /// What comes next of the body. An error comes once, behind all data.
+    /// The next frame of the body. An error is returned once, after all data.
     pub(super) fn poll_frame(
         &mut self,
         context: &Context<'_>,
@@ -215,7 +215,7 @@ impl Stream {
         }
     }
 
-    /// Gives up what was received and not read; returns how many bytes.
+    /// Discards the unread part of the response. Returns its length in bytes.
     pub(super) fn clear_response(&mut self) -> u32 {
         let unread = self.pieces.iter().map(Buf::remaining).sum::<usize>() + self.small.len();
         self.pieces.clear();
@@ -227,7 +227,7 @@ impl Stream {
         unread as u32
     }
 
-    /// The same, and what is left of the request.
+    /// Like [`clear_response`](Self::clear_response), and discards the rest of the request.
     pub(super) fn clear(&mut self) -> u32 {
         self.upload = None;
         self.cause = None;
@@ -236,7 +236,7 @@ impl Stream {
         self.clear_response()
     }
 
-    /// Wakes who waits for the response.
+    /// Wakes the task that waits for the response.
     pub(super) fn wake(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();

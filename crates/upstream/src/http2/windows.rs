@@ -1,4 +1,4 @@
-//! Flow control, both ways (RFC 9113 section 5.2).
+//! Flow control in both directions (RFC 9113 section 5.2).
 
 use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, WriteFrames, word};
 use brisk_wire::h2::reader::{Fault, change_window, exactly};
@@ -6,7 +6,7 @@ use brisk_wire::h2::reader::{Fault, change_window, exactly};
 use super::state::{CONNECTION_WINDOW, STREAM_WINDOW, State};
 use super::stream::End;
 
-/// Windows may not grow beyond 2 GiB, which limits larger increments.
+/// Smaller increments cost allowance. Larger ones are limited by the maximum window of 2 GiB.
 const SMALL_INCREMENT: i64 = 256;
 
 impl State {
@@ -40,7 +40,7 @@ impl State {
         Ok(())
     }
 
-    /// The server has changed the window of all streams (RFC 9113 section 6.9.2).
+    /// Changes the send window of all streams by the difference of the initial window (RFC 9113 section 6.9.2).
     pub(super) fn change_windows(&mut self, change: i64) -> Result<(), Fault> {
         for index in 0..self.numbers.len() {
             let (_, place) = self.numbers[index];
@@ -51,8 +51,10 @@ impl State {
         Ok(())
     }
 
-    /// Bytes of the connection's window that were read, or that no one will read. The window opens again once half of it
-    /// was read, or as much as is left of it: what slow readers hold must not keep the others waiting.
+    /// Records bytes of the connection's window as read or discarded.
+    ///
+    /// WINDOW_UPDATE is sent once half of the window was read, or as much as remains of it: data held by slow readers
+    /// must not block the other responses.
     pub(super) fn claim(&mut self, bytes: u32) {
         self.recv.unclaimed += bytes;
         let unclaimed = i64::from(self.recv.unclaimed);
@@ -70,7 +72,7 @@ impl State {
         self.recv.window + i64::from(self.recv.unclaimed) >= 2 * i64::from(STREAM_WINDOW)
     }
 
-    /// Opens the window of a response again once half of it is used.
+    /// Records bytes of a response as read. WINDOW_UPDATE is sent once half of the stream's window is used.
     pub(super) fn claim_stream(&mut self, place: u32, bytes: u32) {
         let stream = self.stream(place);
         stream.unclaimed += bytes;
@@ -83,7 +85,7 @@ impl State {
         }
     }
 
-    /// Padding takes room in the windows of stream and connection, and none in memory.
+    /// Records padding, which occupies the windows of stream and connection but no memory.
     pub(super) fn claim_padding(&mut self, number: u32, bytes: u32) {
         self.claim(bytes);
         if let Some(place) = self.find(number) {
