@@ -164,6 +164,7 @@ impl Care {
     pub fn prepare(&self, certificates: &[Arc<Certificate>], settings: CareSettings) {
         let before = std::mem::replace(&mut *lock(&self.shared.settings), settings);
         if (CareSettings { wait: settings.wait, ..before }) != settings {
+            // `wait` is excluded: it affects no running task.
             self.shared.starts_anew.store(true, Ordering::Relaxed);
         }
         self.prepare_more(certificates);
@@ -295,6 +296,7 @@ impl Shared {
     fn served(&self, certificate: &Arc<Certificate>, engine: &Arc<dyn PrivateKeyEngine>) -> Served {
         let staple = self.staple(certificate);
         let ward = lock(&self.wards).get(&certificate.fingerprint).cloned();
+        // An issuer that the operator has added to the chain file meanwhile replaces the fetched one.
         let completed = ward.and_then(|ward| ward.completed()).filter(|_| !certificate.is_complete);
         let certificate = completed.unwrap_or_else(|| Arc::clone(certificate));
         Served { certificate, engine: Arc::clone(engine), staple }

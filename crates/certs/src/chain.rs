@@ -252,6 +252,7 @@ fn climb(
         };
         links.push(pool.remove(place));
     }
+    // RFC 8446 section 4.4.2: the root may be omitted, because clients have it. A self-signed server certificate stays.
     let root = if links.len() > 1 { links.pop().map(|root| root.der) } else { None };
     Ok((links, root))
 }

@@ -175,6 +175,7 @@ fn authority_params(key: &KeyPair, now: SystemTime) -> CertificateParams {
     let id = params.key_identifier(key);
     let mark = u32::from_be_bytes([0, id[0], id[1], id[2]]);
     params.distinguished_name = distinguished_name(&format!("brisk development CA {mark:06x}"));
+    // RFC 5280 section 4.2.1.9: a path length of 0 permits no further CAs.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -138,6 +138,7 @@ impl Question {
         if single.this_update > now + SKEW {
             return Err(OcspError::NotYetValid(single.this_update));
         }
+        // Before `nextUpdate` is compared: an expired response still proves a revocation.
         if let CertStatus::Revoked(since) = single.status {
             return Err(OcspError::Revoked(since));
         }

@@ -166,6 +166,7 @@ impl OnDemand {
         let part = self.part(name).load();
         let shown = part.get(name)?;
         let now = START.elapsed().as_secs();
+        // Written at most once per second, so that the cache line stays shared by the workers.
         if shown.used.load(Ordering::Relaxed) != now {
             shown.used.store(now, Ordering::Relaxed);
         }

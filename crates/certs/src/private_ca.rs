@@ -64,6 +64,7 @@ impl PrivateCa {
         let key = KeyPair::generate().map_err(failed)?;
         let not_after = now + LIFETIME;
         let mut params = params(name, now, not_after);
+        // RFC 5280 section 4.2.1.9: a path length of 0 permits no further CAs.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = params.self_signed(&key).map_err(failed)?.pem();

@@ -29,6 +29,7 @@ pub(crate) fn verifies(
     signature: &[u8],
     message: &[u8],
 ) -> bool {
+    // The lower bound of RSA keys is part of the aws-lc algorithms that `verifier` returns.
     let Some(algorithm) = verifier(key, algorithm) else { return false };
     UnparsedPublicKey::new(algorithm, &key.subject_public_key.data).verify(message, signature).is_ok()
 }

@@ -96,6 +96,7 @@ impl Fleet {
             match self.look(store, name, question, before).await {
                 Ok(Looked::Found(staple)) => return Turn::Found(staple),
                 Ok(Looked::Locked(lock)) => return own(Some(store), Some(lock)),
+                // The interval is random, so that waiting gateways do not poll at the same time.
                 Ok(Looked::Other) if begun.elapsed() < OTHER => sleep(LOOK.mul_f64(0.5 + random())).await,
                 // Without the lock two gateways may query the responder; the result of either is valid for the fleet.
                 Ok(Looked::Other) => return own(Some(store), None),

@@ -46,6 +46,7 @@ impl Lists {
         url: &str,
         accept: impl Fn(&[u8]) -> Result<Option<SystemTime>, String>,
     ) -> Result<List, String> {
+        // The outer lock is released at once, so that a slow server delays only its own list.
         let place = Arc::clone(lock(&self.0).entry(url.to_owned()).or_default());
         let mut kept = place.lock().await;
         if let Some(list) = kept.as_ref().filter(|list| SystemTime::now() < list.due && !list.is_old()) {

@@ -166,6 +166,7 @@ async fn obtain(shared: &Shared, ward: &Ward, question: &Question) -> Result<Sta
     };
     let staple = ask(shared, question, &url).await;
     let is_outdated = |staple: &Staple| revoked.is_some_and(|since| staple.this_update < since);
+    // Otherwise a response that a cache made before the revocation would end the alarm.
     if staple.as_ref().is_ok_and(is_outdated) {
         return Err(Failure::Outdated);
     }

@@ -200,6 +200,7 @@ impl Place {
     pub(super) fn loaded(&self) -> Option<Arc<Vec<Served>>> {
         let loaded = self.loaded.load().as_ref()?.load_full();
         let now = now();
+        // Written at most once per second, so that the cache line stays shared by the workers.
         if self.used.load(Ordering::Relaxed) != now {
             self.used.store(now, Ordering::Relaxed);
         }

@@ -88,6 +88,7 @@ impl Catalogue {
 
     /// Evicts entries if more than [`LOADED`] are in memory.
     fn evict(&self) {
+        // If the lock is held, another thread is evicting already.
         let Ok(_alone) = self.evicting.try_lock() else { return };
         if self.index.loaded() > LOADED {
             let evicted = self.index.evict(EVICTED);
@@ -106,6 +107,7 @@ impl Catalogue {
     ) -> bool {
         let (slot, turn) = (Slot::with(loaded), place.begin(stamp));
         match self.care.get() {
+            // Clients would refuse a must-staple certificate without its staple, so the old one stays until then.
             Some(care) if !care.tend(&slot) => {
                 let (catalogue, place, name) = (Arc::downgrade(self), Arc::clone(place), name.to_owned());
                 let own = Arc::clone(&slot);
@@ -241,6 +243,7 @@ impl Catalogue {
         let written = self.stem(name);
         let file = |suffix: &str| self.folder.join(format!("{written}{suffix}"));
         let (first, second) = ((file(".pem"), file(".key")), (file(".rsa.pem"), file(".rsa.key")));
+        // The chain that exists comes first, because only the second may be missing.
         if first.0.is_file() { [first, second] } else { [second, first] }
     }
 
