@@ -119,6 +119,7 @@ impl Opener {
     fn plain(&self, connected: Connected) -> Link {
         let Connected { tcp, timeline, connect } = connected;
         let now = timeline.started();
+        // Reading `TCP_INFO` costs a system call, which the warm-up need not spend.
         let segments = self.recorder.is_measured(now).then(|| segments(&tcp));
         if segments.is_some() {
             self.recorder.connection(now, connect);
@@ -152,6 +153,7 @@ impl Opener {
         let refused = self.protocol.and_then(|protocol| protocol.shortfall(facts));
         let mut link = self.link(Transport::Tls(stream), timeline, Some(kind), segments);
         link.account(now);
+        // Only requests count as use; `account` has counted the handshake.
         link.used = false;
         refused.map_or(Ok(link), Err)
     }
@@ -234,6 +236,7 @@ impl HandshakeKind {
             };
             return Some(Failure::new(Cause::EarlyDataRefused, format!("{asked}: {why}")));
         }
+        // The other sessions are probably as old as the refused one.
         self.sessions.iter().for_each(|sessions| sessions.clear());
         Some(Failure::new(Cause::NotResumed, format!("{asked}: the handshake was {got}")))
     }

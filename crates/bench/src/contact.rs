@@ -70,6 +70,7 @@ impl Found {
 
 /// Connects to the first address of the target that accepts a connection.
 pub(crate) async fn reach(settings: &Settings) -> Result<Found, BenchError> {
+    // Reported only if there is no address; otherwise the failure of the last address is.
     let mut last = Failure::new(Cause::Resolve, format!("{} has no address", settings.target));
     for address in resolve(settings).await? {
         match greet(settings, address).await? {
@@ -100,6 +101,7 @@ async fn resolve(settings: &Settings) -> Result<Vec<SocketAddr>, BenchError> {
 async fn greet(settings: &Settings, address: SocketAddr) -> Result<Result<Found, Failure>, BenchError> {
     let handshakes = settings.handshakes.as_ref();
     let session_use = handshakes.and_then(|handshakes| handshakes.session_use);
+    // Repeated use is permitted for the test, which determines whether the target permits it too.
     let found = Found { address, kinds: clients(settings, |_| session_use.unwrap_or(SessionUse::Many))? };
     let recorder = Rc::new(Recorder::new(channel().0));
     let opener = found.opener(settings, recorder, 0, |_| SESSIONS);

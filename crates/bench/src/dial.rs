@@ -30,6 +30,7 @@ impl Dialer {
     pub(crate) fn new(target: SocketAddr, fast_open: FastOpenConnect, first: usize) -> Self {
         let (low, high) = SOURCES;
         let span = usize::from(high - low) + 1;
+        // 61 and the number of addresses are coprime, so the start values of dialers are distant from each other.
         Self { target, fast_open, next: Cell::new(low + (first * 61 % span) as u8) }
     }
 

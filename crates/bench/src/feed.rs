@@ -144,6 +144,7 @@ impl Feed {
             timer.until(start).await?;
             self.add(Operation { number, start, counted });
             number += self.plan.threads;
+            // Without yielding, a pacer that lags behind would keep connections from making progress.
             if number % BATCH < self.plan.threads {
                 tokio::task::yield_now().await;
             }

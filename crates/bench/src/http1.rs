@@ -116,6 +116,7 @@ impl Http1 {
     async fn wait(&mut self, request: &Request) -> Result<(usize, Instant), Broken> {
         let read = self.link.stream.read(&mut self.buffer).await;
         match read {
+            // RFC 9112 section 9.5: a server may close an idle connection at any time.
             Ok(0) if self.answered > 0 => Err(Broken::Idle),
             Ok(0) => {
                 let text = format!("the server closed the connection instead of answering {}", request.uri());

@@ -67,6 +67,7 @@ impl Lane {
         if let Some(found) = self.find() {
             return Ok(found);
         }
+        // Looks again after the lock: another operation may have opened a connection meanwhile.
         let _opening = self.opening.lock().await;
         if let Some(found) = self.find() {
             return Ok(found);
@@ -123,6 +124,7 @@ impl Http2 {
         let first_flight = io.gathered();
         let mut link = opener.open(kind, session, Some(&first_flight)).await?;
         let mut sent = link.timeline.started();
+        // Rejected early data is sent again as ordinary data.
         if !link.early_was_accepted() {
             sent = Instant::now();
             let written = tokio::io::AsyncWriteExt::write_all(&mut link.stream, &first_flight).await;
@@ -178,6 +180,7 @@ impl Http2 {
         while let Some(data) = stream.data().await {
             let len = data.map_err(|error| failure(&error))?.len();
             body += len as u64;
+            // Released at once, so that the flow-control window does not limit the server.
             stream.flow_control().release_capacity(len).map_err(|error| failure(&error))?;
         }
         let ended = Instant::now();

@@ -86,6 +86,7 @@ impl AsyncRead for Io {
     ) -> Poll<io::Result<()>> {
         match &mut *self.0.borrow_mut() {
             State::Gathering { reader, .. } => {
+                // Woken by `open`.
                 *reader = Some(cx.waker().clone());
                 Poll::Pending
             }

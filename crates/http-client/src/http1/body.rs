@@ -107,6 +107,7 @@ impl Body {
                 return Err(wrong("a line of the chunked body is too long"));
             }
             Rest::Size { seen: 0, .. } if byte == b'\n' || byte == b'\r' => return Err(bad_size()),
+            // RFC 9112 section 7.1: a chunk of size 0 is the last one; trailers follow.
             Rest::Size { size, .. } if byte == b'\n' => {
                 if size == 0 {
                     Rest::Trailer { seen: 0 }
