@@ -126,6 +126,7 @@ impl DeadlineWheel {
 
     async fn turn(&self) {
         let mut ticks = interval(TICK);
+        // After the worker was blocked, one tick suffices, because `read_clock` catches up.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.shared.registered.get() > 0 {
             ticks.tick().await;
@@ -184,6 +185,7 @@ impl Deadline {
             return Poll::Ready(());
         }
         let waker = &mut slots.wakers[self.slot];
+        // Cloning a waker costs an atomic operation, and a busy task polls its deadline often.
         if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }

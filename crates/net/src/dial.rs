@@ -98,6 +98,7 @@ impl FromStr for Target {
             Host::Name(name) if name.is_empty() || name.contains([':', '/', '@', '[', ']', ' ']) => {
                 Err(wrong())
             }
+            // Without brackets the last group of the address could be taken for the port.
             Host::Address(IpAddr::V6(_)) if !host.starts_with('[') => Err(wrong()),
             _ => Ok(target),
         }

@@ -52,6 +52,7 @@ impl DrainTrigger {
         let all_gone = async {
             loop {
                 let mut idle = std::pin::pin!(self.shared.idle.notified());
+                // Registered before the check, so that a notification between the two is not missed.
                 idle.as_mut().enable();
                 if self.open() == 0 {
                     return;
@@ -90,6 +91,7 @@ impl Drain {
     /// wait in one task per worker, not in one per connection.
     pub async fn wait(&self) {
         let mut start = std::pin::pin!(self.shared.start.notified());
+        // Registered before the check, so that a notification between the two is not missed.
         start.as_mut().enable();
         if !self.started() {
             start.await;

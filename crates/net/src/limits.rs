@@ -122,6 +122,7 @@ impl Drop for AddressPermit {
         if let Some(count) = counts.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
+                // Clients without connections are removed, so that the table cannot grow without bound.
                 counts.remove(&self.client);
             }
         }
@@ -130,6 +131,7 @@ impl Drop for AddressPermit {
 
 /// The network that counts as one client: an IPv4 address or an IPv6 /64.
 pub(crate) fn client_of(address: IpAddr) -> IpAddr {
+    // An IPv4-mapped IPv6 address counts as the IPv4 address.
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let prefix = u128::from(v6) & !u128::from(u64::MAX);

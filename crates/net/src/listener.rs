@@ -52,6 +52,7 @@ pub fn bind(settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(settings.reuse_port)?;
     if address.is_ipv6() {
+        // So that `[::]` and `0.0.0.0` can be separate listeners with the same port.
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
@@ -107,6 +108,7 @@ pub fn fast_open_state() -> FastOpenState {
 
 fn parse_fast_open(text: &str) -> FastOpenState {
     match text.trim().parse::<u32>() {
+        // Bit 2 permits Fast Open for listeners, bit 1 for connecting sockets.
         Ok(bits) if bits & 2 != 0 => FastOpenState::Server,
         Ok(bits) => FastOpenState::Off(bits),
         Err(_) => FastOpenState::Unknown,
@@ -176,6 +178,7 @@ impl Listener {
     async fn survive(&mut self, error: io::Error, make_room: &mut impl FnMut()) -> io::Result<()> {
         match Trouble::of(&error) {
             Trouble::Connection => Ok(()),
+            // The next accept uses the descriptor that is freed here.
             Trouble::Shortage if self.spare.pop().is_some() => Ok(()),
             Trouble::Shortage => {
                 make_room();
@@ -214,6 +217,7 @@ impl Trouble {
     fn of(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Self::Shortage,
+            // accept(2): the socket is not listening for connections.
             Some(libc::EINVAL) => Self::Paused,
             // accept(2): Linux returns errors that are already pending on the new socket; treat them like EAGAIN.
             Some(

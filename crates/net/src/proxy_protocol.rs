@@ -72,6 +72,7 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyProtocolError> {
 }
 
 fn begins_alike(bytes: &[u8], prefix: &[u8]) -> bool {
+    // A part of a signature is incomplete, not wrong.
     let length = bytes.len().min(prefix.len());
     bytes[..length] == prefix[..length]
 }
@@ -106,6 +107,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Progress, ProxyProtocolError> {
         return Ok(Progress::Incomplete);
     };
     let consumed = BINARY_HEAD + usize::from(u16::from_be_bytes([head[14], head[15]]));
+    // Checked before the header is complete, so that no more than the limit is buffered.
     if consumed > MAX_BINARY {
         return Err(ProxyProtocolError::TooLarge { limit: MAX_BINARY });
     }
