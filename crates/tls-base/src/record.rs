@@ -19,6 +19,7 @@ pub const KEY_UPDATE: usize = HEADER + OVERHEAD;
 
 /// Appends the record that rustls wants to send to `outgoing`.
 pub fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
+    // Encoding into an empty buffer yields the required size.
     let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = data.encode(&mut [])
     else {
         return;
