@@ -70,8 +70,8 @@ pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Fetched, String>> + S
 pub trait Fetch: fmt::Debug + Send + Sync + 'static {
     /// Returns the body at `url`.
     ///
-    /// The implementation bounds the time and follows redirects. A body longer than `limit` bytes and any status other
-    /// than
+    /// The implementation bounds the time and follows redirects. A longer body than `limit` bytes is an error, and so is
+    /// any status other than 200.
     fn get<'a>(&'a self, url: &'a str, limit: usize) -> Fetching<'a>;
 }
 
