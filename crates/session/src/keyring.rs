@@ -94,6 +94,8 @@ impl TicketKeyring {
         if age >= ring.lifetime() {
             return Err(OpenError::Expired);
         }
+        // RFC 5077 section 3.3: renewal is optional. A ticket of the current key is not replaced in the first half of
+        // its lifetime.
         let seals = ring.sealing(now).is_some_and(|entry| entry.key.name() == key.name());
         Ok(Opened { session: std::mem::take(&mut *session), is_fresh: seals && age < ring.lifetime() / 2 })
     }
@@ -114,6 +116,7 @@ impl TicketKeyring {
             KeySource::Generated(_) => {
                 self.ring.store(Arc::new(self.ring.load().forced(&source, seconds(now))));
             }
+            // The next round of the exchange publishes a new key, and all gateways seal with it from the same time.
             KeySource::Shared { .. } => self.forced.store(true, Ordering::Relaxed),
             KeySource::Derived { .. } => return Err(ForceError::Derived),
             KeySource::Files { .. } => return Err(ForceError::Files),

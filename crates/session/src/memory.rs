@@ -149,6 +149,7 @@ impl SessionStore for MemoryStore {
     /// The store is not shared with other gateways, so both claims are the same.
     fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found> {
         let found = self.take_at(id, Instant::now());
+        // Only an exclusive claim accompanies early data. Without early data, a second use repeats no request.
         if claim == Claim::Everywhere && found == Err(Miss::Used) {
             self.replays.fetch_add(1, Ordering::Relaxed);
         }

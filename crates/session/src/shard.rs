@@ -134,6 +134,8 @@ impl Shard {
             self.statistics.refused += 1;
             return false;
         }
+        // A few entries per insertion: expired sessions leave memory without a timer and without a long scan under the
+        // lock.
         self.examine_some(now);
         while self.statistics.sessions >= self.max_sessions || self.statistics.bytes + cost > self.max_bytes {
             self.evict(now);

@@ -64,6 +64,7 @@ impl SharedKey {
     /// `settle`.
     pub fn soon(settle: Duration, now: SystemTime) -> u64 {
         let step = settle.as_secs().max(1);
+        // A multiple of the step, so that gateways that add a key at about the same time choose the same slot.
         (seconds(now).div_ceil(step) + 1) * step
     }
 

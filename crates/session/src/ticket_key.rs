@@ -159,6 +159,7 @@ impl TicketKey {
             &mut ticket[HEAD_LEN..],
         );
         let Ok(tag) = sealed else {
+            // It contains the session in plain text.
             ticket.zeroize();
             return None;
         };

@@ -56,6 +56,7 @@ impl SessionStore for TieredStore {
 
     fn get(&self, id: &[u8]) -> Lookup<Found> {
         match ready(self.memory.get(id)) {
+            // Any other result of the memory store is final; only unknown IDs may be in Redis.
             Err(Miss::Unknown) => {}
             known => return Lookup::Ready(known),
         }
@@ -85,6 +86,7 @@ impl SessionStore for TieredStore {
                 Lookup::Ready(Ok(session))
             }
             (Claim::Everywhere, here) => {
+                // The copy in memory is discarded: only Redis can prove that no other gateway took the session.
                 drop(here.map(Zeroizing::new));
                 self.redis.take(id, claim)
             }

@@ -56,6 +56,7 @@ fn dispatch(command: Command, router: &Rc<Router>, shared: &Arc<Shared>, in_flig
     let Some(link) = router.node(&key).and_then(|node| node.link()) else {
         return command.give_up(Miss::Down, shared);
     };
+    // A server that accepts commands but does not reply would otherwise accumulate tasks without limit.
     if in_flight.get() >= shared.settings.queue {
         return command.give_up(Miss::Late, shared);
     }

@@ -85,6 +85,8 @@ impl Command {
         match self {
             Self::Put { id, session, expires } => {
                 let now = seconds(SystemTime::now());
+                // The command may have waited in the queue beyond the session's lifetime, and `EX 0` is an error in
+                // Redis.
                 let Some(left) = expires.checked_sub(now).filter(|&left| left > 0) else {
                     return;
                 };
@@ -212,6 +214,7 @@ fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shar
     match error.kind() {
         // Another program stored a value under this key.
         _ if error.code() == "WRONGTYPE" => return Miss::Forged,
+        // A former primary: the node reconnects, and the router looks for the present primary.
         Some(ServerErrorKind::ReadOnly) => link.end(Trouble::replica()),
         // The cached slots of the cluster are outdated.
         _ if is_elsewhere(error) => {

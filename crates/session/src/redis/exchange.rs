@@ -146,6 +146,8 @@ impl Exchange {
         let additions = self.additions(&published, now);
         if !additions.is_empty() {
             for key in &additions {
+                // The first of two gateways that publish a key for one slot wins. Both read afterwards, so both install
+                // the winner's key.
                 let mut command = redis::cmd("HSETNX");
                 command.arg(&self.hash).arg(key.slot()).arg(self.seal(key));
                 self.write(&command, &link, shared).await?;

@@ -44,6 +44,7 @@ impl Link {
             .set_connection_timeout(Some(connect_timeout))
             // Each caller has a deadline of its own, and heartbeats close a silent connection.
             .set_response_timeout(None)
+            // As many as may be in flight, so that look-ups do not wait for room in the buffer of the library.
             .set_pipeline_buffer_size(settings.queue);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = connection.map_err(|error| Trouble::connecting(&error, connect_timeout))?;

@@ -100,6 +100,8 @@ impl Node {
                 }
                 Err(trouble) => self.shared.troubles.begin(&self.address, Area::Connection, trouble),
             }
+            // The server may have been replaced; the router queries Sentinels or the cluster now instead of at its next
+            // poll.
             self.lost.notify_one();
             time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -180,6 +180,7 @@ impl Router {
     }
 
     async fn pause(&self, most: Duration) {
+        // The lower bound keeps a stream of `MOVED` replies from causing a query each.
         time::sleep(LEAST_POLL.min(most)).await;
         // The timeout elapses if there is no sign of a change.
         let _ = time::timeout(most.saturating_sub(LEAST_POLL), self.doubt.notified()).await;

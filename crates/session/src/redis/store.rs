@@ -83,6 +83,7 @@ impl RedisStore {
         let (started, (answer, answered)) = (Instant::now(), oneshot::channel());
         let command = Command::Find { id: id.into(), how, started, answer };
         if let Err(miss) = self.send(command) {
+            // A full queue means that Redis does not keep up, which counts like a missed deadline.
             if miss == Miss::Late {
                 shared.breaker.failed();
             }
