@@ -284,6 +284,7 @@ impl Acceptor {
             let host = (host, host.config.with_tickets(variant.tickets));
             Negotiation::run(host, &hello, client, &mut io, incoming, &mut trace).await
         } else {
+            // RFC 6066 section 3: a fatal alert, because the reaction of clients to a warning is unpredictable.
             send_last(&mut io, &ALERT_UNRECOGNIZED_NAME, &mut trace).await;
             Err(Refusal::new(HandshakeOutcome::UnknownName))
         };
@@ -304,11 +305,13 @@ impl Acceptor {
     /// The alert for a hello that no host can accept, and the reason. rustls would send `handshake_failure` for most of
     /// them.
     fn unanswerable(&self, hello: &ClientHello) -> Option<(&'static [u8; 7], &'static str)> {
+        // RFC 8446 section 6.2: "protocol_version" if the version of the peer is recognised but not supported.
         if hello.versions.iter().all(|version| *version < self.settings.min_version) {
             return Some((&ALERT_PROTOCOL_VERSION, "the client offers only versions that are too old"));
         }
         // RFC 8446 section 9.2.
         let (groups, shares) = (!hello.groups.is_empty(), hello.key_shares.is_some());
+        // RFC 8446 section 9.2: the requirements on a ClientHello of TLS 1.3, and the alert "missing_extension".
         let misses = groups != shares || (!hello.has_psk && (!groups || hello.signature_schemes.is_empty()));
         (hello.offers_version(ProtocolVersion::TLS1_3) && misses).then_some((
             &ALERT_MISSING_EXTENSION,
@@ -358,10 +361,12 @@ async fn refuse_hello(io: &mut TcpStream, error: HelloError, trace: &mut Trace<'
 /// Sends the last bytes of a connection and lingers until the client has read them: closing with unread data would
 /// reset the connection.
 async fn send_last(io: &mut TcpStream, bytes: &[u8], trace: &mut Trace<'_>) {
+    // The connection is refused in any case; a failure to send the reason changes nothing.
     if bytes.is_empty() || io.write_all(bytes).await.is_err() {
         return;
     }
     *trace.sent += bytes.len() as u64;
+    // Closed at once, the socket would send RST for unread input, and the client could lose the alert.
     if io.shutdown().await.is_ok() {
         // Boxed: its buffer would otherwise be half of the size of the handshake's future.
         Box::pin(brisk_net::linger(io, brisk_net::Lingering::BRIEF)).await;

@@ -87,6 +87,7 @@ struct EngineSigner {
 
 impl Signer for EngineSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
+        // Before the submission, so that a client beyond its share does not enter the engine's queue.
         let Some(_pass) = self.gate.enter(notes::current().input.client) else {
             notes::update(|notes| notes.limited = true);
             return Err(rustls::Error::General("the client has had its share of key operations".into()));
@@ -100,6 +101,7 @@ impl Signer for EngineSigner {
         let submit = || self.engine.submit(operation);
         let mut pending = if self.waits_for_others() { submit() } else { turn::alone(submit) };
         let result = match pending.try_take() {
+            // Engines that sign on this thread are done now: no suspension and no waker are needed.
             Some(result) => result,
             None => suspend::wait(pending)
                 .ok_or_else(|| rustls::Error::General("key operation outside of a handshake".into()))?,

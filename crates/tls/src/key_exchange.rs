@@ -74,6 +74,7 @@ impl SupportedKxGroup for Hybrid {
         let encapsulation = gather::begin(Encapsulation::new(key).ok_or(INVALID_KEY_SHARE)?);
         let (exchange, encapsulation) = (exchange.wait(), encapsulation.wait());
         let secret = encapsulation.shared().ok_or(Error::FailedToGetRandomBytes)?;
+        // draft-ietf-tls-ecdhe-mlkem: the secret of ML-KEM comes first.
         let secrets = [&secret[..], shared(&exchange)?].concat();
         Ok(CompletedKeyExchange {
             group: self.name(),

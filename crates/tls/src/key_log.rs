@@ -21,6 +21,7 @@ impl KeyLogFile {
     pub(crate) fn from_environment() -> Result<Self, TlsError> {
         let path = env::var_os("SSLKEYLOGFILE").ok_or(TlsError::KeyLogUnnamed)?;
         let path = Path::new(&path);
+        // For the owner only: with these secrets, recorded connections can be decrypted.
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
         match file {
             Ok(file) => Ok(Self { file: Mutex::new(file) }),

@@ -62,6 +62,7 @@ impl MutualAcceptor {
         config.alpn_protocols = vec![settings.protocol.as_bytes().to_vec()];
         // No resumption, so that every connection proves again that the client has a valid certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
+        // With resumption, the certificate of a client would not be verified again.
         config.send_tls13_tickets = 0;
         Ok(Self { inner: TlsAcceptor::from(Arc::new(config)), clients: roots })
     }

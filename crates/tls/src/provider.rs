@@ -22,6 +22,7 @@ impl SecureRandom for Randomness {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
         let mut id = None;
         notes::update(|notes| id = notes.session_id.take());
+        // rustls has no hook for session IDs of TLS 1.2; the next random value it draws after `can_cache` is that ID.
         if let Some(id) = id.filter(|id| id.len() == bytes.len()) {
             bytes.copy_from_slice(&id);
             return Ok(());

@@ -125,6 +125,7 @@ impl Stream {
         if self.has_plaintext() {
             self.taken += take(&self.plaintext[self.taken..]);
             if self.taken == self.plaintext.len() {
+                // Released, so that an idle connection keeps no buffer.
                 self.plaintext = Vec::new();
                 self.taken = 0;
             }
@@ -298,6 +299,7 @@ impl Stream {
             self.blocked = written.is_pending();
             let Poll::Ready(written) = written else {
                 if !first {
+                    // The pooled buffer is returned while the socket is full; a slow client would otherwise hold it.
                     self.outgoing = records[self.sent..].to_vec();
                     self.sealed.clear();
                     self.sent = 0;

@@ -81,6 +81,8 @@ impl StoresServerSessions for Sessions {
 
     /// rustls calls this for TLS 1.2 sessions, which may be resumed several times.
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
+        // Clients send random session IDs with tickets and for middlebox compatibility; a look-up in Redis for each
+        // would be wasted.
         if !self.ids.are_ours(id) {
             notes::update(|notes| notes.foreign_id = true);
             return None;

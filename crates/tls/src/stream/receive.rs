@@ -42,6 +42,7 @@ impl Stream {
                 // RFC 8446 section 6.1: a connection that ends without close_notify is broken, and its data may be
                 // truncated.
                 self.peer_closed = true;
+                // RFC 8446 section 6.1: without close_notify, the data may be truncated.
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
             self.bytes_received += len as u64;
