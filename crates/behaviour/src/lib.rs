@@ -1,10 +1,8 @@
 //! Code shared by the behaviour tests: gateways, clients and upstreams, started as real programs.
 //!
 //! The tests are three binaries, by the external programs that they need: `plain` needs none, `debian` needs packages of
-//! Debian,
-//! `browsers` needs Chromium or programs built from Go modules. They depend on few crates of brisk, and on none that
-//! processes
-//! requests: after most changes only `brisk` itself is compiled before a test runs.
+//! Debian, `browsers` needs Chromium or programs built from Go modules. They depend on few crates of brisk, and on none that
+//! processes requests: after most changes only `brisk` itself is compiled before a test runs.
 
 pub mod dashboard;
 pub mod fleet;

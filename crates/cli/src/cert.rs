@@ -53,8 +53,7 @@ impl Site {
     }
 
     /// Certificates to order: of the hosts with these names, or of all hosts with `acme` if `names` is empty. Names on
-    /// demand
-    /// are ordered only when named: the gateway orders the others, after checking that their host serves them.
+    /// demand are ordered only when named: the gateway orders the others, after checking that their host serves them.
     fn ordered(&self, names: &[String]) -> anyhow::Result<Vec<CertificateSpec>> {
         match (names.is_empty(), self.acme.wanted.is_empty()) {
             (true, true) => bail!("no host has `acme`: write the names on demand that are meant"),
@@ -64,8 +63,7 @@ impl Site {
     }
 
     /// Certificates of the hosts with these names; if `names` is empty, of all hosts with `acme` and of all names on demand
-    /// that
-    /// have a stored certificate.
+    /// that have a stored certificate.
     fn hosts(&self, names: &[String]) -> anyhow::Result<Vec<CertificateSpec>> {
         if names.is_empty() {
             return Ok(self.acme.wanted.iter().chain(&self.on_demand).cloned().collect());

@@ -6,8 +6,7 @@ use crate::args::Check;
 use crate::summary;
 
 /// Prints the warnings and the confirmation that the file is valid, or the report about a recording (HAR). Returns the
-/// errors
-/// of the file.
+/// errors of the file.
 pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
     if let Some(recording) = &arguments.har {
         let findings = brisk_har::analyse(recording, arguments.rtt)?;

@@ -2,8 +2,7 @@
 //! isolated key process.
 //!
 //! The gateway and the key server receive an [`Engines`] and depend on no engine themselves. The keystore records for each
-//! key
-//! outside of this process (token, key server, isolation) the engine that performs its operations.
+//! key outside of this process (token, key server, isolation) the engine that performs its operations.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -25,8 +25,7 @@ pub(crate) struct IsolatedKeys(Option<Arc<Isolation>>);
 
 impl IsolatedKeys {
     /// Activates the keys of the first configuration and begins operations. Changes of key files, which only the key process
-    /// can
-    /// read, are reported to `changes`.
+    /// can read, are reported to `changes`.
     pub(crate) fn start(
         running: &Running,
         first: &Resolved,

@@ -1,8 +1,7 @@
 //! The program's log: lines to standard error, written by a separate thread.
 //!
 //! Peers can cause any number of lines, and a worker must not wait for the reader of standard error. Lines therefore wait in
-//! a
-//! bounded queue; lines for a full queue are dropped and counted.
+//! a bounded queue; lines for a full queue are dropped and counted.
 
 use std::fmt::{self, Write};
 use std::io::{self, IsTerminal};
@@ -37,6 +36,7 @@ pub(crate) fn start(filter: &str) -> anyhow::Result<Log> {
         anyhow!("--log {filter:?}: {error}: write a level (info) or a filter (info,brisk_tls=debug)")
     })?;
     let (lines, writer) = NonBlockingBuilder::default()
+        // Drops lines instead of letting workers wait.
         .lossy(true)
         .buffered_lines_limit(WAITING_LINES)
         .thread_name("log")

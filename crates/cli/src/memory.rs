@@ -17,8 +17,7 @@ static GLOBAL: Mimalloc = Mimalloc;
 
 /// mimalloc, bound as the crate `mimalloc` does, with one difference: blocks that need no more than mimalloc's own alignment
 /// are requested without an alignment. Requests with an alignment take a slower path in mimalloc 3 for most larger sizes, at
-/// up
-/// to two and a half times the cost.
+/// up to two and a half times the cost.
 struct Mimalloc;
 
 /// Alignment of every block of mimalloc, in bytes.
@@ -55,8 +54,7 @@ unsafe impl GlobalAlloc for Mimalloc {
 }
 
 /// Returns the memory that the calling thread has freed to the system. mimalloc does this only during allocations, so a
-/// worker
-/// that is idle after a burst would otherwise keep the memory of the burst.
+/// worker that is idle after a burst would otherwise keep the memory of the burst.
 pub(crate) fn give_back() {
     // SAFETY: `mi_collect` has no preconditions; it works on the heap of the calling thread.
     unsafe { mi_collect(false) };

@@ -34,6 +34,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let line = arguments.command_line();
     let text = line.text()?;
     let (isolation, sockets) = isolate(text.as_deref(), &arguments.log)?;
+    // After `isolate`, because the log starts a thread.
     let _log = log::start(&arguments.log)?;
     if let Some(isolation) = &isolation {
         isolation.log_rights();

@@ -1,8 +1,7 @@
 //! Driver of a client connection over HTTP/1.1 or HTTP/2, from the first byte to the close.
 //!
 //! The driver is the connection's future. Each turn lets the protocol work, sends its output, then checks the deadline. An
-//! idle
-//! HTTP/1.1 connection has neither protocol state nor buffers.
+//! idle HTTP/1.1 connection has neither protocol state nor buffers.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -220,8 +219,7 @@ impl Http {
     }
 
     /// Sends pending output and `close_notify`, then reads for a while: closing a socket with unread data sends a reset,
-    /// which would
-    /// destroy output that the client has not read yet.
+    /// which would destroy output that the client has not read yet.
     async fn close(&self, mut stream: Stream, lingering: Lingering) {
         // An evicted connection does not linger, because its descriptor is needed for another client.
         let lingers = !self.deadline.is_evicted();
@@ -238,8 +236,7 @@ impl Http {
     }
 
     /// Sends the available part of a response and closes without `close_notify`, so that the client detects a truncated
-    /// response
-    /// (RFC 9112 section 8).
+    /// response (RFC 9112 section 8).
     async fn cut(&self, mut stream: Stream) {
         self.deadline.set(self.settings.timeouts.write);
         let sent = poll_fn(|cx| match stream.poll_drain(cx) {

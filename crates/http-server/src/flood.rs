@@ -1,8 +1,8 @@
 //! Budget of an HTTP/2 connection for frames that cost the server work and bring the client nothing.
 //!
 //! Points are charged for streams reset by the client (CVE-2023-44487, "Rapid Reset"), streams that the client makes the
-//! server reset
-//! (CVE-2025-8671, "MadeYouReset"), and control frames (CVE-2019-9512 and related). Responses, data and time earn points.
+//! server reset (CVE-2025-8671, "MadeYouReset"), and control frames (CVE-2019-9512 and related). Responses, data and time
+//! earn points.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,12 +18,10 @@ const HEAD_KIB: u32 = RESET;
 /// Points earned per second.
 const SECOND: u32 = RESET;
 /// Points earned per `DATA` frame of a response: the client has to send window updates for the stream and the connection,
-/// and may
-/// measure the path with a PING.
+/// and may measure the path with a `PING`.
 const ANSWER_DATA: u32 = 3;
 /// Minimum length, in bytes, of a `DATA` frame that earns points: a client could otherwise cause one frame per byte of its
-/// window
-/// (CVE-2019-9511).
+/// window (CVE-2019-9511).
 const DATA_WORTH: usize = 256;
 
 /// Accounts the frames of one connection. Clones share the account.
@@ -34,7 +32,7 @@ pub(super) struct FloodWatch(Rc<RefCell<Tally>>);
 #[derive(Debug)]
 struct Tally {
     budget: Budget,
-    /// PING frames sent and not yet acknowledged.
+    /// `PING` frames sent and not yet acknowledged.
     pings: u32,
     /// Received bytes of header blocks.
     blocks: u64,
@@ -66,8 +64,7 @@ impl FloodWatch {
     }
 
     /// Charges for header fields far larger than the blocks that encode them: HPACK can repeat a field of 4 KiB with one
-    /// byte. `long`
-    /// is the total size of all long heads of the connection (see [`Connection::long_heads`]).
+    /// byte. `long` is the total size of all long heads of the connection (see [`Connection::long_heads`]).
     ///
     /// [`Connection::long_heads`]: brisk_http_connection::Connection::long_heads
     pub(super) fn heads(&self, long: u64) {
@@ -132,13 +129,17 @@ impl FloodWatch {
 /// Reason and price, in points, of a frame from the client; `None` if it is free.
 fn price(frame: FrameHead) -> Option<(Flood, u32)> {
     match frame.kind {
+        // CVE-2019-9518, "Empty Frames Flood"
         kind::DATA if frame.length == 0 && !frame.has(flag::END_STREAM) => Some((Flood::EmptyData, 1)),
+        // Data earns points, and heads are charged by their size.
         kind::DATA | kind::HEADERS | kind::CONTINUATION => None,
         kind::PRIORITY => Some((Flood::Priority, 1)),
+        // CVE-2023-44487, "Rapid Reset"
         kind::RST_STREAM => Some((Flood::Reset, RESET)),
         kind::SETTINGS if frame.has(flag::ACK) => None,
         // Expensive: a client needs one or two, and each has to be acknowledged (RFC 9113 section 6.5.3).
         kind::SETTINGS => Some((Flood::Settings, RESET)),
+        // Acknowledges no PING of ours, since those were counted before: never legitimate.
         kind::PING if frame.has(flag::ACK) => Some((Flood::PingAck, RESET)),
         kind::PING => Some((Flood::Ping, 1)),
         kind::WINDOW_UPDATE => Some((Flood::WindowUpdate, 1)),

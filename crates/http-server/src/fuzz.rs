@@ -35,8 +35,7 @@ pub fn head(bytes: &[u8]) {
 }
 
 /// The output for HTTP/2 bytes after preface and settings does not depend on their split over reads, consists of whole
-/// frames of
-/// permitted length, and leaves at most the permitted number of open streams.
+/// frames of permitted length, and leaves at most the permitted number of open streams.
 pub fn http2(bytes: &[u8]) {
     if let Some((&split, bytes)) = bytes.split_first() {
         testing::compare(bytes, split.into());

@@ -1,8 +1,7 @@
 //! HTTP/2 on a client connection.
 //!
 //! Frames are read in the buffer of the TLS stream, requests are processed in the turn in which they arrive, and responses
-//! are
-//! written in the order of their priorities. Everything runs in the single task of the connection.
+//! are written in the order of their priorities. Everything runs in the single task of the connection.
 
 mod blocks;
 mod head;
@@ -153,7 +152,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Sends GOAWAY with `ENHANCE_YOUR_CALM` to a client that has exhausted its budget; streams in flight are abandoned.
+    /// Sends `GOAWAY` with `ENHANCE_YOUR_CALM` to a client that has exhausted its budget; streams in flight are abandoned.
     fn say_last(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) {
         h2.send.out.goaway(h2.last_stream(), Reason::ENHANCE_YOUR_CALM);
         let mut stream = self.io.stream_mut();

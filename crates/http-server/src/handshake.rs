@@ -1,10 +1,8 @@
 //! End of the handshake: its acknowledgement, and its completion while early data is already served.
 //!
 //! Until the handshake is complete, only the driver reads the socket: the HTTP code reads the early data kept for it, and
-//! does not see
-//! a failure of the connection. Requests already forwarded are therefore completed and logged even if the client is gone;
-//! requests
-//! that wait for the handshake end with the connection.
+//! does not see a failure of the connection. Requests already forwarded are therefore completed and logged even if the
+//! client is gone; requests that wait for the handshake end with the connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,8 +18,7 @@ impl Driver<'_> {
     /// Acknowledges the client's last flight with a TCP ACK if nothing else does: no ticket to send, and no request yet.
     ///
     /// A client with Nagle's algorithm holds its request back until the ACK. Most clients disable Nagle, and their requests
-    /// are
-    /// available after one poll of the sockets.
+    /// are available after one poll of the sockets.
     pub(super) async fn acknowledge_handshake(&self) {
         let waits = || {
             let stream = self.io.stream();
@@ -85,8 +82,7 @@ impl Driver<'_> {
     }
 
     /// Completes the handshake of a connection about to be closed: the client receives its tickets only after it, and needs
-    /// them for
-    /// its next early data.
+    /// them for its next early data.
     pub(super) async fn finish_handshake(&self, closing: Stop) -> Stop {
         let Self { io, http } = self;
         if let Some(handshake) = self.handshake() {

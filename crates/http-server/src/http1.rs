@@ -1,8 +1,7 @@
 //! HTTP/1.1 on a client connection.
 //!
 //! Requests are parsed in the buffer of the TLS stream and processed within the connection's future. Responses are written
-//! to the
-//! stream, which sends those of one turn together. During a request only its body is read, on demand.
+//! to the stream, which sends those of one turn together. During a request only its body is read, on demand.
 
 mod inbound;
 mod outbound;

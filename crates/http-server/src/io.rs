@@ -13,8 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// TLS stream of a client. Clones share it.
 ///
 /// Output waits until the driver drains the stream at the end of its turn, so that the responses of one turn share records
-/// and
-/// system calls; a flush does nothing. An upgraded connection has no driver, so `flush_at_once` makes flushes effective.
+/// and system calls; a flush does nothing. An upgraded connection has no driver, so `flush_at_once` makes flushes effective.
 #[derive(Clone)]
 pub struct HttpIo(Rc<Shared>);
 

@@ -1,12 +1,9 @@
 //! Check that the lines of an HTTP/1.1 head end with CR LF, for hyper, which reads plain HTTP.
 //!
 //! hyper also accepts a bare LF as the end of a line, as RFC 9112 section 2.2 permits, and has no option to refuse it. A
-//! proxy in front
-//! that treats a bare LF differently would see other headers than brisk. The check is therefore a filter below hyper: one
-//! search for LF
-//! over the bytes of heads and trailers, and none over bodies. Each read ends at the end of a head, so that hyper can report
-//! the
-//! length of the body before it reads on.
+//! proxy in front that treats a bare LF differently would see other headers than brisk. The check is therefore a filter
+//! below hyper: one search for LF over the bytes of heads and trailers, and none over bodies. Each read ends at the end of a
+//! head, so that hyper can report the length of the body before it reads on.
 
 use std::cell::Cell;
 
@@ -155,6 +152,7 @@ impl Lines {
                     match size.advance(rest[0]) {
                         None => {}
                         Some(0) => *self = Self::Trailers(Line { may_end: true, ..Line::default() }),
+                        // Plus the CR LF after the data.
                         Some(length) => *self = Self::ChunkData(length.saturating_add(2)),
                     }
                 }
@@ -165,8 +163,7 @@ impl Lines {
 }
 
 /// Whether `data` is exactly one head with correct line ends, as nearly all reads are. A single pass without branches, which
-/// the
-/// compiler vectorizes.
+/// the compiler vectorizes.
 #[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
 fn is_one_head(data: &[u8]) -> bool {
     if data.starts_with(b"\r") || data.starts_with(b"\n") || !data.ends_with(b"\r\n\r\n") {
@@ -220,8 +217,7 @@ impl Line {
 
 impl Size {
     /// Returns the size at the end of the line. Invalid digits are left to hyper, which refuses them; here they only must
-    /// not
-    /// disturb the count.
+    /// not disturb the count.
     fn advance(&mut self, byte: u8) -> Option<u64> {
         if byte == b'\n' {
             return Some(self.value);

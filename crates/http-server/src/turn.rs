@@ -12,13 +12,11 @@ use brisk_net::Peer;
 use super::driver::{Driver, Http, Stop};
 
 /// Idle time after which an HTTP/1.1 connection releases its protocol state; the next byte restores it. Short, so that the
-/// state of
-/// many clients with one request each does not accumulate; an active client sends its next request sooner.
+/// state of many clients with one request each does not accumulate; an active client sends its next request sooner.
 const REST_AFTER: Duration = Duration::from_millis(100);
 
 /// First interval of checks for a client that is gone while its HTTP/1.1 request is processed: nothing is read then, so its
-/// end
-/// goes unnoticed. The interval doubles up to [`LOOK_AT_MOST`].
+/// end goes unnoticed. The interval doubles up to [`LOOK_AT_MOST`].
 const LOOK_FIRST: Duration = Duration::from_millis(500);
 const LOOK_AT_MOST: Duration = Duration::from_secs(4);
 
@@ -61,8 +59,7 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Creates the watch of a connection with `requests` so far. `multiplexed` (HTTP/2) disables the timeout for heads,
-    /// because
-    /// incoming bytes need not belong to a head there.
+    /// because incoming bytes need not belong to a head there.
     pub(super) fn new(multiplexed: bool, requests: u32) -> Self {
         Self {
             phase: None,
@@ -89,6 +86,7 @@ impl Turns {
         if let Poll::Ready(Err(_)) = io.stream_mut().poll_drain(cx) {
             match driver.handshake() {
                 None => return Poll::Ready(Stop::Abort(End::ClientGone)),
+                // Requests already forwarded in early data are completed first, and then logged.
                 Some(handshake) => handshake.fail(End::ClientGone),
             }
         }
@@ -149,8 +147,7 @@ impl Turns {
     }
 
     /// Phase of a connection without a request in flight. Compares request numbers, because a request may begin and end
-    /// within a
-    /// single turn.
+    /// within a single turn.
     fn unanswered(&self, requests: u32, received: u64) -> Phase {
         let begun = !self.multiplexed
             && match self.phase {
@@ -264,8 +261,7 @@ fn is_overdue(http: &Http) -> bool {
 
 impl Driver<'_> {
     /// Whether the client is gone and cannot read the response. A half-closed connection counts only with `abort_on_close`,
-    /// because
-    /// the client may still read (RFC 9112 section 9.6).
+    /// because the client may still read (RFC 9112 section 9.6).
     fn is_gone(&self) -> bool {
         match Peer::of(self.io.stream().tcp()) {
             Ok(Peer::Gone) => true,

@@ -1,9 +1,8 @@
 //! Removal of headers by which a client could claim an identity, or another target of its request, as only a proxy may.
 //!
 //! CGI, `FastCGI` and WSGI replace each character of a header name that is neither a letter nor a digit by `_`, so an
-//! application
-//! cannot distinguish `X_Forwarded_For` from `X-Forwarded-For`. Names are therefore compared with all these characters
-//! equal, and names with `_` pass only if the operator permits it.
+//! application cannot distinguish `X_Forwarded_For` from `X-Forwarded-For`. Names are therefore compared with all these
+//! characters equal, and names with `_` pass only if the operator permits it.
 
 use http::HeaderMap;
 use http::header::{self, HeaderName};
@@ -19,8 +18,7 @@ pub enum Underscores {
 }
 
 /// Names of claims, in alphabetical order for binary search. Includes names of products, because applications that once ran
-/// behind
-/// a product often still read them.
+/// behind a product often still read them.
 const CLAIMS: &[&str] = &[
     "cf-connecting-ip",
     "cf-connecting-ipv6",
@@ -65,8 +63,7 @@ const CLAIMS: &[&str] = &[
 const PREFIXES: &[&str] = &["x-forwarded-", "x-ssl-client-", "ssl-client-"];
 
 /// `Proxy`, which a CGI program reads as `HTTP_PROXY`, the proxy for its own requests (CVE-2016-5385, "httpoxy"). Neither
-/// clients nor
-/// proxies send it legitimately.
+/// clients nor proxies send it legitimately.
 const PROXY: &str = "proxy";
 
 /// Maximum length, in bytes, of a name that is compared: all names above are shorter.
@@ -137,9 +134,8 @@ pub fn remove_but(headers: &mut HeaderMap, kept: &[HeaderName]) {
 }
 
 /// Removes invalid fields from the trailers of a request: claims, which proxies write into the head only; names with
-/// underscores; and
-/// fields for framing, routing, authentication and content (RFC 9110 section 6.5.1), because an upstream may merge trailers
-/// into the head.
+/// underscores; and fields for framing, routing, authentication and content (RFC 9110 section 6.5.1), because an upstream
+/// may merge trailers into the head.
 pub fn clean_trailers(trailers: &mut HeaderMap) {
     remove_if(trailers, |name| {
         Name::of(name.as_str(), Underscores::Drop) != Name::Plain || belongs_to_head(name)

@@ -1,8 +1,8 @@
 //! HTTP/1.1 messages (RFC 9112), without I/O.
 //!
 //! For upstreams, [`request`] encodes and [`response`] parses; for clients, [`request_head`] parses and [`answer`] encodes.
-//! Lines from
-//! clients must end with CR LF: a parser that accepts a bare LF would see other headers than a proxy in front that does not.
+//! Lines from clients must end with CR LF: a parser that accepts a bare LF would see other headers than a proxy in front
+//! that does not.
 
 pub mod answer;
 pub mod body;

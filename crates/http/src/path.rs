@@ -1,13 +1,10 @@
 //! Normalised path of a request, so that no spelling of a path evades a route.
 //!
 //! Routes compare the path after percent-decoding, resolution of dot segments, and merging of repeated slashes, and without
-//! the
-//! parameters of its segments (`;` and the text after it, RFC 3986 section 3.3), which many servers drop too. Upstreams
-//! receive the path
-//! as the client sent it, with one exception: dot segments, also encoded ones, are resolved (RFC 3986 section 6.2.2.3, as
-//! browsers do),
-//! since an upstream that does not resolve them would see the path of another route. Paths that sensible servers
-//! interpret differently are refused:
+//! the parameters of its segments (`;` and the text after it, RFC 3986 section 3.3), which many servers drop too. Upstreams
+//! receive the path as the client sent it, with one exception: dot segments, also encoded ones, are resolved (RFC 3986
+//! section 6.2.2.3, as browsers do), since an upstream that does not resolve them would see the path of another route. Paths
+//! that sensible servers interpret differently are refused:
 //!
 //! - `..` above the root, and `..` in a path that also has empty segments or encoded separators;
 //! - a dot segment hidden by an encoded slash or by parameters (`..;x`);
@@ -15,8 +12,7 @@
 //! - an incomplete or invalid percent-encoding, an encoded control character.
 //!
 //! An encoded slash separates segments for routes, because many servers treat it as a separator; it is forwarded unchanged.
-//! Text that
-//! is encoded twice is decoded once (RFC 3986 section 2.4).
+//! Text that is encoded twice is decoded once (RFC 3986 section 2.4).
 
 use std::borrow::Cow;
 

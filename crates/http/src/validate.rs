@@ -1,8 +1,7 @@
 //! Checks of request targets, `Host` and framing, before any other processing.
 //!
 //! Two servers in a row have to agree on the end of a request and on its host. Before these checks [`http1`](crate::http1),
-//! and for
-//! HTTP/2 brisk's own code or h2, already refuse or repair:
+//! and for HTTP/2 brisk's own code or h2, already refuse or repair:
 //!
 //! - bare line feeds, line folding, white space before a colon, control characters in names, values and targets
 //!   (RFC 9112 sections 2.2 and 5);
@@ -12,11 +11,9 @@
 //! - in HTTP/2: connection headers, names in upper case, bodies unlike their `content-length`, invalid pseudo-headers.
 //!
 //! This module requires exactly one valid `Host`, equal to the target's authority, and refuses a repeated or empty
-//! `Content-Length`,
-//! which h2 accepts; transfer codings other than `chunked`, which would be forwarded without their label; `CONNECT` without
-//! a
-//! protocol, and `TRACE`; protocols other than WebSocket (RFC 8441); and targets that are not paths, or of other schemes.
-//! [`path`](crate::path) refuses ambiguous paths.
+//! `Content-Length`, which h2 accepts; transfer codings other than `chunked`, which would be forwarded without their label;
+//! `CONNECT` without a protocol, and `TRACE`; protocols other than WebSocket (RFC 8441); and targets that are not paths, or
+//! of other schemes. [`path`](crate::path) refuses ambiguous paths.
 
 use http::request::Parts;
 use http::uri::{Authority, Uri};

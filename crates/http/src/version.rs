@@ -4,8 +4,7 @@ use brisk_wire::HttpVersion;
 use http::Version;
 
 /// Converts the version of a message. `http::Version` can only be matched with a wildcard, so the conversion is made only
-/// here.
-/// HTTP/0.9, which no parser accepts, counts as HTTP/1.0.
+/// here. HTTP/0.9, which no parser accepts, counts as HTTP/1.0.
 pub fn of(version: Version) -> HttpVersion {
     match version {
         Version::HTTP_11 => HttpVersion::Http11,

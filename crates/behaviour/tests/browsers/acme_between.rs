@@ -1,6 +1,5 @@
 //! Authorities that behave in ways that pebble cannot: a real proxy in front of pebble changes its responses as a test
-//! requires. Rate
-//! limits, a second authority, and processes killed during a response.
+//! requires. Rate limits, a second authority, and processes killed during a response.
 
 use std::fs;
 use std::io::{self, Write};

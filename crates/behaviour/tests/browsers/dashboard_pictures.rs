@@ -1,6 +1,5 @@
 //! Pictures for `docs/dashboard.md`: the dashboard after a minute of mixed load, with a day of invented visitors.
-//! `tools/pictures`
-//! creates them.
+//! `tools/pictures` creates them.
 
 use std::fs;
 use std::path::Path;

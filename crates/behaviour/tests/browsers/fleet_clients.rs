@@ -1,6 +1,5 @@
 //! Returning clients that reach another gateway of the fleet: curl and Chromium, behind a relay that sends each connection
-//! to
-//! the next gateway.
+//! to the next gateway.
 //!
 //! curl 7.88 keeps sessions only while it runs, so it gets several addresses at once; it has no early data.
 

@@ -1,6 +1,5 @@
 //! `[keys] isolate` in error cases: keys missing at a restart of the key process, refused reloads, an unread standard error,
-//! a
-//! configuration that can be read only once, inherited sockets.
+//! a configuration that can be read only once, inherited sockets.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};

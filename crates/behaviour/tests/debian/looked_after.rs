@@ -1,6 +1,5 @@
 //! Maintenance of certificates: staples from a real responder before the first handshake, completed chains, detected
-//! revocation;
-//! and a CA whose servers fail in every way while no handshake waits.
+//! revocation; and a CA whose servers fail in every way while no handshake waits.
 
 use std::fmt::Write;
 use std::fs;

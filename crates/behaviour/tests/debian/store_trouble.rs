@@ -1,6 +1,5 @@
 //! Redis that is killed, hangs or is slow below a loaded fleet: no handshake fails or waits for long, and afterwards
-//! sessions of
-//! other gateways resume again.
+//! sessions of other gateways resume again.
 //!
 //! The figures are printed: `cargo test --test debian store_trouble -- --nocapture --test-threads 1`.
 

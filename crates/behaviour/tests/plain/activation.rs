@@ -1,6 +1,5 @@
 //! Sockets inherited from a supervisor (`LISTEN_FDS`): connections wait in them while no process serves, and one process
-//! replaces
-//! another without a gap.
+//! replaces another without a gap.
 
 use std::collections::HashSet;
 use std::fs;

@@ -19,7 +19,7 @@ use super::AuditArgs;
 #[command(after_help = AFTER_PROBE)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Probe {
-    /// URL to probe, e.g. https://example.com/
+    /// URL or host name to probe, e.g. example.com
     #[arg(value_name = "URL", value_parser = UrlText, required_unless_present = "config")]
     pub(crate) url: Option<Url>,
     /// IP address to connect to, instead of resolving the host name
@@ -118,8 +118,7 @@ impl Probe {
     }
 
     /// Sides of `--compare`: two URLs with the same settings, or one URL with the default and with the given settings. Fails
-    /// if
-    /// neither a second URL nor a setting is given.
+    /// if neither a second URL nor a setting is given.
     pub(crate) fn sides(&self) -> anyhow::Result<[Side; 2]> {
         let (settings, mode) = (self.settings()?, self.mode());
         let side = |name: String, settings: Settings, mode| Side { name, settings, mode };

@@ -28,6 +28,7 @@ pub(super) fn become_owner(place: &CertificatePlace) -> anyhow::Result<()> {
         return Ok(());
     }
     let become_it = || -> nix::Result<()> {
+        // Groups first: only root may change them.
         setgroups(&[gid])?;
         setgid(gid)?;
         setuid(uid)

@@ -52,9 +52,11 @@ impl H2<'_> {
             self.flood.ignored();
             return Ok(false);
         }
+        // RFC 7540 section 5.3.1: a stream cannot depend on itself.
         if dependency == Some(number) {
             return Err(Fault::Stream(number, Reason::PROTOCOL_ERROR));
         }
+        // RFC 9113 section 5.1.2. `REFUSED_STREAM` means that the client may safely retry (section 8.7).
         if self.numbers.len() >= self.http.settings.h2_streams as usize {
             return Err(Fault::Stream(number, Reason::REFUSED_STREAM));
         }
@@ -80,6 +82,7 @@ impl H2<'_> {
         if stream.inbox.is_none() {
             return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
         }
+        // RFC 9113 section 8.1: trailers end the stream.
         let trailers = head.into_trailers().filter(|_| is_last && decoded.is_whole);
         let trailers = trailers.ok_or(Fault::Stream(number, Reason::PROTOCOL_ERROR))?;
         self.end_body(number, Some(trailers).filter(|trailers| !trailers.is_empty()));

@@ -23,6 +23,7 @@ impl H2<'_> {
     }
 
     fn preface<'b>(&mut self, have: usize, bytes: &'b [u8]) -> &'b [u8] {
+        // RFC 9113 section 3.4
         let expected = &PREFACE[have..];
         let taken = expected.len().min(bytes.len());
         if bytes[..taken] != expected[..taken] {
@@ -120,8 +121,10 @@ impl H2<'_> {
             kind::RST_STREAM => self.rst_stream(head, payload),
             kind::PRIORITY => self.priority(head, payload),
             kind::PRIORITY_UPDATE => self.priority_update(head, payload),
+            // RFC 9113 section 6.8
             kind::GOAWAY if head.stream != 0 => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
             kind::GOAWAY if payload.len() < 8 => Err(Fault::Connection(Reason::FRAME_SIZE_ERROR)),
+            // RFC 9113 section 8.4: clients do not push.
             kind::PUSH_PROMISE => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
             // RFC 9113 section 5.5: frames of unknown types are ignored.
             _ => Ok(()),
@@ -154,6 +157,7 @@ impl H2<'_> {
 
     fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
         head.require_connection()?;
+        // RFC 9113 section 6.5: an acknowledgement is empty.
         if head.has(flag::ACK) {
             exactly::<0>(payload)?;
             self.acknowledged();
@@ -179,6 +183,7 @@ impl H2<'_> {
     fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
         head.require_connection()?;
         exactly::<8>(payload)?;
+        // RFC 9113 section 6.7: the acknowledgement repeats the payload.
         if !head.has(flag::ACK) {
             self.send.out.frame(kind::PING, flag::ACK, 0, payload);
         } else if payload == LAST_PING {
@@ -188,6 +193,7 @@ impl H2<'_> {
     }
 
     fn rst_stream(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        // RFC 9113 section 6.4: an idle stream cannot be reset.
         if head.stream == 0 || head.stream > self.recv.last {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
@@ -232,10 +238,12 @@ impl H2<'_> {
 
     fn begin_data(&mut self, head: FrameHead) -> Result<(), Fault> {
         let number = head.stream;
+        // RFC 9113 section 6.1: `DATA` belongs to a stream that is not idle.
         if number == 0 || number > self.recv.last {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
         let mut data = DataFrame::new(head)?;
+        // RFC 9113 section 6.9.1: padding counts too.
         self.recv.window -= i64::from(head.length);
         if self.recv.window < 0 {
             return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));

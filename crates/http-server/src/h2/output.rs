@@ -32,7 +32,7 @@ impl H2<'_> {
 
     /// Writes available output as far as flow control and the client permit. `take` returns the number of bytes it accepted.
     ///
-    /// Pending output registers the task for the next turn. Nothing follows the GOAWAY of a connection error.
+    /// Pending output registers the task for the next turn. Nothing follows the `GOAWAY` of a connection error.
     pub(super) fn write(&mut self, mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>) -> io::Result<()> {
         let window = self.send.window;
         let mut is_blocked = false;
@@ -254,6 +254,7 @@ impl Sending {
         encoder.status(head.status.as_u16(), out);
         let (mut has_date, mut has_length) = (false, false);
         for (name, value) in &head.headers {
+            // RFC 9113 section 8.2.2; `TE` has no meaning in a response.
             if is_connection_specific(name) || *name == http::header::TE {
                 continue;
             }
@@ -261,6 +262,7 @@ impl Sending {
             has_length |= *name == CONTENT_LENGTH;
             encoder.field(name.as_str().as_bytes(), value.as_bytes(), out);
         }
+        // RFC 9110 section 6.6.1
         if !has_date {
             encoder.field(b"date", date.as_bytes(), out);
         }
@@ -271,7 +273,7 @@ impl Sending {
         self.end_block(at, number, is_last);
     }
 
-    /// Writes 103 (Early Hints, RFC 8297).
+    /// Writes `103 Early Hints` (RFC 8297).
     pub(super) fn interim(&mut self, number: u32, headers: &HeaderMap) {
         let at = self.begin_block();
         self.encoder.status(StatusCode::EARLY_HINTS.as_u16(), &mut self.out);

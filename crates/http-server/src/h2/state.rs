@@ -26,7 +26,7 @@ use crate::flood::FloodWatch;
 /// Flow control window for uploads, per stream and connection, once the client has acknowledged our settings.
 pub(super) const WINDOW: u32 = 1 << 20;
 
-/// Payload of our PING before the last GOAWAY.
+/// Payload of our `PING` before the last `GOAWAY`.
 pub(super) const LAST_PING: [u8; 8] = *b"brisk:ok";
 
 /// Number of ended streams that are remembered, because frames for a stream that was reset here may still arrive.
@@ -113,9 +113,9 @@ pub(super) enum Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goaway {
     None,
-    /// A GOAWAY with the maximum stream number, and a PING after it (RFC 9113 section 6.8).
+    /// A `GOAWAY` with the maximum stream number, and a `PING` after it (RFC 9113 section 6.8).
     Announced,
-    /// The final GOAWAY, with this last stream.
+    /// The final `GOAWAY`, with this last stream.
     Last(u32),
 }
 
@@ -164,10 +164,13 @@ impl<'a> H2<'a> {
             (id::MAX_CONCURRENT_STREAMS, http.settings.h2_streams),
             (id::INITIAL_WINDOW_SIZE, WINDOW),
             (id::MAX_HEADER_LIST_SIZE, limit),
+            // RFC 8441 section 3: permits WebSocket over HTTP/2.
             (id::ENABLE_CONNECT_PROTOCOL, 1),
+            // RFC 9218 section 2.1: the priorities of RFC 7540 are ignored.
             (id::NO_RFC7540_PRIORITIES, 1),
         ]);
         out.frame(kind::SETTINGS, 0, 0, &ours);
+        // RFC 9113 section 6.9.2: settings change the windows of streams only, not the connection's.
         out.window_update(0, WINDOW - DEFAULT_WINDOW);
         Self {
             http,
@@ -288,7 +291,7 @@ impl<'a> H2<'a> {
         }
     }
 
-    /// Sends the final GOAWAY: the client has acknowledged the announcement, so it opens no further streams.
+    /// Sends the final `GOAWAY`: the client has acknowledged the announcement, so it opens no further streams.
     pub(super) fn drain_last(&mut self) {
         if self.goaway == Goaway::Announced {
             self.goaway = Goaway::Last(self.recv.last);
@@ -337,8 +340,7 @@ impl<'a> H2<'a> {
 }
 
 /// Priority of a request without `Priority`: incremental, because its client may not know of priorities and would otherwise
-/// get
-/// its responses strictly in sequence.
+/// get its responses strictly in sequence.
 pub(super) const UNSTATED: Priority = Priority { incremental: true, ..priority::DEFAULT };
 
 impl Drop for H2<'_> {

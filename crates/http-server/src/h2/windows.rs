@@ -9,6 +9,7 @@ impl H2<'_> {
     pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
         let increment = i64::from(word(exactly::<4>(payload)?) & LARGEST_WINDOW);
         if head.stream == 0 {
+            // RFC 9113 section 6.9: an increment of 0 is an error of the connection, or below of the stream.
             if increment == 0 {
                 return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
             }
@@ -43,8 +44,7 @@ impl H2<'_> {
     /// Returns `bytes` to the connection's window, because they were read or never will be.
     ///
     /// The update is sent once half of the window is read, or as much as is left of it, so that bytes held by slow readers
-    /// do not stop the
-    /// other uploads.
+    /// do not stop the other uploads.
     pub(super) fn claim(&mut self, bytes: u32) {
         self.recv.unclaimed += i64::from(bytes);
         if self.recv.unclaimed >= self.recv.window.clamp(1, i64::from(WINDOW / 2)) {
@@ -53,8 +53,7 @@ impl H2<'_> {
     }
 
     /// Sends a frame after an upload whose response was complete before its end: curl 7.88 notices the end of a request only
-    /// when a
-    /// frame arrives. If all bytes are already returned, one byte is credited in advance.
+    /// when a frame arrives. If all bytes are already returned, one byte is credited in advance.
     pub(super) fn notify_end(&mut self) {
         self.open_window(self.recv.unclaimed.max(1));
     }

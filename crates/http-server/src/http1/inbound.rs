@@ -22,9 +22,8 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// Input side of one connection.
 ///
 /// A request body may be read by another task than the connection's own, and may outlive it: an upstream connection over
-/// HTTP/2 reads
-/// it in its own task. Therefore the stream is detached when the connection drops its [`Attached`], and each task wakes the
-/// other for work that only the other does.
+/// HTTP/2 reads it in its own task. Therefore the stream is detached when the connection drops its [`Attached`], and each
+/// task wakes the other for work that only the other does.
 #[derive(Debug)]
 pub(super) struct Inbound {
     io: RefCell<Option<HttpIo>>,
@@ -43,9 +42,9 @@ struct State {
     seen: usize,
     /// Remaining body of the current request.
     body: BodyReader,
-    /// 100 (Continue), if the client expects it and the body was not requested yet.
+    /// `100 Continue`, if the client expects it and the body was not requested yet.
     expected: &'static [u8],
-    /// Remaining bytes of 100 (Continue) for the driver to send, once the body was requested.
+    /// Remaining bytes of `100 Continue` for the driver to send, once the body was requested.
     interim: &'static [u8],
     /// Whether the service has let go of the rest of the body.
     is_let_go: bool,
@@ -98,7 +97,7 @@ impl Inbound {
         }
     }
 
-    /// Ends a turn of the driver: writes the rest of 100 (Continue), if the body was requested.
+    /// Ends a turn of the driver: writes the rest of `100 Continue`, if the body was requested.
     pub(super) fn write_interim(&self, context: &mut Context<'_>) {
         let mut state = self.state.borrow_mut();
         while !state.interim.is_empty() {
@@ -200,9 +199,8 @@ impl Inbound {
         })
     }
 
-    /// Cancels 100 (Continue), because the response begins. Returns the rest of a 100 (Continue) already sent in part, which
-    /// has to
-    /// precede the response.
+    /// Cancels `100 Continue`, because the response begins. Returns the rest of a `100 Continue` already sent in part, which
+    /// has to precede the response.
     pub(super) fn answer_begins(&self) -> &'static [u8] {
         let mut state = self.state.borrow_mut();
         state.expected = b"";
@@ -211,8 +209,7 @@ impl Inbound {
     }
 
     /// Whether another request may follow, because the body is read to its end. `None` while the exchange still reads the
-    /// body. The
-    /// available part of a body that was let go is dropped first.
+    /// body. The available part of a body that was let go is dropped first.
     pub(super) fn is_read(&self, context: &mut Context<'_>) -> Option<bool> {
         let mut state = self.state.borrow_mut();
         if state.body.is_ended() {
@@ -327,8 +324,7 @@ fn wake(task: &Waker, from: &Waker) {
 
 impl State {
     /// Takes a complete head from `input`. A head in many pieces is parsed again only if it may have ended, so that small
-    /// pieces do not
-    /// cost quadratic time.
+    /// pieces do not cost quadratic time.
     fn take_head(&mut self, limits: HeadLimits) -> Result<Option<RequestHead>, MalformedRequest> {
         let Self { input, seen, .. } = self;
         if input.len() == *seen {

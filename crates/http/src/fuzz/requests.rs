@@ -40,8 +40,7 @@ impl Read {
 }
 
 /// Bytes yield the same requests however they are split over reads, and hyper reads the same requests. hyper may accept
-/// requests
-/// that are refused here.
+/// requests that are refused here.
 pub fn requests(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else { return };
     let whole = read(bytes, bytes.len().max(1));

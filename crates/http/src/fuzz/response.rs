@@ -27,8 +27,7 @@ struct Read {
 }
 
 /// Bytes yield the same response, or the same error, however they are split over reads, and hyper reads the same response.
-/// hyper may
-/// accept responses that are refused here.
+/// hyper may accept responses that are refused here.
 pub fn response(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else { return };
     let method = if step & 0x80 == 0 { Method::GET } else { Method::HEAD };

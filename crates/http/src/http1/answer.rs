@@ -84,6 +84,7 @@ pub fn write_head(
             }
             Framing::Length(length)
         }
+        // RFC 9112 section 6.1: HTTP/1.0 has no transfer codings.
         (None, Extent::Unknown) if asked.is_old => Framing::UntilClose,
         (None, Extent::Unknown) => {
             if may_have_body {
@@ -94,9 +95,11 @@ pub fn write_head(
     };
     let framing = if may_have_body { framing } else { Framing::Length(0) };
     let closes = closes || says_close || framing == Framing::UntilClose;
+    // RFC 9112 section 9.3: a connection over HTTP/1.0 persists only if this is stated.
     if asked.is_old && !closes {
         output.extend_from_slice(b"connection: keep-alive\r\n");
     }
+    // RFC 9110 section 6.6.1
     if !has_date {
         for part in ["date: ", date, "\r\n"] {
             output.extend_from_slice(part.as_bytes());
@@ -195,8 +198,7 @@ impl Framing {
     }
 
     /// Frames `length` bytes of data (not 0); `last` marks the end of the body. Writes the bytes before the data to
-    /// `output`. Returns
-    /// the number of data bytes to send, and the bytes after them.
+    /// `output`. Returns the number of data bytes to send, and the bytes after them.
     pub fn data(&mut self, length: usize, last: bool, output: &mut Vec<u8>) -> (usize, &'static [u8]) {
         match self {
             Self::UntilClose => (length, b""),

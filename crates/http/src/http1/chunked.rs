@@ -92,8 +92,7 @@ impl Chunked {
     }
 
     /// Takes the end of the chunk and of the body if `input` is exactly that, so that a response in one chunk ends together
-    /// with its
-    /// data. To be called after data.
+    /// with its data. To be called after data.
     pub fn settle(&mut self, input: &mut BytesMut) {
         if self.state == State::DataEnd && input[..] == *b"\r\n0\r\n\r\n" {
             input.clear();

@@ -90,8 +90,7 @@ impl MalformedRequest {
 
 impl RequestHead {
     /// Parses a head at the front of `bytes`, including empty lines before it. Returns the head and its length in bytes, or
-    /// `None` if it
-    /// is incomplete.
+    /// `None` if it is incomplete.
     ///
     /// Costs one allocation for the bytes, which all values share, and two for the headers.
     ///
@@ -122,6 +121,7 @@ impl RequestHead {
             Err(_) if bytes.starts_with(HTTP2_PREFACE) => return Err(MalformedRequest::Http2),
             Err(error) => return Err(MalformedRequest::Head(error)),
         };
+        // httparse accepts a bare LF, as RFC 9112 section 2.2 permits.
         if has_bare_line_feed(&bytes[..length]) {
             return Err(MalformedRequest::LineFeed);
         }

@@ -157,6 +157,7 @@ impl Facts {
         method: &Method,
         is_old: bool,
     ) -> Result<BodyReader, MalformedResponse> {
+        // RFC 9112 section 6.3, item 1
         let is_bodyless = status.is_informational()
             || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
             || *method == Method::HEAD;

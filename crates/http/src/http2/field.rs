@@ -154,6 +154,7 @@ impl Field {
 /// Whether the header may occur in HTTP/2: not if it concerns a single connection (RFC 9113 section 8.2.2).
 fn may_come(name: &HeaderName, value: &[u8]) -> bool {
     if *name == header::TE {
+        // RFC 9113 section 8.2.2: the only permitted value.
         return value == b"trailers";
     }
     !is_connection_specific(name)
