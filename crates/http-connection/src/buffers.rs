@@ -1,7 +1,7 @@
-//! Memory of answers that their clients have not taken yet: a budget for each connection, and one for the process.
+//! Memory of responses that clients have not read: a budget per connection and one for the process.
 //!
-//! A body is not asked for more while its connection has used up its share. So what a client can make the server hold by
-//! not reading is one budget, and for each stream what its source holds meanwhile.
+//! A body is not polled while its connection has used up its budget. A client that does not read therefore makes the
+//! gateway hold at most one budget, plus the buffers of each stream's source.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -11,13 +11,13 @@ use std::task::{Context, Poll, Waker};
 
 use brisk_telemetry::Metrics;
 
-/// Bytes that a connection may hold whatever other connections do, so that each can go on.
+/// Minimum share of a connection in bytes, regardless of other connections, so that every connection makes progress.
 const SHARE: usize = 64 << 10;
 
-/// Workers report changes to the process in steps of this size, so that they seldom meet.
+/// Step in bytes in which workers report changes to the process, so that they rarely contend for the counter.
 const STEP: usize = 64 << 10;
 
-/// The memory that the answers of one worker hold, and, through its metrics, those of all workers.
+/// Memory held by the responses of one worker and, through its metrics, of all workers.
 #[derive(Debug)]
 pub struct WorkerBuffers {
     metrics: Arc<Metrics>,
@@ -25,12 +25,12 @@ pub struct WorkerBuffers {
 }
 
 impl WorkerBuffers {
-    /// Buffers of a new worker, which hold nothing.
+    /// Empty buffers of a new worker.
     pub fn new(metrics: Arc<Metrics>) -> Rc<Self> {
         Rc::new(Self { metrics, unreported: Cell::new(0) })
     }
 
-    /// Whether all workers together hold more than `limit`, to some 64 KiB for each.
+    /// Whether all workers together hold more than `limit`, within 64 KiB per worker.
     pub(crate) fn exceed(&self, limit: usize) -> bool {
         self.metrics.answers_held() > limit
     }
@@ -53,40 +53,40 @@ impl Drop for WorkerBuffers {
     }
 }
 
-/// The memory that the answers of one connection hold.
+/// Memory held by the responses of one connection.
 #[derive(Debug, Default)]
 pub struct AnswerBuffers {
     held: Cell<usize>,
-    /// Bytes given back so far: written, or no longer wanted.
+    /// Number of bytes released so far: written or discarded.
     released: Cell<u64>,
     waiting: RefCell<Vec<Waker>>,
-    /// The tasks that wait are woken when less than this is held; 0 while none waits.
+    /// Level in bytes below which waiting tasks are woken; 0 without waiting tasks.
     wake_below: Cell<usize>,
 }
 
 impl AnswerBuffers {
-    /// Bytes that the connection holds.
+    /// Number of bytes that the connection holds.
     #[cfg(any(test, feature = "testing"))]
     pub fn held(&self) -> usize {
         self.held.get()
     }
 
-    /// Whether the connection holds more than it may have while the process has no room.
+    /// Whether the connection exceeds its minimum share, which is its limit while the process has no memory left.
     pub fn exceed_share(&self) -> bool {
         self.held.get() > SHARE
     }
 
-    /// Whether an answer waits for room.
+    /// Whether a response waits for memory.
     pub fn is_full(&self) -> bool {
         self.wake_below.get() > 0
     }
 
-    /// Bytes given back so far.
+    /// Number of bytes released so far.
     pub fn released(&self) -> u64 {
         self.released.get()
     }
 
-    /// Ready while the connection may hold more. Otherwise the task is woken when half of its budget is free.
+    /// Ready while the connection may hold more. Otherwise the task is woken when half of the budget is free.
     pub fn poll_room(&self, context: &mut Context<'_>, budget: &Budget<'_>) -> Poll<()> {
         let held = self.held.get();
         if held < SHARE || (held < budget.connection && !budget.worker.exceed(budget.process)) {
@@ -100,7 +100,7 @@ impl AnswerBuffers {
         Poll::Pending
     }
 
-    /// Counts `bytes` more.
+    /// Adds `bytes`.
     pub fn take(&self, bytes: usize) {
         self.held.set(self.held.get() + bytes);
     }
@@ -110,7 +110,7 @@ impl AnswerBuffers {
         self.free(bytes);
     }
 
-    /// Counts `bytes` less, and wakes tasks that wait for room.
+    /// Removes `bytes` and wakes tasks that wait for memory.
     pub fn free(&self, bytes: usize) {
         let held = self.held.get() - bytes;
         self.held.set(held);
@@ -119,8 +119,7 @@ impl AnswerBuffers {
         }
     }
 
-    /// The process has room: answers that wait because it had none may hold more. The others wait for their own
-    /// connection.
+    /// Wakes responses that wait because the process had no memory left. Others wait for their own connection.
     pub fn offer_room(&self) {
         if self.wake_below.get() == SHARE {
             self.wake();
@@ -129,7 +128,7 @@ impl AnswerBuffers {
 
     fn wake(&self) {
         self.wake_below.set(0);
-        // A waker may own what gives back more.
+        // Outside of the borrow: a waker may own a response whose drop releases memory.
         let waiting = mem::take(&mut *self.waiting.borrow_mut());
         for waker in waiting {
             waker.wake();
@@ -137,14 +136,14 @@ impl AnswerBuffers {
     }
 }
 
-/// How much memory answers may hold.
+/// Limits on the memory of responses.
 #[derive(Debug)]
 pub struct Budget<'a> {
-    /// By the connection, in bytes.
+    /// Limit of the connection in bytes.
     pub connection: usize,
-    /// By the process, in bytes.
+    /// Limit of the process in bytes.
     pub process: usize,
-    /// Buffers of the connection's worker, which know those of the process.
+    /// Buffers of the connection's worker, which know the total of the process.
     pub worker: &'a WorkerBuffers,
 }
 

@@ -1,4 +1,4 @@
-//! A piece of an answer, which is held in the buffers of its connection.
+//! A piece of a response, counted in the buffers of its connection.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use crate::connection::Connection;
 use crate::streams::StreamKey;
 
-/// A piece of an answer on its way to the client. It is held until it is written or dropped.
+/// A piece of a response on its way to the client. Counted as held until it is written or dropped.
 #[derive(Debug)]
 pub struct Chunk {
     bytes: Bytes,
@@ -16,7 +16,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// A piece of the answer on `stream`, where the connection has several.
+    /// A piece of the response on `stream`, for a multiplexed connection.
     pub fn new(bytes: Bytes, connection: Rc<Connection>, stream: Option<StreamKey>) -> Self {
         connection.answers.take(bytes.len());
         connection.worker_held(bytes.len().cast_signed());
@@ -31,7 +31,7 @@ impl Chunk {
     }
 }
 
-/// Memory that the source of an answer holds before there is a piece: it counts as held too.
+/// Memory that the source of a response occupies before the first piece. Counted as held until dropped.
 #[derive(Debug)]
 pub struct Reserved {
     bytes: usize,

@@ -1,4 +1,4 @@
-//! The state of a client's connection, shared by its driver and its requests.
+//! State of a client's connection, shared by its driver and its requests.
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -21,7 +21,7 @@ use crate::keep_alive::KeepAlive;
 pub use crate::multiplexed::Multiplexed;
 use crate::settings::HttpSettings;
 
-/// Bytes that the answers of a connection may compress in a turn: 1 ms of work at most.
+/// Maximum number of bytes that the responses of a connection compress per turn: at most 1 ms of work.
 const WORK: u32 = 64 << 10;
 
 /// One client connection, shared by its driver and the requests in flight on it.
@@ -29,86 +29,86 @@ const WORK: u32 = 64 << 10;
 pub struct Connection {
     /// Facts for the log, the metrics and the built-in page.
     pub record: RefCell<ConnectionRecord>,
-    /// The connection is HTTPS, not plain HTTP.
+    /// Whether the connection is HTTPS, as opposed to plain HTTP.
     pub secure: bool,
-    /// The demands of its host that the client met in the handshake.
+    /// Requirements of its host that the client met in the handshake.
     pub demands: Demands,
-    /// The headers that describe the client to upstreams, kept from one request to the next, but not while it rests.
+    /// Headers that describe the client to upstreams. Kept between requests, and released while the connection is idle.
     pub forwarded: RefCell<Option<Box<ForwardedValues>>>,
-    /// The handshake of a connection that came with early data.
+    /// The handshake, if the connection started with early data.
     handshake: Option<Box<Handshake>>,
     in_flight: Cell<u32>,
     requests: Cell<u32>,
     held_answers: Cell<u32>,
     answer_bytes: Cell<u64>,
-    /// What few connections have.
+    /// Fields that few connections need.
     own: OnceCell<Box<Own>>,
-    /// The memory that its answers hold.
+    /// Memory held by its responses.
     pub answers: AnswerBuffers,
-    /// Boxed: connections of HTTP/1.1, most of which are idle, do without.
+    /// Boxed because HTTP/1.1 connections, most of which are idle, do not need it.
     multiplexed: OnceCell<Box<Multiplexed>>,
     surroundings: OnceCell<Surroundings>,
     request_began: Cell<Option<Instant>>,
-    /// Something that was written waits for the client to take it.
+    /// Whether written data waits for the client to read.
     blocked: Cell<bool>,
-    /// Bytes that its answers have compressed in this turn.
+    /// Bytes compressed for its responses in this turn.
     work: Cell<u32>,
-    /// How long it waits for the next request, in milliseconds, and the number of requests after which it ends: by what its
-    /// last request was for. 0: as all connections.
+    /// Idle timeout in milliseconds, and the number of requests after which the connection ends, from the route of the
+    /// latest request; 0 for the defaults.
     idle: Cell<u32>,
     most_requests: Cell<u32>,
     unblocked: RefCell<Vec<Waker>>,
 }
 
-/// What a connection has of its own, of which most have nothing.
+/// Fields that few connections need. Separate, so that an idle connection stays small.
 #[derive(Debug, Default)]
 struct Own {
-    /// What it got in experiments, if it takes part in any.
+    /// Arms in experiments, if the connection takes part in any.
     arms: OnceCell<Arms>,
-    /// The rate limits of its client, if it has any.
+    /// Rate limits of the client, if there are any.
     rates: OnceCell<(Arc<Rates>, IpAddr)>,
-    /// Upstream's side of a connection whose protocol was switched, until the driver joins the two sides.
+    /// The upstream's transport after a switch of protocols, until the driver joins both transports.
     upgrade: RefCell<Option<Box<dyn Any>>>,
-    /// Upstream connections that carry the requests of this client alone.
+    /// Upstream connections that carry only this client's requests.
     logins: OnceCell<Box<dyn Any>>,
 }
 
-/// The settings and resources of the worker that serves a connection.
+/// Settings and resources of the worker that serves a connection.
 #[derive(Debug)]
 pub struct Surroundings {
-    /// Time limits and sizes.
+    /// Timeouts and sizes.
     pub settings: Rc<HttpSettings>,
     /// Deadlines of the worker.
     pub wheel: DeadlineWheel,
-    /// Memory that answers of the worker hold.
+    /// Memory held by responses of the worker.
     pub buffers: Rc<WorkerBuffers>,
-    /// Signals that the gateway shuts down.
+    /// Signals the shutdown of the gateway.
     pub drain: Drain,
 }
 
-/// One request in flight, from its head to the end of the answer's body. Dropping it ends the request.
+/// One request in flight, from its head to the end of the response body. Dropping it ends the request.
 #[derive(Debug)]
 pub struct RequestGuard(Rc<Connection>);
 
 impl Connection {
-    /// A connection without requests, whose client was asked for no certificate.
+    /// A connection without requests or a client certificate.
     pub fn new(record: ConnectionRecord, secure: bool) -> Rc<Self> {
         Self::with_handshake(record, secure, None)
     }
 
-    /// An HTTPS connection without requests, whose client met `demands`.
+    /// An HTTPS connection without requests whose client met `demands`.
     pub fn under(demands: Demands, record: ConnectionRecord) -> Rc<Self> {
         Rc::new(Self { demands, ..Self::at_start(record, true, None) })
     }
 
-    /// An HTTPS connection whose handshake is not complete: its early data holds the first requests. `confirmation`
-    /// reports when the handshake is complete; `until` is the client's deadline for it.
+    /// An HTTPS connection with an incomplete handshake, whose early data contains the first requests. `confirmation`
+    /// reports the end of the handshake; `until` is the client's deadline for it.
     pub fn with_early_data(record: ConnectionRecord, confirmation: Confirmation, until: Instant) -> Rc<Self> {
         let handshake = Handshake::new(Completion::Stream(confirmation), until);
         Self::with_handshake(record, true, Some(Box::new(handshake)))
     }
 
-    /// A connection without requests; with a `handshake`, it came with early data.
+    /// A connection without requests; with a `handshake` if it started with early data.
     pub fn with_handshake(
         record: ConnectionRecord,
         secure: bool,
@@ -141,21 +141,21 @@ impl Connection {
         }
     }
 
-    /// Limits the requests on this connection as those of `client`. To be called once, before the first.
+    /// Applies the rate limits of `client` to requests on this connection. Call it once, before the first request.
     pub fn limit_requests(&self, rates: Arc<Rates>, client: IpAddr) {
-        // An error: it was called before, and that holds.
+        // Already set; the first value is kept.
         let _ = self.own().rates.set((rates, client));
     }
 
-    /// The connection takes part in experiments. To be called once, before the first request.
+    /// Assigns the connection to arms of experiments. Call it once, before the first request.
     pub fn take_part(&self, arms: Arms) {
         if !arms.is_empty() {
-            // An error: it was called before, and that holds.
+            // Already set; the first value is kept.
             let _ = self.own().arms.set(arms);
         }
     }
 
-    /// What it got in experiments, if it takes part in any.
+    /// Arms in experiments, if the connection takes part in any.
     pub fn arms(&self) -> Option<&Arms> {
         self.own.get()?.arms.get()
     }
@@ -164,38 +164,40 @@ impl Connection {
         self.own.get_or_init(Box::default)
     }
 
-    /// Keeps the upstream's side of a switched protocol for the driver. Its type is that of `upstream::upgrade`.
+    /// Stores the upstream's transport of a switched protocol for the driver. Its type is defined in
+    /// `brisk_upstream::upgrade`.
     pub fn leave_upgrade(&self, upgrade: Box<dyn Any>) {
         self.own().upgrade.replace(Some(upgrade));
     }
 
-    /// Upstream's side of a switched protocol, if a request has left one.
+    /// Takes the upstream's transport of a switched protocol, if a request has left one.
     pub fn take_upgrade(&self) -> Option<Box<dyn Any>> {
         self.own.get()?.upgrade.take()
     }
 
-    /// Upstream connections that carry the requests of this client alone. Their type is that of `upstream::login`.
+    /// Upstream connections that carry only this client's requests. Their type is defined in `brisk-upstream`, module
+    /// `login`.
     pub fn logins(&self) -> Option<&dyn Any> {
         self.own.get()?.logins.get().map(|logins| &**logins)
     }
 
-    /// As [`Self::logins`], made by `make` for the first of them.
+    /// Like [`logins`](Self::logins), created by `make` if absent.
     pub fn logins_or(&self, make: impl FnOnce() -> Box<dyn Any>) -> &dyn Any {
         &**self.own().logins.get_or_init(make)
     }
 
-    /// How long the client has to wait, if it has sent too many requests.
+    /// The time until the next permitted request, if the client exceeds its request rate.
     pub fn over_rate(&self) -> Option<Duration> {
         let (rates, client) = self.own.get()?.rates.get()?;
         rates.take(*client, Event::Request).err()
     }
 
-    /// Whether the handshake is complete: what the client sent from then on, and what waited for it, is no replay.
+    /// Whether the handshake is complete. Requests that arrive from then on, or waited for it, are not replays.
     pub fn is_confirmed(&self) -> bool {
         self.handshake().is_none()
     }
 
-    /// The handshake, while it is not complete.
+    /// The handshake, while it is incomplete.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_deref().filter(|handshake| !handshake.is_complete())
     }
@@ -207,17 +209,17 @@ impl Connection {
         RequestGuard(Rc::clone(self))
     }
 
-    /// Requests whose answer has not ended.
+    /// Number of requests whose response has not ended.
     pub fn in_flight(&self) -> u32 {
         self.in_flight.get()
     }
 
-    /// Requests begun on this connection so far.
+    /// Number of requests begun on this connection.
     pub fn requests(&self) -> u32 {
         self.requests.get()
     }
 
-    /// Whether the connection has had as many requests, or as much time, as it may.
+    /// Whether the connection has reached its limit of requests or its lifetime.
     pub fn is_used_up(&self) -> bool {
         let most = self.most_requests.get();
         if most > 0 && self.requests() >= most {
@@ -227,21 +229,21 @@ impl Connection {
         settings.requests.is_some_and(|most| self.requests() >= most) || self.time_left().is_zero()
     }
 
-    /// How much longer the connection may take requests.
+    /// Remaining time in which the connection accepts requests.
     pub fn time_left(&self) -> Duration {
         let limit = self.settings().and_then(|settings| settings.timeouts.connection);
         let Some(limit) = limit else { return Duration::MAX };
         limit.saturating_sub(self.record.borrow().timeline.started().elapsed())
     }
 
-    /// Keeps the connection from now on as requests of one kind want it, or as all connections are kept.
+    /// Applies the keep-alive settings of a route; `None` restores the defaults.
     pub fn keep(&self, keep_alive: Option<KeepAlive>) {
         let idle = keep_alive.and_then(|keep_alive| keep_alive.idle);
         self.idle.set(idle.map_or(0, |idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)));
         self.most_requests.set(keep_alive.map_or(0, KeepAlive::most_requests));
     }
 
-    /// How long the connection waits for the next request; `usual` is how long all do.
+    /// Idle timeout of the connection; `usual` is the default.
     pub fn idle(&self, usual: Duration) -> Duration {
         match self.idle.get() {
             0 => usual,
@@ -249,38 +251,38 @@ impl Connection {
         }
     }
 
-    /// Notes that a request begins at `time`.
+    /// Records that a request begins at `time`.
     pub fn begin_at(&self, time: Instant) {
         self.request_began.set(Some(time));
     }
 
-    /// When the latest request began.
+    /// Start of the latest request.
     pub fn request_began(&self) -> Option<Instant> {
         self.request_began.get()
     }
 
-    /// Gives the connection what it needs of its worker. Without it, as in tests, there are neither deadlines nor limits.
+    /// Sets the worker's settings and resources. Without them, as in tests, there are neither deadlines nor limits.
     pub fn surround(&self, surroundings: Surroundings) {
-        // Once for each connection.
+        // Called once per connection.
         let _ = self.surroundings.set(surroundings);
     }
 
-    /// The settings for clients, once the connection is being served.
+    /// The settings for clients; `None` before [`surround`](Self::surround).
     pub fn settings(&self) -> Option<&HttpSettings> {
         self.surroundings.get().map(|surroundings| &*surroundings.settings)
     }
 
-    /// Whether the drain timeout is over: the connection ends, with the requests in flight on it.
+    /// Whether the drain timeout is over. The connection then ends together with its requests in flight.
     pub fn is_cut(&self) -> bool {
         self.surroundings.get().is_some_and(|surroundings| surroundings.drain.is_cut())
     }
 
-    /// A new deadline of the worker.
+    /// Registers a new deadline of the worker.
     pub fn register_deadline(&self) -> Option<Deadline> {
         self.surroundings.get().map(|surroundings| surroundings.wheel.register())
     }
 
-    /// Ready while an answer may hold more; otherwise the task is woken when it may.
+    /// Ready while a response may hold more memory. Otherwise the task is woken when it may.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         match self.surroundings.get() {
             Some(Surroundings { settings, buffers, .. }) => {
@@ -291,65 +293,65 @@ impl Connection {
         }
     }
 
-    /// Waits until an answer may hold more.
+    /// Waits until a response may hold more memory.
     pub async fn room(&self) {
         std::future::poll_fn(|context| self.poll_room(context)).await;
     }
 
-    /// Lets answers go on that found the process without room, if it has room again.
+    /// Wakes responses that wait for memory of the process, if it has memory again.
     pub fn offer_room(&self) {
         if !self.is_overloaded() {
             self.answers.offer_room();
         }
     }
 
-    /// Whether all answers of the process hold more than they may.
+    /// Whether the responses of the process exceed their memory limit.
     pub fn is_overloaded(&self) -> bool {
         self.surroundings
             .get()
             .is_some_and(|Surroundings { settings, buffers, .. }| buffers.exceed(settings.buffered_total))
     }
 
-    /// Adds `bytes`, which may be negative, to what the answers of the worker hold.
+    /// Adds `bytes`, which may be negative, to the memory held by the worker's responses.
     pub fn worker_held(&self, bytes: isize) {
         if let Some(surroundings) = self.surroundings.get() {
             surroundings.buffers.change(bytes);
         }
     }
 
-    /// From now on several requests may be in flight at a time.
+    /// Makes the connection multiplexed: several requests may be in flight at a time.
     pub fn multiplex(&self) -> &Multiplexed {
         self.multiplexed.get_or_init(Box::default)
     }
 
-    /// The state of a connection with several requests at a time; `None` for any other.
+    /// The state of a multiplexed connection; `None` for any other.
     pub fn multiplexed(&self) -> Option<&Multiplexed> {
         self.multiplexed.get().map(|multiplexed| &**multiplexed)
     }
 
-    /// Counts one answer more, or less, with data that is not asked for because the client does not take it.
+    /// Records whether a response has data that is not polled because the client does not read.
     pub fn answer_held(&self, held: bool) {
         let now = self.held_answers.get();
         self.held_answers.set(if held { now + 1 } else { now.saturating_sub(1) });
     }
 
-    /// Counts bytes of answers that were asked for.
+    /// Counts polled bytes of responses.
     pub fn answer_taken(&self, bytes: u64) {
         self.answer_bytes.set(self.answer_bytes.get() + bytes);
     }
 
-    /// The progress of an answer over HTTP/1.1, while it waits for the client to take more.
+    /// Progress of an HTTP/1.1 response that waits for the client to read.
     pub fn held_answer(&self) -> Option<u64> {
         (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
     }
 
-    /// A turn of the driver ends.
+    /// Ends a turn of the driver.
     pub fn end_turn(&self) {
         self.work.set(0);
     }
 
-    /// Whether an answer may compress `bytes` in this turn. They count, unless they are too many: then the next turn is for
-    /// them.
+    /// Whether a response may compress `bytes` in this turn. Counts them if so; otherwise they must wait for the next
+    /// turn.
     pub fn may_work(&self, bytes: usize) -> bool {
         let work = self.work.get().saturating_add(bytes.min(WORK as usize) as u32);
         let may = work <= WORK;
@@ -359,14 +361,14 @@ impl Connection {
         may
     }
 
-    /// Notes whether something that was written still waits for the client to take it.
+    /// Records whether written data waits for the client to read.
     pub fn set_blocked(&self, blocked: bool) {
         if self.blocked.replace(blocked) && !blocked {
             self.unblocked.take().into_iter().for_each(Waker::wake);
         }
     }
 
-    /// Ready while the client takes what is written.
+    /// Ready while the client reads the written data.
     pub fn poll_unblocked(&self, context: &mut Context<'_>) -> Poll<()> {
         if !self.blocked.get() {
             return Poll::Ready(());

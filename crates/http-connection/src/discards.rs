@@ -1,8 +1,8 @@
-//! Reads and drops the rest of request bodies over HTTP/2 that are answered before their end.
+//! Discarding of request bodies on HTTP/2 streams after an early response.
 //!
-//! Dropping such a body resets its stream, and many clients drop an answer whose stream is reset although it came
-//! before (RFC 9113 section 8.1 lets them choose). So the rest is read and dropped for a while first. Over HTTP/1.1 the
-//! connection lingers instead: see [`brisk_net::linger`].
+//! Dropping such a body resets its stream, and many clients discard a response whose stream is reset (RFC 9113 section
+//! 8.1 permits both). The rest of the body is therefore read and discarded for a while. HTTP/1.1 connections linger
+//! instead: see [`brisk_net::linger`].
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -15,30 +15,30 @@ use http_body::Body as _;
 
 use crate::body::client::ClientBody;
 
-/// How much of a body is read after its answer, and for how long.
+/// Limits on the size and duration of the rest of a body.
 const LIMITS: Lingering = Lingering::UPLOAD;
 
-/// The uploads of one HTTP/2 connection that are not needed any more: no more than it may have streams. They take no
-/// memory, and their windows stay open; the driver of the connection reads and drops them.
+/// Abandoned uploads of one HTTP/2 connection, at most one per stream. They occupy no memory and keep their windows
+/// open; the driver of the connection reads and discards them.
 #[derive(Debug, Default)]
 pub struct Discards {
     uploads: RefCell<Vec<Discard>>,
-    /// The driver of the connection, while there is one: without it they would not be read.
+    /// Task of the driver; `None` without a driver, since bodies would not be read.
     driver: RefCell<Option<Waker>>,
 }
 
 #[derive(Debug)]
 struct Discard {
     body: ClientBody,
-    /// Bytes that the upload may still send.
+    /// Number of bytes that the upload may still send.
     left: usize,
     until: Duration,
-    /// The deadline for the next bytes.
+    /// Deadline for the next bytes.
     deadline: Deadline,
 }
 
 impl Discards {
-    /// A turn of the connection begins.
+    /// Begins a turn of the connection.
     pub fn begin_turn(&self, context: &Context<'_>) {
         let mut driver = self.driver.borrow_mut();
         if !driver.as_ref().is_some_and(|driver| driver.will_wake(context.waker())) {
@@ -46,13 +46,13 @@ impl Discards {
         }
     }
 
-    /// The connection has no driver any more.
+    /// Drops all uploads, because the connection has no driver any more.
     pub fn end(&self) {
         self.driver.take();
         self.uploads.take();
     }
 
-    /// Reads `body` to its end, within limits of size and time, the latter by a new deadline of the worker.
+    /// Reads `body` to its end within the limits. `deadline` registers a new deadline of the worker.
     pub fn add(&self, body: ClientBody, deadline: impl FnOnce() -> Option<Deadline>) {
         let driver = self.driver.borrow();
         let Some(driver) = driver.as_ref() else { return };
@@ -63,8 +63,7 @@ impl Discards {
         driver.wake_by_ref();
     }
 
-    /// Drops what has come, and lets go of those uploads that have ended or take too long or too much. Ends each turn of the
-    /// connection.
+    /// Discards received data, and drops uploads that have ended or exceed a limit. Call it at the end of each turn.
     pub fn poll(&self, context: &mut Context<'_>) {
         self.uploads.borrow_mut().retain_mut(|discard| discard.poll_end(context).is_pending());
     }
@@ -73,7 +72,7 @@ impl Discards {
 impl Discard {
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while let Poll::Ready(polled) = Pin::new(&mut self.body).poll_frame(context) {
-            // Its end, a reset, or that of the connection.
+            // The end of the body, a reset, or the end of the connection.
             let Some(Ok(frame)) = polled else { return Poll::Ready(()) };
             let length = frame.data_ref().map_or(0, Bytes::len);
             let time_left = self.until.saturating_sub(self.deadline.now());

@@ -1,40 +1,40 @@
-//! Why a connection ended.
+//! Reasons for the end of a connection.
 
-/// Why a connection ended.
+/// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Closed by either side after whole requests.
+    /// Closed by either side after complete requests.
     Closed,
-    /// No request came for the idle time.
+    /// The idle timeout expired.
     Idle,
-    /// It was idle and its place was needed.
+    /// The connection was idle and its slot was needed.
     Evicted,
-    /// The handshake of a connection with early data was not completed in time.
+    /// The handshake of a connection with early data timed out.
     HandshakeTimeout,
-    /// A request head did not end in time.
+    /// The head of a request timed out.
     HeadTimeout,
-    /// A request and its answer took too long.
+    /// A request and its response timed out.
     RequestTimeout,
-    /// The client did not read its answer in time.
+    /// The client did not read its response in time.
     WriteTimeout,
-    /// An answer broke off; the connection cannot say so but by its own end.
+    /// A response was truncated, which HTTP/1.1 can signal only by closing the connection.
     AnswerBroken,
-    /// The client broke the connection.
+    /// The client reset the connection.
     ClientGone,
-    /// The client broke the protocol.
+    /// The client violated the protocol.
     Malformed,
-    /// The client reset too many HTTP/2 streams, or sent too many frames that are of no use.
+    /// The client reset too many HTTP/2 streams, or sent too many useless frames.
     Flood,
-    /// Answers took too much memory, and the client did not take its own.
+    /// Responses exceeded the memory limit, and the client did not read its own.
     Shed,
     /// The gateway is shutting down.
     Drained,
-    /// The connection was upgraded, and that ended.
+    /// The connection had switched protocols, and the new protocol ended.
     Upgraded,
 }
 
 impl End {
-    /// Its name in the list of recent connections: `idle`.
+    /// Name in the list of recent connections, such as `idle`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",

@@ -1,8 +1,8 @@
-//! The forwarding headers of a client, as far as all its requests share them.
+//! Forwarding headers of a client, shared by its requests.
 
 use http::HeaderValue;
 
-/// The values for one connection and authority, made once.
+/// Values for one connection and authority, computed once.
 #[derive(Debug)]
 pub struct ForwardedValues {
     /// Authority of the requests.

@@ -1,4 +1,4 @@
-//! A handshake whose connection is already being served, because there was early data.
+//! The handshake of a connection that is served before its end, because of early data.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use brisk_tls::Confirmation;
 
 use crate::end::End;
 
-/// What reports the end of a handshake.
+/// Source of the handshake's completion.
 #[derive(Debug)]
 pub enum Completion {
-    /// The connection's TLS stream.
+    /// TLS stream of the connection.
     Stream(Confirmation),
-    /// A test, which has no stream.
+    /// A test without a stream.
     #[cfg(any(test, feature = "testing"))]
     Manual(std::rc::Rc<testing::ManualCompletion>),
 }
@@ -35,7 +35,7 @@ impl Completion {
     }
 }
 
-/// The handshake of a connection whose early data is being answered.
+/// The handshake of a connection with early data.
 #[derive(Debug)]
 pub struct Handshake {
     completion: Completion,
@@ -45,7 +45,7 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// A handshake that ends with `completion` and may take until `until`.
+    /// A handshake completed by `completion`, with the deadline `until`.
     pub fn new(completion: Completion, until: Instant) -> Self {
         Self { completion, until, waiting: Cell::new(0), failure: Cell::new(None) }
     }
@@ -61,28 +61,28 @@ impl Handshake {
         self.completion.reached().await;
     }
 
-    /// Requests that wait for the end.
+    /// Number of requests waiting for the end.
     pub fn waiting(&self) -> u32 {
         self.waiting.get()
     }
 
-    /// How long the client may still take.
+    /// Time until the client's deadline.
     pub fn time_left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Notes that the handshake will not succeed; the first reason counts.
+    /// Records the failure of the handshake. The first reason is kept.
     pub fn fail(&self, end: End) {
         self.failure.set(self.failure.get().or(Some(end)));
     }
 
-    /// Why the handshake will not succeed.
+    /// The reason for the failure of the handshake.
     pub fn failure(&self) -> Option<End> {
         self.failure.get()
     }
 }
 
-/// Counts a request that waits, until it is dropped.
+/// Counts a waiting request until dropped.
 struct Waiting<'a>(&'a Cell<u32>);
 
 impl<'a> Waiting<'a> {

@@ -1,4 +1,4 @@
-//! Interim answers to a request, which go out before the answer: 103 Early Hints (RFC 8297).
+//! Interim responses before the final response: 103 Early Hints (RFC 8297).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,28 +11,28 @@ use http::{HeaderMap, HeaderValue};
 use crate::connection::Connection;
 use crate::streams::StreamKey;
 
-/// Links that a client gets before one answer, and their bytes, at most. The rest is left to the answer.
+/// Maximum number of links in interim responses of one request. Further links appear in the final response only.
 pub const LINKS: usize = 16;
-/// Bytes of these links.
+/// Maximum total length of these links in bytes.
 pub const LINK_BYTES: usize = 4 << 10;
 
-/// What can be sent to one client before its answer. Only HTTP/2 has a place for that which clients are known to handle.
+/// Sender of interim responses for one request. HTTP/2 only: some HTTP/1.1 clients mistake them for the final response.
 #[derive(Debug)]
 pub struct Interim {
     connection: Rc<Connection>,
     stream: StreamKey,
     sent: RefCell<Vec<HeaderValue>>,
-    /// Origins whose links lead below a path of the host.
+    /// Origins whose links are translated into paths of the host.
     map: Option<Arc<OriginMap>>,
 }
 
 impl Interim {
-    /// For the request of a stream.
+    /// Interim responses for the request on `stream`.
     pub fn new(connection: Rc<Connection>, stream: StreamKey) -> Self {
         Self { connection, stream, sent: RefCell::default(), map: None }
     }
 
-    /// With links to origins of `map` changed into those of the host.
+    /// Translates links to origins of `map` into links to the host.
     #[must_use]
     pub fn consolidating(mut self, map: Option<Arc<OriginMap>>) -> Self {
         self.map = map;
@@ -46,7 +46,7 @@ impl Interim {
         changed.and_then(|changed| HeaderValue::try_from(changed).ok()).unwrap_or_else(|| link.clone())
     }
 
-    /// Sends those of `links` that the client was not sent before.
+    /// Sends the members of `links` that were not sent before.
     pub fn hint<'l>(&self, links: impl IntoIterator<Item = &'l HeaderValue>) {
         let mut sent = self.sent.borrow_mut();
         let mut bytes: usize = sent.iter().map(HeaderValue::len).sum();

@@ -1,22 +1,22 @@
-//! How long a connection is kept for the next request, by what its last one was for.
+//! Keep-alive settings that depend on the latest request of a connection.
 
 use std::time::Duration;
 
-/// Keeping connections, for requests of one kind.
+/// Keep-alive settings for requests of one route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// How long a connection waits for the next request after one of this kind. `None`: as all connections do
-    /// ([`HttpTimeouts::idle`](super::settings::HttpTimeouts::idle)).
+    /// Idle timeout after a request of the route. `None` for the default,
+    /// [`HttpTimeouts::idle`](super::settings::HttpTimeouts::idle).
     pub idle: Option<Duration>,
-    /// Requests on a connection, of any kind: the connection ends with the answer to one of this kind once there were as
-    /// many. `None`: no limit but that of all connections.
+    /// Number of requests on a connection, of any route, after which the response to a request of this route is the
+    /// last. `None` for the default.
     pub requests: Option<u32>,
-    /// The connection ends with the answer.
+    /// Whether the connection ends with the response.
     pub closes: bool,
 }
 
 impl KeepAlive {
-    /// The number of requests after which a connection ends; 0: it does not.
+    /// Number of requests after which a connection ends; 0 for no limit.
     pub(crate) fn most_requests(self) -> u32 {
         if self.closes { 1 } else { self.requests.unwrap_or(0) }
     }

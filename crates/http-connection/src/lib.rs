@@ -1,7 +1,8 @@
-//! Connections of clients and the bodies that arrive on them, for the driver of a connection and the code that answers.
+//! Connections of clients and the request bodies that arrive on them.
 //!
-//! A [`Connection`] is shared by its driver (`brisk-http-server`) and the requests in flight on it; it lives on one worker's
-//! thread and is not `Send`. Modules of [`body`] are the stations of a request body on its way to an upstream.
+//! A [`Connection`] is shared by its driver (`brisk-http-server`) and the requests in flight on it. It belongs to one
+//! worker's thread and is not `Send`. The modules of [`body`] are the stages of a request body on its way to an
+//! upstream.
 
 pub mod body;
 pub mod buffers;

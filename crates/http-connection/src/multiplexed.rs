@@ -1,4 +1,4 @@
-//! The state of a connection with several requests at a time.
+//! State of a multiplexed connection.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,25 +7,25 @@ use http::HeaderMap;
 use crate::discards::Discards;
 use crate::streams::{StreamKey, Streams};
 
-/// Bytes of a head that cost nothing: the dynamic table of HPACK holds 4 KiB, and names from the static one and the 32
-/// bytes that each line counts take no more.
+/// Size of a head in bytes that costs nothing: HPACK's dynamic table holds 4 KiB, and names from the static table and
+/// the 32 bytes per line take no more.
 const LONG_HEAD: usize = 8 << 10;
 
-/// The state of a connection with several requests at a time, that is of HTTP/2.
+/// State of a connection with several requests at a time (HTTP/2).
 #[derive(Debug, Default)]
 pub struct Multiplexed {
-    /// The requests in flight.
+    /// Requests in flight.
     pub streams: Streams,
-    /// Request bodies that are read only to be dropped.
+    /// Request bodies that are read and discarded.
     pub discards: Discards,
     earned: Cell<u32>,
     long_heads: Cell<u64>,
-    /// Interim answers that the driver has not sent.
+    /// Interim responses that the driver has not sent.
     interims: RefCell<Vec<(StreamKey, HeaderMap)>>,
 }
 
 impl Multiplexed {
-    /// Counts points that a request has earned for the budget of its connection.
+    /// Adds points that a request has earned for the flood budget of its connection.
     pub fn earn(&self, points: u32) {
         self.earned.set(self.earned.get().saturating_add(points));
     }
@@ -35,23 +35,23 @@ impl Multiplexed {
         self.earned.take()
     }
 
-    /// Counts the head of a request, of `size` bytes by RFC 9113 section 6.5.2.
+    /// Counts the head of a request with `size` bytes (RFC 9113 section 6.5.2).
     pub fn head_received(&self, size: usize) {
         let long = size.saturating_sub(LONG_HEAD);
         self.long_heads.set(self.long_heads.get() + long as u64);
     }
 
-    /// By how much the heads of requests exceeded 8 KiB each, in bytes, all together.
+    /// Total number of bytes by which heads of requests exceeded 8 KiB each.
     pub fn long_heads(&self) -> u64 {
         self.long_heads.get()
     }
 
-    /// Sends 103 with these headers to the client that waits for the answer to the request of `stream`, at the end of the turn.
+    /// Queues 103 with these headers for the request on `stream`. Sent at the end of the turn.
     pub(crate) fn send_interim(&self, stream: StreamKey, headers: HeaderMap) {
         self.interims.borrow_mut().push((stream, headers));
     }
 
-    /// The interim answers to be sent.
+    /// Takes the queued interim responses.
     pub fn take_interims(&self) -> Vec<(StreamKey, HeaderMap)> {
         self.interims.take()
     }

@@ -1,61 +1,62 @@
-//! How clients are served: time limits and sizes of HTTP connections.
+//! Settings of HTTP connections: timeouts and sizes.
 
 use std::time::Duration;
 
-/// Time limits and sizes of HTTP connections.
+/// Timeouts and sizes of HTTP connections.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// How long a client may take.
+    /// Timeouts for clients.
     pub timeouts: HttpTimeouts,
-    /// Bytes of a request head: request line and headers together. Default: 64 KiB.
+    /// Maximum size of a request head in bytes: request line and headers together. Default: 64 KiB.
     pub head_size: usize,
-    /// Headers of a request. Default: 100.
+    /// Maximum number of headers of a request. Default: 100.
     pub headers: usize,
-    /// Requests at a time on one HTTP/2 connection. Default: 128.
+    /// Maximum number of concurrent requests on one HTTP/2 connection. Default: 128.
     pub h2_streams: u32,
-    /// HTTP/2 streams that a client may reset, or make the server reset, before the connection is closed
-    /// (CVE-2023-44487). Two answers earn one back, as does each second. A control frame without use counts a tenth.
+    /// Number of HTTP/2 streams that a client may reset, or cause the gateway to reset, before the connection is closed
+    /// (CVE-2023-44487). Two responses earn one back, as does each second. A useless control frame counts a tenth.
     /// Default: 200.
     pub h2_resets: usize,
-    /// Bytes of answers that a connection may hold while its client does not take them. Default: 1 MiB.
+    /// Maximum number of response bytes held per connection while its client does not read. Default: 1 MiB.
     pub buffered: usize,
-    /// The same for all connections together, to some 64 KiB for each worker. Beyond it every connection keeps 64 KiB,
-    /// those whose clients take nothing are closed, and new requests get 503. Default: 1 GiB.
+    /// Limit on [`buffered`](HttpSettings::buffered) bytes of all connections, within 64 KiB per worker. Above it, each
+    /// connection may hold 64 KiB, connections of clients that read nothing are closed, and new requests get 503.
+    /// Default: 1 GiB.
     pub buffered_total: usize,
-    /// Bytes of request bodies that are gathered before their upstream gets them, of all connections together, in memory
-    /// and in files. Requests beyond it get 503. Default: 1 GiB.
+    /// Maximum number of bytes of request bodies gathered before they are forwarded, of all connections, in memory and
+    /// in files. Requests above it get 503. Default: 1 GiB.
     pub gathered_total: u64,
-    /// Bytes that the encoders of answers under way may take, of all connections together. Further answers are sent as
-    /// they are. Default: 256 MiB.
+    /// Maximum memory of active encoders in bytes, of all connections. Further responses are sent uncompressed.
+    /// Default: 256 MiB.
     pub compression_memory: usize,
-    /// Bytes that compressed copies of files may take in memory, those of all workers together. Default: 32 MiB.
+    /// Maximum memory of compressed copies of files in bytes, of all workers. Default: 32 MiB.
     pub compressed_files: usize,
-    /// Bytes that answers may take that are kept as dictionaries for later ones. Default: 32 MiB.
+    /// Maximum memory of responses stored as dictionaries in bytes. Default: 32 MiB.
     pub dictionaries: usize,
-    /// Bytes per second that a request body has to come with, until its answer begins; 0 for none. The time of one
-    /// pause (`timeouts.body`) is free. Default: 240.
+    /// Minimum rate of a request body in bytes per second, until its response begins; 0 for none. A pause of
+    /// `timeouts.body` in total is free. Default: 240.
     pub body_rate: u64,
-    /// Requests on one connection: then it is closed as soon as those in flight are answered. Default: none.
+    /// Number of requests after which a connection is closed, once those in flight are complete. Default: no limit.
     pub requests: Option<u32>,
-    /// A client that closes its side while it waits for an answer over HTTP/1.1 is gone, and its request is given up.
-    /// Otherwise it still gets the answer. One that resets the connection is gone in any case. Default: false.
+    /// Whether a client that closes its side while it waits for an HTTP/1.1 response counts as gone, so that its
+    /// request is cancelled. Otherwise it gets the response. A reset cancels the request in any case. Default: `false`.
     pub abort_on_close: bool,
 }
 
-/// How long a client may take. Granularity: 100 ms.
+/// Timeouts for clients. Granularity: 100 ms.
 #[derive(Clone, Debug)]
 pub struct HttpTimeouts {
-    /// To send a request head, from its first byte. Default: 10 s.
+    /// For the head of a request, from its first byte. Default: 10 s.
     pub head: Duration,
-    /// To go on with a request body. Default: 30 s.
+    /// For the next bytes of a request body. Default: 30 s.
     pub body: Duration,
-    /// To begin the next request. Default: 60 s.
+    /// For the next request. Default: 60 s.
     pub idle: Duration,
-    /// To go on reading an answer. Default: 30 s.
+    /// For reading the next bytes of a response. Default: 30 s.
     pub write: Duration,
-    /// For a whole request and its answer, from the end of the request's head. Default: none.
+    /// For a whole request and its response, from the end of the request's head. Default: none.
     pub request: Option<Duration>,
-    /// For a connection: then it is closed as soon as its requests in flight are answered. Default: none.
+    /// Lifetime of a connection, after which it is closed once its requests in flight are complete. Default: none.
     pub connection: Option<Duration>,
 }
 

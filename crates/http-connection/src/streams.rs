@@ -1,30 +1,29 @@
-//! The requests in flight on one HTTP/2 connection, as its driver sees them: which of them stand still, and an end for
-//! those that have done so for too long. The others go on.
+//! Requests in flight on one HTTP/2 connection, as seen by its driver: detects stalled streams and ends only those.
 //!
-//! A stream costs a few stores per piece of its answer. Time is looked at in rounds, by the driver.
+//! A stream costs a few stores per piece of its response. The driver checks the time in rounds.
 
 use std::cell::{Cell, RefCell};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Points that a reset stream costs, out of its client's budget for work without use.
+/// Points that a reset stream costs in the flood budget of its client.
 pub const RESET: u32 = 10;
-/// Points that a complete answer earns.
+/// Points that a complete response earns.
 pub const ANSWER: u32 = RESET / 2;
 
-/// One stream of a connection. Keys are not used again.
+/// Key of a stream of a connection. Keys are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamKey {
     index: u32,
     generation: u32,
 }
 
-/// Why a stream was ended.
+/// Reason for ending a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The client took nothing of the answer for too long.
+    /// The client did not read the response in time.
     WriteTimeout,
-    /// Request and answer together took too long.
+    /// Request and response together took too long.
     RequestTimeout,
 }
 
@@ -43,7 +42,7 @@ impl Ended {
 pub struct Streams {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
-    /// The stream that was begun last, for the task that it runs in.
+    /// The latest stream, until its task is known.
     begun: Cell<Option<StreamKey>>,
 }
 
@@ -53,54 +52,54 @@ struct Slot {
     state: Option<State>,
 }
 
-/// The state of a stream in flight.
+/// State of a stream in flight.
 #[derive(Debug)]
 struct State {
     started: Instant,
-    /// A piece of the answer, or its head, waits for the client.
+    /// Whether a piece of the response, or its head, waits for the client.
     held: bool,
-    /// Since a round found it held for the first time after the client took something.
+    /// The round that first found it waiting after the client last read from it.
     stalled: Option<Stall>,
     ended: Option<Ended>,
     task: Option<Waker>,
 }
 
-/// The state of the connection when a stream was first found to stand still.
+/// State of the connection when a stream was first found stalled.
 #[derive(Clone, Copy, Debug)]
 struct Stall {
     since: Instant,
-    /// Bytes of all answers that were written or dropped by then.
+    /// Response bytes of the connection written or dropped by then.
     released: u64,
-    /// The client did not take everything since then.
+    /// Whether the client has not read all data since then.
     blocked: bool,
 }
 
-/// The state of the connection in one round of checks.
+/// State of the connection in one round of checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     /// Time of the round.
     pub now: Instant,
-    /// Bytes of all answers of the connection that were written or dropped so far.
+    /// Response bytes of the connection written or dropped so far.
     pub released: u64,
-    /// The client did not take everything since the last round.
+    /// Whether the client has not read all data since the last round.
     pub blocked: bool,
 }
 
-/// While the connection is blocked, a stream without progress is to blame only when the others got this many bytes: more
-/// than a turn of all streams.
+/// Number of bytes that other streams must have received before a stalled stream on a blocked connection is to blame:
+/// more than one turn of all streams.
 const FAIR_TURN: u64 = 8 << 20;
 
-/// How long a stream may take.
+/// Timeouts of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits {
-    /// With an answer that the client does not take.
+    /// For a response that the client does not read.
     pub write: Duration,
-    /// From the head of the request to the end of the answer.
+    /// From the head of the request to the end of the response.
     pub request: Option<Duration>,
 }
 
 impl Streams {
-    /// A request begins.
+    /// Begins a request.
     pub fn begin(&self, started: Instant) -> StreamKey {
         let state = State { started, held: false, stalled: None, ended: None, task: None };
         let mut slots = self.slots.borrow_mut();
@@ -115,12 +114,12 @@ impl Streams {
         key
     }
 
-    /// The stream that was begun last, once.
+    /// Takes the key of the latest stream.
     pub fn take_begun(&self) -> Option<StreamKey> {
         self.begun.take()
     }
 
-    /// A request has ended.
+    /// Ends a request.
     pub fn end(&self, key: StreamKey) {
         let mut slots = self.slots.borrow_mut();
         let slot = &mut slots[key.index as usize];
@@ -133,7 +132,7 @@ impl Streams {
         drop(state);
     }
 
-    /// Something of the answer waits for the client from now on, or no longer.
+    /// Records whether a part of the response waits for the client.
     pub fn hold(&self, key: StreamKey, held: bool) {
         self.with(key, |state| {
             state.held = held;
@@ -141,12 +140,12 @@ impl Streams {
         });
     }
 
-    /// Something of the answer was written.
+    /// Records that a part of the response was written.
     pub fn written(&self, key: StreamKey) {
         self.with(key, |state| state.stalled = None);
     }
 
-    /// The task that the stream runs in, which is woken when it is to end.
+    /// Records the task of the stream, which is woken to end the stream.
     pub fn run_by(&self, key: StreamKey, task: &Waker) {
         self.with(key, |state| match &state.task {
             Some(known) if known.will_wake(task) => {}
@@ -154,12 +153,12 @@ impl Streams {
         });
     }
 
-    /// Whether, and why, the stream is to end although it is not finished.
+    /// The reason for ending the stream before its completion, if there is one.
     pub fn ended(&self, key: StreamKey) -> Option<Ended> {
         self.with(key, |state| state.ended).flatten()
     }
 
-    /// Looks for streams that have taken too long, and wakes their tasks.
+    /// Finds streams that exceed a timeout and wakes their tasks.
     pub fn end_overdue(&self, round: Round, limits: StreamLimits) {
         let mut overdue = Vec::new();
         for state in self.slots.borrow_mut().iter_mut().filter_map(|slot| slot.state.as_mut()) {

@@ -1,4 +1,4 @@
-//! Wakers of the streams of a connection, which all run in its one task.
+//! Wakers for the streams of a connection, which all run in one task.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,8 +6,8 @@ use std::task::{Context, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// A waker for each place of a stream, made once and used by one stream after the other. One that is woken too late wakes
-/// the next stream, which does no harm.
+/// One waker per slot, created once and used by successive streams. A late wake reaches the next stream, which is
+/// harmless.
 #[derive(Debug, Default)]
 pub struct Wakes {
     shared: Arc<Shared>,
@@ -28,12 +28,12 @@ struct Place {
 }
 
 impl Wakes {
-    /// The task of the connection, which is woken with any stream.
+    /// Registers the task of the connection, which is woken together with any stream.
     pub fn register(&self, context: &Context<'_>) {
         self.shared.connection.register(context.waker());
     }
 
-    /// The waker of a place.
+    /// The waker of a slot.
     pub fn waker(&mut self, place: u32) -> &Waker {
         while self.places.len() <= place as usize {
             let number = self.places.len() as u32;
@@ -44,7 +44,7 @@ impl Wakes {
         &self.places[place as usize].1
     }
 
-    /// Moves the places that were woken to the end of `woken`.
+    /// Appends the woken slots to `woken`.
     pub fn take(&self, woken: &mut Vec<u32>) {
         let mut list = self.shared.woken.lock().unwrap_or_else(PoisonError::into_inner);
         for place in list.drain(..) {

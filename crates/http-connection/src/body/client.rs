@@ -1,4 +1,4 @@
-//! The body of a client's request as its protocol delivers it.
+//! The body of a client's request, as delivered by its protocol.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,32 +11,32 @@ use http_body::{Frame, SizeHint};
 
 use crate::body::http2::Http2Body;
 
-/// A request body as the driver of its connection gets it. Code that answers requests sees no more of the driver.
+/// A request body as delivered by the driver of its connection. It hides the driver from the code that responds.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientBody {
-    /// There is none.
+    /// No body.
     Empty,
-    /// From its connection, over HTTP/1.1.
+    /// Read from an HTTP/1.1 connection.
     Http1(Http1Body),
-    /// From its connection, over HTTP/2.
+    /// Received from an HTTP/2 connection.
     Http2(Http2Body),
 }
 
-/// A request body that its connection over HTTP/1.1 reads when it is polled.
+/// A request body on an HTTP/1.1 connection, read when polled.
 #[derive(Debug)]
 pub struct Http1Body(Rc<dyn Http1Source>);
 
-/// A connection over HTTP/1.1 within a request body. The body may outlive it.
+/// The HTTP/1.1 connection of a request body. The body may outlive the connection.
 pub trait Http1Source: fmt::Debug {
-    /// The next frame, as of [`http_body::Body::poll_frame`]. A body whose connection ends within it fails, and goes on
-    /// to fail.
+    /// The next frame, as for [`http_body::Body::poll_frame`]. Fails, repeatedly, if the connection ends within the
+    /// body.
     fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
-    /// Bytes that are left, if that is known.
+    /// Number of remaining bytes, if known.
     fn left(&self) -> Option<u64>;
 
-    /// The rest is not wanted.
+    /// Releases the connection: the rest of the body is not needed.
     fn let_go(&self);
 }
 
@@ -85,7 +85,7 @@ impl http_body::Body for ClientBody {
     }
 }
 
-/// Bodies of requests that hyper reads, for tests of the code that answers them.
+/// Request bodies read by hyper, for tests of responses.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
     use std::cell::RefCell;
@@ -119,7 +119,7 @@ pub mod testing {
         fn let_go(&self) {}
     }
 
-    /// A request as hyper hands it over.
+    /// Converts a request from hyper.
     pub fn of_hyper(request: Request<Incoming>) -> Request<ClientBody> {
         request.map(|body| ClientBody::Http1(Http1Body::new(Rc::new(HyperSource(RefCell::new(body))))))
     }

@@ -1,5 +1,5 @@
-//! Request bodies that are gathered as a whole before an upstream sees anything of them, so that it is never kept waiting
-//! by a slow client: in memory, and beyond a limit in a file that has no name.
+//! Request bodies gathered completely before they are forwarded, so that a slow client never occupies an upstream: in
+//! memory, and above a limit in an unnamed file.
 
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -21,31 +21,31 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::body::request::{BodyProgress, RequestBody};
 use crate::body::upload::Upload;
 
-/// The most memory that one body takes, and the size of the pieces in which the file is written and read.
+/// Maximum memory of one body in bytes, and the size of reads and writes of the file.
 const MEMORY: usize = 64 << 10;
 
-/// A whole request body.
+/// A complete request body.
 #[derive(Debug)]
 pub struct Gathered {
-    /// The first part in the file, if there is one; else everything.
+    /// The first part, in a file if the body is long; otherwise the whole body is in memory.
     memory: Bytes,
     file: Option<Spilled>,
     trailers: Option<HeaderMap>,
-    /// The progress of the client's upload.
+    /// Progress of the client's upload.
     progress: Rc<BodyProgress>,
     _room: Room,
 }
 
-/// The share of the room for all bodies that one body takes; given back when it is dropped.
+/// Share of one body in the limit for all bodies; released on drop.
 #[derive(Debug)]
 pub struct Room {
     metrics: Arc<Metrics>,
-    /// The room for all bodies of the process, in bytes.
+    /// Limit for all bodies of the process, in bytes.
     limit: u64,
     taken: u64,
 }
 
-/// The part of a body that is in a file, and comes before what is in memory.
+/// The part of a body in a file, which precedes the part in memory.
 #[derive(Debug)]
 struct Spilled {
     file: Arc<File>,
@@ -55,7 +55,7 @@ struct Spilled {
 }
 
 impl Gathered {
-    /// Takes all of `upload`. Fails as the body does, and where there is no room for it.
+    /// Gathers all of `upload`. Fails if the body fails or exceeds `room`.
     pub async fn from(upload: Upload, progress: Rc<BodyProgress>, mut room: Room) -> Result<Self, BodyError> {
         let mut body = RequestBody::client(upload, Rc::clone(&progress));
         let (mut memory, mut file, mut trailers) = (BytesMut::new(), None, None);
@@ -74,12 +74,12 @@ impl Gathered {
         Ok(Self { memory: memory.freeze(), file, trailers, progress, _room: room })
     }
 
-    /// The progress of the client's upload.
+    /// Progress of the client's upload.
     pub fn progress(&self) -> &Rc<BodyProgress> {
         &self.progress
     }
 
-    /// Bytes that are still to be sent.
+    /// Number of bytes still to be sent.
     pub fn length(&self) -> u64 {
         self.memory.len() as u64 + self.file.as_ref().map_or(0, |file| file.length - file.position)
     }
@@ -89,7 +89,7 @@ impl Gathered {
         self.trailers.is_some()
     }
 
-    /// Next frame, as of [`http_body::Body::poll_frame`].
+    /// The next frame, as for [`http_body::Body::poll_frame`].
     pub fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(file) = &mut self.file {
             if file.position < file.length {
@@ -106,7 +106,7 @@ impl Gathered {
 }
 
 impl Room {
-    /// No room yet, of `limit` bytes for all bodies whose metrics are the same.
+    /// An empty reservation. All reservations with the same `metrics` share `limit` bytes.
     pub fn new(metrics: &Arc<Metrics>, limit: u64) -> Self {
         Self { metrics: Arc::clone(metrics), limit, taken: 0 }
     }

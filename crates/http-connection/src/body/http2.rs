@@ -1,4 +1,4 @@
-//! The body of a request over HTTP/2 between its connection, which receives it, and its reader.
+//! The body of an HTTP/2 request between its connection and its reader.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,14 +12,14 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
-/// Room for data is made in steps of this size, or of a larger piece.
+/// Minimum step in bytes by which the buffer grows.
 const STEP: usize = 16 << 10;
 
 /// A request body that did not end with the head of its request.
 #[derive(Debug)]
 pub struct Http2Body(Rc<Inbox>);
 
-/// What has come of a body and was not read. Shared by the reader and the connection.
+/// Received and unread part of a body, shared by the reader and the connection.
 #[derive(Debug)]
 pub struct Inbox {
     stream: u32,
@@ -31,14 +31,14 @@ pub struct Inbox {
 struct State {
     data: BytesMut,
     trailers: Option<HeaderMap>,
-    /// Bytes to be read, where the head states a length.
+    /// Number of bytes still to be read, if the head states a length.
     left: Option<u64>,
     end: End,
     reader: Option<Waker>,
-    /// Bytes read since the connection asked last.
+    /// Number of bytes read since the connection's last check.
     read: u32,
     is_dropped: bool,
-    /// The client waits for `100 Continue`.
+    /// Whether the client waits for `100 Continue`.
     expects: Expects,
 }
 
@@ -47,11 +47,11 @@ enum End {
     Open,
     Ended,
     Failed,
-    /// It failed, and the reader knows.
+    /// Failed, and the error was returned to the reader.
     Reported,
 }
 
-/// Whether the client sends its body only when it is asked for.
+/// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 section 10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expects {
     No,
@@ -59,29 +59,29 @@ enum Expects {
     Asked,
 }
 
-/// The bodies of a connection whose readers did something.
+/// Bodies of a connection whose readers have acted.
 #[derive(Default)]
 pub struct Notices {
     streams: RefCell<Vec<u32>>,
     connection: RefCell<Option<Waker>>,
     in_turn: Cell<bool>,
-    /// Bytes of all bodies that were read, or are of no use any more, since the connection asked last.
+    /// Bytes of all bodies read or discarded since the connection's last check.
     read: Cell<u32>,
 }
 
-/// What a reader did.
+/// Actions of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Bytes read, for the window of the stream.
+    /// Number of bytes read, for the window of the stream.
     pub read: u32,
-    /// No more is wanted.
+    /// Whether the reader was dropped.
     pub is_dropped: bool,
-    /// The client is to be asked for the body.
+    /// Whether the client must be sent `100 Continue`.
     pub asks: bool,
 }
 
 impl Notices {
-    /// A turn of the connection begins, in which no reader needs to wake it.
+    /// Begins a turn of the connection, during which readers need not wake it.
     pub fn begin_turn(&self, context: &Context<'_>) {
         self.in_turn.set(true);
         let mut connection = self.connection.borrow_mut();
@@ -90,7 +90,7 @@ impl Notices {
         }
     }
 
-    /// The turn ends. Another begins at once for what was noticed too late in this one.
+    /// Ends the turn. Starts another one at once for actions that came too late for this one.
     pub fn end_turn(&self) {
         self.in_turn.set(false);
         if self.read.get() > 0 || !self.streams.borrow().is_empty() {
@@ -104,12 +104,12 @@ impl Notices {
         }
     }
 
-    /// The streams whose readers did something since the last call, some of them more than once.
+    /// Takes the streams whose readers have acted since the last call. May contain duplicates.
     pub fn take(&self) -> Vec<u32> {
         self.streams.take()
     }
 
-    /// Bytes of all bodies that were read or dropped since the last call.
+    /// Number of bytes of all bodies read or dropped since the last call.
     pub fn take_read(&self) -> u32 {
         self.read.take()
     }
@@ -136,7 +136,8 @@ impl fmt::Debug for Notices {
 }
 
 impl Inbox {
-    /// Of the request on `stream`, whose head states `length` bytes. With `expects` the client waits to be asked.
+    /// The body of the request on `stream`, whose head states `length` bytes. `expects`: the client waits for `100
+    /// Continue`.
     pub fn new(stream: u32, length: Option<u64>, expects: bool, notices: &Rc<Notices>) -> Rc<Self> {
         let state = State {
             data: BytesMut::new(),
@@ -156,7 +157,7 @@ impl Inbox {
         Http2Body(Rc::clone(self))
     }
 
-    /// Adds data; `more` bytes of its frame are to come. Breaks, and takes none, if the body was dropped.
+    /// Adds data; `more` bytes of its frame follow. Returns `Break` without taking data if the body was dropped.
     pub fn push(&self, data: &[u8], more: usize) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
         if state.is_dropped {
@@ -172,7 +173,7 @@ impl Inbox {
         ControlFlow::Continue(())
     }
 
-    /// Nothing follows but these trailers.
+    /// Ends the body, with trailers if given.
     pub fn end(&self, trailers: Option<HeaderMap>) {
         let mut state = self.state.borrow_mut();
         state.trailers = trailers;
@@ -180,7 +181,7 @@ impl Inbox {
         state.wake();
     }
 
-    /// The rest will not come.
+    /// Fails the body: the rest will not arrive.
     pub fn fail(&self) {
         let mut state = self.state.borrow_mut();
         if state.end == End::Open {
@@ -191,12 +192,12 @@ impl Inbox {
         }
     }
 
-    /// Whether the reader wants no more.
+    /// Whether the reader was dropped.
     pub fn is_dropped(&self) -> bool {
         self.state.borrow().is_dropped
     }
 
-    /// What the reader did since the last call.
+    /// Actions of the reader since the last call.
     pub fn notice(&self) -> Notice {
         let mut state = self.state.borrow_mut();
         let asks = state.expects == Expects::Asked;

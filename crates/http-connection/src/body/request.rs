@@ -1,4 +1,5 @@
-//! The body of a request on its way to an upstream: as it comes or gathered, within a limit and at a least pace.
+//! The body of a request on its way to an upstream: streaming or gathered, within a size limit and above a minimum
+//! rate.
 
 use std::cell::Cell;
 use std::mem;
@@ -24,29 +25,30 @@ pub enum RequestBody {
     Empty,
     /// Body as it arrives from the client.
     Client(LimitedUpload),
-    /// Body that was read before its upstream was chosen.
+    /// Body that was gathered before it is forwarded.
     Gathered(Box<Gathered>),
-    /// All of one that was sent before, and not looked at; empty at the end.
+    /// Whole body of a repeated request; empty at the end.
     Again(Bytes),
 }
 
 /// The body of a request that is to be forwarded.
 #[derive(Debug)]
 pub enum Arriving {
-    /// As it comes.
+    /// Streaming from the client.
     Stream(Upload),
-    /// All of it.
+    /// Gathered completely.
     Whole(Box<Gathered>),
 }
 
-/// A request body as it comes from the client, within a limit.
+/// A streaming request body with a size limit.
 #[derive(Debug)]
 pub struct LimitedUpload {
     upload: Upload,
     progress: Rc<BodyProgress>,
 }
 
-/// The progress of a request body; shared by the body, which its connection owns, and the request that waits for its response.
+/// Progress of a request body, shared by the body, which the upstream connection owns, and the request that waits for
+/// its response.
 #[derive(Debug)]
 pub struct BodyProgress {
     limit: u64,
@@ -56,28 +58,28 @@ pub struct BodyProgress {
     pace: Option<Pace>,
 }
 
-/// How fast the body has to come until the answer begins. From then on the two sides may send at any pace, and the
-/// upstream's own pauses are limited.
+/// Minimum rate of the body until the response begins. After that, both sides may send at any rate, and the upstream's
+/// pauses are limited.
 #[derive(Debug)]
 struct Pace {
     deadline: Deadline,
-    /// The longest pause.
+    /// Maximum pause.
     pause: Duration,
-    /// Bytes per second, on the average of the time that was spent waiting; 0 for none.
+    /// Bytes per second, averaged over the time spent waiting; 0 for no minimum.
     rate: u64,
     waiting_since: Cell<Duration>,
     waited: Cell<Duration>,
     answered: Cell<bool>,
 }
 
-/// How a client failed to send its request body as required.
+/// Failure of a client to send its request body as required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientFailure {
     /// The body or its connection failed.
     Broken,
     /// The body exceeds the limit of the route.
     TooLarge,
-    /// The body came too slowly or paused for too long.
+    /// The body arrived too slowly or paused for too long.
     TooSlow,
 }
 
@@ -93,22 +95,22 @@ impl BodyProgress {
         })
     }
 
-    /// Bytes taken from the client so far.
+    /// Number of bytes received from the client.
     pub fn bytes(&self) -> u64 {
         self.bytes.get()
     }
 
-    /// Whether the client has to make the next step.
+    /// Whether the upload waits for the client.
     pub fn waits_for_client(&self) -> bool {
         self.waits.get()
     }
 
-    /// What the client did wrong, if anything.
+    /// The client's failure, if any.
     pub fn failure(&self) -> Option<ClientFailure> {
         self.failure.get()
     }
 
-    /// Notes that the answer has begun: the pace of the rest of the request is not limited.
+    /// Records that the response has begun: the rate of the rest is not limited.
     pub fn answered(&self) {
         if let Some(pace) = &self.pace {
             pace.answered.set(true);
@@ -126,7 +128,7 @@ impl BodyProgress {
         }
     }
 
-    /// Ready when the client has paused for too long, or has been too slow on the whole.
+    /// Ready when the client has paused for too long or has been too slow on average.
     fn poll_overdue(&self, context: &mut Context<'_>) -> Poll<()> {
         match &self.pace {
             Some(pace) if !pace.answered.get() => pace.deadline.poll_expired(context),
@@ -158,7 +160,7 @@ impl Arriving {
         }
     }
 
-    /// The progress of the body; a body without an end has to end within `limit` bytes.
+    /// The progress of the body. A streaming body must end within `limit` bytes.
     pub fn progress(&self, connection: &Rc<Connection>, limit: u64) -> Rc<BodyProgress> {
         match self {
             Self::Stream(_) => BodyProgress::new(connection, limit),
@@ -166,7 +168,7 @@ impl Arriving {
         }
     }
 
-    /// The body for an upstream; `progress` is its own.
+    /// The body for an upstream; `progress` is its progress.
     pub fn into_request_body(self, progress: Option<&Rc<BodyProgress>>) -> RequestBody {
         match (self, progress) {
             (Self::Stream(upload), Some(progress)) => RequestBody::client(upload, Rc::clone(progress)),
@@ -206,7 +208,7 @@ impl Pace {
         self.waited.set(self.waited.get() + waited);
     }
 
-    /// How much longer to wait for the client: in total the longest pause once, and the time that its bytes are worth.
+    /// Remaining time for the client: the maximum pause once in total, plus the time for `bytes` at the minimum rate.
     fn time_left(&self, bytes: u64) -> Duration {
         let Some(earned) = bytes.checked_div(self.rate) else { return Duration::MAX };
         (self.pause + Duration::from_secs(earned)).saturating_sub(self.waited.get())
@@ -214,7 +216,7 @@ impl Pace {
 }
 
 impl RequestBody {
-    /// The rest of `upload`, which reports to `progress` how far it has got.
+    /// The rest of `upload`, recorded in `progress`.
     pub fn client(upload: Upload, progress: Rc<BodyProgress>) -> Self {
         Self::Client(LimitedUpload { upload, progress })
     }
@@ -243,7 +245,8 @@ impl http_body::Body for RequestBody {
                 progress.failure.set(Some(ClientFailure::TooSlow));
                 Poll::Ready(Some(Err(BodyError::ClientTimeout)))
             }
-            // hyper takes a reset without an error for the end; a client has no reason for one (RFC 9113 section 8.1).
+            // hyper treats a reset with NO_ERROR as the end of the body; a client must not send it (RFC 9113 section
+            // 8.1).
             Poll::Ready(None) if body.upload.is_on_stream() && !body.upload.is_end_stream() => {
                 progress.failure.set(Some(ClientFailure::Broken));
                 Poll::Ready(Some(Err(BodyError::ClientReset)))

@@ -1,4 +1,4 @@
-//! Request bodies as they come from clients. Those on streams (HTTP/2) that are answered before their end are left to
+//! Request bodies of clients. On streams (HTTP/2), bodies with an early response are passed to
 //! [`discards`](crate::discards).
 
 use std::pin::Pin;
@@ -12,23 +12,23 @@ use http_body::{Body as _, Frame, SizeHint};
 use crate::body::client::ClientBody;
 use crate::connection::Connection;
 
-/// A request body. Dropped before its end on a multiplexed connection, it is left to its connection to discard.
+/// A request body. Dropped before its end on a multiplexed connection, it is passed to the connection's discards.
 #[derive(Debug, Default)]
 pub struct Upload {
-    /// The body, until this is dropped.
+    /// The body; `None` only during drop.
     body: Option<ClientBody>,
     /// The connection, if it is multiplexed.
     connection: Option<Rc<Connection>>,
 }
 
 impl Upload {
-    /// The body of a request that came on `connection`.
+    /// The body of a request on `connection`.
     pub fn new(body: ClientBody, connection: &Rc<Connection>) -> Self {
         let connection = connection.multiplexed().is_some().then(|| Rc::clone(connection));
         Self { body: Some(body), connection }
     }
 
-    /// Whether the body has a stream of its own, where it knows its end.
+    /// Whether the body is on a stream of its own and knows its end.
     pub(crate) fn is_on_stream(&self) -> bool {
         self.connection.is_some()
     }
