@@ -1,7 +1,7 @@
-//! Assignment of connections to experiments on visitors, once per connection, when its host is known.
+//! Assignment of connections to arms of experiments, once per connection, when its host is known.
 //!
-//! The assignment depends on the number of the connection and a secret of the configuration, and on no property of
-//! the client: it cannot be used to recognize a visitor.
+//! The assignment depends only on the connection's number and a secret of the configuration, not on properties of the
+//! client, so it cannot be used to recognize a visitor.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
@@ -24,22 +24,22 @@ pub struct Draws {
     secret: RandomState,
 }
 
-/// The part of one connection in experiments, from before its handshake until its settings are applied.
+/// Participation of one connection in experiments, from before its handshake until its settings are applied.
 #[derive(Debug)]
 pub struct Assignment<'d> {
-    /// `None` for a connection that takes part in no experiment.
+    /// `None` for a connection outside of all experiments.
     draws: Option<&'d Draws>,
     connection: u64,
     drawn: RefCell<Drawn>,
 }
 
 impl<'d> Assignment<'d> {
-    /// Creates the assignment of the connection with this number.
+    /// Creates the assignment of the connection with the number `connection`.
     pub fn new(draws: Option<&'d Draws>, connection: u64) -> Self {
         Self { draws, connection, drawn: RefCell::default() }
     }
 
-    /// Draws the arms once the host is known by its index. Returns the settings of the handshake.
+    /// Draws the arms for the host with index `host`. Returns the settings of the handshake.
     pub fn draw(&self, host: usize) -> Variant {
         let Some(draws) = self.draws else { return Variant::default() };
         let drawn = draws.draw(self.connection, host);
@@ -48,7 +48,8 @@ impl<'d> Assignment<'d> {
         variant
     }
 
-    /// Applies the settings of the socket, and returns the arms. A connection whose socket refuses them leaves the experiment.
+    /// Applies the settings of the socket and returns the arms. If the socket refuses a setting, the connection leaves
+    /// the experiment.
     pub fn apply(self, tcp: &TcpStream, warnings: &Throttle) -> Arms {
         let mut drawn = self.drawn.into_inner();
         if let Some((experiment, congestion)) = drawn.congestion.take()
@@ -63,18 +64,18 @@ impl<'d> Assignment<'d> {
     }
 }
 
-/// Arms of one connection, and the settings in them that hold for the connection as a whole.
+/// Arms of one connection, and the settings that apply to the connection as a whole.
 #[derive(Clone, Debug, Default)]
 struct Drawn {
     arms: Arms,
-    /// Settings of TLS.
+    /// TLS settings.
     variant: Variant,
-    /// The congestion control, and the experiment that demands it.
+    /// Congestion control, and the experiment that sets it.
     congestion: Option<(ExperimentId, Congestion)>,
 }
 
 impl Draws {
-    /// `None` where there are no experiments.
+    /// Prepares the experiments for `hosts` hosts; `None` without experiments.
     pub fn new(experiments: &Experiments, hosts: usize, visits: &Visits) -> Option<Self> {
         let of_host = |place| experiments.of_host(place).map(|(id, one)| (id, Arc::clone(one))).collect();
         let hosts: Vec<Vec<_>> = (0..hosts).map(of_host).collect();
@@ -82,7 +83,7 @@ impl Draws {
         is_any.then(|| Self { visits: visits.clone(), hosts, secret: RandomState::new() })
     }
 
-    /// Draws the connection with this number, for the host at `place`.
+    /// Draws the connection with this number for the host with index `place`.
     fn draw(&self, connection: u64, place: usize) -> Drawn {
         let mut drawn = Drawn::default();
         for (id, one) in self.hosts.get(place).into_iter().flatten() {
@@ -101,10 +102,9 @@ impl Draws {
 }
 
 impl Drawn {
-    /// Applies values that concern the whole connection. Values that concern requests are looked up by arm for each
-    /// request.
+    /// Applies a value for the whole connection. Values for requests are looked up by arm per request.
     fn give(&mut self, id: ExperimentId, values: &Values, arm: usize) {
-        // Values exist for all arms except the control.
+        // The control arm has no value: it keeps the configuration.
         let other = arm.checked_sub(1);
         match values {
             Values::Records(values) => {
@@ -120,7 +120,8 @@ impl Drawn {
         }
     }
 
-    /// Removes the connection from an experiment whose value could not be applied.
+    /// Removes the connection from an experiment whose value cannot be applied: it would otherwise be counted in the
+    /// wrong arm.
     fn leave(&mut self, experiment: ExperimentId) {
         let others: Vec<_> =
             self.arms.iter().map(|arm| arm.experiment).filter(|id| *id != experiment).collect();
@@ -128,7 +129,7 @@ impl Drawn {
     }
 }
 
-/// The arm for a random number, if it is among the share that is drawn.
+/// The arm for a random number; `None` if the number is outside of the share.
 fn arm(number: u64, share: f64, arms: usize) -> Option<u8> {
     let drawn = (number >> 11) as f64 / (1_u64 << 53) as f64;
     if drawn >= share {

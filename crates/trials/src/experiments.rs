@@ -1,4 +1,4 @@
-//! Definition of experiments: hosts, arms and the values that they try.
+//! Definition of experiments: hosts, arms and the compared values.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,48 +11,48 @@ use brisk_visits::{Experiment, ExperimentId, Visits};
 #[derive(Clone, Debug, Default)]
 pub struct Experiments {
     all: Vec<Arc<ExperimentSettings>>,
-    /// Of each; none before they are defined.
+    /// Ids of the experiments; empty before [`define`](Experiments::define).
     ids: OnceLock<Vec<ExperimentId>>,
 }
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExperimentSettings {
-    /// What is compared. Its first arm is the control: the configuration without the experiment.
+    /// Name and arms. The first arm is the control: the configuration without the experiment.
     pub experiment: Experiment,
-    /// Its hosts, by their places in `ServiceSettings::hosts`.
+    /// Hosts of the experiment, by index in `ServiceSettings::hosts`.
     pub hosts: Vec<usize>,
-    /// What the other arms have in place of what is configured.
+    /// Values of the other arms, in place of the configured value.
     pub values: Values,
 }
 
-/// The values of a setting, one for each arm beside the control.
+/// The values of a setting, one per arm except the control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// The size of TLS records.
+    /// Maximum size of TLS records.
     Records(Vec<Records>),
-    /// Tickets after a handshake.
+    /// Number of tickets after a handshake.
     Tickets(Vec<usize>),
-    /// Whether pages get hints before their answers. Routes that have none otherwise pass on those of their upstreams, and learn.
+    /// Whether pages get early hints. Routes without configured hints then forward and learn those of their upstreams.
     EarlyHints(Vec<bool>),
-    /// The level of a coding, where answers are compressed.
+    /// Level of a coding, where responses are compressed.
     Level(Coding, Vec<u8>),
-    /// The congestion control of the kernel; of all arms, so that each gets its own in the same way.
+    /// Congestion control of the kernel; here also for the control, so that all arms are set in the same way.
     Congestion(Vec<Congestion>),
 }
 
 impl Experiments {
-    /// Those that are not defined yet.
+    /// Experiments that are not yet [defined](Self::define).
     pub fn new(all: Vec<ExperimentSettings>) -> Self {
         Self { all: all.into_iter().map(Arc::new).collect(), ids: OnceLock::new() }
     }
 
-    /// All of them.
+    /// All experiments.
     pub fn all(&self) -> &[Arc<ExperimentSettings>] {
         &self.all
     }
 
-    /// Makes them known to the store of visits as those of the configuration in force, once. Until then no connection is drawn.
+    /// Registers the experiments in the store of visits as the current ones, once. Before that, no connection is drawn.
     pub fn define(&self, visits: &Visits) {
         self.ids.get_or_init(|| {
             let all: Vec<_> = self.all.iter().map(|one| one.experiment.clone()).collect();
@@ -60,7 +60,7 @@ impl Experiments {
         });
     }
 
-    /// The numbers of tickets that experiments of the host at `place` try.
+    /// Numbers of tickets compared by experiments of the host with index `place`.
     pub fn tickets(&self, place: usize) -> Vec<usize> {
         let of_host = self.all.iter().filter(|one| one.hosts.contains(&place));
         let tickets = of_host.filter_map(|one| match &one.values {
@@ -70,7 +70,7 @@ impl Experiments {
         tickets.flatten().copied().collect()
     }
 
-    /// Those of the host at `place`, once they are defined.
+    /// Experiments of the host with index `place`; none before [`define`](Self::define).
     pub fn of_host(&self, place: usize) -> impl Iterator<Item = (ExperimentId, &Arc<ExperimentSettings>)> {
         let all = self.ids.get().into_iter().flatten().copied().zip(&self.all);
         all.filter(move |(_, one)| one.hosts.contains(&place))

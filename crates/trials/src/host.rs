@@ -12,22 +12,22 @@ use crate::experiments::{ExperimentSettings, Experiments, Values};
 pub struct HostExperiments(Vec<(ExperimentId, Arc<ExperimentSettings>)>);
 
 impl HostExperiments {
-    /// Those of the host at `place`.
+    /// The experiments of the host with index `place`.
     pub fn new(experiments: &Experiments, place: usize) -> Self {
         Self(experiments.of_host(place).map(|(id, one)| (id, Arc::clone(one))).collect())
     }
 
-    /// Whether the host takes part in none.
+    /// Whether the host takes part in no experiment.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The ids of all of them.
+    /// Ids of the experiments.
     pub fn ids(&self) -> Vec<ExperimentId> {
         self.0.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Whether pages get hints before their responses, if an experiment tries that.
+    /// Whether pages get early hints, by arm; `None` without an experiment on early hints.
     pub fn early_hints(&self) -> Option<ByArm<bool>> {
         self.0.iter().find_map(|(id, one)| match &one.values {
             Values::EarlyHints(values) => Some(ByArm::new(*id, values.iter().copied())),
@@ -35,7 +35,7 @@ impl HostExperiments {
         })
     }
 
-    /// The levels of codings that experiments try.
+    /// Levels of codings, by arm, one entry per experiment on compression.
     pub fn levels(&self) -> Vec<(Coding, ByArm<u8>)> {
         let levels = self.0.iter().filter_map(|(id, one)| match &one.values {
             Values::Level(coding, levels) => Some((*coding, ByArm::new(*id, levels.iter().copied()))),
@@ -44,7 +44,7 @@ impl HostExperiments {
         levels.collect()
     }
 
-    /// Their names and those of the arms, of a connection with these.
+    /// Names of the experiments and arms of a connection with `arms`.
     pub fn named(&self, arms: &Arms) -> Vec<(Arc<str>, Arc<str>)> {
         let named = self.0.iter().filter_map(|(id, one)| {
             let arm = one.experiment.arms.get(usize::from(arms.get(*id)?))?;
@@ -54,11 +54,11 @@ impl HostExperiments {
     }
 }
 
-/// A setting that connections have by their arm.
+/// A setting that depends on the arm of the connection.
 #[derive(Debug)]
 pub struct ByArm<T> {
     experiment: ExperimentId,
-    /// Of the arms beside the control.
+    /// Values of the arms, except the control.
     values: Box<[T]>,
 }
 
@@ -67,7 +67,7 @@ impl<T> ByArm<T> {
         Self { experiment, values: values.into_iter().collect() }
     }
 
-    /// The value for a connection with these arms; `None` for the configured one.
+    /// The value for a connection with `arms`; `None` for the configured value.
     pub fn of(&self, arms: Option<&Arms>) -> Option<&T> {
         let arm = arms?.get(self.experiment)?;
         self.values.get(usize::from(arm).checked_sub(1)?)
