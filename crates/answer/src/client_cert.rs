@@ -18,7 +18,7 @@ pub enum ClientCert {
     None,
     /// The client's own certificate, in `Client-Cert` (RFC 9440 section 2.2).
     Certificate,
-    /// Like [`Certificate`](Self::Certificate), and the further certificates of the client's chain in
+    /// Like [`Certificate`](ClientCert::Certificate), and the further certificates of the client's chain in
     /// `Client-Cert-Chain` (RFC 9440 section 2.3).
     Chain,
 }
@@ -26,7 +26,7 @@ pub enum ClientCert {
 impl ClientCert {
     /// Sets the headers of a request for an upstream.
     ///
-    /// Except for [`None`](Self::None), it removes headers of these names from the client first, even from a trusted
+    /// Except for [`ClientCert::None`], it removes headers of these names from the client first, even from a trusted
     /// proxy (RFC 9440 section 4).
     pub(crate) fn apply(self, headers: &mut HeaderMap, record: &ConnectionRecord) {
         if self == Self::None {
