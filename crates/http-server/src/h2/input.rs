@@ -84,7 +84,7 @@ impl H2<'_> {
         after
     }
 
-    /// Checks the head of a frame. Returns false if its payload is not to be kept: the payload of `DATA` is processed as it
+    /// Checks the head of a frame. Returns `false` if its payload is not to be kept: the payload of `DATA` is processed as it
     /// arrives.
     fn begin_frame(&mut self, head: FrameHead) -> bool {
         if let Err(reason) = self.recv.order.check(head) {

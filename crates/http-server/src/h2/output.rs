@@ -204,7 +204,7 @@ impl Sending {
         self.out.len() - self.written
     }
 
-    /// Writes the output through `take`. Returns false if `take` did not accept all of it.
+    /// Writes the output through `take`. Returns `false` if `take` did not accept all of it.
     pub(super) fn flush(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,

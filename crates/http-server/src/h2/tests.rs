@@ -9,7 +9,7 @@ use super::testing::{BIG, Bench, Written};
 
 mod limits;
 
-/// GET of a path, with additional fields.
+/// `GET` of a path, with additional fields.
 fn get(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let mut block = vec![0x82, 0x87, 0x41, 1, b'a', 0x04];

@@ -7,7 +7,7 @@ use crate::claims;
 /// Properties of a request that determine the form of its response.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// The method is HEAD: the response has no body (RFC 9110 section 9.3.2).
+    /// The method is `HEAD`: the response has no body (RFC 9110 section 9.3.2).
     pub is_head: bool,
     /// The version is HTTP/1.0: the response must not be chunked (RFC 9112 section 6.1).
     pub is_old: bool,
@@ -143,7 +143,7 @@ impl Head<'_> {
         self.output.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a length once, and only if it is that of the body, or for HEAD that of the response to GET.
+    /// Writes a length once, and only if it is that of the body, or for `HEAD` that of the response to `GET`.
     fn length(&mut self, value: &HeaderValue) {
         let stated = || value.to_str().ok().and_then(|digits| digits.parse().ok());
         let length = match self.extent {

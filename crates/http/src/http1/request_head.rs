@@ -168,7 +168,7 @@ pub fn has_bare_line_feed(bytes: &[u8]) -> bool {
 #[derive(Debug, Default)]
 struct Facts {
     length: Option<u64>,
-    /// `None` without a transfer coding; otherwise whether the last one is chunked.
+    /// `None` without a transfer coding; otherwise whether the last one is `chunked`.
     is_chunked: Option<bool>,
     /// Whether the client states that the connection persists; HTTP/1.0 requires this (RFC 9112 section 9.3).
     persists: Option<bool>,

@@ -7,7 +7,7 @@ use brisk_telemetry::metrics::Flood;
 
 use super::*;
 
-/// Head of a POST whose body is still to come.
+/// Head of a `POST` whose body is still to come.
 fn post(stream: u32) -> Vec<u8> {
     let mut post = get(stream, "/", &[]);
     post[4] = flag::END_HEADERS;
