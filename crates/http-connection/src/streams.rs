@@ -170,6 +170,7 @@ impl Streams {
                 overdue.extend(state.task.take());
             }
         }
+        // After the borrow of `slots` has ended: a waker may own a stream, whose drop borrows them again.
         overdue.into_iter().for_each(Waker::wake);
     }
 
@@ -192,6 +193,7 @@ impl State {
         }
         let stall = self.stalled.get_or_insert(Stall { since: now, released, blocked });
         stall.blocked |= blocked;
+        // On a blocked connection every stream stalls, so the stream alone is to blame only if others made progress.
         let is_to_blame = !stall.blocked || released - stall.released >= FAIR_TURN;
         (is_to_blame && now.duration_since(stall.since) >= limits.write).then_some(Ended::WriteTimeout)
     }

@@ -156,7 +156,7 @@ fn hash(bytes: &[u8]) -> u64 {
     mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// The finaliser of SplitMix64: every input bit affects every output bit.
+/// The finaliser of `SplitMix64`: every input bit affects every output bit.
 fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

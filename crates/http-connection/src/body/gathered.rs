@@ -96,6 +96,7 @@ impl Gathered {
                 let read = ready!(file.poll_read(context)).map_err(BodyError::Spill);
                 return Poll::Ready(Some(read.map(Frame::data)));
             }
+            // Frees the disk space of the unnamed file before the rest of the exchange.
             self.file = None;
         }
         if !self.memory.is_empty() {

@@ -1,7 +1,7 @@
 //! Limit on useless frames from a server: frames without content consume an allowance that requests, data and time
 //! replenish.
 //!
-//! Servers reply to data with WINDOW_UPDATE and measure round trips with PING, several for each frame that they
+//! Servers reply to data with `WINDOW_UPDATE` and measure round trips with PING, several for each frame that they
 //! receive. A server that sends far more loses the connection.
 
 use std::time::Duration;

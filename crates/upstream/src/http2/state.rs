@@ -57,7 +57,7 @@ pub(super) struct Receiving {
     pub(super) decoder: Decoder<Field>,
     /// Maximum size of a head in bytes (RFC 9113 section 6.5.2).
     pub(super) head_size: u32,
-    /// Receive window, and the bytes read since the last WINDOW_UPDATE.
+    /// Receive window, and the bytes read since the last `WINDOW_UPDATE`.
     pub(super) window: i64,
     pub(super) unclaimed: u32,
     /// Bytes that may still arrive on streams that were reset.

@@ -45,7 +45,7 @@ pub(super) struct Stream {
     /// Error of the request body, if it ended the stream.
     pub(super) cause: Option<Box<BodyError>>,
     reader: Option<Waker>,
-    /// Receive window, and the bytes read since the last WINDOW_UPDATE.
+    /// Receive window, and the bytes read since the last `WINDOW_UPDATE`.
     pub(super) recv_window: i64,
     pub(super) unclaimed: u32,
     /// Bytes of the body to be received, and to be read, if the head states the length.

@@ -53,7 +53,7 @@ impl State {
 
     /// Records bytes of the connection's window as read or discarded.
     ///
-    /// WINDOW_UPDATE is sent once half of the window was read, or as much as remains of it: data held by slow readers
+    /// `WINDOW_UPDATE` is sent once half of the window was read, or as much as remains of it: data held by slow readers
     /// must not block the other responses.
     pub(super) fn claim(&mut self, bytes: u32) {
         self.recv.unclaimed += bytes;
@@ -72,7 +72,7 @@ impl State {
         self.recv.window + i64::from(self.recv.unclaimed) >= 2 * i64::from(STREAM_WINDOW)
     }
 
-    /// Records bytes of a response as read. WINDOW_UPDATE is sent once half of the stream's window is used.
+    /// Records bytes of a response as read. `WINDOW_UPDATE` is sent once half of the stream's window is used.
     pub(super) fn claim_stream(&mut self, place: u32, bytes: u32) {
         let stream = self.stream(place);
         stream.unclaimed += bytes;
