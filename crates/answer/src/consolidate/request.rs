@@ -59,8 +59,8 @@ impl ConsolidatedRoute {
 
     /// Translates `Referer` and `Origin`. Returns whether the page belongs to the origin.
     ///
-    /// The origin receives the full URL of its own pages and only the origin of other pages, as browsers send them (Referrer
-    /// Policy, `strict-origin-when-cross-origin`).
+    /// The origin receives the full URL of its own pages and only the origin of other pages, as browsers send them
+    /// (Referrer Policy, `strict-origin-when-cross-origin`).
     fn change_origin(&self, headers: &mut HeaderMap, place: &MappedOrigin, own: &str) -> bool {
         let Some(referer) = headers.remove(header::REFERER) else { return false };
         let text = referer.to_str().unwrap_or_default();
