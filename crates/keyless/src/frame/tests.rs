@@ -1,6 +1,9 @@
 //! Encoded frames are decoded unchanged, and invalid ones are refused.
 
+use brisk_keys::KeyAlgorithm;
+
 use super::*;
+use crate::code::ErrorCode;
 
 fn requests() -> Vec<Request> {
     vec![
