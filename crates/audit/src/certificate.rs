@@ -1,12 +1,12 @@
 //! Certificate chains as sent by a server, and their faults.
 
+mod staple;
+
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::ocsp::{OcspError, Question};
 use brisk_report::json::timestamp;
 use brisk_tls_client::{Authorities, Distrust, Judge};
-use brisk_wire::server_flight;
 use serde::Serialize;
 use x509_parser::oid_registry::{
     OID_HASH_SHA1, OID_PKCS1_MD5WITHRSAENC, OID_PKCS1_RSASSAPSS, OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA,
@@ -15,6 +15,7 @@ use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificat
 use x509_parser::public_key::PublicKey;
 use x509_parser::signature_algorithm::RsaSsaPssParams;
 
+use self::staple::{logs, must_staple, staple};
 use crate::error::AuditError;
 
 /// A chain as sent, and the data sent with it.
@@ -158,26 +159,7 @@ pub(crate) fn judge(
     staple(shown, now, &mut found);
     found.sct_logs = logs(own, shown, &found);
     found.has_hidden_scts = shown.is_tls13;
-    let in_its_time = within(&all);
-    for (authorities, judge) in &judges.0 {
-        let distrust = judge.judge_at(&shown.chain, host, now).err();
-        let is_anchored = match distrust {
-            // What has expired is refused before its issuers are looked for; the name is looked at last.
-            Some(Distrust::Time) => in_its_time.is_some_and(|time| {
-                matches!(judge.judge_at(&shown.chain, host, time), Ok(()) | Err(Distrust::Name))
-            }),
-            None | Some(Distrust::Name) => true,
-            _ => false,
-        };
-        let distrust = distrust.map(|distrust| match distrust {
-            _ if is_self_signed(own) => "it is signed by itself".to_owned(),
-            Distrust::UnknownIssuer => "it leads to none of these authorities".to_owned(),
-            Distrust::Time => "a certificate is not valid at this time".to_owned(),
-            Distrust::Name => format!("it is not for {host}"),
-            Distrust::Other(reason) => reason,
-        });
-        found.trust.push(Trust { authorities, distrust, is_anchored });
-    }
+    found.trust = verdicts(shown, host, judges, now, &all);
     // An authority that clients have needs not be sent.
     if !found.trust.iter().any(|trust| trust.is_anchored) && !is_self_signed(last) {
         found.missing = Some(last.issuer().to_string());
@@ -185,6 +167,37 @@ pub(crate) fn judge(
     // Whether the issuer is an intermediate or a root that is not known here, only the certificate can say.
     found.is_complete = found.missing.is_none() || !names_issuer(last);
     Some(found)
+}
+
+/// The verdict of each set of authorities.
+fn verdicts(
+    shown: &SentChain,
+    host: &str,
+    judges: &AuthoritySets,
+    now: SystemTime,
+    all: &[&X509Certificate<'_>],
+) -> Vec<Trust> {
+    let in_its_time = within(all);
+    let verdict = |(authorities, judge): &(&'static str, Judge)| {
+        let distrust = judge.judge_at(&shown.chain, host, now).err();
+        let is_anchored = match distrust {
+            // A judge refuses an expired certificate before it looks for issuers, and compares the name last.
+            Some(Distrust::Time) => in_its_time.is_some_and(|time| {
+                matches!(judge.judge_at(&shown.chain, host, time), Ok(()) | Err(Distrust::Name))
+            }),
+            None | Some(Distrust::Name) => true,
+            _ => false,
+        };
+        let distrust = distrust.map(|distrust| match distrust {
+            _ if is_self_signed(all[0]) => "it is signed by itself".to_owned(),
+            Distrust::UnknownIssuer => "it leads to none of these authorities".to_owned(),
+            Distrust::Time => "a certificate is not valid at this time".to_owned(),
+            Distrust::Name => format!("it is not for {host}"),
+            Distrust::Other(reason) => reason,
+        });
+        Trust { authorities, distrust, is_anchored }
+    };
+    judges.0.iter().map(verdict).collect()
 }
 
 /// A time at which all certificates are valid, otherwise one at which the server's own is.
@@ -308,82 +321,6 @@ fn wrong_time(certificate: &X509Certificate<'_>, now: i64) -> Option<String> {
     early.then(|| format!("{} is not valid before {}", certificate.subject(), day(begin.timestamp())))
 }
 
-/// Whether the certificate has `id-pe-tlsfeature` with `status_request` (RFC 7633).
-fn must_staple(certificate: &X509Certificate<'_>) -> bool {
-    let mut all = certificate.extensions().iter();
-    all.any(|extension| {
-        extension.oid.to_id_string() == "1.3.6.1.5.5.7.1.24"
-            && extension.value.windows(3).any(|window| window == [2, 1, 5])
-    })
-}
-
-fn staple(shown: &SentChain, now: SystemTime, found: &mut Certificate) {
-    let Some(staple) = shown.staple.as_deref().filter(|staple| !staple.is_empty()) else {
-        "none".clone_into(&mut found.staple);
-        return;
-    };
-    found.is_stapled = true;
-    let own = &shown.chain[0];
-    let issuer = X509Certificate::from_der(own).ok().map(|(_, own)| own.issuer().as_raw().to_vec());
-    // Several certificates may have the issuer's name: which one has its key, the staple shows.
-    let verdicts = shown.chain.iter().filter(|der| {
-        X509Certificate::from_der(der)
-            .is_ok_and(|(_, other)| issuer.as_ref().is_some_and(|issuer| other.subject().as_raw() == issuer))
-    });
-    let verdicts = verdicts.filter_map(|issuer| Some(Question::new(own, issuer)?.verify(staple, now)));
-    let verdict = verdicts.min_by_key(|verdict| match verdict {
-        Ok(_) => 0,
-        Err(OcspError::OtherCertificate) => 2,
-        Err(_) => 1,
-    });
-    found.staple = match verdict {
-        Some(Ok(staple)) => format!("good until {}", timestamp(staple.next_update)),
-        Some(Err(error)) => {
-            found.staple_is_wrong = true;
-            error.to_string()
-        }
-        None => "not verified: the issuer's certificate was not sent".to_owned(),
-    };
-}
-
-/// Logs that signed SCTs. Signatures are not verified, since the keys of logs change with lists that are not bundled.
-fn logs(certificate: &X509Certificate<'_>, shown: &SentChain, found: &Certificate) -> usize {
-    const EMBEDDED: &str = "1.3.6.1.4.1.11129.2.4.2";
-    let embedded = certificate.extensions().iter().filter(|one| one.oid.to_id_string() == EMBEDDED);
-    let mut lists: Vec<&[u8]> = embedded.filter_map(|one| octets(one.value)).collect();
-    lists.extend(shown.scts.as_deref());
-    if found.is_stapled && !found.staple_is_wrong {
-        lists.extend(shown.staple.as_deref().and_then(stapled_scts));
-    }
-    let scts = lists.into_iter().filter_map(|list| server_flight::scts(list).ok());
-    let mut logs: Vec<[u8; 32]> = scts.flatten().collect();
-    logs.sort_unstable();
-    logs.dedup();
-    logs.len()
-}
-
-/// List of SCTs of an OCSP response: `1.3.6.1.4.1.11129.2.4.5` (RFC 6962 section 3.3).
-fn stapled_scts(response: &[u8]) -> Option<&[u8]> {
-    const NUMBER: &[u8] = &[6, 10, 0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5];
-    let begin = response.windows(NUMBER.len()).position(|window| window == NUMBER)?;
-    let mut value = &response[begin + NUMBER.len()..];
-    // Critical or not.
-    if let [1, 1, _, rest @ ..] = value {
-        value = rest;
-    }
-    octets(octets(value)?)
-}
-
-/// Content of the OCTET STRING at the beginning of these bytes.
-fn octets(der: &[u8]) -> Option<&[u8]> {
-    let (length, content) = match der {
-        [4, 0x82, high, low, rest @ ..] => (usize::from(u16::from_be_bytes([*high, *low])), rest),
-        [4, 0x81, length, rest @ ..] | [4, length @ 0..=0x7f, rest @ ..] => (usize::from(*length), rest),
-        _ => return None,
-    };
-    content.get(..length)
-}
-
 fn seconds(at: SystemTime) -> i64 {
     at.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
@@ -409,18 +346,5 @@ mod tests {
         );
         assert!(!matches("::2", "::1") && !matches("*.0.2.1", "192.0.2.1"));
         assert!(matches("*.a.test", "B.a.test.") && !matches("*.a.test", "c.b.a.test"));
-    }
-
-    #[test]
-    fn scts_of_a_staple_are_found() {
-        let list = [0, 3, 0, 1, 7];
-        let number = [6, 10, 0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5];
-        let value = [&[4, 7, 4, 5][..], &list].concat();
-        let plain = [&[0x30, 9][..], &number, &value].concat();
-        assert_eq!(stapled_scts(&plain), Some(&list[..]));
-        let critical = [&[0x30, 9][..], &number, &[1, 1, 0xff], &value].concat();
-        assert_eq!(stapled_scts(&critical), Some(&list[..]));
-        assert_eq!(stapled_scts(&plain[..plain.len() - 1]), None);
-        assert_eq!(stapled_scts(&[4, 1, 0]), None);
     }
 }
