@@ -10,13 +10,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use brisk_answer::RecordedBody;
 use brisk_certs::challenge::HTTP_PATH;
 use brisk_http_connection::Connection;
-use brisk_http_server::{End, StrictLines};
+use brisk_http_server::{End, HttpSettings, StrictLines};
 use brisk_net::Deadline;
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, Timeline};
-use http::Request;
+use http::request::Parts;
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -65,29 +67,11 @@ async fn answer(
     let service = service_fn(|request: Request<Incoming>| {
         let (head, body) = request.into_parts();
         lines.expect(&body);
-        let connection = Rc::clone(&connection);
-        async move {
-            // RFC 8555 section 8.3: the authority sends HTTP-01 requests to port 80, so they take precedence over the
-            // redirect.
-            let asked = head.uri.path();
-            let text = if asked.starts_with(HTTP_PATH) {
-                worker.shared.certificates.challenges.http(asked).await
-            } else {
-                None
-            };
-            let redirect = worker.shared.live.load().redirect;
-            let service = worker.service.current();
-            Ok::<_, Infallible>(service.redirect(redirect, text.as_deref(), &connection, &head))
-        }
+        respond(worker, Rc::clone(&connection), head)
     });
     let http = Rc::clone(&worker.http.borrow());
     let io = tokio::io::join(reader, writer);
-    let hyper = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(http.timeouts.head)
-        .max_buf_size(http.head_size.max(8192))
-        .max_headers(http.headers)
-        .serve_connection(TokioIo::new(io), service);
+    let hyper = builder(&http).serve_connection(TokioIo::new(io), service);
     let mut hyper = std::pin::pin!(hyper);
     // A client may send any number of requests, but its connection must not idle, and it has to read the responses.
     deadline.set_idle(http.timeouts.idle);
@@ -118,6 +102,34 @@ async fn answer(
     record.bytes_received += bytes.received.get();
     record.bytes_sent += bytes.sent.get();
     record.finish(ConnectionEnd::Served(end.name()));
+}
+
+/// Responds to a validation request of a certificate authority, or redirects to HTTPS.
+async fn respond(
+    worker: &Worker,
+    connection: Rc<Connection>,
+    head: Parts,
+) -> Result<Response<RecordedBody>, Infallible> {
+    // RFC 8555 section 8.3: the authority sends HTTP-01 requests to port 80, so they take precedence over the redirect.
+    let asked = head.uri.path();
+    let text = if asked.starts_with(HTTP_PATH) {
+        worker.shared.certificates.challenges.http(asked).await
+    } else {
+        None
+    };
+    let redirect = worker.shared.live.load().redirect;
+    Ok(worker.service.current().redirect(redirect, text.as_deref(), &connection, &head))
+}
+
+/// Limits of the server.
+fn builder(http: &HttpSettings) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(http.timeouts.head)
+        .max_buf_size(http.head_size.max(8192))
+        .max_headers(http.headers);
+    builder
 }
 
 fn end_of(error: &hyper::Error) -> End {
