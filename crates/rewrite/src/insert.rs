@@ -4,6 +4,10 @@
 //! 1,024 bytes; without a `<head>` tag, it is before the first element. Documents with text or an end tag before that
 //! point, or without such a point in the first [`HELD`] bytes, are left unchanged, because they may not be pages. At
 //! most the start of one tag is buffered.
+//!
+//! The rewriter of [`html`](crate::html) is no basis for the search: it buffers whole tags to read their attributes, and
+//! skips raw text and foreign elements, which cannot occur before the position. Both share the states within tags
+//! ([`TagState`]) and within comments ([`Comment`]).
 
 use crate::HELD;
 use crate::html::Comment;

@@ -8,6 +8,12 @@
 //!
 //! The tokenizers find tags, attributes, and text that is not markup (scripts, comments); they build no tree. A misread
 //! document cannot become unsafe: neither the removed nor the inserted bytes contain a delimiter of HTML, CSS or JSON.
+//!
+//! The crate `lol_html` (2.9) was measured as a replacement for the tokenizer of HTML, with a page of 103 kB and 440 URLs
+//! of one origin in pieces of 16 KiB. It is faster, 180 MB/s against 113 MB/s of one core, and also copies unchanged tags
+//! byte for byte. It is not used, because it writes a changed attribute anew: other quotes, `"` as `&quot;`, no space
+//! before `>`. It offers values without decoding their character references (`&#104;ttps:`), and its CSS, XML, manifests
+//! and headers would still need this crate.
 
 mod css;
 #[cfg(any(test, fuzzing))]
