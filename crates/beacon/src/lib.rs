@@ -9,7 +9,6 @@
 mod admission;
 mod beacons;
 mod counts;
-mod form;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

@@ -3,7 +3,6 @@
 use brisk_visits::{Measures, Metric, Navigation};
 
 use crate::Refusal;
-use crate::form::{decoded, number, pairs, room};
 use crate::token::Token;
 
 /// Measurements of a page.
@@ -26,6 +25,12 @@ pub struct Page {
 
 /// Protocols of resources, by their keys in a beacon.
 pub(crate) const PROTOCOLS: [&str; 4] = ["h1", "h2", "h3", "other"];
+
+/// Maximum number of fields of a beacon.
+const MOST_FIELDS: usize = 1000;
+
+/// Maximum length of a decoded value, in bytes.
+const LONGEST_VALUE: usize = 64;
 
 /// Maximum number of resources that a page reports: browsers keep 250 unless a page raises the limit.
 const MOST_RESOURCES: u32 = 10_000;
@@ -62,16 +67,17 @@ const TIMES: [&str; 7] =
     ["nt_dns_st", "nt_dns_end", "nt_con_st", "nt_con_end", "nt_ssl_st", "nt_req_st", "nt_res_st"];
 
 impl Page {
-    /// Reads a form or the query of a URL. Takes time in proportion to it, and no memory.
+    /// Reads a form or the query of a URL. The time is proportional to its length.
     pub fn read(form: &[u8]) -> Result<Self, Refusal> {
         let mut page = Self::default();
         let mut times = [None; TIMES.len()];
         let mut is_any = false;
-        pairs(form, Refusal::Malformed, |key, value| {
-            let taken = page.take(key, value, &mut times)?;
-            is_any |= taken;
-            Ok(())
-        })?;
+        for (index, (key, value)) in form_urlencoded::parse(form).enumerate() {
+            if index >= MOST_FIELDS {
+                return Err(Refusal::Malformed);
+            }
+            is_any |= page.take(&key, &value, &mut times)?;
+        }
         page.between(&times)?;
         if is_any { Ok(page) } else { Err(Refusal::Malformed) }
     }
@@ -79,23 +85,20 @@ impl Page {
     /// Processes a pair. Returns whether its key is known.
     fn take(
         &mut self,
-        key: &[u8],
-        value: &[u8],
+        key: &str,
+        value: &str,
         times: &mut [Option<f64>; TIMES.len()],
     ) -> Result<bool, Refusal> {
-        let Ok(key) = std::str::from_utf8(key) else { return Ok(false) };
-        let mut room = room();
-        // Values of unknown keys are not decoded.
-        let value = decoded(value, &mut room).ok_or(Refusal::Malformed);
+        // Unknown keys may have long values.
+        let value = Some(value).filter(|value| value.len() <= LONGEST_VALUE).ok_or(Refusal::Malformed);
         if matches!(key, "id" | "brisk") {
-            let token = Token::read(value?).ok_or(Refusal::Malformed)?;
+            let token = Token::read(value?.as_bytes()).ok_or(Refusal::Malformed)?;
             self.is_own = key == "id";
             return fill(&mut self.token, token).map(|()| true);
         }
         if key == "nav" {
-            let name = std::str::from_utf8(value?).unwrap_or_default();
-            return fill(&mut self.navigation, Navigation::named(name).unwrap_or(Navigation::Other))
-                .map(|()| true);
+            let navigation = Navigation::named(value?).unwrap_or(Navigation::Other);
+            return fill(&mut self.navigation, navigation).map(|()| true);
         }
         let read = || number(value?).ok_or(Refusal::Malformed);
         if let Some(place) = PROTOCOLS.iter().position(|known| *known == key) {
@@ -142,6 +145,12 @@ impl Page {
         }
         if self.measures.set(metric, value) { Ok(()) } else { Err(Refusal::Implausible) }
     }
+}
+
+/// Parses a number as scripts write them: digits, optionally with a point and a sign; no exponent and no words.
+fn number(text: &str) -> Option<f64> {
+    let is_plain = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
+    (text.len() <= 24 && text.bytes().all(is_plain)).then(|| text.parse().ok())?
 }
 
 /// Sets an empty value. Fails if it was set before: duplicate keys are invalid.
@@ -203,6 +212,28 @@ mod tests {
             ("nt_con_st=2&nt_con_end=1", Refusal::Implausible),
         ] {
             assert_eq!(Page::read(form.as_bytes()), Err(refusal), "{form}");
+        }
+    }
+    #[test]
+    fn fields_are_decoded_and_bounded() {
+        let page = Page::read(b"&&tt%66b=%31&d").expect("a page");
+        assert_eq!(
+            page.measures.get(Metric::FirstByte),
+            Page::read(b"ttfb=1").expect("a page").measures.get(Metric::FirstByte)
+        );
+        for wrong in ["ttfb=1+", "ttfb=%4", "ttfb=%zz", "id=%4", &format!("nav={}", "x".repeat(65))] {
+            assert_eq!(Page::read(wrong.as_bytes()), Err(Refusal::Malformed), "{wrong}");
+        }
+        let many = format!("ttfb=1{}", "&x=1".repeat(MOST_FIELDS));
+        assert_eq!(Page::read(many.as_bytes()), Err(Refusal::Malformed));
+    }
+
+    #[test]
+    fn numbers_are_digits() {
+        assert_eq!(number("12.5"), Some(12.5));
+        assert_eq!(number("-1"), Some(-1.0));
+        for wrong in ["", "inf", "NaN", "1e9", "0x1", "1.2.3", "1 ", "1111111111111111111111111"] {
+            assert_eq!(number(wrong), None, "{wrong}");
         }
     }
 }

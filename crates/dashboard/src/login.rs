@@ -43,7 +43,7 @@ pub(crate) async fn log_in(
         }
     };
     let presented = form::field(&form.to_bytes(), "token", FORM).map(Zeroizing::new);
-    if !presented.is_some_and(|presented| verifier.is_token(token, presented.trim_ascii())) {
+    if !presented.is_some_and(|presented| verifier.is_token(token, presented.trim_ascii().as_bytes())) {
         return responses::asset(&LOGIN, StatusCode::FORBIDDEN, &http::HeaderMap::new());
     }
     let secure = if settings.tls.is_some() { "; Secure" } else { "" };

@@ -116,6 +116,5 @@ fn page(query: &str) -> usize {
 
 /// The value of a query parameter; empty if missing.
 fn parameter(query: &str, name: &str) -> String {
-    let value = form::field(query.as_bytes(), name, LONGEST_TEXT).unwrap_or_default();
-    String::from_utf8_lossy(&value).into_owned()
+    form::field(query.as_bytes(), name, LONGEST_TEXT).unwrap_or_default()
 }

@@ -118,8 +118,7 @@ pub(crate) async fn answer(visits: &Visits, queries: &QueryCache, query: &str) -
 
 fn parse_query(query: &str) -> Option<Query> {
     let field = |name, usual: &str| {
-        let value = form::field(query.as_bytes(), name, LONGEST_NAME);
-        value.map_or_else(|| usual.to_owned(), |value| String::from_utf8_lossy(&value).into_owned())
+        form::field(query.as_bytes(), name, LONGEST_NAME).unwrap_or_else(|| usual.to_owned())
     };
     let host = Some(field("host", "")).filter(|host| !host.is_empty());
     Some(Query {
