@@ -1,7 +1,7 @@
 //! Budget of an HTTP/2 connection for frames that cost the server work and bring the client nothing.
 //!
 //! Points are charged for streams reset by the client (CVE-2023-44487, "Rapid Reset"), streams that the client makes the
-//! server reset (CVE-2025-8671, "MadeYouReset"), and control frames (CVE-2019-9512 and related). Responses, data and time
+//! server reset (CVE-2025-8671), and control frames (CVE-2019-9512 and related). Responses, data and time
 //! earn points.
 
 use std::cell::RefCell;

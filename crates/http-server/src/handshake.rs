@@ -56,7 +56,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Records the completed handshake in the metrics, with its duration from the ClientHello.
+    /// Records the completed handshake in the metrics, with its duration from the `ClientHello`.
     fn complete_handshake(&self) {
         let http = self.http;
         let mut record = http.connection.record.borrow_mut();
