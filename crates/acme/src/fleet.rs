@@ -11,7 +11,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::rand;
 use brisk_certs::store::{Lock, Name};
 use brisk_certs::{Store, StoreError};
-use brisk_session::{FleetSecret, Purpose, RedisErrands, RedisSettings};
+use brisk_session::{BlockingRedis, FleetSecret, Purpose, RedisSettings};
 use redis::{Cmd, Value, cmd, pipe};
 use zeroize::Zeroizing;
 
@@ -28,7 +28,7 @@ const EXTEND: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis
 
 /// A [`Store`] in the Redis of a fleet.
 pub struct FleetStore {
-    redis: Arc<RedisErrands>,
+    redis: Arc<BlockingRedis>,
     key: LessSafeKey,
     prefix: String,
 }
@@ -42,7 +42,7 @@ impl FleetStore {
         let prefix = format!("{{{}certificates}}{}/", settings.prefix, secret.id());
         let derived = secret.derive(Purpose::CertificateStore);
         let key = UnboundKey::new(&AES_256_GCM, &*derived).expect("the key has 32 bytes");
-        Self { redis: Arc::new(RedisErrands::new(settings)), key: LessSafeKey::new(key), prefix }
+        Self { redis: Arc::new(BlockingRedis::new(settings)), key: LessSafeKey::new(key), prefix }
     }
 
     fn value_key(&self, name: &Name) -> String {
@@ -58,7 +58,7 @@ impl FleetStore {
     }
 
     fn ask(&self, attempt: &'static str, name: &Name, command: &Cmd) -> Result<Value, StoreError> {
-        self.redis.ask(command).map_err(|error| self.error(attempt, name, error))
+        self.redis.execute(command).map_err(|error| self.error(attempt, name, error))
     }
 
     /// Seals a value: `nonce | ciphertext | tag` (AES-256-GCM). The name is authenticated, so that a value cannot be
@@ -118,7 +118,7 @@ impl Store for FleetStore {
         for (parent, below) in parents(name) {
             all.cmd("SADD").arg(self.list_key(parent)).arg(below).ignore();
         }
-        self.redis.ask_all(&all).map_err(|error| self.error("write", name, error))
+        self.redis.execute_all(&all).map_err(|error| self.error("write", name, error))
     }
 
     fn remove(&self, name: &Name) -> Result<(), StoreError> {
@@ -129,7 +129,7 @@ impl Store for FleetStore {
         if let Some((parent, below)) = parents(name).last() {
             all.cmd("SREM").arg(self.list_key(parent)).arg(below).ignore();
         }
-        self.redis.ask_all(&all).map_err(|error| self.error("remove", name, error))
+        self.redis.execute_all(&all).map_err(|error| self.error("remove", name, error))
     }
 
     fn list(&self, parent: &Name) -> Result<Vec<Name>, StoreError> {
@@ -171,7 +171,7 @@ impl fmt::Debug for FleetStore {
 /// A [`Lock`] in Redis, identified by a random mark that only the holder knows.
 #[derive(Debug)]
 struct RedisLock {
-    redis: Arc<RedisErrands>,
+    redis: Arc<BlockingRedis>,
     key: String,
     mark: [u8; 16],
     /// Time of the last extension, by both clocks: the monotonic one stops while a machine sleeps, the system clock may
@@ -183,7 +183,7 @@ impl RedisLock {
     fn run(&self, script: &str) -> bool {
         let mut eval = cmd("EVAL");
         eval.arg(script).arg(1).arg(&self.key).arg(&self.mark).arg(LEASE.as_millis() as u64);
-        matches!(self.redis.ask(&eval), Ok(Value::Int(1)))
+        matches!(self.redis.execute(&eval), Ok(Value::Int(1)))
     }
 }
 

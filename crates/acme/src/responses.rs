@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_certs::Challenges;
-use brisk_certs::challenge::{Answering, Look};
+use brisk_certs::challenge::{ChallengeLookup, PublishedChallenge};
 use tokio::sync::mpsc;
 
 use crate::AcmeError;
@@ -48,7 +48,7 @@ pub(crate) enum PublishedResponse {
 /// A response at listeners and in the store, withdrawn when dropped.
 #[derive(Debug)]
 pub(crate) struct ListenerResponse {
-    _here: Answering,
+    _here: PublishedChallenge,
     records: Records,
     kind: &'static str,
     subject: String,
@@ -101,9 +101,9 @@ impl ChallengeResponses {
             }
         };
         let here = if kind == HTTP {
-            self.challenges.answer_http(&subject, key_authorization)
+            self.challenges.publish_http(&subject, key_authorization)
         } else {
-            self.challenges.answer_tls(&subject, proof(name, key_authorization)?)
+            self.challenges.publish_tls(&subject, proof(name, key_authorization)?)
         };
         let stored =
             if kind == HTTP { key_authorization.to_owned() } else { format!("{name} {key_authorization}") };
@@ -170,14 +170,14 @@ fn is_over(given: u64, now: SystemTime) -> bool {
 
 /// Answers the challenges that have a stored response. Costs one listing per kind of challenge, however many unknown
 /// tokens clients request.
-fn answer_all(records: &Records, asked: Vec<Look>) -> Result<(), AcmeError> {
+fn answer_all(records: &Records, asked: Vec<ChallengeLookup>) -> Result<(), AcmeError> {
     let known = |kind, wanted: bool| if wanted { records.answered(kind) } else { Ok(HashSet::new()) };
-    let http = known(HTTP, asked.iter().any(|asked| matches!(asked, Look::Http(..))))?;
-    let tls = known(TLS, asked.iter().any(|asked| matches!(asked, Look::Tls(..))))?;
+    let http = known(HTTP, asked.iter().any(|asked| matches!(asked, ChallengeLookup::Http(..))))?;
+    let tls = known(TLS, asked.iter().any(|asked| matches!(asked, ChallengeLookup::Tls(..))))?;
     for question in asked {
         let is_known = match &question {
-            Look::Http(token, _) => http.contains(token),
-            Look::Tls(name, _) => tls.contains(name),
+            ChallengeLookup::Http(token, _) => http.contains(token),
+            ChallengeLookup::Tls(name, _) => tls.contains(name),
         };
         if is_known {
             answer(records, question)?;
@@ -186,15 +186,15 @@ fn answer_all(records: &Records, asked: Vec<Look>) -> Result<(), AcmeError> {
     Ok(())
 }
 
-fn answer(records: &Records, question: Look) -> Result<(), AcmeError> {
+fn answer(records: &Records, question: ChallengeLookup) -> Result<(), AcmeError> {
     match question {
-        Look::Http(token, found) => {
+        ChallengeLookup::Http(token, found) => {
             if let Some((_, answer)) = records.answer(HTTP, &token)? {
                 // An error means that the authority has closed its connection.
                 let _ = found.send(answer.into());
             }
         }
-        Look::Tls(name, found) => {
+        ChallengeLookup::Tls(name, found) => {
             let answer = records.answer(TLS, &name)?;
             if let Some((name, key_authorization)) =
                 answer.as_ref().and_then(|(_, answer)| answer.split_once(' '))

@@ -10,7 +10,7 @@ use std::time::Instant;
 use aws_lc_rs::rsa::{Pkcs1PrivateDecryptingKey, PrivateDecryptingKey};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use brisk_certs::ocsp::Question;
+use brisk_certs::ocsp::CertId;
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::ca_site::response;
 use brisk_wire::client_hello::{ClientHello, Progress};
@@ -355,7 +355,7 @@ fn a_staple_is_verified_as_clients_verify_it() {
     let (leaf, other) = (ca.server(&["a.test"]).must_staple().issue(), ca.server(&["a.test"]).issue());
     let chain = certificates_of(&leaf.chain_pem);
     let judges = AuthoritySets::new(&[ca.root_file()]).expect("authorities");
-    let question = |chain: &[Vec<u8>]| Question::new(&chain[0], &chain[1]).expect("a question");
+    let question = |chain: &[Vec<u8>]| CertId::new(&chain[0], &chain[1]).expect("a question");
     let good = response(&ca, &[&leaf], &[], None, &question(&chain).request());
     let others = certificates_of(&other.chain_pem);
     let of_another = response(&ca, &[&other], &[], None, &question(&others).request());

@@ -18,7 +18,7 @@ use crate::error::Failure;
 use crate::measure::{Handshake, Recorder};
 use crate::result::Cause;
 use crate::sessions::Sessions;
-use crate::settings::is_as_asked;
+use crate::settings::is_as_requested;
 use crate::transport::Transport;
 
 /// Timeout for the data after the last response: sessions and the end of the connection.
@@ -220,7 +220,7 @@ impl HandshakeKind {
     /// The failure, if the handshake is not of the requested kind.
     fn shortfall(&self, offered: bool, facts: &ClientFacts) -> Option<Failure> {
         let (asked, got) = (self.asked, facts.resumption);
-        if is_as_asked(asked, got) {
+        if is_as_requested(asked, got) {
             return None;
         }
         if !offered {

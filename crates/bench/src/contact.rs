@@ -22,7 +22,7 @@ use crate::http2::Http2;
 use crate::measure::Recorder;
 use crate::result::Cause;
 use crate::sessions::Sessions;
-use crate::settings::{Settings, is_as_asked};
+use crate::settings::{Settings, is_as_requested};
 use crate::workload::{HttpVersion, PerConnection, Workload};
 
 /// Sessions kept during this test.
@@ -30,13 +30,13 @@ const SESSIONS: usize = 4;
 
 /// A reachable target.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ReachedTarget {
     pub(crate) address: SocketAddr,
     /// Kinds of handshake, with clients that use sessions as the target permits; `None` without TLS.
     pub(crate) kinds: Option<Weighted<(Resumption, Client)>>,
 }
 
-impl Found {
+impl ReachedTarget {
     /// An opener for one thread.
     pub(crate) fn opener(
         &self,
@@ -69,7 +69,7 @@ impl Found {
 }
 
 /// Connects to the first address of the target that accepts a connection.
-pub(crate) async fn reach(settings: &Settings) -> Result<Found, BenchError> {
+pub(crate) async fn reach(settings: &Settings) -> Result<ReachedTarget, BenchError> {
     // Reported only if there is no address; otherwise the failure of the last address is.
     let mut last = Failure::new(Cause::Resolve, format!("{} has no address", settings.target));
     for address in resolve(settings).await? {
@@ -98,11 +98,15 @@ async fn resolve(settings: &Settings) -> Result<Vec<SocketAddr>, BenchError> {
 }
 
 /// Tests one connection of the first kind; failures of other kinds are part of the run.
-async fn greet(settings: &Settings, address: SocketAddr) -> Result<Result<Found, Failure>, BenchError> {
+async fn greet(
+    settings: &Settings,
+    address: SocketAddr,
+) -> Result<Result<ReachedTarget, Failure>, BenchError> {
     let handshakes = settings.handshakes.as_ref();
     let session_use = handshakes.and_then(|handshakes| handshakes.session_use);
     // Repeated use is permitted for the test, which determines whether the target permits it too.
-    let found = Found { address, kinds: clients(settings, |_| session_use.unwrap_or(SessionUse::Many))? };
+    let found =
+        ReachedTarget { address, kinds: clients(settings, |_| session_use.unwrap_or(SessionUse::Many))? };
     let recorder = Rc::new(Recorder::new(channel().0));
     let opener = found.opener(settings, recorder, 0, |_| SESSIONS);
     let mut kinds = opener.kinds.values();
@@ -123,7 +127,7 @@ async fn greet(settings: &Settings, address: SocketAddr) -> Result<Result<Found,
         let found = uses.iter().find(|(own, _)| *own == kind);
         found.map_or(SessionUse::Many, |(_, session_use)| *session_use)
     };
-    Ok(Ok(Found { address, kinds: clients(settings, wanted)? }))
+    Ok(Ok(ReachedTarget { address, kinds: clients(settings, wanted)? }))
 }
 
 fn clients(
@@ -159,7 +163,7 @@ async fn session_use_of(
     let Some(again) = session.try_clone() else { return SessionUse::Once };
     let is_resumed = |facts: Result<Option<ClientFacts>, Failure>| {
         let facts = facts.ok().flatten();
-        facts.is_some_and(|facts| is_as_asked(handshake.asked, facts.resumption))
+        facts.is_some_and(|facts| is_as_requested(handshake.asked, facts.resumption))
     };
     if !is_resumed(attempt(settings, opener, kind, Some(session)).await) {
         return SessionUse::Many;

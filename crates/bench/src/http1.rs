@@ -12,7 +12,7 @@ use crate::connection::{Kind, Link, Opener};
 use crate::error::Failure;
 use crate::measure::Exchange;
 use crate::result::Cause;
-use crate::workload::{PerConnection, Place, Request};
+use crate::workload::{PerConnection, Position, Request};
 
 /// Size of the read buffer, and maximum length of a response head.
 const BUFFER: usize = 32 * 1024;
@@ -36,7 +36,7 @@ pub(crate) struct Http1 {
 
 /// Reasons for a request without response.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum ExchangeError {
     /// The server had closed the kept connection before the request, which can be repeated on another one.
     Idle,
     /// The request failed.
@@ -72,14 +72,14 @@ impl Http1 {
     }
 
     /// Sends `request` and reads its response to the end.
-    pub(crate) async fn exchange(&mut self, request: &Request) -> Result<Exchange, Broken> {
+    pub(crate) async fn exchange(&mut self, request: &Request) -> Result<Exchange, ExchangeError> {
         let sent = match self.sent_early.take() {
             Some(sent) => sent,
             None => self.send(request.http1(place(self.left))).await?,
         };
         let (mut filled, first_byte) = self.wait(request).await?;
         let (head, body) = loop {
-            match parse(&self.buffer[..filled], request.method()).map_err(Broken::Failed)? {
+            match parse(&self.buffer[..filled], request.method()).map_err(ExchangeError::Failed)? {
                 // RFC 9110 section 15.2: informational responses come before the final one.
                 Some((head, _)) if (100..200).contains(&head.status) && head.status != 101 => {
                     self.buffer.copy_within(head.len..filled, 0);
@@ -103,46 +103,46 @@ impl Http1 {
         self.link.close().await;
     }
 
-    async fn send(&mut self, bytes: &[u8]) -> Result<Instant, Broken> {
+    async fn send(&mut self, bytes: &[u8]) -> Result<Instant, ExchangeError> {
         let sent = Instant::now();
         match self.link.stream.write_all(bytes).await {
             Ok(()) => Ok(sent),
-            Err(_) if self.answered > 0 => Err(Broken::Idle),
-            Err(error) => Err(Broken::Failed(Failure::io(&error, "sending the request"))),
+            Err(_) if self.answered > 0 => Err(ExchangeError::Idle),
+            Err(error) => Err(ExchangeError::Failed(Failure::io(&error, "sending the request"))),
         }
     }
 
     /// Waits for the first bytes of a response.
-    async fn wait(&mut self, request: &Request) -> Result<(usize, Instant), Broken> {
+    async fn wait(&mut self, request: &Request) -> Result<(usize, Instant), ExchangeError> {
         let read = self.link.stream.read(&mut self.buffer).await;
         match read {
             // RFC 9112 section 9.5: a server may close an idle connection at any time.
-            Ok(0) if self.answered > 0 => Err(Broken::Idle),
+            Ok(0) if self.answered > 0 => Err(ExchangeError::Idle),
             Ok(0) => {
                 let text = format!("the server closed the connection instead of answering {}", request.uri());
-                Err(Broken::Failed(Failure::new(Cause::Closed, text)))
+                Err(ExchangeError::Failed(Failure::new(Cause::Closed, text)))
             }
             Ok(len) => Ok((len, Instant::now())),
-            Err(error) => Err(Broken::Failed(Failure::io(&error, "waiting for the response"))),
+            Err(error) => Err(ExchangeError::Failed(Failure::io(&error, "waiting for the response"))),
         }
     }
 
     /// Reads more of a head that ends beyond `filled`.
-    async fn read(&mut self, filled: usize) -> Result<usize, Broken> {
+    async fn read(&mut self, filled: usize) -> Result<usize, ExchangeError> {
         let free = &mut self.buffer[filled..];
         if free.is_empty() {
             let text = format!("the head of the response is longer than {BUFFER} bytes");
-            return Err(Broken::Failed(Failure::new(Cause::Response, text)));
+            return Err(ExchangeError::Failed(Failure::new(Cause::Response, text)));
         }
         match self.link.stream.read(free).await {
             Ok(0) => Err(cut()),
             Ok(len) => Ok(len),
-            Err(error) => Err(Broken::Failed(Failure::io(&error, "sending the response"))),
+            Err(error) => Err(ExchangeError::Failed(Failure::io(&error, "sending the response"))),
         }
     }
 
     /// Reads the rest of a body and returns the length of its content. `bytes` is the part of the body in the buffer.
-    async fn read_body(&mut self, mut body: Body, mut bytes: Range<usize>) -> Result<u64, Broken> {
+    async fn read_body(&mut self, mut body: Body, mut bytes: Range<usize>) -> Result<u64, ExchangeError> {
         let mut total = 0;
         loop {
             let taken = body.take(&self.buffer[bytes.clone()]);
@@ -158,35 +158,37 @@ impl Http1 {
                 Ok(0) if body.ends_with_connection() => return Ok(total),
                 Ok(0) => return Err(cut()),
                 Ok(len) => len,
-                Err(error) => return Err(Broken::Failed(Failure::io(&error, "sending the response"))),
+                Err(error) => return Err(ExchangeError::Failed(Failure::io(&error, "sending the response"))),
             };
             bytes = 0..len;
         }
     }
 }
 
-impl From<Broken> for Failure {
-    fn from(broken: Broken) -> Self {
+impl From<ExchangeError> for Failure {
+    fn from(broken: ExchangeError) -> Self {
         match broken {
-            Broken::Idle => Self::new(Cause::Closed, "the server closed the connection before any request"),
-            Broken::Failed(failure) => failure,
+            ExchangeError::Idle => {
+                Self::new(Cause::Closed, "the server closed the connection before any request")
+            }
+            ExchangeError::Failed(failure) => failure,
         }
     }
 }
 
-fn wrong(text: &str) -> Broken {
-    Broken::Failed(Failure::new(Cause::Response, format!("the response is wrong: {text}")))
+fn wrong(text: &str) -> ExchangeError {
+    ExchangeError::Failed(Failure::new(Cause::Response, format!("the response is wrong: {text}")))
 }
 
-fn cut() -> Broken {
-    Broken::Failed(Failure::new(
+fn cut() -> ExchangeError {
+    ExchangeError::Failed(Failure::new(
         Cause::Response,
         "the server closed the connection in the middle of a response",
     ))
 }
 
-fn place(left: u64) -> Place {
-    if left == 1 { Place::Last } else { Place::Earlier }
+fn place(left: u64) -> Position {
+    if left == 1 { Position::Last } else { Position::Earlier }
 }
 
 /// The head at the beginning of `bytes`, if it is complete.

@@ -50,13 +50,13 @@ struct Driver {
 
 /// A connection shared by some operations, replaced by a new one when needed.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct SharedConnection {
     current: RefCell<Option<Rc<Http2>>>,
     /// Held while a connection is being made, so that all waiting operations get the same one.
     opening: Mutex<()>,
 }
 
-impl Lane {
+impl SharedConnection {
     /// Returns a connection with room for one more request, the current or a new one.
     pub(crate) async fn connection(
         &self,

@@ -191,18 +191,18 @@ impl Options {
     /// Validates the options and converts them into settings. Reads the files with bodies and requests; the run reads
     /// those with certificates.
     pub fn settings(&self) -> Result<Settings, BenchError> {
-        let place = Place::of(&self.url)?;
+        let url = UrlParts::of(&self.url)?;
         let target = match &self.connect {
             Some(text) => {
                 text.parse().map_err(|error| BenchError::settings(format!("--connect: {error}")))?
             }
-            None => place.target.clone(),
+            None => url.target.clone(),
         };
-        if place.is_plain() {
+        if url.is_plain() {
             self.refuse_tls()?;
         }
-        let workload = self.workload(&place)?;
-        let handshakes = (!place.is_plain()).then(|| self.handshakes(&place, workload.http)).transpose()?;
+        let workload = self.workload(&url)?;
+        let handshakes = (!url.is_plain()).then(|| self.handshakes(&url, workload.http)).transpose()?;
         let schedule = self.schedule()?;
         let most = schedule.most().div_ceil(workload.http.streams());
         let threads = self.threads.map_or(1, |threads| threads.get() as usize).min(most);
@@ -234,7 +234,7 @@ impl Options {
         Err(BenchError::settings(format!("not without TLS, which needs a URL with https://: {names}")))
     }
 
-    fn workload(&self, place: &Place) -> Result<Workload, BenchError> {
+    fn workload(&self, url: &UrlParts) -> Result<Workload, BenchError> {
         let http = match self.streams {
             Some(streams) => HttpVersion::Two { streams },
             None => HttpVersion::One,
@@ -250,10 +250,10 @@ impl Options {
             return Err(BenchError::settings("0-rtt sends a request: it does not go with --handshake-only"));
         }
         let headers = self.headers.iter().map(|text| workload::header(text)).collect::<Result<_, _>>()?;
-        let common = Common { scheme: place.scheme.clone(), authority: place.authority.clone(), headers };
+        let common = Common { scheme: url.scheme.clone(), authority: url.authority.clone(), headers };
         let choice = match &self.urls {
             Some(file) => workload::read_list(file, &common)?,
-            None => Weighted::one(self.request(&place.path, &common)?),
+            None => Weighted::one(self.request(&url.path, &common)?),
         };
         Ok(Workload { requests, http, choice })
     }
@@ -293,8 +293,8 @@ impl Options {
         Ok(if schedule.is_endless() { Schedule::new(pace, warmup, Some(TIME), None) } else { schedule })
     }
 
-    fn handshakes(&self, place: &Place, http: HttpVersion) -> Result<Handshakes, BenchError> {
-        let name = self.name.as_deref().unwrap_or(&place.host);
+    fn handshakes(&self, url: &UrlParts, http: HttpVersion) -> Result<Handshakes, BenchError> {
+        let name = self.name.as_deref().unwrap_or(&url.host);
         let usual = || vec![http.alpn().to_owned()];
         let identity = self.identity.clone().map(|(chain, key)| ClientIdentity { chain, key });
         let client = ClientSettings {
@@ -354,7 +354,7 @@ fn conflict(one: &str, other: &str) -> BenchError {
 
 /// The parts of a URL.
 #[derive(Clone, Debug)]
-struct Place {
+struct UrlParts {
     scheme: Scheme,
     host: String,
     authority: http::uri::Authority,
@@ -362,7 +362,7 @@ struct Place {
     path: PathAndQuery,
 }
 
-impl Place {
+impl UrlParts {
     fn of(url: &str) -> Result<Self, BenchError> {
         let wrong = |why: &str| BenchError::settings(format!("{url:?} {why}, as https://localhost:8443/"));
         let uri: Uri = url.parse().map_err(|_| wrong("is not a URL"))?;

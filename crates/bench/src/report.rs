@@ -9,7 +9,7 @@ mod plots;
 mod tables;
 pub mod terminal;
 
-pub use live::Live;
+pub use live::LiveLine;
 
 #[cfg(test)]
 pub(crate) mod tests;

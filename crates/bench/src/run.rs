@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use brisk_tls_client::{Client, SessionUse};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-use crate::contact::{self, Found};
+use crate::contact::{self, ReachedTarget};
 use crate::error::{BenchError, Failure};
 use crate::feed::Plan;
 use crate::gathering::Gathering;
@@ -58,19 +58,19 @@ pub fn run(settings: &Settings, observer: &mut impl Observer) -> Result<RunResul
         return Err(BenchError::settings(format!("--server-pid: there is no process {}", missing.id())));
     }
     let found = runtime()?.block_on(contact::reach(settings))?;
-    let mut crew = Crew::start(settings, &found)?;
-    crew.wait_until_ready(settings)?;
+    let mut workers = WorkerThreads::start(settings, &found)?;
+    workers.wait_until_ready(settings)?;
     let begin = Instant::now() + LEAD;
-    for thread in &crew.begins {
+    for thread in &workers.begins {
         // A thread that has ended reports the reason through its handle.
         let _ = thread.send(begin);
     }
     let measured = begin + settings.schedule.warmup();
     let mut gathering = Gathering::new(settings, server, measured);
-    crew.listen(Some(measured), &mut gathering, observer);
+    workers.listen(Some(measured), &mut gathering, observer);
     gathering.start();
-    crew.listen(None, &mut gathering, observer);
-    crew.join();
+    workers.listen(None, &mut gathering, observer);
+    workers.join();
     Ok(gathering.result())
 }
 
@@ -79,22 +79,22 @@ fn runtime() -> io::Result<LocalRuntime> {
 }
 
 /// The threads of a run.
-struct Crew {
+struct WorkerThreads {
     reports: Receiver<Report>,
     begins: Vec<Sender<Instant>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Crew {
-    fn start(settings: &Settings, found: &Found) -> Result<Self, BenchError> {
+impl WorkerThreads {
+    fn start(settings: &Settings, found: &ReachedTarget) -> Result<Self, BenchError> {
         let (sender, reports) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let threads = settings.threads;
         let plan =
             Plan { schedule: settings.schedule.clone(), threads: threads as u64, taken: AtomicU64::new(0) };
         let (plan, workload) = (Arc::new(plan), Arc::new(settings.workload.clone()));
-        let mut crew = Self { reports, begins: Vec::new(), stop, threads: Vec::new() };
+        let mut workers = Self { reports, begins: Vec::new(), stop, threads: Vec::new() };
         for thread in 0..threads {
             let setup = Setup {
                 thread,
@@ -102,15 +102,15 @@ impl Crew {
                 workload: Arc::clone(&workload),
                 timeout: settings.timeout,
                 room: settings.backlog / threads,
-                stop: Arc::clone(&crew.stop),
+                stop: Arc::clone(&workers.stop),
             };
             let (begin, begins) = channel();
-            crew.begins.push(begin);
+            workers.begins.push(begin);
             let (settings, found, sender) = (settings.clone(), found.clone(), sender.clone());
             let work = move || work(&settings, &found, setup, sender, begins);
-            crew.threads.push(thread::Builder::new().name(format!("bench-{thread}")).spawn(work)?);
+            workers.threads.push(thread::Builder::new().name(format!("bench-{thread}")).spawn(work)?);
         }
-        Ok(crew)
+        Ok(workers)
     }
 
     fn wait_until_ready(&mut self, settings: &Settings) -> Result<(), BenchError> {
@@ -153,7 +153,13 @@ impl Crew {
 }
 
 /// The main function of a thread.
-fn work(settings: &Settings, found: &Found, setup: Setup, reports: Sender<Report>, begin: Receiver<Instant>) {
+fn work(
+    settings: &Settings,
+    found: &ReachedTarget,
+    setup: Setup,
+    reports: Sender<Report>,
+    begin: Receiver<Instant>,
+) {
     let slots = settings.schedule.most().div_ceil(settings.threads);
     let sessions = |client: &Client| match client.settings().session_use {
         SessionUse::Many => slots.min(MANY_SESSIONS),

@@ -83,6 +83,6 @@ impl Handshakes {
 }
 
 /// Whether a handshake is of the requested kind.
-pub(crate) fn is_as_asked(asked: Resumption, got: Resumption) -> bool {
+pub(crate) fn is_as_requested(asked: Resumption, got: Resumption) -> bool {
     asked == got || (asked == Resumption::Ticket && got == Resumption::Psk)
 }

@@ -14,7 +14,7 @@ use crate::connection::{Kind, Link, Opener};
 use crate::contact;
 use crate::error::Failure;
 use crate::feed::{self, Feed, Operation, Plan};
-use crate::http1::{Broken, Http1};
+use crate::http1::{ExchangeError, Http1};
 use crate::http2::{self, Http2};
 use crate::measure::{Recorder, Report};
 use crate::result::Cause;
@@ -55,14 +55,14 @@ struct Worker {
 }
 
 /// The connection of a slot between its operations.
-enum Lane {
+enum SlotConnection {
     Handshakes,
     Http1(Option<Box<Http1>>),
-    Http2(Rc<http2::Lane>),
+    Http2(Rc<http2::SharedConnection>),
 }
 
 /// A connection after its last operation.
-enum Spent {
+enum FinishedConnection {
     None,
     Handshake(Box<Link>),
     Http1(Box<Http1>),
@@ -110,15 +110,15 @@ fn spawn_slots(worker: &Rc<Worker>, setup: &Setup, begin: Instant) -> JoinSet<()
     let schedule = &setup.plan.schedule;
     let connections = schedule.most().div_ceil(streams);
     for connection in (setup.thread..connections).step_by(setup.plan.threads as usize) {
-        let shared = Rc::new(http2::Lane::default());
+        let shared = Rc::new(http2::SharedConnection::default());
         for slot in (connection * streams..schedule.most()).take(streams) {
-            let lane = match (setup.workload.requests, setup.workload.http) {
-                (PerConnection::HandshakeOnly, _) => Lane::Handshakes,
-                (_, HttpVersion::One) => Lane::Http1(None),
-                (_, HttpVersion::Two { .. }) => Lane::Http2(Rc::clone(&shared)),
+            let held = match (setup.workload.requests, setup.workload.http) {
+                (PerConnection::HandshakeOnly, _) => SlotConnection::Handshakes,
+                (_, HttpVersion::One) => SlotConnection::Http1(None),
+                (_, HttpVersion::Two { .. }) => SlotConnection::Http2(Rc::clone(&shared)),
             };
             let opening = begin + schedule.opening(slot);
-            slots.spawn_local(Rc::clone(worker).slot(lane, opening));
+            slots.spawn_local(Rc::clone(worker).slot(held, opening));
         }
     }
     slots
@@ -183,11 +183,11 @@ async fn fetch(opener: Rc<Opener>, kind: Kind, workload: Arc<Workload>, limit: D
 }
 
 impl Worker {
-    async fn slot(self: Rc<Self>, mut lane: Lane, opening: Instant) {
+    async fn slot(self: Rc<Self>, mut held: SlotConnection, opening: Instant) {
         sleep_until(opening.into()).await;
         while let Some(operation) = self.feed.next().await {
             let going_on = self.recorder.in_flight();
-            let performed = timeout(self.timeout, self.perform(&mut lane, operation)).await;
+            let performed = timeout(self.timeout, self.perform(&mut held, operation)).await;
             drop(going_on);
             let failure = match performed {
                 Ok(Ok(spent)) => {
@@ -196,7 +196,7 @@ impl Worker {
                 }
                 Ok(Err(failure)) => failure,
                 Err(_) => {
-                    lane.forget();
+                    held.forget();
                     let text = format!("an operation took longer than {:?}", self.timeout);
                     Failure::new(Cause::Timeout, text)
                 }
@@ -210,28 +210,32 @@ impl Worker {
         }
     }
 
-    async fn perform(&self, lane: &mut Lane, operation: Operation) -> Result<Spent, Failure> {
-        match lane {
-            Lane::Handshakes => self.handshake(operation).await,
-            Lane::Http1(kept) => self.over_http1(kept, operation).await,
-            Lane::Http2(shared) => self.over_http2(shared, operation).await,
+    async fn perform(
+        &self,
+        held: &mut SlotConnection,
+        operation: Operation,
+    ) -> Result<FinishedConnection, Failure> {
+        match held {
+            SlotConnection::Handshakes => self.handshake(operation).await,
+            SlotConnection::Http1(kept) => self.over_http1(kept, operation).await,
+            SlotConnection::Http2(shared) => self.over_http2(shared, operation).await,
         }
     }
 
-    async fn handshake(&self, operation: Operation) -> Result<Spent, Failure> {
+    async fn handshake(&self, operation: Operation) -> Result<FinishedConnection, Failure> {
         let kind = self.opener.next_kind();
         let link = self.opener.open(kind, kind.session(), None).await?;
         if operation.counted {
             self.recorder.operation(operation.start, Instant::now());
         }
-        Ok(Spent::Handshake(Box::new(link)))
+        Ok(FinishedConnection::Handshake(Box::new(link)))
     }
 
     async fn over_http1(
         &self,
         kept: &mut Option<Box<Http1>>,
         operation: Operation,
-    ) -> Result<Spent, Failure> {
+    ) -> Result<FinishedConnection, Failure> {
         let request = self.workload.choice.pick(operation.number, Axis::Request);
         let open = async || {
             let kind = self.opener.next_kind();
@@ -244,7 +248,7 @@ impl Worker {
             None => open().await?,
         };
         let mut exchanged = connection.exchange(request).await;
-        if matches!(exchanged, Err(Broken::Idle)) {
+        if matches!(exchanged, Err(ExchangeError::Idle)) {
             connection = open().await?;
             exchanged = connection.exchange(request).await;
         }
@@ -255,12 +259,16 @@ impl Worker {
         }
         if connection.is_open() {
             *kept = Some(connection);
-            return Ok(Spent::None);
+            return Ok(FinishedConnection::None);
         }
-        Ok(Spent::Http1(connection))
+        Ok(FinishedConnection::Http1(connection))
     }
 
-    async fn over_http2(&self, shared: &http2::Lane, operation: Operation) -> Result<Spent, Failure> {
+    async fn over_http2(
+        &self,
+        shared: &http2::SharedConnection,
+        operation: Operation,
+    ) -> Result<FinishedConnection, Failure> {
         let request = self.workload.choice.pick(operation.number, Axis::Request);
         let connection = shared.connection(&self.opener, self.workload.requests, request).await?;
         let exchange = connection.exchange(request).await;
@@ -270,11 +278,12 @@ impl Worker {
             self.recorder.response(operation.start, &exchange);
             self.recorder.operation(operation.start, exchange.ended);
         }
-        Ok(spent.map_or(Spent::None, |connection| Spent::Http2(Box::new(connection))))
+        Ok(spent
+            .map_or(FinishedConnection::None, |connection| FinishedConnection::Http2(Box::new(connection))))
     }
 }
 
-impl Lane {
+impl SlotConnection {
     /// Discards the connection, so that the next operation gets a new one.
     fn forget(&mut self) {
         match self {
@@ -285,7 +294,7 @@ impl Lane {
     }
 }
 
-impl Spent {
+impl FinishedConnection {
     async fn close(self) {
         match self {
             Self::None => {}

@@ -145,10 +145,10 @@ impl Request {
     }
 
     /// Head and body for HTTP/1.1.
-    pub(crate) fn http1(&self, place: Place) -> &Bytes {
+    pub(crate) fn http1(&self, place: Position) -> &Bytes {
         match place {
-            Place::Last => &self.last,
-            Place::Earlier => &self.kept,
+            Position::Last => &self.last,
+            Position::Earlier => &self.kept,
         }
     }
 
@@ -165,7 +165,7 @@ impl Request {
 
 /// Position of a request on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     /// Other requests may follow.
     Earlier,
     /// The connection is closed after it.
@@ -227,7 +227,7 @@ mod tests {
         Request::new(method, &path, Bytes::from_static(body.as_bytes()), &common(headers)).expect("a request")
     }
 
-    fn text(request: &Request, place: Place) -> String {
+    fn text(request: &Request, place: Position) -> String {
         String::from_utf8(request.http1(place).to_vec()).expect("text")
     }
 
@@ -235,16 +235,16 @@ mod tests {
     fn a_get_is_as_short_as_it_can_be() {
         let get = request(Method::GET, "", &[]);
         let wanted = "GET /a?b=c HTTP/1.1\r\nHost: site.test:8443\r\nuser-agent: brisk-bench\r\n\r\n";
-        assert_eq!(text(&get, Place::Earlier), wanted);
-        assert!(text(&get, Place::Last).contains("\r\nConnection: close\r\n"));
+        assert_eq!(text(&get, Position::Earlier), wanted);
+        assert!(text(&get, Position::Last).contains("\r\nConnection: close\r\n"));
     }
 
     #[test]
     fn a_post_has_a_length_even_when_it_is_empty() {
         for body in ["", "hello"] {
             let post = request(Method::POST, body, &[]);
-            assert!(text(&post, Place::Last).contains(&format!("content-length: {}\r\n", body.len())));
-            assert!(text(&post, Place::Last).ends_with(&format!("\r\n\r\n{body}")));
+            assert!(text(&post, Position::Last).contains(&format!("content-length: {}\r\n", body.len())));
+            assert!(text(&post, Position::Last).ends_with(&format!("\r\n\r\n{body}")));
             assert_eq!(post.http2().headers()[CONTENT_LENGTH], body.len().to_string());
         }
     }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn own_headers_take_the_place_of_usual_ones() {
         let get = request(Method::GET, "", &["Host: other.test", "User-Agent: me", "X-A:1", "X-A:2"]);
-        let text = text(&get, Place::Earlier);
+        let text = text(&get, Position::Earlier);
         assert!(text.contains("Host: other.test\r\n") && !text.contains("site.test"), "{text}");
         assert!(text.contains("user-agent: me\r\n") && !text.contains("brisk-bench"), "{text}");
         assert!(text.contains("x-a: 1\r\nx-a: 2\r\n"), "{text}");

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use brisk_keys::{Keystore, PrivateKeyEngine};
 use tokio::sync::oneshot;
 
-use crate::care::Care;
 use crate::error::CertError;
+use crate::maintenance::Maintenance;
 use crate::resolver::Names;
 use crate::slot::Served;
 use changes::Follower;
@@ -40,7 +40,7 @@ pub struct Catalogue {
     folder: PathBuf,
     index: Index,
     engines: OnceLock<MakeEngine>,
-    care: OnceLock<Arc<Care>>,
+    maintenance: OnceLock<Arc<Maintenance>>,
     loader: OnceLock<(Loader, Follower)>,
     /// Held during an eviction, so that one thread at a time evicts.
     evicting: Mutex<()>,
@@ -73,7 +73,7 @@ pub struct CatalogueStatistics {
 }
 
 /// Result of [`Catalogue::find`].
-pub enum Found {
+pub enum CatalogueLookup {
     /// The certificates are in memory.
     Ready(Arc<Vec<Served>>),
     /// The certificates are being loaded. The channel is closed without a value if that fails.
@@ -118,22 +118,26 @@ impl Catalogue {
             folder: folder.to_owned(),
             index: Index::read(folder)?,
             engines: OnceLock::new(),
-            care: OnceLock::new(),
+            maintenance: OnceLock::new(),
             loader: OnceLock::new(),
             evicting: Mutex::default(),
             statistics: Statistics::default(),
         })
     }
 
-    /// Starts the threads that load certificates and follow changes. Keys are in engines made by `engines`; `care`
+    /// Starts the threads that load certificates and follow changes. Keys are in engines made by `engines`; `maintenance`
     /// maintains staples. Further calls have no effect.
-    pub fn start(self: &Arc<Self>, engines: MakeEngine, care: Option<&Arc<Care>>) -> Result<(), CertError> {
+    pub fn start(
+        self: &Arc<Self>,
+        engines: MakeEngine,
+        maintenance: Option<&Arc<Maintenance>>,
+    ) -> Result<(), CertError> {
         if self.engines.set(engines).is_err() {
             return Ok(());
         }
-        if let Some(care) = care {
+        if let Some(maintenance) = maintenance {
             // Cannot fail: only the caller that has set `engines` gets here.
-            let _ = self.care.set(Arc::clone(care));
+            let _ = self.maintenance.set(Arc::clone(maintenance));
         }
         let loader = Loader::start(self).map_err(CertError::Watch)?;
         let follower = Follower::start(self).map_err(CertError::Watch)?;
@@ -142,20 +146,20 @@ impl Catalogue {
     }
 
     /// Looks up `name`, which must be in lower case. Takes no lock if its certificates are in memory.
-    pub fn find(&self, name: &str) -> Found {
-        let Some((name, place)) = self.index.find(name) else { return Found::Missing };
-        if let Some(loaded) = place.loaded() {
-            return Found::Ready(loaded);
+    pub fn find(&self, name: &str) -> CatalogueLookup {
+        let Some((name, entry)) = self.index.find(name) else { return CatalogueLookup::Missing };
+        if let Some(loaded) = entry.loaded() {
+            return CatalogueLookup::Ready(loaded);
         }
-        let Some((loader, _)) = self.loader.get().filter(|_| !place.failed_lately()) else {
-            return Found::Failed;
+        let Some((loader, _)) = self.loader.get().filter(|_| !entry.failed_lately()) else {
+            return CatalogueLookup::Failed;
         };
         let (waiter, loading) = oneshot::channel();
-        if place.wait(waiter) && !loader.load(&name) {
+        if entry.wait(waiter) && !loader.load(&name) {
             // The queue is full: the waiting handshakes fail now instead of after their timeout.
-            place.give_up();
+            entry.give_up();
         }
-        Found::Loading(loading)
+        CatalogueLookup::Loading(loading)
     }
 
     /// The canonical path of the folder.

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::chain::Chain;
 use crate::error::{CertError, Warning};
-use crate::ocsp::{OcspError, Question, Staple};
+use crate::ocsp::{CertId, OcspError, Staple};
 use crate::resolver::covers;
 use crate::x509::Services;
 
@@ -110,9 +110,9 @@ impl Certificate {
                     .to_owned(),
             )
         })?;
-        let question = Question::new(&self.chain[0], issuer)
+        let cert_id = CertId::new(&self.chain[0], issuer)
             .ok_or_else(|| wrong("the certificate cannot be parsed".to_owned()))?;
-        question.verify(&response, now).map_err(|error| CertError::Staple {
+        cert_id.verify(&response, now).map_err(|error| CertError::Staple {
             path: file.to_owned(),
             chain: chain.clone(),
             reason: error.to_string(),

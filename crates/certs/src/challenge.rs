@@ -31,12 +31,12 @@ const LOOK: Duration = Duration::from_secs(5);
 pub struct Challenges {
     http: Table<Arc<str>>,
     tls: Table<Served>,
-    elsewhere: OnceLock<mpsc::Sender<Look>>,
+    elsewhere: OnceLock<mpsc::Sender<ChallengeLookup>>,
 }
 
 /// Request for a response that another gateway may have published.
 #[derive(Debug)]
-pub enum Look {
+pub enum ChallengeLookup {
     /// Key authorization for an http-01 token.
     Http(String, oneshot::Sender<Arc<str>>),
     /// tls-alpn-01 certificate for a server name.
@@ -51,23 +51,23 @@ impl Challenges {
 
     /// Sends look-ups of unknown responses to `questions`. The receiver drops a request that it cannot answer; requests
     /// beyond the capacity of the channel fail. Only the first call has an effect.
-    pub fn look_elsewhere(&self, questions: mpsc::Sender<Look>) {
+    pub fn look_elsewhere(&self, questions: mpsc::Sender<ChallengeLookup>) {
         // Already set: further senders belong to the same fleet.
         let _ = self.elsewhere.set(questions);
     }
 
     /// Publishes `answer`, the key authorization for `token`, until the result is dropped.
     #[must_use = "the answer is withdrawn when this is dropped"]
-    pub fn answer_http(self: &Arc<Self>, token: &str, answer: &str) -> Answering {
+    pub fn publish_http(self: &Arc<Self>, token: &str, answer: &str) -> PublishedChallenge {
         self.http.put(token, answer.into());
-        Answering { challenges: Arc::clone(self), http: Some(token.to_owned()), tls: None }
+        PublishedChallenge { challenges: Arc::clone(self), http: Some(token.to_owned()), tls: None }
     }
 
     /// Publishes the tls-alpn-01 certificate for `name` until the result is dropped.
     #[must_use = "the answer is withdrawn when this is dropped"]
-    pub fn answer_tls(self: &Arc<Self>, name: &str, certificate: Served) -> Answering {
+    pub fn publish_tls(self: &Arc<Self>, name: &str, certificate: Served) -> PublishedChallenge {
         self.tls.put(name, certificate);
-        Answering { challenges: Arc::clone(self), http: None, tls: Some(name.to_owned()) }
+        PublishedChallenge { challenges: Arc::clone(self), http: None, tls: Some(name.to_owned()) }
     }
 
     /// The key authorization for the token in `path`; `None` if `path` is not that of a challenge. Waits up to five
@@ -77,7 +77,7 @@ impl Challenges {
         if let Some(answer) = self.http.get(token) {
             return Some(answer);
         }
-        self.look(|found| Look::Http(token.to_owned(), found)).await
+        self.look(|found| ChallengeLookup::Http(token.to_owned(), found)).await
     }
 
     /// The tls-alpn-01 certificate for the server name `name` (lower case). Waits up to five seconds for the fleet.
@@ -85,10 +85,10 @@ impl Challenges {
         if let Some(certificate) = self.tls.get(name) {
             return Some(certificate);
         }
-        self.look(|found| Look::Tls(name.to_owned(), found)).await
+        self.look(|found| ChallengeLookup::Tls(name.to_owned(), found)).await
     }
 
-    async fn look<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Look) -> Option<T> {
+    async fn look<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> ChallengeLookup) -> Option<T> {
         let elsewhere = self.elsewhere.get()?;
         let (found, answer) = oneshot::channel();
         elsewhere.try_send(question(found)).ok()?;
@@ -104,13 +104,13 @@ fn is_token(text: &str) -> bool {
 
 /// A published response, withdrawn when dropped.
 #[derive(Debug)]
-pub struct Answering {
+pub struct PublishedChallenge {
     challenges: Arc<Challenges>,
     http: Option<String>,
     tls: Option<String>,
 }
 
-impl Drop for Answering {
+impl Drop for PublishedChallenge {
     fn drop(&mut self) {
         if let Some(token) = &self.http {
             self.challenges.http.remove(token);
@@ -152,7 +152,7 @@ mod tests {
     #[tokio::test]
     async fn a_token_is_answered_while_its_order_lasts() {
         let challenges = Challenges::new();
-        let answering = challenges.answer_http("a-token_1", "a-token_1.thumbprint");
+        let answering = challenges.publish_http("a-token_1", "a-token_1.thumbprint");
         let path = |token: &str| format!("{HTTP_PATH}{token}");
         assert_eq!(challenges.http(&path("a-token_1")).await.as_deref(), Some("a-token_1.thumbprint"));
         for other in ["a-token", "", "../a-token_1", "a-token_1/", "a-token_1?x"] {
@@ -171,10 +171,10 @@ mod tests {
         tokio::spawn(async move {
             while let Some(question) = asked.recv().await {
                 match question {
-                    Look::Http(token, found) if token == "known" => {
+                    ChallengeLookup::Http(token, found) if token == "known" => {
                         found.send("answer".into()).expect("asked");
                     }
-                    Look::Http(..) | Look::Tls(..) => {}
+                    ChallengeLookup::Http(..) | ChallengeLookup::Tls(..) => {}
                 }
             }
         });

@@ -193,7 +193,7 @@ pub enum CertError {
     },
     /// The maintenance thread could not be started.
     #[error("cannot start to look after certificates: {0}")]
-    Care(io::Error),
+    Maintenance(io::Error),
     /// The thread that watches files could not be started.
     #[error("cannot start to watch files: {0}")]
     Watch(io::Error),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::crl::RevocationList;
 use crate::issuers::issuer_in;
-use crate::ocsp::{OcspError, Question};
+use crate::ocsp::{CertId, OcspError};
 use crate::x509::Facts;
 
 pub(crate) const LEAF: &[u8] = include_bytes!("fuzz/leaf.crt");
@@ -30,9 +30,9 @@ fn now() -> SystemTime {
 /// A response is accepted, or its certificate considered revoked, only if it has the signed content of a recorded
 /// response, recognised by its times.
 pub fn ocsp_response(bytes: &[u8]) {
-    let question = Question::new(LEAF, ISSUER).expect("certificates");
-    let recorded = |response: &[u8]| question.verify(response, now());
-    match question.verify(bytes, now()) {
+    let cert_id = CertId::new(LEAF, ISSUER).expect("certificates");
+    let recorded = |response: &[u8]| cert_id.verify(response, now());
+    match cert_id.verify(bytes, now()) {
         Ok(staple) => {
             let times = (staple.this_update, staple.next_update);
             let known = GOOD.iter().filter_map(|good| recorded(good).ok());
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn recorded_responses_and_lists_are_what_they_should_be() {
-        let question = Question::new(LEAF, ISSUER).unwrap();
-        assert!(GOOD.iter().all(|good| question.verify(good, now()).is_ok()));
-        assert!(matches!(question.verify(REVOKED, now()), Err(OcspError::Revoked(_))));
+        let cert_id = CertId::new(LEAF, ISSUER).unwrap();
+        assert!(GOOD.iter().all(|good| cert_id.verify(good, now()).is_ok()));
+        assert!(matches!(cert_id.verify(REVOKED, now()), Err(OcspError::Revoked(_))));
         let list = RevocationList::read(LIST).unwrap();
         assert!(list.is_signed_by(ISSUER) && list.revoked(SERIAL).unwrap().is_some());
     }

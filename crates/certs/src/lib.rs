@@ -4,7 +4,6 @@
 //! Handshakes find everything in memory. Private keys are not part of this crate: a [`Certificate`] refers to its key
 //! by [`KeyId`](brisk_keys::KeyId), and an engine of `brisk-keys` performs the key operations.
 
-pub mod care;
 pub mod catalogue;
 pub mod certificate;
 pub mod chain;
@@ -16,6 +15,7 @@ pub mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod issuers;
+pub mod maintenance;
 pub mod ocsp;
 pub mod on_demand;
 pub mod private_ca;
@@ -26,14 +26,14 @@ pub mod store;
 pub mod watch;
 mod x509;
 
-pub use care::{Care, CareSettings};
-pub use catalogue::{Catalogue, Catalogues, Found};
+pub use catalogue::{Catalogue, CatalogueLookup, Catalogues};
 pub use certificate::{Certificate, Fingerprint, Loaded, load};
 pub use chain::Chain;
 pub use challenge::Challenges;
 pub use crl::Crl;
 pub use development::DevelopmentCa;
 pub use error::{CertError, Warning};
+pub use maintenance::{Maintenance, MaintenanceSettings};
 pub use ocsp::{OcspError, Staple};
 pub use on_demand::{OnDemand, OnDemandHosts, OnDemandSettings};
 pub use private_ca::{Issued, PrivateCa, Purpose};

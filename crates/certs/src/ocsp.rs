@@ -92,7 +92,7 @@ impl From<Malformed> for OcspError {
 
 /// Identity of a certificate in OCSP: its serial number and issuer.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct CertId {
     issuer: Vec<u8>,
     issuer_name: Vec<u8>,
     /// Contents of the issuer's `subjectPublicKey`.
@@ -100,7 +100,7 @@ pub struct Question {
     serial: Vec<u8>,
 }
 
-impl Question {
+impl CertId {
     /// Identifies `certificate`, issued by `issuer`; both are DER. `None` if one of them cannot be parsed.
     pub fn new(certificate: &[u8], issuer: &[u8]) -> Option<Self> {
         let (_, leaf) = X509Certificate::from_der(certificate).ok()?;

@@ -45,7 +45,7 @@ pub struct OnDemandSettings {
 
 /// A handshake that waits for a certificate.
 #[derive(Debug)]
-pub struct Question {
+pub struct NameRequest {
     /// The requested name in lower case. It matches one of the patterns.
     pub name: String,
     /// The client's address, unless it is shared by many clients.
@@ -60,18 +60,18 @@ pub struct OnDemand {
     parts: Box<[ArcSwap<Part>]>,
     hasher: RandomState,
     engines: OnceLock<MakeEngine>,
-    ask: mpsc::Sender<Question>,
-    asked: AsyncMutex<mpsc::Receiver<Question>>,
+    ask: mpsc::Sender<NameRequest>,
+    asked: AsyncMutex<mpsc::Receiver<NameRequest>>,
     shown: AtomicUsize,
     refused: AtomicU64,
     obtained: AtomicU64,
 }
 
-type Part = HashMap<Box<str>, Arc<Shown>>;
+type Part = HashMap<Box<str>, Arc<LoadedName>>;
 
 /// The certificates of one name.
 #[derive(Debug)]
-struct Shown {
+struct LoadedName {
     served: Arc<Vec<Served>>,
     /// Time of the last use, in seconds since [`START`].
     used: AtomicU64,
@@ -150,7 +150,7 @@ impl OnDemand {
             return Some(served);
         }
         let (answer, answered) = oneshot::channel();
-        let asked = self.ask.try_send(Question { name: name.to_owned(), client, answer });
+        let asked = self.ask.try_send(NameRequest { name: name.to_owned(), client, answer });
         let found = match asked {
             Ok(()) => timeout(self.settings.wait, answered).await.ok().and_then(Result::ok),
             Err(_) => None,
@@ -179,7 +179,7 @@ impl OnDemand {
     }
 
     /// Waits for the next request of a handshake. Concurrent callers wait for each other.
-    pub async fn question(&self) -> Option<Question> {
+    pub async fn question(&self) -> Option<NameRequest> {
         self.asked.lock().await.recv().await
     }
 
@@ -216,7 +216,7 @@ impl OnDemand {
         let engine = self.engines.get()?(Arc::new(keys));
         let served = certificates.into_iter().map(|own| Served::new(own, Arc::clone(&engine)));
         let served: Arc<Vec<_>> = Arc::new(served.collect());
-        let shown = Arc::new(Shown { served: Arc::clone(&served), used: AtomicU64::new(used) });
+        let shown = Arc::new(LoadedName { served: Arc::clone(&served), used: AtomicU64::new(used) });
         self.change(name, |part| drop(part.insert(name.into(), shown)));
         Some(served)
     }
@@ -234,7 +234,7 @@ impl OnDemand {
     /// Names whose certificates are in memory, and the time since their last use.
     pub fn in_memory(&self) -> Vec<(String, Duration)> {
         let now = START.elapsed().as_secs();
-        let idle = |shown: &Shown| now.saturating_sub(shown.used.load(Ordering::Relaxed));
+        let idle = |shown: &LoadedName| now.saturating_sub(shown.used.load(Ordering::Relaxed));
         let mut all = Vec::new();
         for part in &self.parts {
             let part = part.load();
@@ -333,7 +333,7 @@ mod tests {
         let slow = open("full.test", Duration::from_hours(1));
         for _ in 0..QUESTIONS {
             let (answer, _) = oneshot::channel();
-            slow.ask.try_send(Question { name: "a.test".to_owned(), client: None, answer }).unwrap();
+            slow.ask.try_send(NameRequest { name: "a.test".to_owned(), client: None, answer }).unwrap();
         }
         assert!(slow.find("b.test", None).await.is_none(), "at once");
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use brisk_bench::report::{Live, html, json, terminal};
+use brisk_bench::report::{LiveLine, html, json, terminal};
 use brisk_bench::result::Interval;
 use brisk_bench::{BenchError, Observer, Options, Settings};
 use brisk_experiment::{Interrupt, PlanError};
@@ -71,13 +71,13 @@ fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
 
 /// Shows the figures of each second on standard error, if that is a terminal.
 struct Progress {
-    live: Live,
+    live: LiveLine,
     interrupt: Interrupt,
 }
 
 impl Progress {
     fn new(settings: &Settings, interrupt: Interrupt) -> Self {
-        Self { live: Live::on_stderr(settings.unit()), interrupt }
+        Self { live: LiveLine::on_stderr(settings.unit()), interrupt }
     }
 
     fn finish(self) {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use brisk_report::Machine;
-use brisk_speed::{Live, SpeedError, json, tables};
+use brisk_speed::{LiveLine, SpeedError, json, tables};
 
 use crate::args::{Engine, Speed};
 use crate::bench::PROGRAM;
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: Speed) -> ExitCode {
 
 fn measure(arguments: Speed) -> anyhow::Result<()> {
     let as_json = arguments.json;
-    let mut live = Live::start();
+    let mut live = LiveLine::start();
     let result = brisk_speed::run(&arguments.settings(), &mut live);
     live.finish();
     let (result, machine) = (result?, Machine::this());

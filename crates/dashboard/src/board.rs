@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use brisk_certs::care::Report;
+use brisk_certs::maintenance::Report;
 use brisk_telemetry::metrics::Reading;
 use http::Response;
 use serde_json::{Value, json};
@@ -193,10 +193,10 @@ impl Board {
         if let Some((_, kept)) = reports.as_ref().filter(|(made, _)| made.elapsed() < REPORTS_CACHED_FOR) {
             return Ok(Arc::clone(kept));
         }
-        let (care, old) = (Arc::clone(&self.sources.care), reports.take());
+        let (maintenance, old) = (Arc::clone(&self.sources.maintenance), reports.take());
         let make = move || {
             drop(old);
-            Arc::from(lists::in_order(care.report()))
+            Arc::from(lists::in_order(maintenance.report()))
         };
         let made: Arc<[Report]> = spawn_blocking(make).await?;
         *reports = Some((Instant::now(), Arc::clone(&made)));

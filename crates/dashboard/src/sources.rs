@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_certs::Care;
+use brisk_certs::Maintenance;
 use brisk_keys::Engines;
 use brisk_telemetry::{Metrics, Sink};
 use brisk_visits::Visits;
@@ -17,7 +17,7 @@ pub struct Sources {
     /// Recent connections.
     pub sink: Arc<Sink>,
     /// Certificates.
-    pub care: Arc<Care>,
+    pub maintenance: Arc<Maintenance>,
     /// Private key engines.
     pub engines: Arc<dyn Engines>,
     /// Reported visits.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use brisk_certs::{Care, CareSettings, Certificate, Challenges, Publish, Slot};
+use brisk_certs::{Certificate, Challenges, Maintenance, MaintenanceSettings, Publish, Slot};
 use brisk_keys::{Engines, Keystore};
 use brisk_tls::HostSettings;
 
@@ -22,7 +22,7 @@ pub(crate) struct Certificates {
     pub(crate) challenges: Arc<Challenges>,
     obtainer: Arc<dyn Obtainer>,
     /// Keeps staples, completes chains, notices revocation.
-    pub(crate) care: Arc<Care>,
+    pub(crate) maintenance: Arc<Maintenance>,
 }
 
 impl Certificates {
@@ -31,12 +31,12 @@ impl Certificates {
         environment: &Environment,
     ) -> Result<Self, GatewayError> {
         let Environment { engines, challenges, obtainer, catalogues, on_demand, .. } = environment.clone();
-        let care = Arc::new(errands::start(settings)?);
+        let maintenance = Arc::new(errands::start(settings)?);
         let replaces = Arc::clone(&obtainer);
-        care.on_revoked(move |certificate| replaces.revoked(certificate));
-        let metrics = CertificateMetrics { care: Arc::clone(&care), catalogues, on_demand };
+        maintenance.on_revoked(move |certificate| replaces.revoked(certificate));
+        let metrics = CertificateMetrics { maintenance: Arc::clone(&maintenance), catalogues, on_demand };
         environment.metrics.register(metrics);
-        Ok(Self { engines, challenges, obtainer, care })
+        Ok(Self { engines, challenges, obtainer, maintenance })
     }
 
     /// Makes the catalogues of `settings` load certificates on demand, with engines for the keys of names on demand.
@@ -44,7 +44,7 @@ impl Certificates {
     pub(crate) fn start_catalogues(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
         for catalogue in settings.service.hosts.iter().filter_map(|host| host.tls.catalogue.as_ref()) {
             let engines = Arc::clone(&self.engines);
-            catalogue.start(Arc::new(move |keystore| engines.for_keys(keystore)), Some(&self.care))?;
+            catalogue.start(Arc::new(move |keystore| engines.for_keys(keystore)), Some(&self.maintenance))?;
         }
         for on_demand in settings.service.hosts.iter().filter_map(|host| host.tls.on_demand.as_ref()) {
             let engines = Arc::clone(&self.engines);
@@ -55,16 +55,16 @@ impl Certificates {
 
     /// Shows the certificates of `tls`, whose keys are in `keys`, to new handshakes. Waits for their first staples, as long as
     /// `settings` allow.
-    pub(crate) fn publish(&self, tls: &Termination, keys: &Keystore, settings: CareSettings) {
+    pub(crate) fn publish(&self, tls: &Termination, keys: &Keystore, settings: MaintenanceSettings) {
         let certificates: Vec<_> = tls.configured().flat_map(|host| &host.certificates).cloned().collect();
-        self.care.prepare(&certificates, settings);
+        self.maintenance.prepare(&certificates, settings);
         for host in tls.configured() {
             let keys = keys.subset(host.certificates.iter().map(|certificate| certificate.key));
             self.show(&host.slot, host.names.first(), &host.certificates, keys);
         }
-        self.care.follow(tls.slots());
+        self.maintenance.follow(tls.slots());
         tls.acceptor.refresh();
-        errands::warn_of_long_flights(&self.care, certificates.iter());
+        errands::warn_of_long_flights(&self.maintenance, certificates.iter());
     }
 
     /// Publishes the certificates of a host in `slot`. Logs the certificates from the files of `host` that are new in
@@ -83,7 +83,7 @@ impl Certificates {
             tracing::info!(host, %file, "new handshakes are shown a new certificate");
         }
         let engine = self.engines.for_keys(Arc::new(keys));
-        let served = certificates.iter().map(|certificate| self.care.served(certificate, &engine));
+        let served = certificates.iter().map(|certificate| self.maintenance.served(certificate, &engine));
         slot.publish(served.collect());
     }
 
@@ -125,13 +125,13 @@ impl Publisher {
     /// Publishes without waiting for staples.
     pub(crate) fn show(&self, certificates: &[Arc<Certificate>], keys: Keystore) {
         let Some(shared) = self.shared.upgrade() else { return };
-        let care = &shared.certificates.care;
+        let maintenance = &shared.certificates.maintenance;
         shared.certificates.show(&self.slot, self.in_files.as_ref(), certificates, keys);
-        care.look(&self.slot);
+        maintenance.look(&self.slot);
         let live = shared.live.load();
         live.tls.acceptor.refresh_slot(&self.slot);
         if self.in_files.is_some() {
-            errands::warn_of_long_flights(care, certificates.iter());
+            errands::warn_of_long_flights(maintenance, certificates.iter());
             shared.metrics.set_certificates(live.tls.expiries());
         }
     }
@@ -140,7 +140,7 @@ impl Publisher {
 impl Publish for Publisher {
     fn publish(&self, certificates: Vec<Arc<Certificate>>, keys: Keystore) {
         let Some(shared) = self.shared.upgrade() else { return };
-        shared.certificates.care.prepare_more(&certificates);
+        shared.certificates.maintenance.prepare_more(&certificates);
         self.show(&certificates, keys);
     }
 }

@@ -72,7 +72,7 @@ impl Permits {
     ) -> Result<(), Refused> {
         if let (Some(rates), Some(client)) = (&live.rates, live.one_client(client)) {
             // Errors are only checked here; they are charged when a connection ends with one.
-            rates.look(client, Event::Error).map_err(|_| Refused::ErrorRate)?;
+            rates.check(client, Event::Error).map_err(|_| Refused::ErrorRate)?;
             rates.take(client, Event::Connection).map_err(|_| Refused::ConnectionRate)?;
         }
         let Some(limit) = shared.limits.connections.as_ref() else { return Ok(()) };

@@ -38,7 +38,7 @@ impl Served {
         let sources = Sources {
             metrics: Arc::clone(&shared.metrics),
             sink: Arc::clone(&shared.sink),
-            care: Arc::clone(&shared.certificates.care),
+            maintenance: Arc::clone(&shared.certificates.maintenance),
             engines: Arc::clone(&shared.certificates.engines),
             visits,
             workers: Arc::new(move || loads.now().into_iter().map(load).collect()),

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::care::{Fetch, Fetched, Fetching, Report};
-use brisk_certs::{Care, Catalogues, CertError, Certificate, OnDemandHosts, Store};
+use brisk_certs::maintenance::{Fetch, Fetched, Fetching, Report};
+use brisk_certs::{Catalogues, CertError, Certificate, Maintenance, OnDemandHosts, Store};
 use brisk_fetch::{Client, ClientSettings, Limits};
 use brisk_telemetry::metrics::{Collector, Encoder};
 use http::header::CACHE_CONTROL;
@@ -23,9 +23,14 @@ const TIME: Duration = Duration::from_secs(10);
 const SERIES: usize = 500;
 
 /// Starts the maintenance of certificates, with an empty set.
-pub(crate) fn start(settings: &CertificateSettings) -> Result<Care, CertError> {
+pub(crate) fn start(settings: &CertificateSettings) -> Result<Maintenance, CertError> {
     let store = settings.store.clone().map(|store| store as Arc<dyn Store>);
-    Care::start(settings.care, Arc::new(Errands(OnceLock::new())), store, settings.fleet.clone())
+    Maintenance::start(
+        settings.maintenance,
+        Arc::new(Errands(OnceLock::new())),
+        store,
+        settings.fleet.clone(),
+    )
 }
 
 /// Fetches with a client that is made for the first fetch: most gateways never need one.
@@ -64,8 +69,8 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// All published certificates as JSON. Times are in Unix seconds.
-pub(crate) fn shown(care: &Care, now: SystemTime) -> String {
-    let reports = care.report();
+pub(crate) fn shown(maintenance: &Maintenance, now: SystemTime) -> String {
+    let reports = maintenance.report();
     let all = json!({
         "now": unix_seconds(now),
         "certificates": reports.iter().map(described).collect::<Vec<_>>(),
@@ -103,7 +108,7 @@ fn described(report: &Report) -> Value {
 /// The metrics of certificates.
 #[derive(Debug)]
 pub(crate) struct CertificateMetrics {
-    pub(crate) care: Arc<Care>,
+    pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) catalogues: Catalogues,
     pub(crate) on_demand: OnDemandHosts,
 }
@@ -111,7 +116,7 @@ pub(crate) struct CertificateMetrics {
 impl Collector for CertificateMetrics {
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
         let now = SystemTime::now();
-        let mut reports = self.care.report();
+        let mut reports = self.maintenance.report();
         totals(page, &reports)?;
         catalogues(page, &self.catalogues)?;
         on_demand(page, &self.on_demand)?;
@@ -258,11 +263,11 @@ impl Labels {
 
 /// Warns of certificates with which a first flight costs clients another round trip.
 pub(crate) fn warn_of_long_flights<'a>(
-    care: &Care,
+    maintenance: &Maintenance,
     certificates: impl Iterator<Item = &'a Arc<Certificate>>,
 ) {
     for certificate in certificates {
-        let staple = care.staple(certificate);
+        let staple = maintenance.staple(certificate);
         let flight = brisk_tls::FirstFlight::of(certificate, staple.as_deref());
         let most = flight.most();
         let (title, file) = (certificate.title(), certificate.source.display());

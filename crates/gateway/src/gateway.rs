@@ -117,13 +117,14 @@ fn addresses(server: &Server<Listening>) -> Addresses {
 fn pages(shared: &Shared) -> Pages {
     let (metrics, sink) = (Arc::clone(&shared.metrics), Arc::clone(&shared.sink));
     let (shown, rotated) = (Arc::clone(shared.resumption.keyring()), Arc::clone(shared.resumption.keyring()));
-    let (engines, care) = (Arc::clone(&shared.certificates.engines), Arc::clone(&shared.certificates.care));
+    let (engines, maintenance) =
+        (Arc::clone(&shared.certificates.engines), Arc::clone(&shared.certificates.maintenance));
     Pages::default()
         .ready_unless(move || engines.trouble())
         .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())
         .show("/connections", "application/json", move || connections::shown(&sink.recent()))
         .show("/tickets", "application/json", move || tickets::shown(&shown, SystemTime::now()))
-        .show("/certificates", "application/json", move || errands::shown(&care, SystemTime::now()))
+        .show("/certificates", "application/json", move || errands::shown(&maintenance, SystemTime::now()))
         .act("/tickets/rotate", move || match tickets::rotate(&rotated, SystemTime::now()) {
             Ok(done) => Ok(done.to_owned()),
             Err(error) => Err(error.to_string()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brisk_answer::settings::ServiceSettings;
 use brisk_certs::store::Folder;
-use brisk_certs::{CareSettings, Store};
+use brisk_certs::{MaintenanceSettings, Store};
 use brisk_dashboard::DashboardSettings;
 use brisk_http_server::HttpSettings;
 use brisk_keys::Keystore;
@@ -63,7 +63,7 @@ pub struct GatewaySettings {
 #[derive(Clone, Debug, Default)]
 pub struct CertificateSettings {
     /// Enabled kinds of maintenance.
-    pub care: CareSettings,
+    pub maintenance: MaintenanceSettings,
     /// Folder for fetched data; fixed at the start. `None` keeps nothing across a restart.
     pub store: Option<Arc<Folder>>,
     /// Store shared by the gateways of a fleet, so that only one of them requests each staple; fixed at the start.

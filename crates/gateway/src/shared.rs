@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
-use brisk_certs::{CareSettings, Catalogues, Challenges, OnDemandHosts};
+use brisk_certs::{Catalogues, Challenges, MaintenanceSettings, OnDemandHosts};
 use brisk_keys::{Engines, Keystore};
 use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
 use brisk_visits::Visits;
@@ -74,7 +74,7 @@ pub(crate) struct Prepared {
     keys: PreparedKeys,
     beacons: PreparedBeacons,
     keystore: Arc<Keystore>,
-    care: CareSettings,
+    maintenance: MaintenanceSettings,
 }
 
 impl Shared {
@@ -112,7 +112,7 @@ impl Shared {
         shared.measured.commit(beacons);
         shared.replace_access_log(access_log);
         let live = shared.live.load();
-        shared.certificates.publish(&live.tls, &settings.keystore, settings.certificates.care);
+        shared.certificates.publish(&live.tls, &settings.keystore, settings.certificates.maintenance);
         shared.metrics.set_certificates(live.tls.expiries());
         shared.certificates.show_obtainer(&live.tls, &shared.own);
         drop(live);
@@ -139,19 +139,19 @@ impl Shared {
             keys: self.resumption.prepare(&settings.sessions)?,
             beacons,
             keystore: Arc::clone(&settings.keystore),
-            care: settings.certificates.care,
+            maintenance: settings.certificates.maintenance,
         })
     }
 
     /// Applies the state to new connections and requests. Waits for the first staples of new certificates.
     pub(crate) fn commit(&self, prepared: Prepared) {
-        let Prepared { live, access_log, keys, beacons, keystore, care } = prepared;
+        let Prepared { live, access_log, keys, beacons, keystore, maintenance } = prepared;
         self.resumption.commit(keys);
         self.replace_access_log(access_log);
         self.measured.commit(beacons);
         live.begin_experiments(self.measured.visits());
         // Before `live` is replaced, so that no handshake finds a host without certificates.
-        self.certificates.publish(&live.tls, &keystore, care);
+        self.certificates.publish(&live.tls, &keystore, maintenance);
         self.metrics.set_certificates(live.tls.expiries());
         self.live.replace(live);
         self.certificates.show_obtainer(&self.live.load().tls, &self.own);
@@ -160,7 +160,7 @@ impl Shared {
     /// Publishes other certificates of the files of these hosts, after one wait for the first staples of all.
     pub(crate) fn renew(&self, hosts: Vec<HostCertificates>) {
         let certificates: Vec<_> = hosts.iter().flat_map(|host| &host.certificates).cloned().collect();
-        self.certificates.care.prepare_more(&certificates);
+        self.certificates.maintenance.prepare_more(&certificates);
         let live = self.live.load();
         for HostCertificates { names, certificates, keys } in hosts {
             if let Some(host) = live.tls.configured().find(|host| host.names == names) {

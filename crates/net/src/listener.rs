@@ -176,21 +176,21 @@ impl Listener {
     }
 
     async fn survive(&mut self, error: io::Error, make_room: &mut impl FnMut()) -> io::Result<()> {
-        match Trouble::of(&error) {
-            Trouble::Connection => Ok(()),
+        match AcceptError::of(&error) {
+            AcceptError::Connection => Ok(()),
             // The next accept uses the descriptor that is freed here.
-            Trouble::Shortage if self.spare.pop().is_some() => Ok(()),
-            Trouble::Shortage => {
+            AcceptError::Shortage if self.spare.pop().is_some() => Ok(()),
+            AcceptError::Shortage => {
                 make_room();
                 self.log(&error);
                 sleep(SHORTAGE_PAUSE).await;
                 Ok(())
             }
-            Trouble::Paused => {
+            AcceptError::Paused => {
                 sleep(SHORTAGE_PAUSE).await;
                 Ok(())
             }
-            Trouble::Listener => Err(error),
+            AcceptError::Listener => Err(error),
         }
     }
 
@@ -205,7 +205,7 @@ impl Listener {
 
 /// Scope of an error of `accept`.
 #[derive(Debug, PartialEq, Eq)]
-enum Trouble {
+enum AcceptError {
     Connection,
     Shortage,
     /// The socket is not listening because of [`pause`].
@@ -213,7 +213,7 @@ enum Trouble {
     Listener,
 }
 
-impl Trouble {
+impl AcceptError {
     fn of(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Self::Shortage,
@@ -318,10 +318,10 @@ mod tests {
 
     #[test]
     fn errors_are_distinguished() {
-        let trouble = |code| Trouble::of(&io::Error::from_raw_os_error(code));
-        assert_eq!(trouble(libc::EMFILE), Trouble::Shortage);
-        assert_eq!(trouble(libc::ECONNABORTED), Trouble::Connection);
-        assert_eq!(trouble(libc::EBADF), Trouble::Listener);
+        let scope = |code| AcceptError::of(&io::Error::from_raw_os_error(code));
+        assert_eq!(scope(libc::EMFILE), AcceptError::Shortage);
+        assert_eq!(scope(libc::ECONNABORTED), AcceptError::Connection);
+        assert_eq!(scope(libc::EBADF), AcceptError::Listener);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::limits::client_of;
 
 /// Number of clients that are remembered, 40 bytes each.
-const PLACES: usize = 1 << 16;
+const CLIENTS: usize = 1 << 16;
 /// Slots per set.
 const WAYS: usize = 8;
 const EVENTS: usize = Event::ALL.len();
@@ -92,12 +92,12 @@ pub struct Rates {
     refused: Arc<Refusals>,
     hasher: RandomState,
     started: Instant,
-    sets: Box<[[Place; WAYS]]>,
+    sets: Box<[[ClientBuckets; WAYS]]>,
 }
 
 /// One client. A bucket is represented by the time at which it is full again, in nanoseconds since the start.
 #[derive(Debug, Default)]
-struct Place {
+struct ClientBuckets {
     /// Hash of the client; 0 for an unused slot.
     client: AtomicU64,
     full_at: [AtomicU64; EVENTS],
@@ -106,7 +106,7 @@ struct Place {
 impl Rates {
     /// Creates a table in which every bucket is full.
     pub fn new(limits: RateLimits, refused: Arc<Refusals>) -> Self {
-        let sets = (0..PLACES / WAYS).map(|_| std::array::from_fn(|_| Place::default())).collect();
+        let sets = (0..CLIENTS / WAYS).map(|_| std::array::from_fn(|_| ClientBuckets::default())).collect();
         Self { limits, refused, hasher: RandomState::new(), started: Instant::now(), sets }
     }
 
@@ -133,17 +133,17 @@ impl Rates {
     }
 
     /// Like [`take`](Self::take), but leaves the token in the bucket.
-    pub fn look(&self, client: IpAddr, event: Event) -> Result<(), Duration> {
+    pub fn check(&self, client: IpAddr, event: Event) -> Result<(), Duration> {
         let Some(rate) = self.limits.of(event) else { return Ok(()) };
         let (now, bucket) = (self.now(), self.bucket(client, event));
-        self.judge(bucket.load(Ordering::Relaxed).max(now), now, event, rate)
+        self.check_bucket(bucket.load(Ordering::Relaxed).max(now), now, event, rate)
     }
 
     fn take_at(&self, now: u64, client: IpAddr, event: Event, rate: Rate) -> Result<(), Duration> {
         let bucket = self.bucket(client, event);
         let before = bucket.load(Ordering::Relaxed);
         let full_at = before.max(now);
-        self.judge(full_at, now, event, rate)?;
+        self.check_bucket(full_at, now, event, rate)?;
         let later = full_at.saturating_add(nanoseconds(rate.interval));
         // Fails if another worker changed the same bucket; one event is then not counted.
         let _ = bucket.compare_exchange(before, later, Ordering::Relaxed, Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl Rates {
     }
 
     /// Checks a bucket that is full at `full_at`: until then it lacks one token per interval.
-    fn judge(&self, full_at: u64, now: u64, event: Event, rate: Rate) -> Result<(), Duration> {
+    fn check_bucket(&self, full_at: u64, now: u64, event: Event, rate: Rate) -> Result<(), Duration> {
         let interval = nanoseconds(rate.interval);
         let spared = interval.saturating_mul(u64::from(rate.burst.saturating_sub(1)));
         let wait = (full_at - now).saturating_sub(spared);
@@ -163,21 +163,21 @@ impl Rates {
     }
 
     fn bucket(&self, client: IpAddr, event: Event) -> &AtomicU64 {
-        &self.place(client).full_at[event as usize]
+        &self.entry(client).full_at[event as usize]
     }
 
-    fn place(&self, client: IpAddr) -> &Place {
+    fn entry(&self, client: IpAddr) -> &ClientBuckets {
         let hash = self.hasher.hash_one(client_of(client)) | 1;
         let set = &self.sets[(hash >> 32) as usize % self.sets.len()];
-        if let Some(place) = set.iter().find(|place| place.client.load(Ordering::Relaxed) == hash) {
-            return place;
+        if let Some(entry) = set.iter().find(|entry| entry.client.load(Ordering::Relaxed) == hash) {
+            return entry;
         }
-        let place = set.iter().min_by_key(|place| place.last_full()).expect("a set has places");
-        place.client.store(hash, Ordering::Relaxed);
-        for bucket in &place.full_at {
+        let entry = set.iter().min_by_key(|entry| entry.last_full()).expect("a set has entries");
+        entry.client.store(hash, Ordering::Relaxed);
+        for bucket in &entry.full_at {
             bucket.store(0, Ordering::Relaxed);
         }
-        place
+        entry
     }
 
     fn now(&self) -> u64 {
@@ -185,7 +185,7 @@ impl Rates {
     }
 }
 
-impl Place {
+impl ClientBuckets {
     fn last_full(&self) -> u64 {
         self.full_at.iter().map(|bucket| bucket.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
@@ -242,9 +242,9 @@ mod tests {
     fn looking_takes_nothing() {
         let (rates, _) = rates(1);
         let client = address("192.0.2.1");
-        assert!(rates.look(client, Event::Request).is_ok());
+        assert!(rates.check(client, Event::Request).is_ok());
         assert!(rates.take(client, Event::Request).is_ok());
-        assert!(rates.look(client, Event::Request).is_err());
+        assert!(rates.check(client, Event::Request).is_err());
     }
 
     #[test]
@@ -252,11 +252,11 @@ mod tests {
         let (rates, _) = rates(2);
         let client = address("192.0.2.1");
         rates.charge(client, Event::Request);
-        assert!(rates.look(client, Event::Request).is_ok());
+        assert!(rates.check(client, Event::Request).is_ok());
         for _ in 0..10 {
             rates.charge(client, Event::Request);
         }
-        let wait = rates.look(client, Event::Request).expect_err("an empty bucket");
+        let wait = rates.check(client, Event::Request).expect_err("an empty bucket");
         assert!(wait <= Duration::from_secs(1), "{wait:?}");
     }
 
@@ -267,7 +267,7 @@ mod tests {
         for _ in 0..1000 {
             rates.take_at(0, debtor, Event::Request, rate).expect("a token");
         }
-        for number in 0..4 * PLACES as u32 {
+        for number in 0..4 * CLIENTS as u32 {
             let client = IpAddr::from((0x0a00_0000 + number).to_be_bytes());
             rates.take_at(0, client, Event::Request, rate).expect("a token");
         }

@@ -9,7 +9,7 @@ use crate::limits::{AddressLimit, AddressPermit, ConnectionLimit, ConnectionPerm
 /// slots.
 #[derive(Clone, Debug)]
 pub struct FairShare {
-    places: usize,
+    slots: usize,
     taken: ConnectionLimit,
     clients: AddressLimit,
 }
@@ -17,22 +17,22 @@ pub struct FairShare {
 /// One slot, free again when dropped.
 #[derive(Debug)]
 pub struct SharePermit {
-    _place: ConnectionPermit,
+    _slot: ConnectionPermit,
     _client: AddressPermit,
 }
 
 impl FairShare {
-    /// Shares `places` slots.
-    pub fn new(places: usize) -> Self {
-        Self { places, taken: ConnectionLimit::new(places), clients: AddressLimit::new(places) }
+    /// Shares `slots` slots.
+    pub fn new(slots: usize) -> Self {
+        Self { slots, taken: ConnectionLimit::new(slots), clients: AddressLimit::new(slots) }
     }
 
     /// A slot for `client`, an IPv4 address or an IPv6 /64; `None` if it has its share. Never waits; takes two locks
     /// that are rarely contended.
     pub fn try_acquire(&self, client: IpAddr) -> Option<SharePermit> {
-        let free = self.places.saturating_sub(self.taken.open());
-        let place = self.taken.try_acquire()?;
-        Some(SharePermit { _place: place, _client: self.clients.try_acquire_below(client, free)? })
+        let free = self.slots.saturating_sub(self.taken.open());
+        let slot = self.taken.try_acquire()?;
+        Some(SharePermit { _slot: slot, _client: self.clients.try_acquire_below(client, free)? })
     }
 }
 

@@ -78,13 +78,13 @@ impl TicketKeyring {
 
     /// Opens `ticket` if it was sealed with a key on this ring within the last [`lifetime`](Self::lifetime). One
     /// allocation.
-    pub fn open_ticket(&self, ticket: &[u8], now: SystemTime) -> Result<Opened, OpenError> {
+    pub fn open_ticket(&self, ticket: &[u8], now: SystemTime) -> Result<OpenedTicket, OpenError> {
         let opened = self.open_at(ticket, seconds(now));
         count(self.counts.of(&opened));
         opened
     }
 
-    fn open_at(&self, ticket: &[u8], now: Seconds) -> Result<Opened, OpenError> {
+    fn open_at(&self, ticket: &[u8], now: Seconds) -> Result<OpenedTicket, OpenError> {
         let ring = self.ring_unless(now, Ring::is_due);
         let key = ring.naming(ticket, now).ok_or(OpenError::UnknownKey)?;
         let (mut session, sealed_at) = key.open(ticket)?;
@@ -97,7 +97,10 @@ impl TicketKeyring {
         // RFC 5077 section 3.3: renewal is optional. A ticket of the current key is not replaced in the first half of
         // its lifetime.
         let seals = ring.sealing(now).is_some_and(|entry| entry.key.name() == key.name());
-        Ok(Opened { session: std::mem::take(&mut *session), is_fresh: seals && age < ring.lifetime() / 2 })
+        Ok(OpenedTicket {
+            session: std::mem::take(&mut *session),
+            is_fresh: seals && age < ring.lifetime() / 2,
+        })
     }
 
     /// Creates the keys that are needed at `now` and wipes expired ones. Cheap if neither is due. Does nothing while
@@ -208,7 +211,7 @@ impl fmt::Debug for TicketKeyring {
 
 /// Content of a ticket.
 #[derive(PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedTicket {
     /// The session.
     pub session: Vec<u8>,
     /// Whether the key of the ticket still seals and less than half of the ticket's lifetime is over. A new ticket
@@ -216,10 +219,10 @@ pub struct Opened {
     pub is_fresh: bool,
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for OpenedTicket {
     /// Omits the session.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("is_fresh", &self.is_fresh).finish_non_exhaustive()
+        f.debug_struct("OpenedTicket").field("is_fresh", &self.is_fresh).finish_non_exhaustive()
     }
 }
 

@@ -24,16 +24,16 @@ mod tiered;
 pub use error::{ForceError, KeySourceError, OpenError, RotationError, SecretLength, TicketKeyLength};
 pub use key_file::TicketKeyFile;
 pub use key_source::{KeyOrigin, KeySource};
-pub use keyring::{KeyStatistics, KeyringStatistics, Opened, TicketKeyring};
+pub use keyring::{KeyStatistics, KeyringStatistics, OpenedTicket, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
 pub use redis::{
-    PreparedKeySync, RedisAddress, RedisCredentials, RedisErrands, RedisError, RedisSettings,
+    BlockingRedis, PreparedKeySync, RedisAddress, RedisCredentials, RedisError, RedisSettings,
     RedisStatistics, RedisStore, RedisTls, RedisTopology, TicketKeySync,
 };
 pub use rotation::RotationSettings;
 pub use secret::{FleetSecret, Purpose};
 pub use session_ids::SessionIds;
 pub use shared_key::SharedKey;
-pub use store::{Claim, Found, Lookup, Miss, SessionStore};
+pub use store::{Claim, Lookup, Miss, SessionOrMiss, SessionStore};
 pub use ticket_key::TicketKeyId;
 pub use tiered::TieredStore;

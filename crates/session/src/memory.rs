@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    Claim, Found, Lookup, Miss, SessionStore,
+    Claim, Lookup, Miss, SessionOrMiss, SessionStore,
     shard::{Nanos, Shard},
 };
 
@@ -87,13 +87,13 @@ impl MemoryStore {
     }
 
     /// [`get`](SessionStore::get) at the time `now`.
-    pub fn get_at(&self, id: &[u8], now: Instant) -> Found {
+    pub fn get_at(&self, id: &[u8], now: Instant) -> SessionOrMiss {
         let hash = self.hasher.hash_one(id);
         self.shard(hash).get(hash, id, self.nanos(now))
     }
 
     /// [`take`](SessionStore::take) at the time `now`.
-    pub fn take_at(&self, id: &[u8], now: Instant) -> Found {
+    pub fn take_at(&self, id: &[u8], now: Instant) -> SessionOrMiss {
         let hash = self.hasher.hash_one(id);
         self.shard(hash).take(hash, id, self.nanos(now))
     }
@@ -142,12 +142,12 @@ impl SessionStore for MemoryStore {
         Lookup::Ready(self.put_at(id, session, lifetime, Instant::now()))
     }
 
-    fn get(&self, id: &[u8]) -> Lookup<Found> {
+    fn get(&self, id: &[u8]) -> Lookup<SessionOrMiss> {
         Lookup::Ready(self.get_at(id, Instant::now()))
     }
 
     /// The store is not shared with other gateways, so both claims are the same.
-    fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found> {
+    fn take(&self, id: &[u8], claim: Claim) -> Lookup<SessionOrMiss> {
         let found = self.take_at(id, Instant::now());
         // Only an exclusive claim accompanies early data. Without early data, a second use repeats no request.
         if claim == Claim::Everywhere && found == Err(Miss::Used) {

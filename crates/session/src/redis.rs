@@ -42,7 +42,7 @@
 //!   in Redis afterwards. Such a session may still be taken once for early data elsewhere, and a session that was taken
 //!   for early data may resume another handshake if a copy of it remains. Neither accepts early data twice.
 //! * **Redis did not reply when the early data first arrived.** The client got a full handshake and sent its request
-//!   again. To refuse a later replay of the early data, sessions that could not be taken are remembered ([`spent`]) and
+//!   again. To refuse a later replay of the early data, sessions that could not be taken are remembered ([`used_sessions`]) and
 //!   marked in Redis before this gateway takes sessions from it again, or within a second if Redis was only too busy.
 //!   Beyond 10,000 such sessions, whose IDs an attacker can make up, this gateway returns no session that was put
 //!   before. This is best effort: RFC 8446 section 8 leaves to applications that a client's second attempt is a second
@@ -53,29 +53,29 @@
 //! `DEBUG RELOAD`, and a program that restores old values. Services that do not report `run_id` and `master_replid` are
 //! refused.
 
+mod blocking;
 mod breaker;
 mod client;
 mod command;
 mod epoch;
-mod errands;
 mod error;
 mod exchange;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod link;
 mod node;
+mod problem;
 mod router;
 mod sealing;
 mod settings;
 mod shared;
 mod slot;
-mod spent;
 mod statistics;
 mod store;
-mod trouble;
+mod used_sessions;
 
-pub(crate) use command::{How, Kept};
-pub use errands::RedisErrands;
+pub use blocking::BlockingRedis;
+pub(crate) use command::{FindMode, FoundSession};
 pub use error::RedisError;
 pub use exchange::{PreparedKeySync, TicketKeySync};
 pub use settings::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, RedisTopology};

@@ -3,12 +3,12 @@
 //! CLOCK approximates least-recently-used, and writes one flag where LRU relinks a list. A new session takes the slot
 //! of a removed one, mostly just behind the hand, and so has a whole round before it may be evicted.
 
-mod spent;
+mod used_sessions;
 
 use hashbrown::HashTable;
 use zeroize::Zeroizing;
 
-use self::spent::Spent;
+use self::used_sessions::UsedSessions;
 use crate::{MemoryStatistics, Miss};
 
 /// Nanoseconds since the store was created.
@@ -49,7 +49,7 @@ pub(crate) struct Shard {
     examined: usize,
     max_sessions: usize,
     max_bytes: usize,
-    spent: Spent,
+    used_sessions: UsedSessions,
     statistics: MemoryStatistics,
 }
 
@@ -111,7 +111,7 @@ impl Shard {
             examined: 0,
             max_sessions: max_sessions.min(NONE as usize),
             max_bytes,
-            spent: Spent::new((max_sessions / SESSIONS_PER_SPENT).clamp(16, MOST_SPENT)),
+            used_sessions: UsedSessions::new((max_sessions / SESSIONS_PER_SPENT).clamp(16, MOST_SPENT)),
             statistics: MemoryStatistics::default(),
         }
     }
@@ -154,7 +154,7 @@ impl Shard {
     pub(crate) fn take(&mut self, hash: u64, id: &[u8], now: Nanos) -> Result<Vec<u8>, Miss> {
         let index = self.find_live(hash, id, now)?;
         let mut entry = self.remove(index).ok_or(Miss::Unknown)?;
-        self.spent.insert(hash, now.saturating_add(SPENT_FOR));
+        self.used_sessions.insert(hash, now.saturating_add(SPENT_FOR));
         Ok(std::mem::take(&mut *entry.session).into_vec())
     }
 
@@ -180,7 +180,7 @@ impl Shard {
             return Ok(index);
         }
         self.statistics.misses += 1;
-        if found.is_none() && self.spent.contains(hash, now) {
+        if found.is_none() && self.used_sessions.contains(hash, now) {
             self.statistics.used += 1;
             return Err(Miss::Used);
         }

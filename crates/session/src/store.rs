@@ -15,15 +15,15 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     fn put(&self, id: &[u8], session: Vec<u8>, lifetime: Duration) -> Lookup<bool>;
 
     /// A copy of the session with this `id`, which stays in the store.
-    fn get(&self, id: &[u8]) -> Lookup<Found>;
+    fn get(&self, id: &[u8]) -> Lookup<SessionOrMiss>;
 
     /// Removes and returns the session with this `id`: of several concurrent calls, one gets it. `claim` determines the
     /// scope of this guarantee.
-    fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found>;
+    fn take(&self, id: &[u8], claim: Claim) -> Lookup<SessionOrMiss>;
 }
 
 /// Result of a look-up.
-pub type Found = Result<Vec<u8>, Miss>;
+pub type SessionOrMiss = Result<Vec<u8>, Miss>;
 
 /// Reasons why a store returns no session. The client gets a full handshake in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

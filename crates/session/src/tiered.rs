@@ -8,8 +8,8 @@ use std::{
 use zeroize::Zeroizing;
 
 use crate::{
-    Claim, Found, Lookup, MemoryStore, Miss, RedisStore, SessionStore,
-    redis::{How, Kept},
+    Claim, Lookup, MemoryStore, Miss, RedisStore, SessionOrMiss, SessionStore,
+    redis::{FindMode, FoundSession},
     rotation::seconds,
 };
 
@@ -54,14 +54,14 @@ impl SessionStore for TieredStore {
         Lookup::Ready(shared || kept)
     }
 
-    fn get(&self, id: &[u8]) -> Lookup<Found> {
+    fn get(&self, id: &[u8]) -> Lookup<SessionOrMiss> {
         match ready(self.memory.get(id)) {
             // Any other result of the memory store is final; only unknown IDs may be in Redis.
             Err(Miss::Unknown) => {}
             known => return Lookup::Ready(known),
         }
-        match self.redis.find(id, How::Get) {
-            Lookup::Ready(found) => Lookup::Ready(found.map(Kept::into_session)),
+        match self.redis.find(id, FindMode::Get) {
+            Lookup::Ready(found) => Lookup::Ready(found.map(FoundSession::into_session)),
             Lookup::Pending(found) => {
                 let (memory, id) = (Arc::clone(&self.memory), Box::<[u8]>::from(id));
                 Lookup::Pending(Box::pin(async move {
@@ -70,13 +70,13 @@ impl SessionStore for TieredStore {
                         let left = kept.expires.saturating_sub(seconds(SystemTime::now()));
                         ready(memory.put(&id, kept.session.to_vec(), Duration::from_secs(left)));
                     }
-                    found.map(Kept::into_session)
+                    found.map(FoundSession::into_session)
                 }))
             }
         }
     }
 
-    fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found> {
+    fn take(&self, id: &[u8], claim: Claim) -> Lookup<SessionOrMiss> {
         let here = ready(self.memory.take(id, claim));
         match (claim, here) {
             // A replay to this machine need not reach Redis.

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use crate::cores::Cores;
 use crate::measure::median;
 use crate::result::{Cost, Forecast, Handshake};
-use crate::server::{NAME, Question, Server, Usage};
+use crate::server::{NAME, Server, Usage, UsageRequest};
 use crate::settings::Pace;
 use crate::{Progress, SpeedError, join};
 
@@ -49,7 +49,7 @@ pub(crate) fn measure(
 ) -> Result<Vec<Forecast>, SpeedError> {
     let server = Server::new()?;
     let address = server.address()?;
-    let (questions, asked) = mpsc::channel(1);
+    let (requests, asked) = mpsc::channel(1);
     thread::scope(|scope| {
         let served = scope.spawn(|| {
             cores.occupy()?;
@@ -58,7 +58,7 @@ pub(crate) fn measure(
         let measured = scope.spawn(|| {
             cores.leave()?;
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            let load = Load { address, questions };
+            let load = Load { address, requests };
             LocalSet::new().block_on(&runtime, load.run(pace, progress))
         });
         let measured = join(measured);
@@ -71,7 +71,7 @@ pub(crate) fn measure(
 /// The clients.
 struct Load {
     address: SocketAddr,
-    questions: mpsc::Sender<Question>,
+    requests: mpsc::Sender<UsageRequest>,
 }
 
 impl Load {
@@ -109,9 +109,9 @@ impl Load {
     /// Waits until the server has no connection, and returns its usage.
     async fn usage_at_rest(&self) -> Result<Usage, SpeedError> {
         loop {
-            let (question, answer) = oneshot::channel();
+            let (request, answer) = oneshot::channel();
             let ended = || SpeedError::System(ErrorKind::NotConnected.into());
-            self.questions.send(question).await.map_err(|_| ended())?;
+            self.requests.send(request).await.map_err(|_| ended())?;
             let usage = answer.await.map_err(|_| ended())?;
             if usage.open == 0 {
                 return Ok(usage);

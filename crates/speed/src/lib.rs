@@ -19,7 +19,7 @@ mod work;
 use std::thread::{self, ScopedJoinHandle};
 
 pub use error::SpeedError;
-pub use live::Live;
+pub use live::LiveLine;
 pub use result::SpeedResult;
 pub use settings::Settings;
 pub use subject::{Algorithm, Subject};

@@ -7,9 +7,9 @@ use crate::{Observer, Step};
 
 /// A status line on standard error, if that is a terminal, with the progress and the latest figure.
 #[derive(Debug)]
-pub struct Live(StatusLine);
+pub struct LiveLine(StatusLine);
 
-impl Live {
+impl LiveLine {
     /// Shows that keys are being generated, which is the first step.
     pub fn start() -> Self {
         let mut line = StatusLine::on_stderr();
@@ -23,7 +23,7 @@ impl Live {
     }
 }
 
-impl Observer for Live {
+impl Observer for LiveLine {
     fn step(&mut self, step: &Step<'_>) {
         let percent = step.done * 100 / step.of.max(1);
         self.0.show(&format!("{percent:>3} %  {}  {}/s", step.what, number(step.rate)));

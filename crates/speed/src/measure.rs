@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::result::{Figure, Operation, Row};
 use crate::settings::Pace;
-use crate::work::{Act, Work};
+use crate::work::{Call, Work};
 use crate::{Progress, SpeedError};
 
 /// Minimum duration of a sample, so that reading the clock (about 30 ns) does not matter. Shorter operations are
@@ -49,7 +49,7 @@ pub(crate) fn measure(
 
 /// The measurements of one operation.
 struct Meter {
-    act: Act,
+    act: Call,
     /// Calls per sample.
     calls: u32,
     /// Operations per sample.
@@ -62,7 +62,7 @@ struct Meter {
 
 impl Meter {
     /// Determines the number of calls per sample.
-    fn new(operation: Operation, mut act: Act) -> Result<Self, SpeedError> {
+    fn new(operation: Operation, mut act: Call) -> Result<Self, SpeedError> {
         // One-time initialisation must not be part of a sample.
         act()?;
         let mut calls = 1;
@@ -110,12 +110,12 @@ impl Meter {
     }
 }
 
-fn perform(act: &mut Act, calls: u32) -> Result<(), SpeedError> {
+fn perform(act: &mut Call, calls: u32) -> Result<(), SpeedError> {
     (0..calls).try_for_each(|_| act())
 }
 
 /// The shortest of three samples, since the others may have been interrupted.
-fn fastest(act: &mut Act, calls: u32) -> Result<Duration, SpeedError> {
+fn fastest(act: &mut Call, calls: u32) -> Result<Duration, SpeedError> {
     let mut shortest = Duration::MAX;
     for _ in 0..3 {
         let started = Instant::now();
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn work(algorithm: Algorithm, batch: usize, act: Result<Act, Missing>) -> Work {
+    fn work(algorithm: Algorithm, batch: usize, act: Result<Call, Missing>) -> Work {
         Work { operation: Operation { algorithm, action: Action::Sign, batch, bytes: None }, act }
     }
 
@@ -166,7 +166,7 @@ mod tests {
     fn operations_take_turns_and_are_counted() {
         let calls = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&calls);
-        let count: Act = Box::new(move || {
+        let count: Call = Box::new(move || {
             counted.fetch_add(1, Ordering::Relaxed);
             let started = Instant::now();
             while started.elapsed() < Duration::from_micros(50) {}

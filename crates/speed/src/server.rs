@@ -25,7 +25,7 @@ use crate::measure::thread_cpu;
 pub(crate) const NAME: &str = "localhost";
 
 /// A request for its usage.
-pub(crate) type Question = oneshot::Sender<Usage>;
+pub(crate) type UsageRequest = oneshot::Sender<Usage>;
 
 /// Usage of the server so far.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// Serves on the calling thread until all senders of questions are dropped.
-    pub(crate) fn run(self, mut questions: mpsc::Receiver<Question>) -> io::Result<()> {
+    pub(crate) fn run(self, mut requests: mpsc::Receiver<UsageRequest>) -> io::Result<()> {
         let Self { acceptor, socket, runtime } = self;
         LocalSet::new().block_on(&runtime, async {
             let mut listener = Listener::new(socket)?;
@@ -73,11 +73,11 @@ impl Server {
                         let (tcp, _) = accepted?;
                         spawn_local(connection(Arc::clone(&acceptor), tcp, Rc::clone(&completed)));
                     }
-                    question = questions.recv() => {
-                        let Some(question) = question else { return Ok(()) };
+                    request = requests.recv() => {
+                        let Some(request) = request else { return Ok(()) };
                         let open = Rc::strong_count(&completed) - 1;
                         // A requester that no longer waits does not need the reply.
-                        let _ = question.send(Usage { cpu: thread_cpu(), handshakes: completed.get(), open });
+                        let _ = request.send(Usage { cpu: thread_cpu(), handshakes: completed.get(), open });
                     }
                 }
             }

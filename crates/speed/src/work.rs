@@ -13,12 +13,12 @@ use crate::subject::Algorithm;
 const LANES: usize = 8;
 
 /// Performs an operation, or a batch of them, once.
-pub(crate) type Act = Box<dyn FnMut() -> Result<(), SpeedError> + Send>;
+pub(crate) type Call = Box<dyn FnMut() -> Result<(), SpeedError> + Send>;
 
 /// An operation, and the function that performs it, if it is available.
 pub(crate) struct Work {
     pub(crate) operation: Operation,
-    pub(crate) act: Result<Act, Missing>,
+    pub(crate) act: Result<Call, Missing>,
 }
 
 impl Work {
@@ -39,7 +39,7 @@ impl Work {
         act: impl FnMut() -> Result<(), SpeedError> + Send + 'static,
     ) -> Self {
         let operation = Operation { algorithm, action, batch: LANES, bytes: None };
-        let act = if are_there { Ok(Box::new(act) as Act) } else { Err(Missing::Avx512) };
+        let act = if are_there { Ok(Box::new(act) as Call) } else { Err(Missing::Avx512) };
         Self { operation, act }
     }
 

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use brisk_certs::{Catalogue, Challenges, Found, HostMap, Names, OnDemand, Slot, UnknownName};
+use brisk_certs::{Catalogue, CatalogueLookup, Challenges, HostMap, Names, OnDemand, Slot, UnknownName};
 use brisk_session::{
     KeySource, MemorySettings, MemoryStore, RotationSettings, SessionIds, SessionStore, TicketKeyring,
 };
@@ -25,8 +25,8 @@ use crate::TlsError;
 use crate::demands::Demands;
 use crate::gate::KeyGate;
 use crate::host_config::{ConfigBuilder, HostConfig};
+use crate::prepared_slot::PreparedSlot;
 use crate::settings::{HostSettings, TlsSettings, Variant};
-use crate::shown::Shown;
 use crate::stream::Stream;
 use negotiation::Negotiation;
 
@@ -85,7 +85,7 @@ struct Host {
     place: usize,
     demands: Demands,
     config: HostConfig,
-    shown: Shown,
+    prepared: PreparedSlot,
     catalogue: Option<Arc<Catalogue>>,
     on_demand: Option<OnDemandNames>,
 }
@@ -109,13 +109,13 @@ impl Host {
         if let (Some(catalogue), Some(name)) = (&self.catalogue, hello.server_name.as_deref()) {
             // No fallback to the host's own certificates, because they are for other names.
             let served = match catalogue.find(name) {
-                Found::Ready(served) => Some(Some(served)),
-                Found::Loading(loading) => Some(loading.await.ok()),
-                Found::Failed => Some(None),
-                Found::Missing => None,
+                CatalogueLookup::Ready(served) => Some(Some(served)),
+                CatalogueLookup::Loading(loading) => Some(loading.await.ok()),
+                CatalogueLookup::Failed => Some(None),
+                CatalogueLookup::Missing => None,
             };
             if let Some(served) = served {
-                let certificate = served.and_then(|served| self.shown.of(&served, hello));
+                let certificate = served.and_then(|served| self.prepared.of(&served, hello));
                 return (certificate, config.choose_for_folder(hello));
             }
         }
@@ -123,10 +123,10 @@ impl Host {
             && on_demand.is_for(name)
         {
             let served = on_demand.names.find(name, client).await;
-            let certificate = served.and_then(|served| self.shown.of(&served, hello));
+            let certificate = served.and_then(|served| self.prepared.of(&served, hello));
             return (certificate, config.choose_for_folder(hello));
         }
-        (self.shown.choose(hello), config.choose(hello))
+        (self.prepared.choose(hello), config.choose(hello))
     }
 }
 
@@ -212,7 +212,7 @@ impl Acceptor {
                 place,
                 demands: host.demands.clone(),
                 config: builder.host(host)?,
-                shown: Shown::new(&host.slot, &gate),
+                prepared: PreparedSlot::new(&host.slot, &gate),
                 catalogue: host.catalogue.clone(),
                 on_demand: OnDemandNames::new(host)?,
             };
@@ -232,12 +232,16 @@ impl Acceptor {
     /// Prepares the certificates in the slots of all hosts, and drops those used before. Without this call, the next
     /// handshake of each host does so.
     pub fn refresh(&self) {
-        self.hosts.hosts().iter().for_each(|host| host.shown.refresh());
+        self.hosts.hosts().iter().for_each(|host| host.prepared.refresh());
     }
 
     /// Like [`refresh`](Self::refresh), for one slot.
     pub fn refresh_slot(&self, slot: &Arc<Slot>) {
-        self.hosts.hosts().iter().filter(|host| host.shown.is_of(slot)).for_each(|host| host.shown.refresh());
+        self.hosts
+            .hosts()
+            .iter()
+            .filter(|host| host.prepared.is_of(slot))
+            .for_each(|host| host.prepared.refresh());
     }
 
     /// Runs the handshake on `io`, of which `received` has been read already. The caller limits the time it takes.
@@ -276,7 +280,7 @@ impl Acceptor {
         let result = if let Some((alert, reason)) = self.unanswerable(&hello) {
             send_last(&mut io, alert, &mut trace).await;
             Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
-        } else if challenge::is_asked(&hello) {
+        } else if challenge::is_validation(&hello) {
             let refusal = Box::pin(self.answer_challenge(&hello, io, incoming, &mut trace)).await;
             return Err(Refusal { server_name: hello.server_name, ..refusal });
         } else if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {

@@ -18,18 +18,18 @@ pub struct KeyGate {
 
 /// Held during the key operation.
 #[derive(Debug)]
-pub(crate) struct KeyPass(#[expect(dead_code, reason = "held for its drop")] Option<SharePermit>);
+pub(crate) struct KeyPermit(#[expect(dead_code, reason = "held for its drop")] Option<SharePermit>);
 
 impl KeyGate {
     /// Admits an operation of `client`; `None` if it has used its share. Clients without an address are not limited.
-    pub(crate) fn enter(&self, client: Option<IpAddr>) -> Option<KeyPass> {
-        let Some(client) = client else { return Some(KeyPass(None)) };
+    pub(crate) fn enter(&self, client: Option<IpAddr>) -> Option<KeyPermit> {
+        let Some(client) = client else { return Some(KeyPermit(None)) };
         if let Some(rates) = &self.rates {
             rates.take(client, Event::Handshake).ok()?;
         }
         match &self.share {
-            None => Some(KeyPass(None)),
-            Some(share) => share.try_acquire(client).map(|permit| KeyPass(Some(permit))),
+            None => Some(KeyPermit(None)),
+            Some(share) => share.try_acquire(client).map(|permit| KeyPermit(Some(permit))),
         }
     }
 }

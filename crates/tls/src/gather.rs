@@ -183,7 +183,7 @@ fn perform() {
 }
 
 /// An operation that is gathered in this crate.
-pub(crate) trait Gathered: Sized + 'static {
+pub(crate) trait GatheredOperation: Sized + 'static {
     const KIND: Kind;
 
     /// Performs the operation with aws-lc.
@@ -223,7 +223,7 @@ pub(crate) trait Gathered: Sized + 'static {
     }
 }
 
-impl Gathered for Exchange {
+impl GatheredOperation for Exchange {
     const KIND: Kind = Kind::Exchange;
 
     fn perform(&mut self) {
@@ -243,7 +243,7 @@ impl Gathered for Exchange {
     }
 }
 
-impl Gathered for Encapsulation {
+impl GatheredOperation for Encapsulation {
     const KIND: Kind = Kind::Encapsulation;
 
     fn perform(&mut self) {
@@ -290,7 +290,7 @@ pub(crate) enum Pending<T> {
 }
 
 /// Gathers an operation, or performs it at once if no others are expected.
-pub(crate) fn begin<T: Gathered>(mut operation: T) -> Pending<T> {
+pub(crate) fn begin<T: GatheredOperation>(mut operation: T) -> Pending<T> {
     if !has_company(T::KIND) {
         if WORKER.with_borrow(|worker| worker.gathers) {
             // Lanes may be faster even for a single operation.

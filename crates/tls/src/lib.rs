@@ -23,9 +23,9 @@ mod key_exchange;
 mod key_log;
 pub mod mutual;
 mod notes;
+mod prepared_slot;
 mod provider;
 pub mod settings;
-mod shown;
 mod stream;
 mod suspend;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::OnDemand;
-use brisk_certs::on_demand::Question;
+use brisk_certs::on_demand::NameRequest;
 use brisk_fetch::{Client, ClientSettings};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{spawn_blocking, spawn_local};
@@ -149,8 +149,8 @@ impl NameDecider {
     }
 
     /// Accepts a name from a handshake. Never waits.
-    fn take(self: &Rc<Self>, question: Question) {
-        let Question { name, client, answer } = question;
+    fn take(self: &Rc<Self>, question: NameRequest) {
+        let NameRequest { name, client, answer } = question;
         let now = Instant::now();
         if let Some(served) = self.names.shown(&name) {
             // The certificate arrived while the handshake was queued.

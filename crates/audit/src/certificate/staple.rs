@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use brisk_certs::ocsp::{OcspError, Question};
+use brisk_certs::ocsp::{CertId, OcspError};
 use brisk_report::json::timestamp;
 use brisk_wire::server_flight;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -32,7 +32,7 @@ pub(super) fn staple(shown: &SentChain, now: SystemTime, found: &mut Certificate
         X509Certificate::from_der(der)
             .is_ok_and(|(_, other)| issuer.as_ref().is_some_and(|issuer| other.subject().as_raw() == issuer))
     });
-    let verdicts = verdicts.filter_map(|issuer| Some(Question::new(own, issuer)?.verify(staple, now)));
+    let verdicts = verdicts.filter_map(|issuer| Some(CertId::new(own, issuer)?.verify(staple, now)));
     let verdict = verdicts.min_by_key(|verdict| match verdict {
         Ok(_) => 0,
         Err(OcspError::OtherCertificate) => 2,

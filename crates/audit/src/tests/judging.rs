@@ -44,7 +44,7 @@ fn a_staple_is_judged_by_the_issuer_wherever_it_stands() {
     let ca = TestCa::new();
     let (leaf, stray) = (ca.server(&["a.test"]).issue(), ca.server(&["b.test"]).issue());
     let mut chain = certificates_of(&leaf.chain_pem);
-    let question = Question::new(&chain[0], &chain[1]).expect("a question");
+    let question = CertId::new(&chain[0], &chain[1]).expect("a question");
     let staple = response(&ca, &[&leaf], &[], None, &question.request());
     chain.insert(1, certificates_of(&stray.chain_pem).remove(0));
     let judges = AuthoritySets::new(&[ca.root_file()]).expect("authorities");

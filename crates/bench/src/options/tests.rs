@@ -37,12 +37,12 @@ fn a_url_says_where_to_connect_and_what_to_ask_for() {
         ("http://a.test/x", "a.test:80", "a.test", "/x"),
         ("http://a.test:8080", "a.test:8080", "a.test", "/"),
     ] {
-        let place = Place::of(url).expect(url);
-        let found = (place.target.to_string(), place.host, place.path.to_string());
+        let url = UrlParts::of(url).expect(url);
+        let found = (url.target.to_string(), url.host, url.path.to_string());
         assert_eq!(found, (target.to_owned(), host.to_owned(), path.to_owned()));
     }
     for url in ["", "a.test", "ftp://a.test", "https://", "https://u@a.test", "https://a b"] {
-        assert!(Place::of(url).is_err(), "{url:?}");
+        assert!(UrlParts::of(url).is_err(), "{url:?}");
     }
     let settings = options(|options| options.connect = Some("127.0.0.1:1".to_owned())).settings();
     assert_eq!(settings.expect("settings").target.to_string(), "127.0.0.1:1");

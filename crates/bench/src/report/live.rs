@@ -17,21 +17,21 @@ const LEAST: Duration = Duration::from_millis(250);
 
 /// The line: rate, latency and errors of the last second, and a sparkline of the previous rates.
 #[derive(Debug)]
-pub struct Live<W: Write = Stderr> {
+pub struct LiveLine<W: Write = Stderr> {
     line: StatusLine<W>,
     unit: Unit,
     rates: VecDeque<f64>,
     errors: u64,
 }
 
-impl Live {
+impl LiveLine {
     /// Uses standard error if it is a terminal; otherwise nothing is written.
     pub fn on_stderr(unit: Unit) -> Self {
         Self::new(StatusLine::on_stderr(), unit)
     }
 }
 
-impl<W: Write> Live<W> {
+impl<W: Write> LiveLine<W> {
     fn new(line: StatusLine<W>, unit: Unit) -> Self {
         Self { line, unit, rates: VecDeque::with_capacity(HISTORY), errors: 0 }
     }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_line_is_rewritten_fits_a_terminal_and_goes_away() {
         let mut written = Vec::new();
-        let mut live = Live::new(StatusLine::new(&mut written), Unit::Handshake);
+        let mut live = LiveLine::new(StatusLine::new(&mut written), Unit::Handshake);
         for at in 0..40 {
             live.show(&second(at, 4000 + at));
         }

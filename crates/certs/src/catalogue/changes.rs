@@ -127,19 +127,19 @@ impl Catalogue {
                 return;
             }
         }
-        let Some(place) = self.index.get(name) else { return };
-        let _reading = place.read();
-        place.set_failed(false);
-        if !place.is_read() {
+        let Some(entry) = self.index.get(name) else { return };
+        let _reading = entry.read();
+        entry.set_failed(false);
+        if !entry.is_read() {
             return;
         }
         let stamp = self.stamp(name);
-        if stamp == place.stamp() {
+        if stamp == entry.stamp() {
             return;
         }
         match self.read(name) {
             Ok(loaded) => {
-                if !self.show(name, &place, loaded, stamp) {
+                if !self.show(name, &entry, loaded, stamp) {
                     tracing::info!(name, "a new certificate is shown as soon as it has its staple");
                 }
             }
@@ -162,7 +162,7 @@ impl Catalogue {
                 odd = odd.max(Some(file));
             }
         }
-        self.complain_of_capitals(odd, in_capitals);
+        self.warn_of_capitals(odd, in_capitals);
         let mut changed: Vec<_> =
             there.iter().filter(|name| self.index.get(name).is_none()).cloned().collect();
         for known in self.index.names() {
@@ -173,7 +173,7 @@ impl Catalogue {
         changed
     }
 
-    fn complain_of_capitals(&self, odd: Option<String>, before: &mut Option<String>) {
+    fn warn_of_capitals(&self, odd: Option<String>, before: &mut Option<String>) {
         if let Some(file) = odd.as_deref().filter(|_| odd != *before) {
             let folder = self.folder.display();
             tracing::warn!("{folder}/{file} is not served: names of files are written in lower case");
@@ -183,7 +183,7 @@ impl Catalogue {
 
     /// Whether the files differ from the loaded ones.
     fn is_outdated(&self, name: &str) -> bool {
-        let place = self.index.get(name).filter(|place| place.is_read());
-        place.is_some_and(|place| place.stamp() != self.stamp(name))
+        let entry = self.index.get(name).filter(|entry| entry.is_read());
+        entry.is_some_and(|entry| entry.stamp() != self.stamp(name))
     }
 }

@@ -30,7 +30,7 @@ fn now() -> u32 {
     START.elapsed().as_secs() as u32 + 1
 }
 
-type Part = HashMap<Box<str>, Arc<Place>>;
+type Part = HashMap<Box<str>, Arc<IndexEntry>>;
 
 /// Index of names.
 pub(super) struct Index {
@@ -42,12 +42,12 @@ pub(super) struct Index {
 
 /// State of one name.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct IndexEntry {
     loaded: ArcSwapOption<Slot>,
     /// Held while its files are read.
     reading: Mutex<()>,
     /// The last read. Its lock is held for moments only, unlike `reading`.
-    turn: Mutex<Turn>,
+    last_read: Mutex<LastRead>,
     /// Time of the last use.
     used: AtomicU32,
     /// [Stamp](super::Catalogue::stamp) of the loaded files.
@@ -60,7 +60,7 @@ pub(super) struct Place {
 
 /// Number and state of the last read.
 #[derive(Debug, Default)]
-struct Turn {
+struct LastRead {
     number: u64,
     /// Whether the certificates that were read wait for their staples.
     is_pending: bool,
@@ -97,17 +97,17 @@ impl Index {
     }
 
     /// The entry that serves `name`, and its key: `name` itself or the wildcard that covers it.
-    pub(super) fn find<'n>(&self, name: &'n str) -> Option<(Cow<'n, str>, Arc<Place>)> {
-        if let Some(place) = self.get(name) {
-            return Some((name.into(), place));
+    pub(super) fn find<'n>(&self, name: &'n str) -> Option<(Cow<'n, str>, Arc<IndexEntry>)> {
+        if let Some(entry) = self.get(name) {
+            return Some((name.into(), entry));
         }
         // RFC 9525 section 6.3: the wildcard stands for exactly one label.
         let wildcard = format!("*.{}", name.split_once('.')?.1);
-        self.get(&wildcard).map(|place| (wildcard.into(), place))
+        self.get(&wildcard).map(|entry| (wildcard.into(), entry))
     }
 
     /// The entry of `name`, without wildcards.
-    pub(super) fn get(&self, name: &str) -> Option<Arc<Place>> {
+    pub(super) fn get(&self, name: &str) -> Option<Arc<IndexEntry>> {
         self.part(name).load().get(name).cloned()
     }
 
@@ -119,34 +119,34 @@ impl Index {
     }
 
     pub(super) fn remove(&self, name: &str) {
-        if let Some(place) = self.get(name) {
-            let _reading = place.read();
-            place.begin(0);
-            self.put(&place, None);
+        if let Some(entry) = self.get(name) {
+            let _reading = entry.read();
+            entry.begin(0);
+            self.put(&entry, None);
             self.change(name, |part| drop(part.remove(name)));
         }
     }
 
-    /// Whether `place` is still the entry of `name`.
-    pub(super) fn has_at(&self, name: &str, place: &Arc<Place>) -> bool {
-        self.part(name).load().get(name).is_some_and(|own| Arc::ptr_eq(own, place))
+    /// Whether `entry` is still the entry of `name`.
+    pub(super) fn has_at(&self, name: &str, entry: &Arc<IndexEntry>) -> bool {
+        self.part(name).load().get(name).is_some_and(|own| Arc::ptr_eq(own, entry))
     }
 
-    /// Stores the certificates read as number `turn`. Returns whether they replaced others; `None` if a later read has
+    /// Stores the certificates read as number `read_number`. Returns whether they replaced others; `None` if a later read has
     /// begun and these are discarded.
-    pub(super) fn show(&self, place: &Place, loaded: Arc<Slot>, turn: u64) -> Option<bool> {
-        let mut last = place.turn();
-        if last.number != turn {
+    pub(super) fn show(&self, entry: &IndexEntry, loaded: Arc<Slot>, read_number: u64) -> Option<bool> {
+        let mut last = entry.last_read();
+        if last.number != read_number {
             return None;
         }
         last.is_pending = false;
-        Some(self.put(place, Some(loaded)))
+        Some(self.put(entry, Some(loaded)))
     }
 
-    /// Replaces or removes the certificates of `place`. Returns whether there were any.
-    fn put(&self, place: &Place, loaded: Option<Arc<Slot>>) -> bool {
+    /// Replaces or removes the certificates of `entry`. Returns whether there were any.
+    fn put(&self, entry: &IndexEntry, loaded: Option<Arc<Slot>>) -> bool {
         let more = loaded.is_some();
-        let before = place.loaded.swap(loaded).is_some();
+        let before = entry.loaded.swap(loaded).is_some();
         match (before, more) {
             (false, true) => drop(self.loaded.fetch_add(1, Ordering::Relaxed)),
             (true, false) => drop(self.loaded.fetch_sub(1, Ordering::Relaxed)),
@@ -164,15 +164,15 @@ impl Index {
     pub(super) fn evict(&self, count: usize) -> usize {
         let all = || self.parts.iter().flat_map(|part| part.load().values().cloned().collect::<Vec<_>>());
         let mut used: Vec<_> =
-            all().filter(|place| place.is_loaded()).map(|place| place.used.load(Ordering::Relaxed)).collect();
+            all().filter(|entry| entry.is_loaded()).map(|entry| entry.used.load(Ordering::Relaxed)).collect();
         if used.is_empty() || count == 0 {
             return 0;
         }
         let last = (count - 1).min(used.len() - 1);
         let (_, &mut limit, _) = used.select_nth_unstable(last);
-        let old = all().filter(|place| place.is_loaded() && place.used.load(Ordering::Relaxed) <= limit);
-        let drop_one = |place: &Arc<Place>| {
-            self.put(place, None);
+        let old = all().filter(|entry| entry.is_loaded() && entry.used.load(Ordering::Relaxed) <= limit);
+        let drop_one = |entry: &Arc<IndexEntry>| {
+            self.put(entry, None);
         };
         old.take(count).inspect(drop_one).count()
     }
@@ -195,7 +195,7 @@ impl Index {
     }
 }
 
-impl Place {
+impl IndexEntry {
     /// The certificates in memory; updates the time of the last use.
     pub(super) fn loaded(&self) -> Option<Arc<Vec<Served>>> {
         let loaded = self.loaded.load().as_ref()?.load_full();
@@ -218,7 +218,7 @@ impl Place {
 
     /// Whether its files have been read: its certificates are in memory or wait for their staples.
     pub(super) fn is_read(&self) -> bool {
-        self.turn().is_pending || self.is_loaded()
+        self.last_read().is_pending || self.is_loaded()
     }
 
     /// Stamp of the last read.
@@ -229,14 +229,14 @@ impl Place {
     /// Begins a read of files with `stamp` and returns its number; results of earlier reads are discarded from now on.
     /// The caller holds the lock of [`read`](Self::read).
     pub(super) fn begin(&self, stamp: u64) -> u64 {
-        let mut turn = self.turn();
+        let mut last_read = self.last_read();
         self.stamp.store(stamp, Ordering::Relaxed);
-        *turn = Turn { number: turn.number + 1, is_pending: true };
-        turn.number
+        *last_read = LastRead { number: last_read.number + 1, is_pending: true };
+        last_read.number
     }
 
-    fn turn(&self) -> MutexGuard<'_, Turn> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_read(&self) -> MutexGuard<'_, LastRead> {
+        self.last_read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether loading failed within the last ten seconds.

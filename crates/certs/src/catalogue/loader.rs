@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brisk_keys::Keystore;
 
-use super::index::Place;
+use super::index::IndexEntry;
 use super::{Catalogue, LOADED, Ordering};
 use crate::certificate::{Certificate, load};
 use crate::error::CertError;
@@ -65,22 +65,22 @@ fn run(catalogue: &Weak<Catalogue>, asked: &Mutex<Receiver<String>>) {
 impl Catalogue {
     /// Loads `name` for the waiting handshakes.
     fn answer(self: &Arc<Self>, name: &str) {
-        let Some(place) = self.index.get(name) else { return };
-        let reading = place.read();
-        if let Some(loaded) = place.loaded() {
-            place.answer(&loaded);
+        let Some(entry) = self.index.get(name) else { return };
+        let reading = entry.read();
+        if let Some(loaded) = entry.loaded() {
+            entry.answer(&loaded);
             return;
         }
-        if !self.index.has_at(name, &place) {
-            place.give_up();
+        if !self.index.has_at(name, &entry) {
+            entry.give_up();
             return;
         }
         match self.read_settled(name) {
             Ok((loaded, stamp)) => {
                 self.statistics.loads.fetch_add(1, Ordering::Relaxed);
-                self.show(name, &place, loaded, stamp);
+                self.show(name, &entry, loaded, stamp);
             }
-            Err(error) => self.failed(name, &place, &error),
+            Err(error) => self.failed(name, &entry, &error),
         }
         drop(reading);
         self.evict();
@@ -97,55 +97,55 @@ impl Catalogue {
     }
 
     /// Stores the loaded certificates now, or once their staples are available if they require them. Returns whether
-    /// they were stored now. The caller holds the lock of [`Place::read`].
+    /// they were stored now. The caller holds the lock of [`IndexEntry::read`].
     pub(super) fn show(
         self: &Arc<Self>,
         name: &str,
-        place: &Arc<Place>,
+        entry: &Arc<IndexEntry>,
         loaded: Vec<Served>,
         stamp: u64,
     ) -> bool {
-        let (slot, turn) = (Slot::with(loaded), place.begin(stamp));
-        match self.care.get() {
+        let (slot, read_number) = (Slot::with(loaded), entry.begin(stamp));
+        match self.maintenance.get() {
             // Clients would refuse a must-staple certificate without its staple, so the old one stays until then.
-            Some(care) if !care.tend(&slot) => {
-                let (catalogue, place, name) = (Arc::downgrade(self), Arc::clone(place), name.to_owned());
+            Some(maintenance) if !maintenance.maintain(&slot) => {
+                let (catalogue, entry, name) = (Arc::downgrade(self), Arc::clone(entry), name.to_owned());
                 let own = Arc::clone(&slot);
-                care.when_stapled(&slot, move || {
+                maintenance.when_stapled(&slot, move || {
                     let Some(catalogue) = catalogue.upgrade() else { return };
-                    catalogue.put(&name, &place, own, turn);
+                    catalogue.put(&name, &entry, own, read_number);
                 });
                 false
             }
             _ => {
-                self.put(name, place, slot, turn);
+                self.put(name, entry, slot, read_number);
                 true
             }
         }
     }
 
-    /// Stores the certificates read as number `turn`, unless a later read has begun or the name was removed. Reads no
+    /// Stores the certificates read as number `read_number`, unless a later read has begun or the name was removed. Reads no
     /// file.
-    pub(super) fn put(&self, name: &str, place: &Arc<Place>, slot: Arc<Slot>, turn: u64) {
+    pub(super) fn put(&self, name: &str, entry: &Arc<IndexEntry>, slot: Arc<Slot>, read_number: u64) {
         let loaded = slot.load_full();
-        let Some(is_change) = self.index.show(place, slot, turn) else {
-            if !self.index.has_at(name, place) {
-                place.give_up();
+        let Some(is_change) = self.index.show(entry, slot, read_number) else {
+            if !self.index.has_at(name, entry) {
+                entry.give_up();
             }
             return;
         };
-        place.set_failed(false);
-        place.answer(&loaded);
+        entry.set_failed(false);
+        entry.answer(&loaded);
         if is_change {
             self.statistics.changes.fetch_add(1, Ordering::Relaxed);
             tracing::info!(name, "new handshakes are shown a new certificate");
         }
     }
 
-    fn failed(&self, name: &str, place: &Place, error: &CertError) {
+    fn failed(&self, name: &str, entry: &IndexEntry, error: &CertError) {
         self.statistics.failures.fetch_add(1, Ordering::Relaxed);
-        place.set_failed(true);
-        place.give_up();
+        entry.set_failed(true);
+        entry.give_up();
         tracing::warn!(name, "its certificate cannot be loaded, clients are refused: {error}");
     }
 
@@ -209,7 +209,7 @@ impl Catalogue {
         let services = &certificate.services;
         let reason = if services.responders.is_empty() {
             "it names no OCSP responder: have one issued without must-staple"
-        } else if self.care.get().is_some_and(|care| !care.keeps_staples()) {
+        } else if self.maintenance.get().is_some_and(|maintenance| !maintenance.keeps_staples()) {
             "certificates.staple is false: have one issued without must-staple, or leave that out"
         } else {
             return Ok(());

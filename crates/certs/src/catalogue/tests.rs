@@ -30,9 +30,9 @@ fn started_in(catalogues: &Catalogues, folder: &TempDir) -> Arc<Catalogue> {
 
 fn load(catalogue: &Catalogue, name: &str) -> Option<Arc<Vec<Served>>> {
     match catalogue.find(name) {
-        Found::Ready(served) => Some(served),
-        Found::Loading(waiter) => waiter.blocking_recv().ok(),
-        Found::Failed | Found::Missing => None,
+        CatalogueLookup::Ready(served) => Some(served),
+        CatalogueLookup::Loading(waiter) => waiter.blocking_recv().ok(),
+        CatalogueLookup::Failed | CatalogueLookup::Missing => None,
     }
 }
 
@@ -51,11 +51,11 @@ fn what_is_asked_for_is_loaded_once_and_nothing_else() {
     assert_eq!((catalogue.statistics().names, catalogue.statistics().loaded), (3, 0));
     assert!(Arc::ptr_eq(&catalogue, &catalogues.open(folder.path()).unwrap()));
     assert_eq!(names(&catalogue, "a.test"), ["a.test"]);
-    assert!(matches!(catalogue.find("a.test"), Found::Ready(_)));
+    assert!(matches!(catalogue.find("a.test"), CatalogueLookup::Ready(_)));
     assert_eq!(names(&catalogue, "x.c.test"), ["*.c.test"]);
-    assert!(matches!(catalogue.find("y.c.test"), Found::Ready(_)));
+    assert!(matches!(catalogue.find("y.c.test"), CatalogueLookup::Ready(_)));
     for missing in ["c.test", "x.y.c.test", "d.test", "", "..", "a.test/", "*"] {
-        assert!(matches!(catalogue.find(missing), Found::Missing), "{missing}");
+        assert!(matches!(catalogue.find(missing), CatalogueLookup::Missing), "{missing}");
     }
     let CatalogueStatistics { loaded, loads, failures, .. } = catalogue.statistics();
     assert_eq!((loaded, loads, failures), (2, 2, 0));
@@ -89,7 +89,7 @@ fn a_wrong_certificate_keeps_the_one_before_and_is_tried_again_when_it_changes()
     wait_until("the failure", || (catalogue.statistics().failures > 0).then_some(()));
     assert_eq!(names(&catalogue, "a.test"), ["a.test"]);
     assert!(load(&catalogue, "b.test").is_none());
-    assert!(matches!(catalogue.find("b.test"), Found::Failed), "it is not read at every handshake");
+    assert!(matches!(catalogue.find("b.test"), CatalogueLookup::Failed), "it is not read at every handshake");
     put(&folder, "b.test", &ca.server(&["b.test"]).issue());
     wait_until("the right one", || load(&catalogue, "b.test"));
 }
@@ -105,11 +105,11 @@ fn those_asked_for_longest_ago_are_dropped() {
     (0..20).for_each(|number| drop(load(&catalogue, &format!("{number}.test")).unwrap()));
     let later = Instant::now() + Duration::from_millis(1100);
     while Instant::now() < later {
-        assert!(matches!(catalogue.find("3.test"), Found::Ready(_)));
+        assert!(matches!(catalogue.find("3.test"), CatalogueLookup::Ready(_)));
     }
     assert_eq!(catalogue.index.evict(19), 19);
     assert_eq!(catalogue.statistics().loaded, 1);
-    assert!(matches!(catalogue.find("3.test"), Found::Ready(_)));
+    assert!(matches!(catalogue.find("3.test"), CatalogueLookup::Ready(_)));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn one_name_that_takes_long_does_not_hold_up_another() {
         Arc::new(LocalEngine::new(keystore)) as Arc<dyn PrivateKeyEngine>
     };
     catalogue.start(Arc::new(engines), None).unwrap();
-    let Found::Loading(slow) = catalogue.find("slow.test") else { panic!("it is not there yet") };
+    let CatalogueLookup::Loading(slow) = catalogue.find("slow.test") else { panic!("it is not there yet") };
     begun.recv().unwrap();
     wait_until("another name", || load(&catalogue, "quick.test"));
     drop(release);
@@ -159,7 +159,7 @@ fn a_key_and_a_chain_that_follow_one_another_are_waited_for() {
     put(&folder, "a.test", &old);
     fs::write(folder.path().join("a.test.pem"), &new.chain_pem).unwrap();
     let catalogue = started(&folder);
-    let Found::Loading(loading) = catalogue.find("a.test") else { panic!("it is not there yet") };
+    let CatalogueLookup::Loading(loading) = catalogue.find("a.test") else { panic!("it is not there yet") };
     std::thread::sleep(Duration::from_millis(50));
     put(&folder, "a.test", &new);
     assert_eq!(loading.blocking_recv().unwrap()[0].certificate.names.len(), 2);
@@ -200,28 +200,28 @@ fn what_was_read_before_is_not_shown_over_what_was_read_since() {
     let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
     put(&folder, "a.test", &ca.server(&["a.test"]).issue());
     let catalogue = started(&folder);
-    let place = catalogue.index.get("a.test").unwrap();
+    let entry = catalogue.index.get("a.test").unwrap();
     let slot = || Slot::with(catalogue.read("a.test").unwrap());
     // The stamp of the current files, so that the thread that follows changes has nothing to do.
     let stamp = catalogue.stamp("a.test");
     // The first read waits for its staple while the second finishes.
-    let first = place.begin(stamp);
-    assert!(place.is_read() && !place.is_loaded(), "a change meanwhile is looked at");
-    let second = place.begin(stamp);
-    catalogue.put("a.test", &place, slot(), second);
+    let first = entry.begin(stamp);
+    assert!(entry.is_read() && !entry.is_loaded(), "a change meanwhile is looked at");
+    let second = entry.begin(stamp);
+    catalogue.put("a.test", &entry, slot(), second);
     let shown = catalogue.index.get("a.test").unwrap().loaded().unwrap();
-    catalogue.put("a.test", &place, slot(), first);
-    assert!(Arc::ptr_eq(&shown, &place.loaded().unwrap()));
+    catalogue.put("a.test", &entry, slot(), first);
+    assert!(Arc::ptr_eq(&shown, &entry.loaded().unwrap()));
     assert_eq!(catalogue.statistics().changes, 0);
-    let third = place.begin(stamp);
+    let third = entry.begin(stamp);
     catalogue.index.remove("a.test");
-    catalogue.put("a.test", &place, slot(), third);
-    assert!(place.loaded().is_none(), "its files are gone");
+    catalogue.put("a.test", &entry, slot(), third);
+    assert!(entry.loaded().is_none(), "its files are gone");
     // A running read does not block `put`.
-    let _reading = place.read();
-    let fourth = place.begin(stamp);
-    catalogue.put("a.test", &place, slot(), fourth);
-    assert!(place.is_loaded());
+    let _reading = entry.read();
+    let fourth = entry.begin(stamp);
+    catalogue.put("a.test", &entry, slot(), fourth);
+    assert!(entry.is_loaded());
 }
 
 #[test]

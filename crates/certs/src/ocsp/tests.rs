@@ -15,8 +15,8 @@ fn der(pem: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-fn question(leaf: &Leaf) -> Question {
-    Question::new(&der(&leaf.certificate_pem), &CA.intermediate_der()).unwrap()
+fn cert_id(leaf: &Leaf) -> CertId {
+    CertId::new(&der(&leaf.certificate_pem), &CA.intermediate_der()).unwrap()
 }
 
 fn leaf() -> Leaf {
@@ -25,9 +25,9 @@ fn leaf() -> Leaf {
 
 /// Result for a response about `leaf`, signed by `signer`.
 fn verified(leaf: &Leaf, signer: Option<&Leaf>) -> Result<Staple, OcspError> {
-    let question = question(leaf);
-    let response = response(&CA, &[leaf], &[], signer, &question.request());
-    question.verify(&response, SystemTime::now())
+    let cert_id = cert_id(leaf);
+    let response = response(&CA, &[leaf], &[], signer, &cert_id.request());
+    cert_id.verify(&response, SystemTime::now())
 }
 
 #[test]
@@ -61,42 +61,42 @@ fn others_may_not_sign() {
 #[test]
 fn revoked_and_unknown_are_not_shown() {
     let leaf = leaf();
-    let (question, now) = (question(&leaf), SystemTime::now());
-    let revoked = response(&CA, &[], &[&leaf], None, &question.request());
-    assert!(matches!(question.verify(&revoked, now), Err(OcspError::Revoked(_))));
-    let unknown = response(&CA, &[], &[], None, &question.request());
-    assert_eq!(question.verify(&unknown, now), Err(OcspError::Unknown));
+    let (cert_id, now) = (cert_id(&leaf), SystemTime::now());
+    let revoked = response(&CA, &[], &[&leaf], None, &cert_id.request());
+    assert!(matches!(cert_id.verify(&revoked, now), Err(OcspError::Revoked(_))));
+    let unknown = response(&CA, &[], &[], None, &cert_id.request());
+    assert_eq!(cert_id.verify(&unknown, now), Err(OcspError::Unknown));
 }
 
 #[test]
 fn times_are_kept_to() {
     let leaf = leaf();
-    let (question, now) = (question(&leaf), SystemTime::now());
-    let response = response(&CA, &[&leaf], &[], None, &question.request());
-    let staple = question.verify(&response, now).unwrap();
-    assert_eq!(question.verify(&response, staple.next_update), Err(OcspError::Stale(staple.next_update)),);
-    let early = question.verify(&response, staple.this_update - Duration::from_mins(10));
+    let (cert_id, now) = (cert_id(&leaf), SystemTime::now());
+    let response = response(&CA, &[&leaf], &[], None, &cert_id.request());
+    let staple = cert_id.verify(&response, now).unwrap();
+    assert_eq!(cert_id.verify(&response, staple.next_update), Err(OcspError::Stale(staple.next_update)),);
+    let early = cert_id.verify(&response, staple.this_update - Duration::from_mins(10));
     assert_eq!(early, Err(OcspError::NotYetValid(staple.this_update)));
 }
 
 #[test]
 fn a_response_is_for_its_certificate_alone() {
     let (one, other) = (leaf(), leaf());
-    let response = response(&CA, &[&one], &[], None, &question(&one).request());
-    let verified = question(&other).verify(&response, SystemTime::now());
+    let response = response(&CA, &[&one], &[], None, &cert_id(&one).request());
+    let verified = cert_id(&other).verify(&response, SystemTime::now());
     assert_eq!(verified, Err(OcspError::OtherCertificate));
 }
 
 #[test]
 fn no_byte_of_what_is_signed_can_be_changed() {
     let leaf = leaf();
-    let (question, now) = (question(&leaf), SystemTime::now());
-    let response = response(&CA, &[&leaf], &[], None, &question.request());
-    assert!(question.verify(&response, now).is_ok());
+    let (cert_id, now) = (cert_id(&leaf), SystemTime::now());
+    let response = response(&CA, &[&leaf], &[], None, &cert_id.request());
+    assert!(cert_id.verify(&response, now).is_ok());
     for place in 0..response.len() {
         let mut changed = response.clone();
         changed[place] ^= 1;
-        if let Ok(staple) = question.verify(&changed, now) {
+        if let Ok(staple) = cert_id.verify(&changed, now) {
             // `openssl` includes the issuer's certificate, which is not signed and not needed.
             let certificate = CA.intermediate_der();
             let begin = response.windows(certificate.len()).position(|window| *window == *certificate);
@@ -104,7 +104,7 @@ fn no_byte_of_what_is_signed_can_be_changed() {
         }
     }
     for len in 0..response.len() {
-        assert!(question.verify(&response[..len], now).is_err(), "{len}");
+        assert!(cert_id.verify(&response[..len], now).is_err(), "{len}");
     }
 }
 
@@ -113,7 +113,7 @@ fn a_responder_that_refuses_says_why() {
     let leaf = leaf();
     for (status, reason) in [(3, "try later"), (6, "unauthorized: it does not know the certificate")] {
         let response = [0x30, 3, 0x0a, 1, status];
-        assert_eq!(question(&leaf).verify(&response, SystemTime::now()), Err(OcspError::Refused(reason)));
+        assert_eq!(cert_id(&leaf).verify(&response, SystemTime::now()), Err(OcspError::Refused(reason)));
     }
-    assert!(matches!(question(&leaf).verify(b"<html>", SystemTime::now()), Err(OcspError::Malformed(_))));
+    assert!(matches!(cert_id(&leaf).verify(b"<html>", SystemTime::now()), Err(OcspError::Malformed(_))));
 }

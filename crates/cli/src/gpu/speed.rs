@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use brisk_keys_cuda::measure::{self, CudaResult, MeasureStep, html, json, markdown};
 use brisk_report::Machine;
-use brisk_speed::{Live, Observer, Step as Shown};
+use brisk_speed::{LiveLine, Observer, Step as Shown};
 
 use crate::args::Speed;
 use crate::bench::PROGRAM;
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: Speed) -> ExitCode {
     };
     let machine = Machine::this();
     let tables = |result: &CudaResult| markdown::text(result, &machine.line());
-    let mut live = Live::start();
+    let mut live = LiveLine::start();
     let mut observe = |step: &MeasureStep<'_>| {
         live.step(&Shown { done: step.done, of: step.of, what: step.what, rate: step.rate });
     };

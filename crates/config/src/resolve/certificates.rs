@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{CareSettings, Catalogue, CertError, Certificate};
+use brisk_certs::{Catalogue, CertError, Certificate, MaintenanceSettings};
 
 use super::context::Context;
 use crate::error::KeyPath;
@@ -15,10 +15,10 @@ use crate::units::Period;
 const WAITS: RangeInclusive<Period> = Period(Duration::ZERO)..=Period(Duration::from_mins(1));
 
 /// The settings of `[certificates]`.
-pub(super) fn care(raw: &raw::Certificates, context: &mut Context<'_>) -> CareSettings {
-    let usual = CareSettings::default();
+pub(super) fn maintenance(raw: &raw::Certificates, context: &mut Context<'_>) -> MaintenanceSettings {
+    let usual = MaintenanceSettings::default();
     let path = KeyPath::of("certificates").key("staple_wait");
-    CareSettings {
+    MaintenanceSettings {
         staples: raw.staple.unwrap_or(usual.staples),
         watches: raw.watch_revocation.unwrap_or(usual.watches),
         completes: raw.complete_chains.unwrap_or(usual.completes),

@@ -128,7 +128,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let (max_connections, per_client) = connections(server, &path, context);
     Server {
         certificates: CertificateSettings {
-            care: certificates::care(&raw.certificates, context),
+            maintenance: certificates::maintenance(&raw.certificates, context),
             store: state_dir.as_ref().map(|dir| Arc::new(Folder::new(dir.join("certificates")))),
             fleet: None,
         },

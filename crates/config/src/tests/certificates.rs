@@ -18,9 +18,11 @@ fn the_wait_for_staples_has_a_range() {
         &format!("{LISTENER}[certificates]\nstaple_wait = \"2m\"\n{HOST}"),
         "brisk.toml:4:15: certificates.staple_wait: 2m is out of range: write 0ms to 1m",
     );
-    let care =
-        accepted(&format!("{LISTENER}[certificates]\nstaple = false\n{HOST}")).settings.certificates.care;
-    assert_eq!((care.staples, care.watches, care.completes), (false, true, true));
+    let maintenance = accepted(&format!("{LISTENER}[certificates]\nstaple = false\n{HOST}"))
+        .settings
+        .certificates
+        .maintenance;
+    assert_eq!((maintenance.staples, maintenance.watches, maintenance.completes), (false, true, true));
 }
 
 #[test]

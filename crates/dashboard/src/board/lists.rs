@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use brisk_certs::care::Report;
+use brisk_certs::maintenance::Report;
 use brisk_telemetry::Problem;
 use brisk_telemetry::metrics::UpstreamReading;
 use serde_json::{Value, json};

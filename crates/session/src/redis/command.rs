@@ -11,9 +11,9 @@ use zeroize::Zeroizing;
 
 use super::{
     link::{Link, is_elsewhere},
+    problem::{Area, Problem},
     sealing::Stored,
     shared::Shared,
-    trouble::{Area, Trouble},
 };
 use crate::{
     Claim, Miss,
@@ -31,24 +31,29 @@ pub(super) enum Command {
     /// Marks a session as taken, because its copy in memory was.
     Forget { id: Box<[u8]> },
     /// Looks up or takes a session.
-    Find { id: Box<[u8]>, how: How, started: Instant, answer: oneshot::Sender<Result<Kept, Miss>> },
+    Find {
+        id: Box<[u8]>,
+        how: FindMode,
+        started: Instant,
+        answer: oneshot::Sender<Result<FoundSession, Miss>>,
+    },
 }
 
 /// Kind of look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum FindMode {
     Get,
     Take(Claim),
 }
 
 /// A session from a look-up. Wiped when dropped.
-pub(crate) struct Kept {
+pub(crate) struct FoundSession {
     pub(crate) session: Zeroizing<Vec<u8>>,
     /// Time of expiry.
     pub(crate) expires: Seconds,
 }
 
-impl Kept {
+impl FoundSession {
     /// The session; the caller is responsible for wiping it.
     pub(crate) fn into_session(mut self) -> Vec<u8> {
         mem::take(&mut *self.session)
@@ -65,7 +70,7 @@ impl Command {
     /// Fails the command with `miss` and wakes its waiter.
     pub(super) fn give_up(self, miss: Miss, shared: &Shared) {
         match &self {
-            Self::Forget { id } | Self::Find { id, how: How::Take(Claim::Everywhere), .. } => {
+            Self::Forget { id } | Self::Find { id, how: FindMode::Take(Claim::Everywhere), .. } => {
                 shared.spend(id);
             }
             Self::Put { .. } | Self::Find { .. } => {}
@@ -101,12 +106,12 @@ impl Command {
             }
             Self::Find { id, how, started, answer } => {
                 // A caller that timed out may receive the same early data again, so the session is marked as used.
-                if answer.is_closed() && how != How::Take(Claim::Everywhere) {
+                if answer.is_closed() && how != FindMode::Take(Claim::Everywhere) {
                     return;
                 }
                 let found = find(&id, key, how, link, shared).await;
                 match found {
-                    Err(Miss::Down) if how == How::Take(Claim::Everywhere) => shared.spend(&id),
+                    Err(Miss::Down) if how == FindMode::Take(Claim::Everywhere) => shared.spend(&id),
                     Err(Miss::Down) => {}
                     _ => shared.counters.answered(started.elapsed()),
                 }
@@ -154,23 +159,29 @@ async fn write(command: &Cmd, link: &Link, shared: &Shared) -> bool {
     let done = matches!(answer, Ok(Value::Okay | Value::Nil));
     if done {
         shared.counters.written.count();
-        shared.troubles.end(link.address(), Area::Sessions);
+        shared.problems.end(link.address(), Area::Sessions);
     } else {
         shared.counters.dropped_down.count();
     }
     done
 }
 
-async fn find(id: &[u8], key: &[u8], how: How, link: &Link, shared: &Shared) -> Result<Kept, Miss> {
+async fn find(
+    id: &[u8],
+    key: &[u8],
+    how: FindMode,
+    link: &Link,
+    shared: &Shared,
+) -> Result<FoundSession, Miss> {
     let stored = match how {
-        How::Get => understand(id, link.ask(&get(key)).await, "GET", link, shared)?,
-        How::Take(Claim::Here) => understand(id, link.ask(&take(key)).await, "SET", link, shared)?,
-        How::Take(Claim::Everywhere) => take_alone(id, key, link, shared).await?,
+        FindMode::Get => understand(id, link.ask(&get(key)).await, "GET", link, shared)?,
+        FindMode::Take(Claim::Here) => understand(id, link.ask(&take(key)).await, "SET", link, shared)?,
+        FindMode::Take(Claim::Everywhere) => take_alone(id, key, link, shared).await?,
     };
     if stored.expires <= seconds(SystemTime::now()) {
         return Err(Miss::Unknown);
     }
-    Ok(Kept { session: stored.session, expires: stored.expires })
+    Ok(FoundSession { session: stored.session, expires: stored.expires })
 }
 
 /// Takes a session exclusively: no other caller has or will get it. The documentation of [`redis`](super) contains the
@@ -184,7 +195,7 @@ async fn take_alone(id: &[u8], key: &[u8], link: &Link, shared: &Shared) -> Resu
     if !epoch.is_known() {
         return Err(Miss::Down);
     }
-    if stored.epoch != epoch || shared.spent.covers(stored.put) {
+    if stored.epoch != epoch || shared.used_sessions.covers(stored.put) {
         shared.counters.outlived.count();
         return Err(Miss::Unknown);
     }
@@ -215,7 +226,7 @@ fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shar
         // Another program stored a value under this key.
         _ if error.code() == "WRONGTYPE" => return Miss::Forged,
         // A former primary: the node reconnects, and the router looks for the present primary.
-        Some(ServerErrorKind::ReadOnly) => link.end(Trouble::replica()),
+        Some(ServerErrorKind::ReadOnly) => link.end(Problem::replica()),
         // The cached slots of the cluster are outdated.
         _ if is_elsewhere(error) => {
             link.set_moved();
@@ -223,7 +234,7 @@ fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shar
         }
         _ => {
             shared.breaker.failed();
-            shared.troubles.begin(link.address(), Area::Sessions, Trouble::refused(command, error));
+            shared.problems.begin(link.address(), Area::Sessions, Problem::refused(command, error));
         }
     }
     Miss::Down

@@ -23,11 +23,11 @@ use super::{
     client::Job,
     error::RedisError,
     link::Link,
+    problem::{Area, Problem},
     router::Router,
     sealing::{VERSION, opened, sealed},
     shared::Shared,
     store::RedisStore,
-    trouble::{Area, Trouble},
 };
 use crate::{FleetSecret, Purpose, RotationSettings, SharedKey, TicketKeyring};
 
@@ -116,7 +116,7 @@ pub(super) struct Exchange {
     stopped: oneshot::Receiver<()>,
 }
 
-/// A round failed because of Redis. The cause is recorded in [`Troubles`](super::trouble::Troubles).
+/// A round failed because of Redis. The cause is recorded in [`Problems`](super::problem::Problems).
 struct Failed;
 
 impl Exchange {
@@ -159,7 +159,7 @@ impl Exchange {
         let keys: Vec<SharedKey> = published.values().cloned().collect();
         self.keyring.install(&keys, now);
         (self.held, self.forced) = (published, false);
-        shared.troubles.end(link.address(), Area::Exchange);
+        shared.problems.end(link.address(), Area::Exchange);
         Ok(())
     }
 
@@ -219,6 +219,6 @@ fn context(slot: u64) -> Vec<u8> {
 }
 
 fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Failed {
-    shared.troubles.begin(link.address(), Area::Exchange, Trouble::refused(command, error));
+    shared.problems.begin(link.address(), Area::Exchange, Problem::refused(command, error));
     Failed
 }

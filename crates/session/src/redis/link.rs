@@ -10,8 +10,8 @@ use tokio::{sync::Notify, time};
 
 use super::{
     epoch::{Epoch, field},
+    problem::Problem,
     settings::{RedisAddress, RedisSettings, RedisTopology},
-    trouble::Trouble,
 };
 
 /// A connection. Commands are sent in the order in which their futures are first polled.
@@ -23,23 +23,23 @@ pub(super) struct Link {
     run_id: Option<String>,
     cluster: bool,
     epoch: Cell<Epoch>,
-    end: RefCell<Option<Trouble>>,
+    end: RefCell<Option<Problem>>,
     ended: Notify,
     has_moved: Cell<bool>,
 }
 
 /// State that a server reports with each heartbeat.
-pub(super) struct Beat {
+pub(super) struct Heartbeat {
     pub(super) epoch: Epoch,
     pub(super) is_replica: bool,
 }
 
 impl Link {
     /// Connects, authenticates, and reads the identity of the server.
-    pub(super) async fn open(address: &RedisAddress, settings: &RedisSettings) -> Result<Self, Trouble> {
+    pub(super) async fn open(address: &RedisAddress, settings: &RedisSettings) -> Result<Self, Problem> {
         let connect_timeout = settings.connect_timeout;
         let client =
-            settings.client(address).map_err(|error| Trouble::connecting(&error, connect_timeout))?;
+            settings.client(address).map_err(|error| Problem::connecting(&error, connect_timeout))?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(connect_timeout))
             // Each caller has a deadline of its own, and heartbeats close a silent connection.
@@ -47,7 +47,7 @@ impl Link {
             // As many as may be in flight, so that look-ups do not wait for room in the buffer of the library.
             .set_pipeline_buffer_size(settings.queue);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = connection.map_err(|error| Trouble::connecting(&error, connect_timeout))?;
+        let connection = connection.map_err(|error| Problem::connecting(&error, connect_timeout))?;
         let mut link = Self {
             connection,
             address: address.clone(),
@@ -59,11 +59,11 @@ impl Link {
             has_moved: Cell::new(false),
         };
         let server = time::timeout(connect_timeout, link.ask(&info("server"))).await;
-        let server = server.map_err(|_| Trouble::silent(connect_timeout))?.map_err(|()| link.trouble())?;
+        let server = server.map_err(|_| Problem::silent(connect_timeout))?.map_err(|()| link.problem())?;
         if let Value::ServerError(error) = &server
-            && let Some(trouble) = Trouble::greeted(error)
+            && let Some(problem) = Problem::greeted(error)
         {
-            return Err(trouble);
+            return Err(problem);
         }
         link.run_id = text(server).and_then(|info| field(&info, "run_id").map(str::to_owned));
         Ok(link)
@@ -90,9 +90,9 @@ impl Link {
         tokio::select! {
             biased;
             answer = answer => answer.map_err(|error| self.end(if error.is_connection_dropped() {
-                Trouble::closed()
+                Problem::closed()
             } else {
-                Trouble::new(error.to_string())
+                Problem::new(error.to_string())
             })),
             () = ended => Err(()),
         }
@@ -100,21 +100,21 @@ impl Link {
 
     /// Sends a heartbeat and updates the epoch from its reply. `key` is a permitted key; it need not exist. Ends the
     /// link if the server replies with an error, for example while it loads its data.
-    pub(super) async fn beat(&self, key: &[u8]) -> Result<Beat, ()> {
+    pub(super) async fn beat(&self, key: &[u8]) -> Result<Heartbeat, ()> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("GET").arg(key);
         let mut answers = self.ask_all(&self.with_epoch(pipeline)).await?;
         if let Value::ServerError(error) = answers.remove(0)
             && !is_elsewhere(&error)
         {
-            self.end(Trouble::refused("GET", &error));
+            self.end(Problem::refused("GET", &error));
             return Err(());
         }
         let replication = answers.first().cloned().and_then(text);
         let is_replica = replication.is_some_and(|info| field(&info, "role") == Some("slave"));
         let epoch = self.epoch_in(answers);
         self.epoch.set(epoch);
-        Ok(Beat { epoch, is_replica })
+        Ok(Heartbeat { epoch, is_replica })
     }
 
     /// Appends the commands whose replies [`epoch_in`](Self::epoch_in) reads. Because an epoch that has ended does not
@@ -141,8 +141,8 @@ impl Link {
     }
 
     /// Ends the link and fails all waiting callers. If it has ended already, the first reason is kept.
-    pub(super) fn end(&self, trouble: Trouble) {
-        self.end.borrow_mut().get_or_insert(trouble);
+    pub(super) fn end(&self, problem: Problem) {
+        self.end.borrow_mut().get_or_insert(problem);
         self.ended.notify_waiters();
     }
 
@@ -170,8 +170,8 @@ impl Link {
     }
 
     /// The reason why the link ended.
-    pub(super) fn trouble(&self) -> Trouble {
-        self.end.borrow().clone().unwrap_or_else(Trouble::closed)
+    pub(super) fn problem(&self) -> Problem {
+        self.end.borrow().clone().unwrap_or_else(Problem::closed)
     }
 }
 

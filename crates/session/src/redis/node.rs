@@ -18,11 +18,11 @@ use tokio::{
 use super::{
     command::tombstone,
     link::Link,
+    problem::{Area, Problem},
     sealing::Name,
     settings::RedisAddress,
     shared::Shared,
     slot::slot,
-    trouble::{Area, Trouble},
 };
 use crate::rotation::seconds;
 
@@ -79,8 +79,8 @@ impl Node {
         if let Some(task) = self.task.take() {
             task.abort();
         }
-        self.disconnect(Trouble::closed());
-        self.shared.troubles.forget(&self.address);
+        self.disconnect(Problem::closed());
+        self.shared.problems.forget(&self.address);
     }
 
     async fn keep(self: Rc<Self>) {
@@ -94,11 +94,11 @@ impl Node {
                     if self.watch(&link).await {
                         pause = FIRST_PAUSE;
                     }
-                    let trouble = link.trouble();
-                    self.disconnect(trouble.clone());
-                    self.shared.troubles.begin(&self.address, Area::Connection, trouble);
+                    let problem = link.problem();
+                    self.disconnect(problem.clone());
+                    self.shared.problems.begin(&self.address, Area::Connection, problem);
                 }
-                Err(trouble) => self.shared.troubles.begin(&self.address, Area::Connection, trouble),
+                Err(problem) => self.shared.problems.begin(&self.address, Area::Connection, problem),
             }
             // The server may have been replaced; the router queries Sentinels or the cluster now instead of at its next
             // poll.
@@ -108,13 +108,13 @@ impl Node {
         }
     }
 
-    async fn connect(&self) -> Result<Rc<Link>, Trouble> {
+    async fn connect(&self) -> Result<Rc<Link>, Problem> {
         Link::open(&self.address, &self.shared.settings).await.map(Rc::new)
     }
 
-    fn disconnect(&self, trouble: Trouble) {
+    fn disconnect(&self, problem: Problem) {
         let Some(link) = self.link.take() else { return };
-        link.end(trouble);
+        link.end(problem);
         self.shared.counters.connections.sub(1);
         if self.shared.counters.connections.get() == 0 {
             self.shared.breaker.open();
@@ -146,23 +146,23 @@ impl Node {
 
     /// Sends one heartbeat. Returns false if it failed and the link has ended.
     async fn beat(&self, link: &Link) -> bool {
-        let (settings, troubles) = (&self.shared.settings, &self.shared.troubles);
+        let (settings, problems) = (&self.shared.settings, &self.shared.problems);
         // Marks are sent first, so that no session is taken on a new link before them.
         if !self.mark_spent(link).await {
-            link.end(Trouble::silent(settings.connect_timeout));
+            link.end(Problem::silent(settings.connect_timeout));
             return false;
         }
         let started = Instant::now();
         let beat = match time::timeout(settings.connect_timeout, link.beat(settings.prefix.as_bytes())).await
         {
             Ok(Ok(beat)) if beat.is_replica => {
-                link.end(Trouble::replica());
+                link.end(Problem::replica());
                 return false;
             }
             Ok(Ok(beat)) => beat,
             Ok(Err(())) => return false,
             Err(_) => {
-                link.end(Trouble::silent(settings.connect_timeout));
+                link.end(Problem::silent(settings.connect_timeout));
                 return false;
             }
         };
@@ -170,7 +170,7 @@ impl Node {
         if took > settings.deadline {
             // A single slow heartbeat may be chance; while the breaker is closed, commands determine its state.
             if !self.shared.breaker.is_closed() {
-                troubles.begin(&self.address, Area::Connection, Trouble::slow(took, settings.deadline));
+                problems.begin(&self.address, Area::Connection, Problem::slow(took, settings.deadline));
             }
             return true;
         }
@@ -178,9 +178,9 @@ impl Node {
             self.shared.breaker.close();
         }
         if beat.epoch.is_known() {
-            troubles.end(&self.address, Area::Connection);
+            problems.end(&self.address, Area::Connection);
         } else {
-            troubles.begin(&self.address, Area::Connection, Trouble::anonymous());
+            problems.begin(&self.address, Area::Connection, Problem::anonymous());
         }
         true
     }
@@ -189,7 +189,7 @@ impl Node {
     /// no reply. An error reply counts as done: a user without write access cannot take sessions either.
     async fn mark_spent(&self, link: &Link) -> bool {
         let (mut names, others): (Vec<_>, Vec<_>) =
-            self.shared.spent.take().into_iter().partition(|name| self.has(name));
+            self.shared.used_sessions.take().into_iter().partition(|name| self.has(name));
         self.spend_again(others);
         while !names.is_empty() {
             let batch = names.len().min(SPENT_AT_ONCE);
@@ -219,7 +219,7 @@ impl Node {
     fn spend_again(&self, names: Vec<Name>) {
         let now = seconds(SystemTime::now());
         for name in names {
-            self.shared.spent.add(name, now);
+            self.shared.used_sessions.add(name, now);
         }
     }
 }

@@ -8,10 +8,10 @@ use tokio::{sync::Notify, time};
 use super::{
     link::Link,
     node::Node,
+    problem::{Area, Problem},
     settings::{RedisAddress, RedisTopology},
     shared::Shared,
     slot::slot,
-    trouble::{Area, Trouble},
 };
 
 /// Interval of querying Sentinels for the primary.
@@ -93,9 +93,9 @@ impl Router {
     }
 
     /// Forgets problems of servers that are no longer queried, since their recovery would not be noticed.
-    fn forget_troubles(&self, which: impl Fn(&RedisAddress) -> bool) {
+    fn forget_problems(&self, which: impl Fn(&RedisAddress) -> bool) {
         for server in self.shared.settings.servers.iter().filter(|server| which(server)) {
-            self.shared.troubles.forget(server);
+            self.shared.problems.forget(server);
         }
     }
 
@@ -106,12 +106,12 @@ impl Router {
             let address = &servers[turn % servers.len()];
             match self.ask_sentinel(address, &mut sentinel, service).await {
                 Ok(server) => {
-                    self.shared.troubles.end(address, Area::Connection);
-                    self.forget_troubles(|other| other != address);
+                    self.shared.problems.end(address, Area::Connection);
+                    self.forget_problems(|other| other != address);
                     self.set(vec![SlotRange { first: 0, last: u16::MAX, server }]);
                 }
-                Err(trouble) => {
-                    self.shared.troubles.begin(address, Area::Connection, trouble);
+                Err(problem) => {
+                    self.shared.problems.begin(address, Area::Connection, problem);
                     (turn, sentinel) = (turn + 1, None);
                 }
             }
@@ -124,9 +124,9 @@ impl Router {
         address: &RedisAddress,
         connection: &mut Option<MultiplexedConnection>,
         service: &str,
-    ) -> Result<RedisAddress, Trouble> {
+    ) -> Result<RedisAddress, Problem> {
         let settings = &self.shared.settings;
-        let failed = |error| Trouble::connecting(&error, settings.connect_timeout);
+        let failed = |error| Problem::connecting(&error, settings.connect_timeout);
         let connection = if let Some(connection) = connection {
             connection
         } else {
@@ -152,11 +152,11 @@ impl Router {
             match self.ask_cluster(address).await {
                 Ok(slots) => {
                     self.set(slots);
-                    self.forget_troubles(|other| !self.nodes.borrow().contains_key(other));
+                    self.forget_problems(|other| !self.nodes.borrow().contains_key(other));
                     self.pause(CLUSTER_POLL).await;
                 }
-                Err(trouble) => {
-                    self.shared.troubles.begin(address, Area::Connection, trouble);
+                Err(problem) => {
+                    self.shared.problems.begin(address, Area::Connection, problem);
                     turn += 1;
                     self.pause(LEAST_POLL).await;
                 }
@@ -164,7 +164,7 @@ impl Router {
         }
     }
 
-    async fn ask_cluster(&self, address: &RedisAddress) -> Result<Vec<SlotRange>, Trouble> {
+    async fn ask_cluster(&self, address: &RedisAddress) -> Result<Vec<SlotRange>, Problem> {
         let settings = &self.shared.settings;
         let existing = self.nodes.borrow().get(address).and_then(|node| node.link());
         let link = match existing {
@@ -175,7 +175,7 @@ impl Router {
         command.arg("SLOTS");
         let answer = time::timeout(settings.connect_timeout, link.ask(&command)).await;
         let answer =
-            answer.map_err(|_| Trouble::silent(settings.connect_timeout))?.map_err(|()| link.trouble())?;
+            answer.map_err(|_| Problem::silent(settings.connect_timeout))?.map_err(|()| link.problem())?;
         slots(&answer, address)
     }
 
@@ -188,24 +188,24 @@ impl Router {
 }
 
 /// Parses the reply to `SENTINEL get-master-addr-by-name`: host and port.
-fn primary(answer: &Value, service: &str) -> Result<RedisAddress, Trouble> {
-    let unknown = || Trouble::unknown_service(service);
+fn primary(answer: &Value, service: &str) -> Result<RedisAddress, Problem> {
+    let unknown = || Problem::unknown_service(service);
     match answer {
         Value::Array(parts) => {
             let [host, port] = parts.as_slice() else { return Err(unknown()) };
             let port = text(port).and_then(|port| port.parse().ok()).ok_or_else(unknown)?;
             Ok(RedisAddress { host: text(host).ok_or_else(unknown)?.to_owned(), port })
         }
-        Value::ServerError(error) => Err(Trouble::refused("SENTINEL", error)),
+        Value::ServerError(error) => Err(Problem::refused("SENTINEL", error)),
         _ => Err(unknown()),
     }
 }
 
 /// Parses the reply to `CLUSTER SLOTS`: ranges with first slot, last slot and servers (host, port, ...), primary first.
-fn slots(answer: &Value, asked: &RedisAddress) -> Result<Vec<SlotRange>, Trouble> {
+fn slots(answer: &Value, asked: &RedisAddress) -> Result<Vec<SlotRange>, Problem> {
     let Value::Array(ranges) = answer else {
-        let Value::ServerError(error) = answer else { return Err(Trouble::no_slots(None)) };
-        return Err(Trouble::no_slots(Some(error)));
+        let Value::ServerError(error) = answer else { return Err(Problem::no_slots(None)) };
+        return Err(Problem::no_slots(Some(error)));
     };
     let range = |range: &Value| {
         let Value::Array(parts) = range else { return None };
@@ -222,7 +222,7 @@ fn slots(answer: &Value, asked: &RedisAddress) -> Result<Vec<SlotRange>, Trouble
         })
     };
     let ranges: Option<Vec<_>> = ranges.iter().map(range).collect();
-    ranges.filter(|ranges| !ranges.is_empty()).ok_or_else(|| Trouble::no_slots(None))
+    ranges.filter(|ranges| !ranges.is_empty()).ok_or_else(|| Problem::no_slots(None))
 }
 
 fn text(value: &Value) -> Option<&str> {
@@ -249,8 +249,8 @@ mod tests {
     fn a_sentinel_names_the_primary() {
         let answer = Value::Array(vec![bulk("10.0.0.1"), bulk("6380")]);
         assert_eq!(primary(&answer, "brisk"), Ok(address("10.0.0.1", 6380)));
-        let trouble = primary(&Value::Nil, "brisk").unwrap_err().to_string();
-        assert!(trouble.contains("knows no service \"brisk\""), "{trouble}");
+        let problem = primary(&Value::Nil, "brisk").unwrap_err().to_string();
+        assert!(problem.contains("knows no service \"brisk\""), "{problem}");
     }
 
     #[test]

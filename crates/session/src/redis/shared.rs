@@ -4,11 +4,11 @@ use std::time::SystemTime;
 
 use super::{
     breaker::Breaker,
+    problem::Problems,
     sealing::{Name, Sealer},
     settings::RedisSettings,
-    spent::Spent,
     statistics::Counters,
-    trouble::Troubles,
+    used_sessions::UsedSessions,
 };
 use crate::{FleetSecret, rotation::seconds};
 
@@ -18,8 +18,8 @@ pub(super) struct Shared {
     pub(super) sealer: Sealer,
     pub(super) breaker: Breaker,
     pub(super) counters: Counters,
-    pub(super) troubles: Troubles,
-    pub(super) spent: Spent,
+    pub(super) problems: Problems,
+    pub(super) used_sessions: UsedSessions,
 }
 
 impl Shared {
@@ -29,14 +29,14 @@ impl Shared {
             settings,
             breaker: Breaker::new(),
             counters: Counters::default(),
-            troubles: Troubles::default(),
-            spent: Spent::default(),
+            problems: Problems::default(),
+            used_sessions: UsedSessions::default(),
         }
     }
 
     /// Marks this session as used in Redis, as soon as Redis is reachable.
     pub(super) fn spend(&self, id: &[u8]) {
-        self.spent.add(self.sealer.name(id), seconds(SystemTime::now()));
+        self.used_sessions.add(self.sealer.name(id), seconds(SystemTime::now()));
     }
 
     /// The key of a session in Redis: 32 hexadecimal digits after the prefix.

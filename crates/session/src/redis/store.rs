@@ -17,13 +17,13 @@ use zeroize::Zeroizing;
 
 use super::{
     client::{self, Job},
-    command::{Command, How, Kept},
+    command::{Command, FindMode, FoundSession},
     error::RedisError,
     settings::RedisSettings,
     shared::Shared,
     statistics::RedisStatistics,
 };
-use crate::{Claim, FleetSecret, Found, Lookup, Miss, SessionStore, rotation::seconds};
+use crate::{Claim, FleetSecret, Lookup, Miss, SessionOrMiss, SessionStore, rotation::seconds};
 
 /// Maximum size of a session in bytes. Only sessions with unusually long client certificate chains are larger.
 const LONGEST: usize = 64 * 1024;
@@ -66,7 +66,7 @@ impl RedisStore {
             queue_length: counted.queue_length + queued as u64,
             breaker_open: !shared.breaker.is_closed(),
             breaker_opened: shared.breaker.times_opened(),
-            troubles: shared.troubles.lines(),
+            troubles: shared.problems.lines(),
             ..counted
         }
     }
@@ -78,7 +78,7 @@ impl RedisStore {
     }
 
     /// Like `get` and `take`, with the expiry of the session.
-    pub(crate) fn find(&self, id: &[u8], how: How) -> Lookup<Result<Kept, Miss>> {
+    pub(crate) fn find(&self, id: &[u8], how: FindMode) -> Lookup<Result<FoundSession, Miss>> {
         let shared = &self.shared;
         let (started, (answer, answered)) = (Instant::now(), oneshot::channel());
         let command = Command::Find { id: id.into(), how, started, answer };
@@ -104,7 +104,7 @@ impl RedisStore {
                 _ => shared.breaker.succeeded(),
             }
             shared.counters.found(&found);
-            if how == How::Take(Claim::Everywhere) && matches!(found, Err(Miss::Used)) {
+            if how == FindMode::Take(Claim::Everywhere) && matches!(found, Err(Miss::Used)) {
                 shared.counters.replays.count();
             }
             found
@@ -147,20 +147,20 @@ impl SessionStore for RedisStore {
         Lookup::Ready(self.send(Command::Put { id: id.into(), session, expires }).is_ok())
     }
 
-    fn get(&self, id: &[u8]) -> Lookup<Found> {
-        only_session(self.find(id, How::Get))
+    fn get(&self, id: &[u8]) -> Lookup<SessionOrMiss> {
+        only_session(self.find(id, FindMode::Get))
     }
 
-    fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found> {
-        only_session(self.find(id, How::Take(claim)))
+    fn take(&self, id: &[u8], claim: Claim) -> Lookup<SessionOrMiss> {
+        only_session(self.find(id, FindMode::Take(claim)))
     }
 }
 
-fn only_session(found: Lookup<Result<Kept, Miss>>) -> Lookup<Found> {
+fn only_session(found: Lookup<Result<FoundSession, Miss>>) -> Lookup<SessionOrMiss> {
     match found {
-        Lookup::Ready(found) => Lookup::Ready(found.map(Kept::into_session)),
+        Lookup::Ready(found) => Lookup::Ready(found.map(FoundSession::into_session)),
         Lookup::Pending(found) => {
-            Lookup::Pending(Box::pin(async move { found.await.map(Kept::into_session) }))
+            Lookup::Pending(Box::pin(async move { found.await.map(FoundSession::into_session) }))
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{thread, time::Duration};
 
-use brisk_session::{Claim, FleetSecret, Found, Lookup, Miss, RedisSettings, RedisStore, SessionStore};
+use brisk_session::{
+    Claim, FleetSecret, Lookup, Miss, RedisSettings, RedisStore, SessionOrMiss, SessionStore,
+};
 use brisk_testkit::{
     process::wait_until,
     redis::{Redis, RedisOptions, Sentinel},
@@ -37,11 +39,11 @@ fn of_200_who_take_at_once_in_three_stores_one_gets_the_session() {
     for claims in [[Claim::Everywhere; 2], [Claim::Here, Claim::Everywhere]] {
         let id = format!("{claims:?}").into_bytes();
         put(&stores[0], &id);
-        let take_often = |store: &RedisStore| -> Vec<Found> {
+        let take_often = |store: &RedisStore| -> Vec<SessionOrMiss> {
             let asked: Vec<_> = (0..67).map(|number| store.take(&id, claims[number % 2])).collect();
             asked.into_iter().map(answer).collect()
         };
-        let found: Vec<Found> = thread::scope(|scope| {
+        let found: Vec<SessionOrMiss> = thread::scope(|scope| {
             let workers: Vec<_> = stores.iter().map(|store| scope.spawn(|| take_often(store))).collect();
             workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
         });

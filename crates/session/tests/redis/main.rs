@@ -14,7 +14,7 @@ use std::{
 };
 
 use brisk_session::{
-    Claim, FleetSecret, Found, Lookup, Miss, RedisAddress, RedisSettings, RedisStore, RedisTopology,
+    Claim, FleetSecret, Lookup, Miss, RedisAddress, RedisSettings, RedisStore, RedisTopology, SessionOrMiss,
     SessionStore,
 };
 use brisk_testkit::{
@@ -106,12 +106,12 @@ fn session(id: &[u8]) -> Vec<u8> {
     [b"session of ", id].concat()
 }
 
-fn take(store: &impl SessionStore, id: &[u8]) -> Found {
+fn take(store: &impl SessionStore, id: &[u8]) -> SessionOrMiss {
     answer(store.take(id, Claim::Everywhere))
 }
 
 /// `take` of a session that was taken already, repeated while the store misses its deadline.
-fn take_again(store: &RedisStore, id: &[u8]) -> Found {
+fn take_again(store: &RedisStore, id: &[u8]) -> SessionOrMiss {
     wait_until("an answer in time", || {
         let found = take(store, id);
         (!matches!(found, Err(Miss::Late | Miss::Down))).then_some(found)

@@ -13,10 +13,10 @@ use super::negotiation::Negotiation;
 use super::{ALERT_UNRECOGNIZED_NAME, Acceptor, Host, Refusal, Trace, send_last};
 use crate::demands::Demands;
 use crate::gate::KeyGate;
-use crate::shown::Shown;
+use crate::prepared_slot::PreparedSlot;
 
 /// Whether the client is a validating authority: it offers this protocol only (RFC 8737 section 3).
-pub(super) fn is_asked(hello: &ClientHello) -> bool {
+pub(super) fn is_validation(hello: &ClientHello) -> bool {
     matches!(&hello.alpn[..], [only] if only == ALPN)
 }
 
@@ -59,12 +59,12 @@ impl Acceptor {
     fn challenge_host(&self, served: Served) -> Host {
         let slot = Slot::new();
         slot.publish(vec![served]);
-        let shown = Shown::new(&slot, &Arc::new(KeyGate::default()));
+        let prepared = PreparedSlot::new(&slot, &Arc::new(KeyGate::default()));
         Host {
             place: 0,
             demands: Demands::default(),
             config: self.challenge.clone(),
-            shown,
+            prepared,
             catalogue: None,
             on_demand: None,
         }

@@ -73,7 +73,7 @@ fn resumption_failure(
     hello: &ClientHello,
     version: ProtocolVersion,
 ) -> Option<ResumptionFailure> {
-    if resumption != Resumption::Full || !asked_to_resume(hello, version, notes) {
+    if resumption != Resumption::Full || !offered_session(hello, version, notes) {
         return None;
     }
     // Found, but rejected by rustls: it checks the name, the suite, and the extended master secret.
@@ -85,7 +85,7 @@ fn resumption_failure(
 /// Whether the client offered a session of this version. The presence of a session ID does not suffice: besides a
 /// ticket it is random (RFC 5077 section 3.4), some clients send a random one even without a ticket, and in TLS 1.3 it
 /// is sent for middleboxes (RFC 8446 appendix D.4).
-fn asked_to_resume(hello: &ClientHello, version: ProtocolVersion, notes: Notes) -> bool {
+fn offered_session(hello: &ClientHello, version: ProtocolVersion, notes: Notes) -> bool {
     if version == ProtocolVersion::TLS1_3 {
         return hello.has_psk;
     }

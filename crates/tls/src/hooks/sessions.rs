@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_session::{Claim, Found, Lookup, Miss, OpenError, SessionIds, SessionStore, TicketKeyring};
+use brisk_session::{Claim, Lookup, Miss, OpenError, SessionIds, SessionOrMiss, SessionStore, TicketKeyring};
 use brisk_telemetry::{Resumption, ResumptionFailure};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
@@ -117,7 +117,7 @@ impl StoresServerSessions for Sessions {
     }
 }
 
-fn found(lookup: Lookup<Found>) -> Result<Vec<u8>, ResumptionFailure> {
+fn found(lookup: Lookup<SessionOrMiss>) -> Result<Vec<u8>, ResumptionFailure> {
     answer(lookup).unwrap_or(Err(Miss::Late)).map_err(|miss| match miss {
         Miss::Used => ResumptionFailure::Used,
         Miss::Late => ResumptionFailure::StoreLate,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use brisk_session::{Claim, Found, Lookup, MemorySettings, MemoryStore, Miss, SessionStore};
+use brisk_session::{Claim, Lookup, MemorySettings, MemoryStore, Miss, SessionOrMiss, SessionStore};
 use rustls::NamedGroup;
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue,
@@ -78,7 +78,7 @@ impl ScriptedStore {
         }))
     }
 
-    fn missing(&self) -> Option<Lookup<Found>> {
+    fn missing(&self) -> Option<Lookup<SessionOrMiss>> {
         self.script().miss.map(|miss| Lookup::Ready(Err(miss)))
     }
 }
@@ -89,11 +89,11 @@ impl SessionStore for ScriptedStore {
         self.answer(self.memory.put(id, session, lifetime))
     }
 
-    fn get(&self, id: &[u8]) -> Lookup<Found> {
+    fn get(&self, id: &[u8]) -> Lookup<SessionOrMiss> {
         self.answer(self.missing().unwrap_or_else(|| self.memory.get(id)))
     }
 
-    fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found> {
+    fn take(&self, id: &[u8], claim: Claim) -> Lookup<SessionOrMiss> {
         self.script().claims.push(claim);
         self.answer(self.missing().unwrap_or_else(|| self.memory.take(id, claim)))
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use rustls_pki_types::CertificateDer;
 
 use super::Shared;
+use super::maintained::{FetchKind, MaintainedCertificate};
 use super::schedule::{pause, random};
-use super::ward::{Matter, Ward};
 use crate::certificate::Certificate;
 use crate::issuers::{ISSUER_LIMIT, issuer_in};
 use crate::signature::is_signed_by;
@@ -28,8 +28,8 @@ fn name(certificate: &Certificate) -> Name {
 }
 
 /// Restores the intermediates from the store if they are valid and still belong to the certificate.
-pub(super) fn recall(shared: &Shared, ward: &Ward) {
-    let certificate = ward.certificate();
+pub(super) fn recall(shared: &Shared, maintained: &MaintainedCertificate) {
+    let certificate = maintained.certificate();
     let Some(store) = shared.store.as_ref().filter(|_| lacks_issuer(shared, certificate)) else { return };
     let Ok(Some(kept)) = store.read(&name(certificate)) else { return };
     let mut above = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn recall(shared: &Shared, ward: &Ward) {
     let below = std::iter::once(&certificate.chain[0]).chain(&above);
     let fits = below.zip(&above).all(|(below, above)| is_signed_by(below, above) && is_current(above, now));
     if fits && !above.is_empty() {
-        ward.complete(with(certificate, &above), false);
+        maintained.complete(with(certificate, &above), false);
     }
 }
 
@@ -61,47 +61,50 @@ fn with(certificate: &Certificate, above: &[CertificateDer<'static>]) -> Certifi
 
 /// Returns the issuer of the certificate, and whether the chain above it is complete. Retries until the issuer has been
 /// fetched; `None` if it is not to be fetched or the certificate names no address.
-pub(super) async fn complete(shared: &Shared, ward: &Ward) -> Option<(CertificateDer<'static>, bool)> {
-    let certificate = ward.certificate();
+pub(super) async fn complete(
+    shared: &Shared,
+    maintained: &MaintainedCertificate,
+) -> Option<(CertificateDer<'static>, bool)> {
+    let certificate = maintained.certificate();
     let mut failures = 0;
     loop {
-        if let Some(issuer) = ward.issuer() {
-            return Some((issuer, !ward.is_partial()));
+        if let Some(issuer) = maintained.issuer() {
+            return Some((issuer, !maintained.is_partial()));
         }
         if !lacks_issuer(shared, certificate) {
             return None;
         }
         let (above, missing) = climb(shared, &certificate.chain[0], Vec::new()).await;
         if let Some(issuer) = above.first().cloned() {
-            completed(shared, ward, &above, missing.as_deref());
+            completed(shared, maintained, &above, missing.as_deref());
             return Some((issuer, missing.is_none()));
         }
         failures += 1;
         let reason = missing.unwrap_or_else(|| "the certificate does not say where it is".to_owned());
-        if ward.failed(Matter::Issuer, reason.clone()) {
+        if maintained.failed(FetchKind::Issuer, reason.clone()) {
             tracing::warn!(certificate = certificate.title(), "its intermediate is still missing: {reason}");
         }
         // A start that waits for the first staples does not wait for retries.
-        ward.set_tried();
+        maintained.set_tried();
         shared.notify_tried();
         tokio::time::sleep(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random())).await;
     }
 }
 
 /// Fetches the certificates above the first issuer, with retries, unless `is_whole`.
-pub(super) async fn complete_rest(shared: &Shared, ward: &Ward, mut is_whole: bool) {
-    let certificate = ward.certificate();
+pub(super) async fn complete_rest(shared: &Shared, maintained: &MaintainedCertificate, mut is_whole: bool) {
+    let certificate = maintained.certificate();
     let mut failures = 0;
     while !is_whole {
         failures += 1;
         tokio::time::sleep(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random())).await;
-        let known = ward.completed().map(|whole| whole.chain[1..].to_vec()).unwrap_or_default();
+        let known = maintained.completed().map(|whole| whole.chain[1..].to_vec()).unwrap_or_default();
         let before = known.len();
         let (above, missing) = climb(shared, &certificate.chain[0], known).await;
         is_whole = missing.is_none();
         match missing {
-            Some(reason) if above.len() == before => still_missing(ward, &reason),
-            missing => completed(shared, ward, &above, missing.as_deref()),
+            Some(reason) if above.len() == before => still_missing(maintained, &reason),
+            missing => completed(shared, maintained, &above, missing.as_deref()),
         }
     }
 }
@@ -151,21 +154,26 @@ async fn issuer_of(
     failed.map_or(Ok(None), Err)
 }
 
-fn still_missing(ward: &Ward, reason: &str) {
-    if ward.failed(Matter::Issuer, reason.to_owned()) {
-        let title = ward.certificate().title();
+fn still_missing(maintained: &MaintainedCertificate, reason: &str) {
+    if maintained.failed(FetchKind::Issuer, reason.to_owned()) {
+        let title = maintained.certificate().title();
         tracing::warn!(certificate = title, "what is above its intermediate is still missing: {reason}");
     }
 }
 
-fn completed(shared: &Shared, ward: &Ward, above: &[CertificateDer<'static>], missing: Option<&str>) {
-    let certificate = ward.certificate();
-    ward.complete(with(certificate, above), missing.is_some());
+fn completed(
+    shared: &Shared,
+    maintained: &MaintainedCertificate,
+    above: &[CertificateDer<'static>],
+    missing: Option<&str>,
+) {
+    let certificate = maintained.certificate();
+    maintained.complete(with(certificate, above), missing.is_some());
     shared.apply(certificate.fingerprint);
     if let Some(missing) = missing {
-        still_missing(ward, missing);
+        still_missing(maintained, missing);
     } else {
-        ward.succeeded(Matter::Issuer);
+        maintained.succeeded(FetchKind::Issuer);
     }
     tracing::info!(
         certificate = certificate.title(),

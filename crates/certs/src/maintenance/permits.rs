@@ -9,43 +9,43 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::lock;
 
 /// Concurrent fetches from one server, and in total.
-const OF_SERVER: usize = 4;
-const ALL: usize = 64;
+const PER_SERVER: usize = 4;
+const TOTAL: usize = 64;
 
 /// The permits for fetches.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct FetchPermits {
     all: Arc<Semaphore>,
     servers: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-impl Default for Places {
+impl Default for FetchPermits {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(ALL)), servers: Mutex::default() }
+        Self { all: Arc::new(Semaphore::new(TOTAL)), servers: Mutex::default() }
     }
 }
 
 /// Permission for one fetch, returned when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FetchPermit {
     _server: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
 
-impl Places {
+impl FetchPermits {
     /// Waits for a permit to fetch from `url`.
-    pub(super) async fn of(&self, url: &str) -> Place {
-        let of_server = || Arc::new(Semaphore::new(OF_SERVER));
-        let server = Arc::clone(lock(&self.servers).entry(server(url)).or_insert_with(of_server));
+    pub(super) async fn acquire(&self, url: &str) -> FetchPermit {
+        let new_semaphore = || Arc::new(Semaphore::new(PER_SERVER));
+        let server = Arc::clone(lock(&self.servers).entry(server(url)).or_insert_with(new_semaphore));
         // The server's permit first: a fetch that waits for a slow server then holds no permit of the total.
         let server = server.acquire_owned().await.expect("it is never closed");
         let all = Arc::clone(&self.all).acquire_owned().await.expect("it is never closed");
-        Place { _server: server, _all: all }
+        FetchPermit { _server: server, _all: all }
     }
 
     /// Removes servers from which nothing is being fetched.
     pub(super) fn forget_unused(&self) {
-        lock(&self.servers).retain(|_, places| Arc::strong_count(places) > 1);
+        lock(&self.servers).retain(|_, permits| Arc::strong_count(permits) > 1);
     }
 }
 
@@ -66,21 +66,21 @@ mod tests {
     #[test]
     fn a_server_that_does_not_answer_holds_up_itself_alone() {
         Builder::new_current_thread().build().unwrap().block_on(async {
-            let places = Places::default();
+            let permits = FetchPermits::default();
             let mut slow = Vec::new();
-            for number in 0..OF_SERVER {
-                slow.push(places.of(&format!("http://Slow.test/{number}")).await);
+            for number in 0..PER_SERVER {
+                slow.push(permits.acquire(&format!("http://Slow.test/{number}")).await);
             }
-            let mut more = pin!(places.of("http://slow.test/more"));
+            let mut more = pin!(permits.acquire("http://slow.test/more"));
             let one_turn = |context: &mut std::task::Context<'_>| {
                 std::task::Poll::Ready(more.as_mut().poll(context).is_pending())
             };
             assert!(std::future::poll_fn(one_turn).await);
-            let other = places.of("http://slow.test:8080/1").await;
+            let other = permits.acquire("http://slow.test:8080/1").await;
             slow.clear();
             drop((other, more.await));
-            places.forget_unused();
-            assert!(lock(&places.servers).is_empty());
+            permits.forget_unused();
+            assert!(lock(&permits.servers).is_empty());
         });
     }
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustls_pki_types::CertificateDer;
 
+use super::maintained::{FetchKind, MaintainedCertificate, Origin, RevocationSource};
 use super::schedule::{Due, pause, random, sleep_towards};
 use super::staples::{restored, revoked};
-use super::ward::{Matter, Origin, Ward, Witness};
 use super::{Shared, lock};
 use crate::crl::RevocationList;
 
@@ -89,37 +89,43 @@ fn due(
     now + wait.mul_f64(0.8 + 0.2 * random)
 }
 
-fn is_watched(shared: &Shared, ward: &Ward) -> bool {
-    let names_list = !ward.certificate().services.lists.is_empty();
-    shared.settings().watches && ward.origin() == Origin::Host && names_list
+fn is_watched(shared: &Shared, maintained: &MaintainedCertificate) -> bool {
+    let names_list = !maintained.certificate().services.lists.is_empty();
+    shared.settings().watches && maintained.origin() == Origin::Host && names_list
 }
 
 /// Logs that a certificate's list is not watched, because its issuer is unknown.
-pub(super) fn complain_of_issuer(shared: &Shared, ward: &Ward) {
+pub(super) fn warn_of_issuer(shared: &Shared, maintained: &MaintainedCertificate) {
     let reason = "its revocation list is not watched: its issuer is not known; append the certificate of the issuer to the chain \
                   file";
-    let certificate = ward.certificate();
-    if is_watched(shared, ward) && ward.failed(Matter::List, reason.to_owned()) {
+    let certificate = maintained.certificate();
+    if is_watched(shared, maintained) && maintained.failed(FetchKind::List, reason.to_owned()) {
         tracing::warn!(certificate = certificate.title(), "{reason}");
     }
 }
 
-/// Watches the list of `ward`. Never returns if it names one; the caller aborts the task.
-pub(super) async fn watch(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'static>) {
-    let certificate = Arc::clone(ward.certificate());
-    let Some(url) = certificate.services.lists.first().filter(|_| is_watched(shared, ward)) else { return };
+/// Watches the list of `maintained`. Never returns if it names one; the caller aborts the task.
+pub(super) async fn watch(
+    shared: &Shared,
+    maintained: &MaintainedCertificate,
+    issuer: &CertificateDer<'static>,
+) {
+    let certificate = Arc::clone(maintained.certificate());
+    let Some(url) = certificate.services.lists.first().filter(|_| is_watched(shared, maintained)) else {
+        return;
+    };
     let mut failures = 0;
     loop {
-        let next = match look(shared, ward, issuer, url).await {
+        let next = match look(shared, maintained, issuer, url).await {
             Ok(next) => {
                 failures = 0;
-                ward.succeeded(Matter::List);
+                maintained.succeeded(FetchKind::List);
                 Due::at(next)
             }
             Err(reason) => {
                 failures += 1;
                 let reason = format!("its revocation list {url} cannot be used: {reason}");
-                if ward.failed(Matter::List, reason.clone()) {
+                if maintained.failed(FetchKind::List, reason.clone()) {
                     tracing::warn!(certificate = certificate.title(), "{reason}");
                 }
                 Due::after(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random()))
@@ -134,11 +140,11 @@ pub(super) async fn watch(shared: &Shared, ward: &Ward, issuer: &CertificateDer<
 /// Looks up the certificate in its list. Returns the time of the next look-up.
 async fn look(
     shared: &Shared,
-    ward: &Ward,
+    maintained: &MaintainedCertificate,
     issuer: &CertificateDer<'static>,
     url: &str,
 ) -> Result<SystemTime, String> {
-    let services = &ward.certificate().services;
+    let services = &maintained.certificate().services;
     let accept = |bytes: &[u8]| accept(bytes, issuer, &services.lists, SystemTime::now());
     let kept = shared.lists.current(shared, url, accept).await?;
     let list = RevocationList::read(&kept.bytes)?;
@@ -146,12 +152,12 @@ async fn look(
     let now = SystemTime::now();
     let expired = list.next_update.is_some_and(|next| next < now);
     match found {
-        Some(since) => revoked(shared, ward, Witness::List, since, url),
+        Some(since) => revoked(shared, maintained, RevocationSource::List, since, url),
         None if expired => return Err("it has expired".to_owned()),
-        None => restored(ward, Witness::List),
+        None => restored(maintained, RevocationSource::List),
     }
-    ward.list_was_read(now);
-    shared.apply(ward.certificate().fingerprint);
+    maintained.list_was_read(now);
+    shared.apply(maintained.certificate().fingerprint);
     Ok(kept.due)
 }
 

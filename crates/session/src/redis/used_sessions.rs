@@ -11,7 +11,7 @@ use std::{
 use super::sealing::Name;
 use crate::rotation::Seconds;
 
-/// Maximum number of names. Beyond it the oldest are forgotten, and [`Spent::covers`] all sessions put until then.
+/// Maximum number of names. Beyond it the oldest are forgotten, and [`UsedSessions::covers`] all sessions put until then.
 const MOST: usize = 10_000;
 
 /// Maximum difference in seconds between the clocks of two gateways.
@@ -24,13 +24,13 @@ const CLOCKS: Seconds = 60;
 /// forgotten. Therefore, once names are forgotten, no session that was put before is returned for an exclusive claim:
 /// its client gets one full handshake.
 #[derive(Debug, Default)]
-pub(super) struct Spent {
+pub(super) struct UsedSessions {
     names: Mutex<VecDeque<Name>>,
     /// Sessions put until this time may have been forgotten.
     forgotten_until: AtomicU64,
 }
 
-impl Spent {
+impl UsedSessions {
     /// Adds a session that was put before `now`.
     pub(super) fn add(&self, name: Name, now: Seconds) {
         let mut names = self.lock();
@@ -62,23 +62,27 @@ mod tests {
 
     #[test]
     fn the_latest_names_are_kept() {
-        let spent = Spent::default();
+        let used_sessions = UsedSessions::default();
         for number in 0..MOST as u128 + 5 {
-            spent.add(number.to_be_bytes(), 1000);
+            used_sessions.add(number.to_be_bytes(), 1000);
         }
-        let names = spent.take();
+        let names = used_sessions.take();
         assert_eq!((names.len(), names[0]), (MOST, 5_u128.to_be_bytes()));
-        assert!(spent.take().is_empty());
+        assert!(used_sessions.take().is_empty());
     }
 
     #[test]
     fn once_names_are_forgotten_all_sessions_of_before_are_spent() {
-        let spent = Spent::default();
+        let used_sessions = UsedSessions::default();
         for number in 0..MOST as u128 {
-            spent.add(number.to_be_bytes(), 1000);
+            used_sessions.add(number.to_be_bytes(), 1000);
         }
-        assert!(!spent.covers(999), "all of them are remembered");
-        spent.add([0xff; 16], 1000);
-        assert!(spent.covers(999) && spent.covers(1000 + CLOCKS) && !spent.covers(1001 + CLOCKS));
+        assert!(!used_sessions.covers(999), "all of them are remembered");
+        used_sessions.add([0xff; 16], 1000);
+        assert!(
+            used_sessions.covers(999)
+                && used_sessions.covers(1000 + CLOCKS)
+                && !used_sessions.covers(1001 + CLOCKS)
+        );
     }
 }

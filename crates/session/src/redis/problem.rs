@@ -22,9 +22,9 @@ const MOST: usize = 64;
 
 /// A problem that keeps Redis from working, as a message for operators with fault and correction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trouble(String);
+pub(super) struct Problem(String);
 
-impl Trouble {
+impl Problem {
     pub(super) fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
@@ -106,7 +106,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -125,7 +125,7 @@ pub(super) enum Area {
 
 /// The current problems of all servers.
 #[derive(Debug, Default)]
-pub(super) struct Troubles {
+pub(super) struct Problems {
     entries: Mutex<BTreeMap<(RedisAddress, Area), Entry>>,
     /// Whether there may be a current problem; checked after each successful command, without a lock.
     any: AtomicBool,
@@ -133,14 +133,14 @@ pub(super) struct Troubles {
 
 #[derive(Debug)]
 struct Entry {
-    trouble: Trouble,
+    problem: Problem,
     lasts: bool,
     logged: Instant,
 }
 
-impl Troubles {
+impl Problems {
     /// Records that `server` has this problem now.
-    pub(super) fn begin(&self, server: &RedisAddress, area: Area, trouble: Trouble) {
+    pub(super) fn begin(&self, server: &RedisAddress, area: Area, problem: Problem) {
         let mut entries = self.lock();
         let (now, key) = (Instant::now(), (server.clone(), area));
         let former = entries.get(&key);
@@ -148,14 +148,14 @@ impl Troubles {
             return;
         }
         let is_news = former.is_none_or(|former| {
-            let repeats = former.lasts && former.trouble == trouble;
+            let repeats = former.lasts && former.problem == problem;
             !repeats && now.duration_since(former.logged) >= QUIET
         });
         if is_news {
-            tracing::warn!("session store: Redis at {server} {trouble}");
+            tracing::warn!("session store: Redis at {server} {problem}");
         }
         let logged = if is_news { now } else { former.map_or(now, |former| former.logged) };
-        entries.insert(key, Entry { trouble, lasts: true, logged });
+        entries.insert(key, Entry { problem, lasts: true, logged });
         self.any.store(true, Ordering::Relaxed);
     }
 
@@ -181,7 +181,7 @@ impl Troubles {
     pub(super) fn lines(&self) -> Vec<String> {
         let entries = self.lock();
         let lasting = entries.iter().filter(|(_, entry)| entry.lasts);
-        lasting.map(|((server, _), entry)| format!("Redis at {server} {}", entry.trouble)).collect()
+        lasting.map(|((server, _), entry)| format!("Redis at {server} {}", entry.problem)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(RedisAddress, Area), Entry>> {
@@ -198,37 +198,37 @@ mod tests {
     }
 
     #[test]
-    fn a_trouble_shows_while_it_lasts() {
-        let troubles = Troubles::default();
-        troubles.begin(&server(1), Area::Connection, Trouble::closed());
-        troubles.begin(&server(1), Area::Connection, Trouble::replica());
-        troubles.begin(&server(2), Area::Connection, Trouble::closed());
-        let lines = troubles.lines();
+    fn a_problem_is_listed_while_it_lasts() {
+        let problems = Problems::default();
+        problems.begin(&server(1), Area::Connection, Problem::closed());
+        problems.begin(&server(1), Area::Connection, Problem::replica());
+        problems.begin(&server(2), Area::Connection, Problem::closed());
+        let lines = problems.lines();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("Redis at redis.example:1 is a replica"), "{lines:?}");
-        troubles.end(&server(1), Area::Sessions);
-        assert_eq!(troubles.lines().len(), 2);
-        troubles.end(&server(1), Area::Connection);
-        troubles.forget(&server(2));
-        assert_eq!(troubles.lines(), [""; 0]);
+        problems.end(&server(1), Area::Sessions);
+        assert_eq!(problems.lines().len(), 2);
+        problems.end(&server(1), Area::Connection);
+        problems.forget(&server(2));
+        assert_eq!(problems.lines(), [""; 0]);
     }
 
     #[test]
-    fn the_troubles_kept_are_bounded() {
-        let troubles = Troubles::default();
+    fn the_problems_kept_are_bounded() {
+        let problems = Problems::default();
         for port in 0..1000 {
-            troubles.begin(&server(port), Area::Connection, Trouble::closed());
+            problems.begin(&server(port), Area::Connection, Problem::closed());
         }
-        assert_eq!(troubles.lines().len(), MOST);
+        assert_eq!(problems.lines().len(), MOST);
     }
 
     #[test]
     fn a_refused_password_differs_from_a_refused_connection() {
         let refused = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
-        let trouble = Trouble::connecting(&refused, Duration::from_secs(2)).to_string();
-        assert!(trouble.contains("nothing listens there"), "{trouble}");
+        let problem = Problem::connecting(&refused, Duration::from_secs(2)).to_string();
+        assert!(problem.contains("nothing listens there"), "{problem}");
         let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
-        let trouble = Trouble::connecting(&wrong, Duration::from_secs(2)).to_string();
-        assert!(trouble.contains("user name and the password"), "{trouble}");
+        let problem = Problem::connecting(&wrong, Duration::from_secs(2)).to_string();
+        assert!(problem.contains("user name and the password"), "{problem}");
     }
 }

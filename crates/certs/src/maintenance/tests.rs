@@ -13,7 +13,7 @@ use super::*;
 use crate::certificate::{Loaded, load};
 use crate::chain::Chain;
 use crate::der::{OID, SEQUENCE, write};
-use crate::ocsp::Question;
+use crate::ocsp::CertId;
 use crate::store::{Folder, Name};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -86,14 +86,17 @@ fn shown_when(
     wanted: impl Fn(&Report) -> bool,
 ) -> Served {
     let web = web.iter().map(|(address, der)| ((*address).to_owned(), der.to_vec())).collect();
-    let care = Care::start(CareSettings::default(), Arc::new(Web(web)), None, None).unwrap();
+    let maintenance =
+        Maintenance::start(MaintenanceSettings::default(), Arc::new(Web(web)), None, None).unwrap();
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(LocalEngine::new(Arc::new(Keystore::new())));
     let slot = Slot::new();
     slot.publish(vec![Served::new(Arc::clone(&site.leaf), engine)]);
-    care.follow(vec![Arc::clone(&slot)]);
-    brisk_testkit::process::wait_until("the report", || care.report().iter().any(&wanted).then_some(()));
+    maintenance.follow(vec![Arc::clone(&slot)]);
+    brisk_testkit::process::wait_until("the report", || {
+        maintenance.report().iter().any(&wanted).then_some(())
+    });
     // The report may precede the update of the slot.
-    care.look(&slot);
+    maintenance.look(&slot);
     slot.load()[0].clone()
 }
 
@@ -117,15 +120,16 @@ fn a_good_staple_in_the_store_of_a_fleet_does_not_end_a_revocation() {
     let leaf = ca.server(&["a.test"]).ocsp_at("http://ocsp.test").issue();
     let loaded = load(&leaf.chain, &leaf.key, &mut Keystore::new(), SystemTime::now()).unwrap();
     let certificate = Arc::new(loaded.certificate);
-    let question = Question::new(&certificate.chain[0], certificate.issuer.as_ref().unwrap()).unwrap();
-    let answer = |good: &[&Leaf], bad: &[&Leaf]| response(&ca, good, bad, None, &question.request());
+    let cert_id = CertId::new(&certificate.chain[0], certificate.issuer.as_ref().unwrap()).unwrap();
+    let answer = |good: &[&Leaf], bad: &[&Leaf]| response(&ca, good, bad, None, &cert_id.request());
     let web = Arc::new(Revoking { response: answer(&[], &[&leaf]), asked: AtomicUsize::new(0) });
     let folder = tempfile::tempdir().unwrap();
     let fleet: Arc<dyn Store> = Arc::new(Folder::new(folder.path()));
     let fetch: Arc<dyn Fetch> = Arc::<Revoking>::clone(&web);
-    let care = Care::start(CareSettings::default(), fetch, None, Some(Arc::clone(&fleet))).unwrap();
-    care.prepare_more(std::slice::from_ref(&certificate));
-    let revoked = || care.report()[0].revoked;
+    let maintenance =
+        Maintenance::start(MaintenanceSettings::default(), fetch, None, Some(Arc::clone(&fleet))).unwrap();
+    maintenance.prepare_more(std::slice::from_ref(&certificate));
+    let revoked = || maintenance.report()[0].revoked;
     brisk_testkit::process::wait_until("the revocation", revoked);
     // As written by a gateway that has not learned of the revocation.
     let name = Name::of(["staples", &certificate.fingerprint.to_string()]);
@@ -134,7 +138,7 @@ fn a_good_staple_in_the_store_of_a_fleet_does_not_end_a_revocation() {
     brisk_testkit::process::wait_until("the next question", || {
         (web.asked.load(Ordering::Relaxed) > before).then_some(())
     });
-    assert!(revoked().is_some() && care.staple(&certificate).is_none());
+    assert!(revoked().is_some() && maintenance.staple(&certificate).is_none());
 }
 
 #[test]
@@ -144,11 +148,11 @@ fn a_certificate_that_is_loaded_twice_at_once_is_waited_for_as_one() {
     let this_update = SystemTime::now();
     let staple = Some(Arc::new(Staple { der: vec![7], this_update, next_update: this_update + HOUR }));
     let second = Certificate { staple, ..first.clone() };
-    let settings = CareSettings { wait: HOUR, completes: false, ..CareSettings::default() };
-    let care = Care::start(settings, Arc::new(Web::default()), None, None).unwrap();
+    let settings = MaintenanceSettings { wait: HOUR, completes: false, ..MaintenanceSettings::default() };
+    let maintenance = Maintenance::start(settings, Arc::new(Web::default()), None, None).unwrap();
     let (done, waits) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        care.prepare_more(&[Arc::new(first), Arc::new(second)]);
+        maintenance.prepare_more(&[Arc::new(first), Arc::new(second)]);
         done.send(()).unwrap();
     });
     waits.recv_timeout(Duration::from_mins(1)).expect("the second is in the place of the first");
@@ -190,17 +194,18 @@ fn a_certificate_whose_list_cannot_be_watched_is_in_trouble() {
 #[test]
 fn what_is_loaded_again_with_another_staple_file_is_looked_after_as_it_is_now() {
     let first = site(&[]).leaf;
-    let care = Care::start(CareSettings::default(), Arc::new(Web::default()), None, None).unwrap();
-    care.prepare_more(std::slice::from_ref(&first));
+    let maintenance =
+        Maintenance::start(MaintenanceSettings::default(), Arc::new(Web::default()), None, None).unwrap();
+    maintenance.prepare_more(std::slice::from_ref(&first));
     let staple = |life| {
         let this_update = SystemTime::now();
         Some(Arc::new(Staple { der: vec![7], this_update, next_update: this_update + life }))
     };
     let with = |staple| Arc::new(Certificate { staple, ..Certificate::clone(&first) });
     let second = with(staple(HOUR));
-    care.prepare_more(std::slice::from_ref(&second));
-    let shown = care.report()[0].staple.unwrap().1;
+    maintenance.prepare_more(std::slice::from_ref(&second));
+    let shown = maintenance.report()[0].staple.unwrap().1;
     assert_eq!(shown, second.staple.as_ref().unwrap().next_update);
-    care.prepare_more(std::slice::from_ref(&first));
-    assert_eq!(care.report()[0].staple, None, "the file is gone");
+    maintenance.prepare_more(std::slice::from_ref(&first));
+    assert_eq!(maintenance.report()[0].staple, None, "the file is gone");
 }

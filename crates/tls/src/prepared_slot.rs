@@ -13,7 +13,7 @@ use crate::gate::KeyGate;
 use crate::hooks::certified;
 
 /// The certificates of a host's slot. While nothing is published, a handshake costs two atomic loads.
-pub(crate) struct Shown {
+pub(crate) struct PreparedSlot {
     slot: Arc<Slot>,
     gate: Arc<KeyGate>,
     prepared: ArcSwap<Prepared>,
@@ -22,11 +22,11 @@ pub(crate) struct Shown {
 /// The certificates of one publication, prepared for rustls.
 struct Prepared {
     published: Arc<Vec<Served>>,
-    certified: Vec<One>,
+    certified: Vec<PreparedCertificate>,
 }
 
 /// A certificate, prepared with its staple and without it for the time after the staple's expiry.
-struct One {
+struct PreparedCertificate {
     served: Served,
     with_staple: Arc<CertifiedKey>,
     without: Arc<CertifiedKey>,
@@ -38,7 +38,7 @@ fn fresh(mut served: Served) -> Served {
     served
 }
 
-impl Shown {
+impl PreparedSlot {
     pub(crate) fn new(slot: &Arc<Slot>, gate: &Arc<KeyGate>) -> Self {
         let prepared = ArcSwap::from_pointee(Prepared::new(&slot.load(), gate));
         Self { slot: Arc::clone(slot), gate: Arc::clone(gate), prepared }
@@ -77,15 +77,15 @@ impl Shown {
     }
 }
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for PreparedSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Shown").field(&self.slot).finish()
+        f.debug_tuple("PreparedSlot").field(&self.slot).finish()
     }
 }
 
 impl Prepared {
     fn new(published: &Arc<Vec<Served>>, gate: &Arc<KeyGate>) -> Self {
-        let certified = published.iter().map(|served| One::new(served.clone(), gate));
+        let certified = published.iter().map(|served| PreparedCertificate::new(served.clone(), gate));
         Self { certified: certified.collect(), published: Arc::clone(published) }
     }
 
@@ -96,7 +96,7 @@ impl Prepared {
     }
 }
 
-impl One {
+impl PreparedCertificate {
     fn new(served: Served, gate: &Arc<KeyGate>) -> Self {
         let with_staple = certified(&served, gate);
         let without = match &served.staple {
@@ -131,7 +131,7 @@ mod tests {
             Served::new(Arc::new(loaded.certificate), Arc::new(LocalEngine::new(Arc::new(keystore))));
         let (this_update, hour) = (SystemTime::now(), Duration::from_hours(1));
         served.staple = Some(Arc::new(Staple { der: vec![7], this_update, next_update: this_update + hour }));
-        let one = One::new(served.clone(), &Arc::default());
+        let one = PreparedCertificate::new(served.clone(), &Arc::default());
         assert_eq!(one.at(this_update).ocsp.as_deref(), Some(&[7][..]));
         assert_eq!(one.at(this_update + 2 * hour).ocsp, None);
         assert!(fresh(served.clone()).staple.is_some());

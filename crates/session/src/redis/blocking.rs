@@ -14,12 +14,12 @@ const ATTEMPTS: u32 = 3;
 ///
 /// A command may be executed twice if its reply is lost with the connection. All keys of one user must have the same
 /// hash tag (the part in braces), so that a cluster keeps them on one node.
-pub struct RedisErrands {
+pub struct BlockingRedis {
     settings: RedisSettings,
     connection: Mutex<Option<Connection>>,
 }
 
-impl RedisErrands {
+impl BlockingRedis {
     /// Creates the object without connecting.
     pub fn new(settings: RedisSettings) -> Self {
         Self { settings, connection: Mutex::new(None) }
@@ -31,27 +31,27 @@ impl RedisErrands {
     }
 
     /// Executes one command and returns its reply.
-    pub fn ask(&self, command: &Cmd) -> Result<Value, LibraryError> {
+    pub fn execute(&self, command: &Cmd) -> Result<Value, LibraryError> {
         self.with(|connection| connection.req_command(command))
     }
 
     /// Executes a pipeline; atomically if it is a transaction.
-    pub fn ask_all(&self, pipeline: &Pipeline) -> Result<(), LibraryError> {
+    pub fn execute_all(&self, pipeline: &Pipeline) -> Result<(), LibraryError> {
         self.with(|connection| pipeline.query::<()>(connection))
     }
 
     fn with<T>(&self, mut act: impl FnMut(&mut Connection) -> RedisResult<T>) -> RedisResult<T> {
-        let mut place = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let mut connection = match place.take() {
+            let mut connection = match slot.take() {
                 Some(connection) => connection,
                 None => self.connect(None)?,
             };
             let error = match act(&mut connection) {
                 Ok(value) => {
-                    *place = Some(connection);
+                    *slot = Some(connection);
                     return Ok(value);
                 }
                 Err(error) => error,
@@ -60,10 +60,10 @@ impl RedisErrands {
             let is_lost = error.is_io_error() || error.is_connection_dropped() || is_replica(&error);
             match elsewhere {
                 _ if attempts == ATTEMPTS => return Err(error),
-                Some(address) => *place = Some(self.connect(Some(&address))?),
+                Some(address) => *slot = Some(self.connect(Some(&address))?),
                 None if is_lost => {}
                 None => {
-                    *place = Some(connection);
+                    *slot = Some(connection);
                     return Err(error);
                 }
             }
@@ -115,9 +115,9 @@ impl RedisErrands {
     }
 }
 
-impl fmt::Debug for RedisErrands {
+impl fmt::Debug for BlockingRedis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisErrands").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("BlockingRedis").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 

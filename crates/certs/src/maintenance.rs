@@ -1,5 +1,5 @@
 //! Background maintenance of the certificates that hosts present: completing their chains, fetching staples, watching
-//! for revocation. [`Care`] runs it on one thread of its own and publishes the results into the [`Slot`]s, so a
+//! for revocation. [`Maintenance`] runs it on one thread of its own and publishes the results into the [`Slot`]s, so a
 //! handshake never waits for it.
 //!
 //! Fetched data is kept in a [`Store`], so that it is available right after a restart.
@@ -7,12 +7,12 @@
 mod fleet;
 mod issuers;
 mod lists;
-mod places;
+mod maintained;
+mod permits;
 mod schedule;
-mod showing;
+mod slot_index;
 mod staples;
 mod thread;
-mod ward;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,13 +31,13 @@ use crate::error::CertError;
 use crate::ocsp::Staple;
 use crate::slot::{Served, Slot};
 use crate::store::Store;
-use showing::{Showing, is_tended};
-pub use ward::{Failures, Report};
-use ward::{Origin, Ward};
+pub use maintained::{Failures, Report};
+use maintained::{MaintainedCertificate, Origin};
+use slot_index::{SlotIndex, needs_maintenance};
 
-/// Which maintenance [`Care`] performs.
+/// Which maintenance [`Maintenance`] performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CareSettings {
+pub struct MaintenanceSettings {
     /// Fetch staples for certificates that name an OCSP responder. Default: yes.
     pub staples: bool,
     /// Fetch the revocation lists that certificates name. Default: yes.
@@ -48,7 +48,7 @@ pub struct CareSettings {
     pub wait: Duration,
 }
 
-impl Default for CareSettings {
+impl Default for MaintenanceSettings {
     fn default() -> Self {
         Self { staples: true, watches: true, completes: true, wait: Duration::from_secs(2) }
     }
@@ -78,10 +78,10 @@ pub trait Fetch: fmt::Debug + Send + Sync + 'static {
 /// Callback for a certificate that was found to be revoked.
 type OnRevoked = Box<dyn Fn(&Certificate) + Send + Sync>;
 
-type Wards = HashMap<Fingerprint, Arc<Ward>>;
+type MaintainedCertificates = HashMap<Fingerprint, Arc<MaintainedCertificate>>;
 
 /// The maintenance thread. It ends when this is dropped.
-pub struct Care {
+pub struct Maintenance {
     shared: Arc<Shared>,
     _alive: watch::Sender<()>,
 }
@@ -90,56 +90,56 @@ struct Shared {
     fetch: Arc<dyn Fetch>,
     store: Option<Arc<dyn Store>>,
     fleet: fleet::Fleet,
-    settings: Mutex<CareSettings>,
-    wards: Mutex<Wards>,
-    /// Notified after each attempt to obtain something for a ward; for [`Care::prepare_more`], which blocks.
+    settings: Mutex<MaintenanceSettings>,
+    certificates: Mutex<MaintainedCertificates>,
+    /// Notified after each attempt to obtain something for a certificate; for [`Maintenance::prepare_more`], which blocks.
     tried: Condvar,
     /// The counterpart of `tried` for asynchronous tasks.
     tried_tasks: watch::Sender<()>,
     slots: Mutex<Vec<Arc<Slot>>>,
     /// Slots of names in a [`Catalogue`](crate::Catalogue), while their certificates are in memory.
     names: Mutex<Vec<Weak<Slot>>>,
-    /// Sends wards of catalogue names to the thread.
-    loaded: mpsc::UnboundedSender<Arc<Ward>>,
+    /// Sends certificates of catalogue names to the thread.
+    loaded: mpsc::UnboundedSender<Arc<MaintainedCertificate>>,
     handle: Handle,
-    showing: Mutex<Showing>,
+    slot_index: Mutex<SlotIndex>,
     on_revoked: Mutex<Vec<OnRevoked>>,
     lists: lists::Lists,
-    places: places::Places,
+    permits: permits::FetchPermits,
     wake: Notify,
     /// Set when settings changed: all tasks are started again.
     starts_anew: AtomicBool,
 }
 
-impl Care {
+impl Maintenance {
     /// Starts the thread, without certificates to maintain.
     ///
     /// Fetched data is kept in `store`. Gateways that share the store `fleet` fetch each staple once.
     pub fn start(
-        settings: CareSettings,
+        settings: MaintenanceSettings,
         fetch: Arc<dyn Fetch>,
         store: Option<Arc<dyn Store>>,
         fleet: Option<Arc<dyn Store>>,
     ) -> Result<Self, CertError> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(CertError::Care)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(CertError::Maintenance)?;
         // The channel is unbounded, but the number of loaded names is not, and the thread empties it at once.
-        let (loaded, wards) = mpsc::unbounded_channel();
+        let (loaded, certificates) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             fetch,
             store,
             fleet: fleet::Fleet::new(fleet),
             settings: Mutex::new(settings),
-            wards: Mutex::default(),
+            certificates: Mutex::default(),
             tried: Condvar::new(),
             tried_tasks: watch::Sender::new(()),
             slots: Mutex::default(),
             names: Mutex::default(),
             loaded,
             handle: runtime.handle().clone(),
-            showing: Mutex::default(),
+            slot_index: Mutex::default(),
             on_revoked: Mutex::default(),
             lists: lists::Lists::default(),
-            places: places::Places::default(),
+            permits: permits::FetchPermits::default(),
             wake: Notify::new(),
             starts_anew: AtomicBool::new(false),
         });
@@ -147,8 +147,8 @@ impl Care {
         let own = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("certificates".to_owned())
-            .spawn(move || runtime.block_on(thread::run(own, wards, dropped)))
-            .map_err(CertError::Care)?;
+            .spawn(move || runtime.block_on(thread::run(own, certificates, dropped)))
+            .map_err(CertError::Maintenance)?;
         Ok(Self { shared, _alive: alive })
     }
 
@@ -161,9 +161,9 @@ impl Care {
     /// that names a responder has a staple or a failed attempt, or after `settings.wait`.
     ///
     /// Blocks, and reads the store.
-    pub fn prepare(&self, certificates: &[Arc<Certificate>], settings: CareSettings) {
+    pub fn prepare(&self, certificates: &[Arc<Certificate>], settings: MaintenanceSettings) {
         let before = std::mem::replace(&mut *lock(&self.shared.settings), settings);
-        if (CareSettings { wait: settings.wait, ..before }) != settings {
+        if (MaintenanceSettings { wait: settings.wait, ..before }) != settings {
             // `wait` is excluded: it affects no running task.
             self.shared.starts_anew.store(true, Ordering::Relaxed);
         }
@@ -173,14 +173,15 @@ impl Care {
     /// Like [`prepare`](Self::prepare), with unchanged settings: for certificates that are not from the configuration.
     pub fn prepare_more(&self, certificates: &[Arc<Certificate>]) {
         for certificate in certificates {
-            self.shared.ward_of_load(certificate, Origin::Host);
+            self.shared.maintain_loaded(certificate, Origin::Host);
         }
         self.shared.wake.notify_one();
         let until = Instant::now() + self.shared.settings().wait;
-        let mut all = lock(&self.shared.wards);
-        // `certificates` may contain one certificate twice; the second then replaced the ward of the first.
-        let is_tried =
-            |all: &Wards, one: &Certificate| all.get(&one.fingerprint).is_none_or(|own| own.is_tried());
+        let mut all = lock(&self.shared.certificates);
+        // `certificates` may contain one certificate twice; the second then replaced the state of the first.
+        let is_tried = |all: &MaintainedCertificates, one: &Certificate| {
+            all.get(&one.fingerprint).is_none_or(|own| own.is_tried())
+        };
         while certificates.iter().any(|certificate| !is_tried(&all, certificate)) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -218,12 +219,12 @@ impl Care {
     ///
     /// Returns whether the slot may be used at once; if not, it contains a must-staple certificate without a staple,
     /// see [`when_stapled`](Self::when_stapled). Reads the store.
-    pub(crate) fn tend(&self, slot: &Arc<Slot>) -> bool {
-        self.shared.tend(slot)
+    pub(crate) fn maintain(&self, slot: &Arc<Slot>) -> bool {
+        self.shared.maintain(slot)
     }
 
     /// Calls `then` on the maintenance thread once the certificates in `slot` have staples, the attempts have failed,
-    /// or [`CareSettings::wait`] has elapsed. `then` must not block.
+    /// or [`MaintenanceSettings::wait`] has elapsed. `then` must not block.
     pub(crate) fn when_stapled(&self, slot: &Arc<Slot>, then: impl FnOnce() + Send + 'static) {
         let (shared, slot) = (Arc::clone(&self.shared), Arc::clone(slot));
         self.shared.handle.spawn(async move {
@@ -244,82 +245,86 @@ impl Care {
     /// The state of all maintained certificates, ordered by expiry.
     pub fn report(&self) -> Vec<Report> {
         let now = SystemTime::now();
-        let wards: Vec<_> = lock(&self.shared.wards).values().cloned().collect();
-        let mut reports: Vec<_> = wards.iter().map(|ward| ward.report(now)).collect();
+        let certificates: Vec<_> = lock(&self.shared.certificates).values().cloned().collect();
+        let mut reports: Vec<_> = certificates.iter().map(|maintained| maintained.report(now)).collect();
         reports.sort_by(|one, other| (one.not_after, &one.title).cmp(&(other.not_after, &other.title)));
         reports
     }
 }
 
-impl fmt::Debug for Care {
+impl fmt::Debug for Maintenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Care").finish_non_exhaustive()
+        f.debug_struct("Maintenance").finish_non_exhaustive()
     }
 }
 
 impl Shared {
-    fn settings(&self) -> CareSettings {
+    fn settings(&self) -> MaintenanceSettings {
         *lock(&self.settings)
     }
 
     /// Starts maintaining `certificate`, seen in a slot, with the stored data if it is new.
     fn found(&self, certificate: &Arc<Certificate>, origin: Origin) {
-        let is_new = !lock(&self.wards).contains_key(&certificate.fingerprint);
-        if is_new && (origin == Origin::Host || is_tended(self.settings(), certificate)) {
-            let ward = Arc::new(Ward::new(Arc::clone(certificate), origin));
-            self.recall(&ward);
-            lock(&self.wards).entry(certificate.fingerprint).or_insert(ward);
+        let is_new = !lock(&self.certificates).contains_key(&certificate.fingerprint);
+        if is_new && (origin == Origin::Host || needs_maintenance(self.settings(), certificate)) {
+            let maintained = Arc::new(MaintainedCertificate::new(Arc::clone(certificate), origin));
+            self.recall(&maintained);
+            lock(&self.certificates).entry(certificate.fingerprint).or_insert(maintained);
         }
     }
 
-    /// The ward of `certificate` as loaded now; its chain or its staple file may differ from the ward's.
-    fn ward_of_load(&self, certificate: &Arc<Certificate>, origin: Origin) -> Arc<Ward> {
-        let before = lock(&self.wards).get(&certificate.fingerprint).cloned();
+    /// The state of `certificate` as loaded now; its chain or its staple file may differ from those of the known state.
+    fn maintain_loaded(&self, certificate: &Arc<Certificate>, origin: Origin) -> Arc<MaintainedCertificate> {
+        let before = lock(&self.certificates).get(&certificate.fingerprint).cloned();
         let new = match before {
             // Hosts have precedence over catalogues: their revocation lists are watched too.
-            Some(ward) if ward.is_of(certificate) && ward.origin() >= origin => return ward,
-            Some(ward) if ward.origin() > origin => return ward,
-            Some(ward) => ward.again(Arc::clone(certificate), origin),
-            None => Ward::new(Arc::clone(certificate), origin),
+            Some(maintained) if maintained.is_of(certificate) && maintained.origin() >= origin => {
+                return maintained;
+            }
+            Some(maintained) if maintained.origin() > origin => return maintained,
+            Some(maintained) => maintained.again(Arc::clone(certificate), origin),
+            None => MaintainedCertificate::new(Arc::clone(certificate), origin),
         };
         let new = Arc::new(new);
         self.recall(&new);
-        lock(&self.wards).insert(certificate.fingerprint, Arc::clone(&new));
+        lock(&self.certificates).insert(certificate.fingerprint, Arc::clone(&new));
         new
     }
 
-    fn recall(&self, ward: &Ward) {
-        issuers::recall(self, ward);
-        staples::recall(self, ward);
+    fn recall(&self, maintained: &MaintainedCertificate) {
+        issuers::recall(self, maintained);
+        staples::recall(self, maintained);
     }
 
     fn served(&self, certificate: &Arc<Certificate>, engine: &Arc<dyn PrivateKeyEngine>) -> Served {
         let staple = self.staple(certificate);
-        let ward = lock(&self.wards).get(&certificate.fingerprint).cloned();
+        let maintained = lock(&self.certificates).get(&certificate.fingerprint).cloned();
         // An issuer that the operator has added to the chain file meanwhile replaces the fetched one.
-        let completed = ward.and_then(|ward| ward.completed()).filter(|_| !certificate.is_complete);
+        let completed =
+            maintained.and_then(|maintained| maintained.completed()).filter(|_| !certificate.is_complete);
         let certificate = completed.unwrap_or_else(|| Arc::clone(certificate));
         Served { certificate, engine: Arc::clone(engine), staple }
     }
 
     fn staple(&self, certificate: &Certificate) -> Option<Arc<Staple>> {
-        let ward = lock(&self.wards).get(&certificate.fingerprint).cloned();
-        if ward.as_ref().is_some_and(|ward| ward.is_revoked()) {
+        let maintained = lock(&self.certificates).get(&certificate.fingerprint).cloned();
+        if maintained.as_ref().is_some_and(|maintained| maintained.is_revoked()) {
             return None;
         }
-        let fetched = ward.filter(|_| self.settings().staples).and_then(|ward| ward.staple());
+        let fetched =
+            maintained.filter(|_| self.settings().staples).and_then(|maintained| maintained.staple());
         let staple = certificate.staple.clone().or(fetched);
         staple.filter(|staple| staple.is_fresh(SystemTime::now()))
     }
 
     async fn fetch(&self, url: &str, limit: usize) -> Result<Fetched, String> {
-        let _place = self.places.of(url).await;
+        let _permit = self.permits.acquire(url).await;
         self.fetch.get(url, limit).await
     }
 
     fn notify_tried(&self) {
         // Holding the lock closes the window in which a waiter has checked its condition and does not wait yet.
-        let _wards = lock(&self.wards);
+        let _certificates = lock(&self.certificates);
         self.tried.notify_all();
         self.tried_tasks.send_replace(());
     }

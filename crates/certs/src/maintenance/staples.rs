@@ -8,11 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateDer;
 
 use super::Shared;
-use super::fleet::Turn;
+use super::fleet::StapleSource;
+use super::maintained::{FetchKind, MaintainedCertificate, RevocationSource};
 use super::schedule::{Due, pause, random, refresh, sleep_towards};
-use super::ward::{Matter, Ward, Witness};
 use crate::certificate::{Certificate, Fingerprint};
-use crate::ocsp::{OcspError, Question, RESPONSE_LIMIT, Staple, ends};
+use crate::ocsp::{CertId, OcspError, RESPONSE_LIMIT, Staple, ends};
 use crate::store::Name;
 
 /// Bounds of the pause between failed attempts.
@@ -40,18 +40,18 @@ pub(super) fn sweep(shared: &Shared) {
 }
 
 /// Restores the staple from the store if it is still valid.
-pub(super) fn recall(shared: &Shared, ward: &Ward) {
-    let certificate = ward.certificate();
+pub(super) fn recall(shared: &Shared, maintained: &MaintainedCertificate) {
+    let certificate = maintained.certificate();
     if !wants(shared, certificate) {
-        ward.set_tried();
+        maintained.set_tried();
         return;
     }
-    let (Some(store), Some(issuer)) = (&shared.store, ward.issuer()) else { return };
+    let (Some(store), Some(issuer)) = (&shared.store, maintained.issuer()) else { return };
     let Ok(Some(kept)) = store.read(&name(certificate.fingerprint)) else { return };
-    let verified = Question::new(&certificate.chain[0], &issuer)
-        .and_then(|question| question.verify(&kept, SystemTime::now()).ok());
+    let verified = CertId::new(&certificate.chain[0], &issuer)
+        .and_then(|cert_id| cert_id.verify(&kept, SystemTime::now()).ok());
     if verified.is_some() {
-        ward.set_staple(verified);
+        maintained.set_staple(verified);
     }
 }
 
@@ -69,16 +69,20 @@ fn wants(shared: &Shared, certificate: &Certificate) -> bool {
 }
 
 /// Logs that there is no staple, because the issuer of the certificate is unknown.
-pub(super) fn complain_of_issuer(shared: &Shared, ward: &Ward) {
+pub(super) fn warn_of_issuer(shared: &Shared, maintained: &MaintainedCertificate) {
     let reason = "no staple: its issuer is not known; append the certificate of the issuer to the chain file";
-    if wants(shared, ward.certificate()) && ward.failed(Matter::Staple, reason.to_owned()) {
-        tracing::warn!(certificate = ward.certificate().title(), "{reason}");
+    if wants(shared, maintained.certificate()) && maintained.failed(FetchKind::Staple, reason.to_owned()) {
+        tracing::warn!(certificate = maintained.certificate().title(), "{reason}");
     }
 }
 
-/// Renews the staple of `ward`. Returns only if none is to be fetched; otherwise the caller aborts the task.
-pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'static>) {
-    let certificate = Arc::clone(ward.certificate());
+/// Renews the staple of `maintained`. Returns only if none is to be fetched; otherwise the caller aborts the task.
+pub(super) async fn keep(
+    shared: &Shared,
+    maintained: &MaintainedCertificate,
+    issuer: &CertificateDer<'static>,
+) {
+    let certificate = Arc::clone(maintained.certificate());
     if let Some(staple) = &certificate.staple {
         // A staple from a file is replaced by a reload only.
         while staple.is_fresh(SystemTime::now()) {
@@ -91,18 +95,18 @@ pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'
         );
         return;
     }
-    let question = Question::new(&certificate.chain[0], issuer).filter(|_| wants(shared, &certificate));
-    let Some(question) = question else {
-        ward.set_tried();
+    let cert_id = CertId::new(&certificate.chain[0], issuer).filter(|_| wants(shared, &certificate));
+    let Some(cert_id) = cert_id else {
+        maintained.set_tried();
         shared.notify_tried();
         return;
     };
-    let (mut failures, mut next) = (0, Due::at(first(ward)));
+    let (mut failures, mut next) = (0, Due::at(first(maintained)));
     loop {
         let now = SystemTime::now();
-        let shown = ward.staple();
+        let shown = maintained.staple();
         if shown.as_ref().is_some_and(|staple| !staple.is_fresh(now)) {
-            ward.set_staple(None);
+            maintained.set_staple(None);
             shared.apply(certificate.fingerprint);
         }
         if !next.is_past() {
@@ -110,29 +114,29 @@ pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'
             sleep_towards(end.map_or(next.moment(), |end| end.min(next.moment()))).await;
             continue;
         }
-        match obtain(shared, ward, &question).await {
+        match obtain(shared, maintained, &cert_id).await {
             Ok(staple) => {
                 failures = 0;
                 let half = refresh(staple.this_update, staple.next_update, random());
                 // The responder signs in advance if the response is already past half of its validity; a newer one does
                 // not exist yet, so immediate renewal would be useless.
                 next = Due::at(half.max(SystemTime::now() + LONGEST_PAUSE.min(remaining(&staple) / 4)));
-                succeeded(shared, ward, staple);
+                succeeded(shared, maintained, staple);
             }
             Err(failure) => {
                 failures += 1;
                 next = Due::after(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random()));
-                failed(shared, ward, &failure);
+                failed(shared, maintained, &failure);
             }
         }
-        ward.set_tried();
+        maintained.set_tried();
         shared.notify_tried();
     }
 }
 
 /// The time of the first query: now, or when the restored staple is due.
-fn first(ward: &Ward) -> SystemTime {
-    let kept = ward.staple();
+fn first(maintained: &MaintainedCertificate) -> SystemTime {
+    let kept = maintained.staple();
     kept.map_or(SystemTime::UNIX_EPOCH, |staple| refresh(staple.this_update, staple.next_update, random()))
 }
 
@@ -150,21 +154,25 @@ enum Failure {
 
 /// Returns a newer staple than the last, from the fleet's store or the responder. For a certificate that the responder
 /// reported as revoked, only the responder is queried: the store may contain an older response.
-async fn obtain(shared: &Shared, ward: &Ward, question: &Question) -> Result<Staple, Failure> {
-    let certificate = ward.certificate();
-    let url = address(&certificate.services.responders[0], &question.request());
+async fn obtain(
+    shared: &Shared,
+    maintained: &MaintainedCertificate,
+    cert_id: &CertId,
+) -> Result<Staple, Failure> {
+    let certificate = maintained.certificate();
+    let url = address(&certificate.services.responders[0], &cert_id.request());
     // The permit first: the holder of the fleet's lock then only waits for the responder.
-    let _place = shared.places.of(&url).await;
-    let revoked = ward.revoked_by(Witness::Responder);
+    let _permit = shared.permits.acquire(&url).await;
+    let revoked = maintained.revoked_by(RevocationSource::Responder);
     let turn = if revoked.is_some() {
         None
     } else {
-        match shared.fleet.turn(&name(certificate.fingerprint), question, ward.last_update()).await {
-            Turn::Found(staple) => return Ok(staple),
-            Turn::Own(turn) => Some(turn),
+        match shared.fleet.claim(&name(certificate.fingerprint), cert_id, maintained.last_update()).await {
+            StapleSource::Shared(staple) => return Ok(staple),
+            StapleSource::Responder(turn) => Some(turn),
         }
     };
-    let staple = ask(shared, question, &url).await;
+    let staple = ask(shared, cert_id, &url).await;
     let is_outdated = |staple: &Staple| revoked.is_some_and(|since| staple.this_update < since);
     // Otherwise a response that a cache made before the revocation would end the alarm.
     if staple.as_ref().is_ok_and(is_outdated) {
@@ -172,15 +180,15 @@ async fn obtain(shared: &Shared, ward: &Ward, question: &Question) -> Result<Sta
     }
     if let Some(turn) = turn {
         // A certificate on the revocation list gets no staple in any gateway of the fleet.
-        let good = staple.as_ref().ok().filter(|_| !ward.is_revoked());
+        let good = staple.as_ref().ok().filter(|_| !maintained.is_revoked());
         turn.end(good.map(|staple| staple.der.clone())).await;
     }
     staple
 }
 
-async fn ask(shared: &Shared, question: &Question, url: &str) -> Result<Staple, Failure> {
+async fn ask(shared: &Shared, cert_id: &CertId, url: &str) -> Result<Staple, Failure> {
     let fetched = shared.fetch.get(url, RESPONSE_LIMIT).await.map_err(Failure::Fetch)?;
-    question.verify(&fetched.body, SystemTime::now()).map_err(Failure::Answer)
+    cert_id.verify(&fetched.body, SystemTime::now()).map_err(Failure::Answer)
 }
 
 // RFC 6960 appendix A.1 and RFC 5019 section 5: the request is part of the URL of a GET, which caches can answer.
@@ -197,30 +205,30 @@ fn address(responder: &str, request: &[u8]) -> String {
     url
 }
 
-fn succeeded(shared: &Shared, ward: &Ward, staple: Staple) {
-    let certificate = ward.certificate();
+fn succeeded(shared: &Shared, maintained: &MaintainedCertificate, staple: Staple) {
+    let certificate = maintained.certificate();
     let until = crate::error::day(staple.next_update);
     let der = staple.der.clone();
-    ward.set_staple(Some(staple));
-    restored(ward, Witness::Responder);
-    ward.succeeded(Matter::Staple);
+    maintained.set_staple(Some(staple));
+    restored(maintained, RevocationSource::Responder);
+    maintained.succeeded(FetchKind::Staple);
     // Not stored: after a restart, the staple would be presented before the revocation list is fetched.
-    if let Some(store) = shared.store.as_ref().filter(|_| !ward.is_revoked())
+    if let Some(store) = shared.store.as_ref().filter(|_| !maintained.is_revoked())
         && let Err(error) = store.write(&name(certificate.fingerprint), &der)
     {
         tracing::warn!(certificate = certificate.title(), "its staple is not kept over a restart: {error}");
     }
     shared.apply(certificate.fingerprint);
-    if !ward.is_revoked() {
+    if !maintained.is_revoked() {
         tracing::info!(certificate = certificate.title(), until, "new staple");
     }
 }
 
-fn failed(shared: &Shared, ward: &Ward, failure: &Failure) {
-    let certificate = ward.certificate();
+fn failed(shared: &Shared, maintained: &MaintainedCertificate, failure: &Failure) {
+    let certificate = maintained.certificate();
     let (title, responder) = (certificate.title(), &certificate.services.responders[0]);
     if let Failure::Answer(OcspError::Revoked(since)) = failure {
-        revoked(shared, ward, Witness::Responder, *since, responder);
+        revoked(shared, maintained, RevocationSource::Responder, *since, responder);
         return;
     }
     let reason = match failure {
@@ -228,18 +236,27 @@ fn failed(shared: &Shared, ward: &Ward, failure: &Failure) {
         Failure::Outdated => format!("the answer of {responder} is older than the revocation"),
         Failure::Answer(error) => format!("the answer of {responder} is not shown to clients: {error}"),
     };
-    if ward.failed(Matter::Staple, reason.clone()) {
-        let shown =
-            if ward.staple().is_some() { "the last one is shown until it expires" } else { "none is shown" };
+    if maintained.failed(FetchKind::Staple, reason.clone()) {
+        let shown = if maintained.staple().is_some() {
+            "the last one is shown until it expires"
+        } else {
+            "none is shown"
+        };
         tracing::warn!(certificate = title, "{reason}; {shown}");
     }
 }
 
-/// Records the revocation that `witness` reports, and raises the alarm unless it was known. `by` names the source in
+/// Records the revocation that `source` reports, and raises the alarm unless it was known. `by` names the source in
 /// the log.
-pub(super) fn revoked(shared: &Shared, ward: &Ward, witness: Witness, since: SystemTime, by: &str) {
-    let certificate = ward.certificate();
-    if ward.set_revoked(witness, Some(since)) {
+pub(super) fn revoked(
+    shared: &Shared,
+    maintained: &MaintainedCertificate,
+    source: RevocationSource,
+    since: SystemTime,
+    by: &str,
+) {
+    let certificate = maintained.certificate();
+    if maintained.set_revoked(source, Some(since)) {
         forget(shared, certificate.fingerprint);
         shared.fleet.remove(name(certificate.fingerprint));
         shared.apply(certificate.fingerprint);
@@ -254,9 +271,9 @@ pub(super) fn revoked(shared: &Shared, ward: &Ward, witness: Witness, since: Sys
     }
 }
 
-/// Records that `witness` no longer reports the certificate as revoked.
-pub(super) fn restored(ward: &Ward, witness: Witness) {
-    if ward.set_revoked(witness, None) {
-        tracing::warn!(certificate = ward.certificate().title(), "it is not revoked any more");
+/// Records that `source` no longer reports the certificate as revoked.
+pub(super) fn restored(maintained: &MaintainedCertificate, source: RevocationSource) {
+    if maintained.set_revoked(source, None) {
+        tracing::warn!(certificate = maintained.certificate().title(), "it is not revoked any more");
     }
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::ward::{Origin, Ward};
+use super::maintained::{MaintainedCertificate, Origin};
 use super::{Shared, issuers, lists, lock, staples};
 use crate::certificate::Fingerprint;
 
 /// Interval of the surveys, which find certificates that were published without
-/// [`Care::prepare`](super::Care::prepare).
+/// [`Maintenance::prepare`](super::Maintenance::prepare).
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Interval at which expired staples are removed from the store.
@@ -24,7 +24,7 @@ const PREPARED: Duration = Duration::from_mins(10);
 
 /// Maintenance of one certificate, aborted when dropped.
 struct Task {
-    ward: Arc<Ward>,
+    maintained: Arc<MaintainedCertificate>,
     life: JoinHandle<()>,
 }
 
@@ -37,7 +37,7 @@ impl Drop for Task {
 /// Runs until `dropped` is closed.
 pub(super) async fn run(
     shared: Arc<Shared>,
-    mut loaded: mpsc::UnboundedReceiver<Arc<Ward>>,
+    mut loaded: mpsc::UnboundedReceiver<Arc<MaintainedCertificate>>,
     mut dropped: watch::Receiver<()>,
 ) {
     let mut tasks = Tasks::default();
@@ -52,7 +52,7 @@ pub(super) async fn run(
         forget(&shared, &shown, &last);
         last = shown;
         shared.lists.forget_old();
-        shared.places.forget_unused();
+        shared.permits.forget_unused();
         if shared.starts_anew.swap(false, Ordering::Relaxed) {
             tasks.0.clear();
         }
@@ -69,7 +69,7 @@ pub(super) async fn run(
         loop {
             tokio::select! {
                 // There may be thousands of catalogue names, so one of them does not trigger a survey.
-                Some(ward) = loaded.recv() => tasks.look_after(&shared, ward),
+                Some(maintained) = loaded.recv() => tasks.look_after(&shared, maintained),
                 () = shared.wake.notified() => break,
                 () = &mut look => break,
                 _ = dropped.changed() => return,
@@ -83,54 +83,54 @@ pub(super) async fn run(
 struct Tasks(HashMap<Fingerprint, Task>);
 
 impl Tasks {
-    /// Starts tasks for new wards and aborts those of removed wards.
+    /// Starts tasks for new certificates and aborts those of removed ones.
     fn follow(&mut self, shared: &Arc<Shared>) {
-        let wards = lock(&shared.wards).clone();
-        self.0.retain(|fingerprint, _| wards.contains_key(fingerprint));
-        for ward in wards.into_values() {
-            self.look_after(shared, ward);
+        let certificates = lock(&shared.certificates).clone();
+        self.0.retain(|fingerprint, _| certificates.contains_key(fingerprint));
+        for maintained in certificates.into_values() {
+            self.look_after(shared, maintained);
         }
     }
 
-    fn look_after(&mut self, shared: &Arc<Shared>, ward: Arc<Ward>) {
-        let fingerprint = ward.certificate().fingerprint;
-        if self.0.get(&fingerprint).is_some_and(|task| Arc::ptr_eq(&task.ward, &ward)) {
+    fn look_after(&mut self, shared: &Arc<Shared>, maintained: Arc<MaintainedCertificate>) {
+        let fingerprint = maintained.certificate().fingerprint;
+        if self.0.get(&fingerprint).is_some_and(|task| Arc::ptr_eq(&task.maintained, &maintained)) {
             return;
         }
-        let life = tokio::spawn(look_after(Arc::clone(shared), Arc::clone(&ward)));
-        self.0.insert(fingerprint, Task { ward, life });
+        let life = tokio::spawn(look_after(Arc::clone(shared), Arc::clone(&maintained)));
+        self.0.insert(fingerprint, Task { maintained, life });
     }
 }
 
-/// Removes wards whose certificates have left all slots since the last survey, and those that were prepared more than
+/// Removes certificates that have left all slots since the last survey, and those that were prepared more than
 /// ten minutes ago and never published.
 fn forget(shared: &Shared, shown: &HashSet<Fingerprint>, last: &HashSet<Fingerprint>) {
     let gone: Vec<_> = {
-        let mut wards = lock(&shared.wards);
+        let mut certificates = lock(&shared.certificates);
         // Slots added since the survey count too.
-        let showing = lock(&shared.showing);
-        let is_gone = |fingerprint: &Fingerprint, ward: &Ward| {
-            let is_shown = shown.contains(fingerprint) || showing.slots.contains_key(fingerprint);
-            !is_shown && (last.contains(fingerprint) || ward.age() > PREPARED)
+        let slot_index = lock(&shared.slot_index);
+        let is_gone = |fingerprint: &Fingerprint, maintained: &MaintainedCertificate| {
+            let is_shown = shown.contains(fingerprint) || slot_index.slots.contains_key(fingerprint);
+            !is_shown && (last.contains(fingerprint) || maintained.age() > PREPARED)
         };
-        wards.extract_if(|fingerprint, ward| is_gone(fingerprint, ward)).collect()
+        certificates.extract_if(|fingerprint, maintained| is_gone(fingerprint, maintained)).collect()
     };
     // Staples of catalogue names stay in the store: an evicted name may be loaded again.
-    let of_hosts = gone.into_iter().filter(|(_, ward)| ward.origin() == Origin::Host);
+    let of_hosts = gone.into_iter().filter(|(_, maintained)| maintained.origin() == Origin::Host);
     of_hosts.for_each(|(gone, _)| staples::forget(shared, gone));
 }
 
-async fn look_after(shared: Arc<Shared>, ward: Arc<Ward>) {
-    let Some((issuer, is_whole)) = issuers::complete(&shared, &ward).await else {
-        staples::complain_of_issuer(&shared, &ward);
-        lists::complain_of_issuer(&shared, &ward);
-        ward.set_tried();
+async fn look_after(shared: Arc<Shared>, maintained: Arc<MaintainedCertificate>) {
+    let Some((issuer, is_whole)) = issuers::complete(&shared, &maintained).await else {
+        staples::warn_of_issuer(&shared, &maintained);
+        lists::warn_of_issuer(&shared, &maintained);
+        maintained.set_tried();
         shared.notify_tried();
         return;
     };
     tokio::join!(
-        staples::keep(&shared, &ward, &issuer),
-        lists::watch(&shared, &ward, &issuer),
-        issuers::complete_rest(&shared, &ward, is_whole),
+        staples::keep(&shared, &maintained, &issuer),
+        lists::watch(&shared, &maintained, &issuer),
+        issuers::complete_rest(&shared, &maintained, is_whole),
     );
 }

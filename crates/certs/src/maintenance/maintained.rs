@@ -16,7 +16,7 @@ const QUIET: Duration = Duration::from_hours(1);
 
 /// A maintained certificate.
 #[derive(Debug)]
-pub(super) struct Ward {
+pub(super) struct MaintainedCertificate {
     certificate: Arc<Certificate>,
     origin: Origin,
     since: Instant,
@@ -31,12 +31,12 @@ struct State {
     is_partial: bool,
     staple: Option<Arc<Staple>>,
     tried: bool,
-    /// Revocation dates by [`Witness`].
+    /// Revocation dates by [`RevocationSource`].
     revoked: [Option<SystemTime>; 2],
     list_read: Option<SystemTime>,
     failures: Failures,
-    /// The last failure of each [`Matter`]; `None` after a success.
-    troubles: [Option<Trouble>; 3],
+    /// The last failure of each [`FetchKind`]; `None` after a success.
+    last_failures: [Option<LastFailure>; 3],
 }
 
 /// Source of a certificate. The order matters: a host has precedence.
@@ -50,21 +50,21 @@ pub(super) enum Origin {
 
 /// Kinds of fetched data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Matter {
+pub(super) enum FetchKind {
     Staple,
     List,
     Issuer,
 }
 
 #[derive(Clone, Debug)]
-struct Trouble {
+struct LastFailure {
     reason: String,
     logged: Instant,
 }
 
 /// Sources that report a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Witness {
+pub(super) enum RevocationSource {
     List,
     Responder,
 }
@@ -75,7 +75,7 @@ impl State {
     }
 
     fn trouble(&self) -> Option<String> {
-        let all: Vec<_> = self.troubles.iter().flatten().map(|trouble| &*trouble.reason).collect();
+        let all: Vec<_> = self.last_failures.iter().flatten().map(|trouble| &*trouble.reason).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 }
@@ -133,14 +133,14 @@ pub struct Report {
     pub is_tried: bool,
 }
 
-impl Ward {
+impl MaintainedCertificate {
     pub(super) fn new(certificate: Arc<Certificate>, origin: Origin) -> Self {
         let issuer = certificate.issuer.clone();
         let state = State { issuer, ..State::default() };
         Self { certificate, origin, since: Instant::now(), state: Mutex::new(state) }
     }
 
-    /// A ward for the same certificate, loaded with another chain or staple file, that keeps the state of this one.
+    /// The same certificate, loaded with another chain or staple file, that keeps the state of this one.
     pub(super) fn again(&self, certificate: Arc<Certificate>, origin: Origin) -> Self {
         let before = lock(&self.state).clone();
         let issuer = certificate.issuer.clone().or(before.issuer);
@@ -222,17 +222,17 @@ impl Ward {
         lock(&self.state).tried = true;
     }
 
-    /// Sets the revocation date that `witness` reports. Returns whether the certificate became revoked or ceased to be.
-    pub(super) fn set_revoked(&self, witness: Witness, since: Option<SystemTime>) -> bool {
+    /// Sets the revocation date that `source` reports. Returns whether the certificate became revoked or ceased to be.
+    pub(super) fn set_revoked(&self, source: RevocationSource, since: Option<SystemTime>) -> bool {
         let mut state = lock(&self.state);
         let before = state.revoked().is_some();
-        state.revoked[witness as usize] = since;
+        state.revoked[source as usize] = since;
         before != state.revoked().is_some()
     }
 
-    /// The revocation date that `witness` reports.
-    pub(super) fn revoked_by(&self, witness: Witness) -> Option<SystemTime> {
-        lock(&self.state).revoked[witness as usize]
+    /// The revocation date that `source` reports.
+    pub(super) fn revoked_by(&self, source: RevocationSource) -> Option<SystemTime> {
+        lock(&self.state).revoked[source as usize]
     }
 
     pub(super) fn is_revoked(&self) -> bool {
@@ -245,27 +245,27 @@ impl Ward {
 
     /// Counts a failure. Returns whether to log it: the first is logged, and later ones if the reason differs and the
     /// last log line is an hour old.
-    pub(super) fn failed(&self, matter: Matter, reason: String) -> bool {
+    pub(super) fn failed(&self, kind: FetchKind, reason: String) -> bool {
         let mut state = lock(&self.state);
         let Failures { staple, list, issuer } = &mut state.failures;
-        let count = match matter {
-            Matter::Staple => staple,
-            Matter::List => list,
-            Matter::Issuer => issuer,
+        let count = match kind {
+            FetchKind::Staple => staple,
+            FetchKind::List => list,
+            FetchKind::Issuer => issuer,
         };
         *count += 1;
-        let place = &mut state.troubles[matter as usize];
+        let place = &mut state.last_failures[kind as usize];
         let is_news =
             place.as_ref().is_none_or(|before| before.reason != reason && before.logged.elapsed() >= QUIET);
         let before = place.take().filter(|_| !is_news);
         let logged = before.map_or_else(Instant::now, |before| before.logged);
-        *place = Some(Trouble { reason, logged });
+        *place = Some(LastFailure { reason, logged });
         is_news
     }
 
-    /// Clears the last failure of `matter`.
-    pub(super) fn succeeded(&self, matter: Matter) {
-        lock(&self.state).troubles[matter as usize] = None;
+    /// Clears the last failure of `kind`.
+    pub(super) fn succeeded(&self, kind: FetchKind) {
+        lock(&self.state).last_failures[kind as usize] = None;
     }
 
     pub(super) fn report(&self, now: SystemTime) -> Report {
@@ -315,40 +315,46 @@ mod tests {
 
     #[test]
     fn one_success_ends_its_own_trouble_alone() {
-        let ward = Ward::new(Arc::new(certificate(&TestCa::new().server(&["a.test"]).issue())), Origin::Host);
-        assert!(ward.failed(Matter::Staple, "no answer".to_owned()));
-        assert!(ward.failed(Matter::List, "no list".to_owned()));
-        let trouble = || ward.report(SystemTime::now()).trouble;
+        let maintained = MaintainedCertificate::new(
+            Arc::new(certificate(&TestCa::new().server(&["a.test"]).issue())),
+            Origin::Host,
+        );
+        assert!(maintained.failed(FetchKind::Staple, "no answer".to_owned()));
+        assert!(maintained.failed(FetchKind::List, "no list".to_owned()));
+        let trouble = || maintained.report(SystemTime::now()).trouble;
         assert_eq!(trouble().as_deref(), Some("no answer; no list"));
-        ward.succeeded(Matter::List);
+        maintained.succeeded(FetchKind::List);
         assert_eq!(trouble().as_deref(), Some("no answer"));
-        ward.succeeded(Matter::Staple);
+        maintained.succeeded(FetchKind::Staple);
         assert_eq!(trouble(), None);
-        assert!(ward.failed(Matter::Staple, "no answer".to_owned()));
+        assert!(maintained.failed(FetchKind::Staple, "no answer".to_owned()));
     }
 
     #[test]
     fn reasons_that_take_turns_are_logged_once() {
-        let ward = Ward::new(Arc::new(certificate(&TestCa::new().server(&["a.test"]).issue())), Origin::Host);
+        let maintained = MaintainedCertificate::new(
+            Arc::new(certificate(&TestCa::new().server(&["a.test"]).issue())),
+            Origin::Host,
+        );
         let logged: Vec<_> = ["refused", "slow", "refused", "slow"]
-            .map(|why| ward.failed(Matter::List, why.to_owned()))
+            .map(|why| maintained.failed(FetchKind::List, why.to_owned()))
             .into();
         assert_eq!(logged, [true, false, false, false]);
-        assert_eq!(ward.report(SystemTime::now()).failures.list, 4);
+        assert_eq!(maintained.report(SystemTime::now()).failures.list, 4);
     }
 
     #[test]
     fn what_is_loaded_again_with_another_staple_file_is_another_ward_that_knows_the_same() {
         let first = certificate(&TestCa::new().server(&["a.test"]).issue());
-        let ward = Ward::new(Arc::new(first.clone()), Origin::Host);
-        ward.set_staple(Some(staple()));
+        let maintained = MaintainedCertificate::new(Arc::new(first.clone()), Origin::Host);
+        maintained.set_staple(Some(staple()));
         let copy = Certificate { source: "copy.pem".into(), ..first.clone() };
-        assert!(ward.is_of(&Arc::new(copy)), "it is the same in another file");
+        assert!(maintained.is_of(&Arc::new(copy)), "it is the same in another file");
         let second = Arc::new(Certificate { staple: Some(Arc::new(staple())), ..first });
-        assert!(!ward.is_of(&second));
-        let again = ward.again(Arc::clone(&second), Origin::Host);
+        assert!(!maintained.is_of(&second));
+        let again = maintained.again(Arc::clone(&second), Origin::Host);
         assert!(again.is_of(&second) && again.is_tried());
-        assert_eq!(again.staple(), ward.staple());
+        assert_eq!(again.staple(), maintained.staple());
     }
 
     #[test]
@@ -357,11 +363,11 @@ mod tests {
         let leaf = ca.server(&["a.test"]).issuer_at("http://a.test").issue();
         std::fs::write(&leaf.chain, &leaf.certificate_pem).unwrap();
         let first = certificate(&leaf);
-        let ward = Ward::new(Arc::new(first.clone()), Origin::Host);
+        let maintained = MaintainedCertificate::new(Arc::new(first.clone()), Origin::Host);
         let issuer = CertificateDer::from(ca.intermediate_der());
-        ward.complete(first.with_chain(std::slice::from_ref(&issuer), &issuer), true);
+        maintained.complete(first.with_chain(std::slice::from_ref(&issuer), &issuer), true);
         let second = Arc::new(Certificate { staple: Some(Arc::new(staple())), ..first });
-        let again = ward.again(Arc::clone(&second), Origin::Host);
+        let again = maintained.again(Arc::clone(&second), Origin::Host);
         assert!(again.is_partial(), "what is above is still to be fetched");
         let again = again.completed().unwrap();
         assert_eq!((again.chain.len(), &again.staple), (2, &second.staple));

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::lock;
 use super::schedule::{random, refresh};
-use crate::ocsp::{Question, Staple};
+use crate::ocsp::{CertId, Staple};
 use crate::store::{Lock, Name, Store, StoreError};
 
 /// Maximum wait for a gateway that holds the lock of a staple, and the interval at which the store is polled.
@@ -23,39 +23,39 @@ const LOOK: Duration = Duration::from_millis(500);
 const AWAY: Duration = Duration::from_secs(30);
 
 /// Maximum number of threads blocked on the store at a time.
-const PLACES: usize = 4;
+const MAX_CONCURRENT: usize = 4;
 
-/// Access to the fleet's store; without a store, every [`turn`](Self::turn) is this gateway's own.
+/// Access to the fleet's store; without a store, every [`claim`](Self::claim) is this gateway's own.
 pub(super) struct Fleet {
     store: Option<Arc<dyn Store>>,
-    door: Arc<Door>,
+    access: Arc<StoreAccess>,
 }
 
 /// Permits for concurrent use of the store, and its state after errors.
-struct Door {
-    places: Semaphore,
+struct StoreAccess {
+    permits: Semaphore,
     away_until: Mutex<Option<Instant>>,
 }
 
 /// How to obtain a staple.
-pub(super) enum Turn {
+pub(super) enum StapleSource {
     /// From the store, where another gateway has put it.
-    Found(Staple),
+    Shared(Staple),
     /// From the responder, queried by this gateway.
-    Own(Own),
+    Responder(ResponderTurn),
 }
 
 /// The right to query the responder, held until [`end`](Self::end).
-pub(super) struct Own {
+pub(super) struct ResponderTurn {
     name: Name,
     /// `None` if there is no store or it is unavailable.
-    store: Option<(Arc<dyn Store>, Arc<Door>)>,
+    store: Option<(Arc<dyn Store>, Arc<StoreAccess>)>,
     /// `None` if there is no store, or if the holder of the lock took longer than [`OTHER`].
     lock: Option<Box<dyn Lock>>,
 }
 
 /// Result of reading the store once.
-enum Looked {
+enum StoreLookup {
     Found(Staple),
     Locked(Box<dyn Lock>),
     /// Another gateway holds the lock.
@@ -64,7 +64,7 @@ enum Looked {
     Away,
 }
 
-impl Door {
+impl StoreAccess {
     fn is_open(&self) -> bool {
         lock(&self.away_until).is_none_or(|until| until < Instant::now())
     }
@@ -76,33 +76,40 @@ impl Door {
 
 impl Fleet {
     pub(super) fn new(store: Option<Arc<dyn Store>>) -> Self {
-        let door = Door { places: Semaphore::new(PLACES), away_until: Mutex::default() };
-        Self { store, door: Arc::new(door) }
+        let access = StoreAccess { permits: Semaphore::new(MAX_CONCURRENT), away_until: Mutex::default() };
+        Self { store, access: Arc::new(access) }
     }
 
     pub(super) fn store(&self) -> Option<&Arc<dyn Store>> {
         self.store.as_ref()
     }
 
-    /// Returns the staple for `question` from the store if its `thisUpdate` is later than `before`; otherwise the right
+    /// Returns the staple for `cert_id` from the store if its `thisUpdate` is later than `before`; otherwise the right
     /// to query the responder. Waits up to 15 s for another gateway that queries it.
-    pub(super) async fn turn(&self, name: &Name, question: &Question, before: Option<SystemTime>) -> Turn {
+    pub(super) async fn claim(
+        &self,
+        name: &Name,
+        cert_id: &CertId,
+        before: Option<SystemTime>,
+    ) -> StapleSource {
         let begun = Instant::now();
         let own = |store: Option<&Arc<dyn Store>>, lock| {
-            let store = store.map(|store| (Arc::clone(store), Arc::clone(&self.door)));
-            Turn::Own(Own { name: name.clone(), store, lock })
+            let store = store.map(|store| (Arc::clone(store), Arc::clone(&self.access)));
+            StapleSource::Responder(ResponderTurn { name: name.clone(), store, lock })
         };
         while let Some(store) = &self.store {
-            match self.look(store, name, question, before).await {
-                Ok(Looked::Found(staple)) => return Turn::Found(staple),
-                Ok(Looked::Locked(lock)) => return own(Some(store), Some(lock)),
+            match self.look(store, name, cert_id, before).await {
+                Ok(StoreLookup::Found(staple)) => return StapleSource::Shared(staple),
+                Ok(StoreLookup::Locked(lock)) => return own(Some(store), Some(lock)),
                 // The interval is random, so that waiting gateways do not poll at the same time.
-                Ok(Looked::Other) if begun.elapsed() < OTHER => sleep(LOOK.mul_f64(0.5 + random())).await,
+                Ok(StoreLookup::Other) if begun.elapsed() < OTHER => {
+                    sleep(LOOK.mul_f64(0.5 + random())).await;
+                }
                 // Without the lock two gateways may query the responder; the result of either is valid for the fleet.
-                Ok(Looked::Other) => return own(Some(store), None),
-                Ok(Looked::Away) => break,
+                Ok(StoreLookup::Other) => return own(Some(store), None),
+                Ok(StoreLookup::Away) => break,
                 Err(error) => {
-                    self.door.close();
+                    self.access.close();
                     tracing::warn!(%error, "staples are not shared with the fleet for now");
                 }
             }
@@ -112,7 +119,7 @@ impl Fleet {
 
     /// Removes the staple of a revoked certificate in the background, so that other gateways do not present it.
     pub(super) fn remove(&self, name: Name) {
-        if let Some(store) = self.store.clone().filter(|_| self.door.is_open()) {
+        if let Some(store) = self.store.clone().filter(|_| self.access.is_open()) {
             // The error is ignored: a staple that remains is not reused after half of its lifetime.
             drop(spawn_blocking(move || store.remove(&name)));
         }
@@ -122,16 +129,16 @@ impl Fleet {
         &self,
         store: &Arc<dyn Store>,
         name: &Name,
-        question: &Question,
+        cert_id: &CertId,
         before: Option<SystemTime>,
-    ) -> Result<Looked, StoreError> {
-        let _place = self.door.places.acquire().await.expect("it is never closed");
+    ) -> Result<StoreLookup, StoreError> {
+        let _permit = self.access.permits.acquire().await.expect("it is never closed");
         // Checked again: the previous holder of the permit may have closed the door.
-        if !self.door.is_open() {
-            return Ok(Looked::Away);
+        if !self.access.is_open() {
+            return Ok(StoreLookup::Away);
         }
-        let (store, name, question) = (Arc::clone(store), name.clone(), question.clone());
-        let looked = spawn_blocking(move || look(&*store, &name, &question, before)).await;
+        let (store, name, cert_id) = (Arc::clone(store), name.clone(), cert_id.clone());
+        let looked = spawn_blocking(move || look(&*store, &name, &cert_id, before)).await;
         looked.expect("it does not panic")
     }
 }
@@ -139,20 +146,20 @@ impl Fleet {
 fn look(
     store: &dyn Store,
     name: &Name,
-    question: &Question,
+    cert_id: &CertId,
     before: Option<SystemTime>,
-) -> Result<Looked, StoreError> {
+) -> Result<StoreLookup, StoreError> {
     let found = || -> Result<_, StoreError> {
         let now = SystemTime::now();
-        let kept = store.read(name)?.and_then(|kept| question.verify(&kept, now).ok());
+        let kept = store.read(name)?.and_then(|kept| cert_id.verify(&kept, now).ok());
         Ok(kept.filter(|staple| is_worth(staple, before, now)))
     };
     if let Some(staple) = found()? {
-        return Ok(Looked::Found(staple));
+        return Ok(StoreLookup::Found(staple));
     }
-    let Some(lock) = store.try_lock(name)? else { return Ok(Looked::Other) };
+    let Some(lock) = store.try_lock(name)? else { return Ok(StoreLookup::Other) };
     // Read again: another gateway may have written between the first read and the lock.
-    Ok(found()?.map_or(Looked::Locked(lock), Looked::Found))
+    Ok(found()?.map_or(StoreLookup::Locked(lock), StoreLookup::Found))
 }
 
 /// Whether a stored staple is newer than `before`; without `before`, whether it is not due for renewal.
@@ -165,12 +172,12 @@ fn is_worth(staple: &Staple, before: Option<SystemTime>, now: SystemTime) -> boo
     }
 }
 
-impl Own {
+impl ResponderTurn {
     /// Writes `response` to the store and releases the lock.
     pub(super) async fn end(mut self, response: Option<Vec<u8>>) {
-        let Some((store, door)) = self.store.take() else { return };
-        let _place = door.places.acquire().await.expect("it is never closed");
-        let (name, lock, is_open) = (self.name.clone(), self.lock.take(), door.is_open());
+        let Some((store, access)) = self.store.take() else { return };
+        let _permit = access.permits.acquire().await.expect("it is never closed");
+        let (name, lock, is_open) = (self.name.clone(), self.lock.take(), access.is_open());
         let write = move || {
             let written =
                 response.filter(|_| is_open).map_or(Ok(()), |response| store.write(&name, &response));
@@ -179,13 +186,13 @@ impl Own {
         };
         // The panic hook has logged a panic of the closure.
         if let Ok(Err(error)) = spawn_blocking(write).await {
-            door.close();
+            access.close();
             tracing::warn!(%error, "a staple is not shared with the fleet");
         }
     }
 }
 
-impl Drop for Own {
+impl Drop for ResponderTurn {
     /// Releasing the lock blocks on the store, so a blocking thread does it.
     fn drop(&mut self) {
         if let (Some(lock), Ok(handle)) = (self.lock.take(), Handle::try_current()) {
@@ -216,13 +223,15 @@ mod tests {
     fn one_gateway_asks_and_the_other_waits_for_its_answer() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (fleet(&folder), fleet(&folder));
-        let question = Question::new(LEAF, ISSUER).unwrap();
+        let cert_id = CertId::new(LEAF, ISSUER).unwrap();
         let name = Name::of(["staples", "a"]);
         Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            let Turn::Own(own) = one.turn(&name, &question, None).await else { panic!("there is no staple") };
+            let StapleSource::Responder(own) = one.claim(&name, &cert_id, None).await else {
+                panic!("there is no staple")
+            };
             assert!(own.lock.is_some());
             let waits = async {
-                let Turn::Own(next) = other.turn(&name, &question, None).await else {
+                let StapleSource::Responder(next) = other.claim(&name, &cert_id, None).await else {
                     panic!("there is no staple")
                 };
                 next
@@ -267,10 +276,10 @@ mod tests {
     #[test]
     fn a_turn_that_ends_early_is_given_back() {
         let folder = tempfile::tempdir().unwrap();
-        let (question, name) = (Question::new(LEAF, ISSUER).unwrap(), Name::of(["staples", "a"]));
+        let (cert_id, name) = (CertId::new(LEAF, ISSUER).unwrap(), Name::of(["staples", "a"]));
         Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            drop(fleet(&folder).turn(&name, &question, None).await);
-            let Turn::Own(next) = fleet(&folder).turn(&name, &question, None).await else {
+            drop(fleet(&folder).claim(&name, &cert_id, None).await);
+            let StapleSource::Responder(next) = fleet(&folder).claim(&name, &cert_id, None).await else {
                 panic!("there is no staple")
             };
             assert!(next.lock.is_some());
@@ -279,10 +288,10 @@ mod tests {
 
     #[test]
     fn a_gateway_without_a_fleet_asks_for_itself() {
-        let question = Question::new(LEAF, ISSUER).unwrap();
+        let cert_id = CertId::new(LEAF, ISSUER).unwrap();
         Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            let turn = Fleet::new(None).turn(&Name::of(["staples", "a"]), &question, None).await;
-            let Turn::Own(own) = turn else { panic!("there is no one else") };
+            let turn = Fleet::new(None).claim(&Name::of(["staples", "a"]), &cert_id, None).await;
+            let StapleSource::Responder(own) = turn else { panic!("there is no one else") };
             own.end(Some(vec![1])).await;
         });
     }
