@@ -134,7 +134,7 @@ impl<C: Control> MainThread<C> {
             Some(Ok(())) => {
                 self.refused = Refused::default();
                 self.control.reloaded(Reload::Applied);
-                tracing::info!(why = CHANGED, "reloaded: new handshakes are shown the changed certificates");
+                tracing::info!(why = CHANGED, "reloaded: the changed certificates are in use");
             }
             Some(Err(error)) => self.refuse(CHANGED, &error),
         }
@@ -165,9 +165,9 @@ impl<C: Control> MainThread<C> {
                 self.control.reloaded(Reload::Applied);
                 // Waits so that the log line below is true for every worker.
                 if tokio::time::timeout(TAKE_OVER_LIMIT, self.control.taken_over()).await.is_err() {
-                    tracing::warn!(waited = ?TAKE_OVER_LIMIT, "a worker still goes by the configuration of before");
+                    tracing::warn!(waited = ?TAKE_OVER_LIMIT, "a worker has not adopted the new configuration yet");
                 }
-                tracing::info!(why, "reloaded: new connections and requests go by the new configuration");
+                tracing::info!(why, "reloaded: the new configuration is in force");
             }
             Err(error) => {
                 self.files.replace_with(watch);

@@ -133,7 +133,7 @@ fn a_second_profile_is_refused_and_one_whose_client_goes_away_ends() {
     assert_eq!(refused.status(), 409);
     assert!(refused.text().contains("being taken already"), "{}", refused.text());
     // A reload does not wait for it.
-    assert!(site.brisk.reload().contains("new connections and requests go by the new configuration"));
+    assert!(site.brisk.reload().contains("reloaded: the new configuration is in force"));
     let log = site.brisk.process().stderr();
     assert!(!log.contains("profile was taken"), "{log}");
     drop(client);

@@ -216,7 +216,7 @@ fn a_changed_certificate_is_published_by_the_configuration_in_force() {
     assert_eq!(serial(), before);
     brisk.write("site.pem", &new.chain_pem);
     wait_until("the new certificate", || (serial() != before).then_some(()));
-    let log = brisk.log_with("reloaded: new handshakes are shown the changed certificates");
+    let log = brisk.log_with("reloaded: the changed certificates are in use");
     assert!(log.contains("host=\"site.test\" file=site.pem"), "{log}");
     assert!(!log.contains("reloaded: new connections"), "the configuration was read: {log}");
     assert!(!log.contains("host=\"b.test\""), "another host was published: {log}");
