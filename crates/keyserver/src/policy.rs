@@ -91,7 +91,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The code of the refusal: key, [`Shape`](brisk_keyless::Shape) of the message, scheme or rate.
+    /// The code of the refusal: key, [`Shape`] of the message, scheme or rate.
     pub fn check(
         &self,
         key: KeyId,
