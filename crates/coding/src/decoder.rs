@@ -81,7 +81,7 @@ impl Decoder {
     }
 
     /// Maximum memory of a decoder, in bytes. The largest window that the content may declare decides; see
-    /// [`LARGEST_WINDOW`].
+    /// `LARGEST_WINDOW`.
     pub fn memory(coding: Coding) -> usize {
         match coding {
             Coding::Zstd => 9 << 20,

@@ -20,7 +20,7 @@ pub struct Dictionary {
 
 impl Dictionary {
     /// A dictionary with this content. `None` if `zstd` does not accept it as raw content: shorter than 8 bytes, or
-    /// with [`OWN_FORM`] at its start.
+    /// with `OWN_FORM` at its start.
     pub fn new(bytes: Vec<u8>) -> Option<Self> {
         if bytes.len() < 8 || bytes.starts_with(&OWN_FORM) {
             return None;

@@ -1,7 +1,7 @@
 //! TLS handshakes reconstructed from recorded bytes: records, handshake messages, certificates, round trips and waits.
 //!
 //! A [`Recording`] takes direction, time and bytes, and the secrets of a key log. [`ConnectionView::read`] splits the bytes
-//! into records, opens encrypted records of TLS 1.3 and lists the handshake messages; [`steps`] assigns them to round trips.
+//! into records, opens encrypted records of TLS 1.3 and lists the handshake messages; [`steps()`] assigns them to round trips.
 //! The crate does no I/O: the recording may come from a live connection or from captured packets.
 
 pub mod chain;

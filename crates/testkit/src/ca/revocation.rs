@@ -89,7 +89,7 @@ fn list(revoked: &[&Leaf], next_update: SystemTime) -> CertificateRevocationList
 /// The revocation lists of a CA.
 #[derive(Debug, Clone)]
 pub struct Crls {
-    /// List of the intermediate, which issues all leaves except those [below the root](Request::below_root), in DER.
+    /// List of the intermediate, which issues all leaves except those below the root, in DER.
     pub intermediate_der: Vec<u8>,
     /// List of the intermediate, PEM.
     pub intermediate_pem: String,
