@@ -1,16 +1,16 @@
 //! One request and its response, counted and logged exactly once on every path.
 
 mod line;
+mod recorded_body;
 
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use brisk_http::error::BodyError;
 use brisk_http::version;
-use brisk_http_connection::chunk::{Chunk, Reserved};
+use brisk_http_connection::chunk::Reserved;
 use brisk_http_connection::connection::RequestGuard;
 use brisk_http_connection::interim::Interim;
 use brisk_http_connection::streams::{Ended, StreamKey};
@@ -21,9 +21,10 @@ use brisk_upstream::forward::ForwardOutcome;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::Frame;
 
 use self::line::Line;
+pub use self::recorded_body::RecordedBody;
 use crate::body::Body;
 
 /// Time after which an aborted response is not counted as abuse.
@@ -324,91 +325,10 @@ fn mark_first(connection: &Connection, milestone: Milestone, time: impl FnOnce()
     }
 }
 
-/// A response body that records its exchange when it ends or is dropped.
-#[derive(Debug)]
-pub struct RecordedBody {
-    body: Body,
-    /// Boxed because the body of every response is moved several times.
-    exchange: Box<Exchange>,
-    /// Error of the body. Returned after all data before it is written.
-    broken: Option<BodyError>,
-}
-
-impl RecordedBody {
-    /// Polls the body once more after all bytes stated in the head were sent.
-    ///
-    /// Over HTTP/2, the end of an upstream's stream may arrive separately. Without this poll, a complete stream would
-    /// be reset. The response is complete in any case: always ready.
-    pub fn poll_sent_whole(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let _ = Pin::new(&mut *self).poll_frame(context);
-        if self.exchange.failure.is_none() {
-            self.exchange.state = State::Complete;
-        }
-        Poll::Ready(())
-    }
-
-    /// Returns the error once the client has taken all data before it.
-    ///
-    /// A connection that ends with a failed body discards unwritten data. The body is therefore pending first,
-    /// whereupon the connection writes.
-    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
-        ready!(self.exchange.connection.poll_unblocked(context));
-        Poll::Ready(self.broken.take().map(Err))
-    }
-}
-
-impl http_body::Body for RecordedBody {
-    type Data = Chunk;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
-        if self.broken.is_some() {
-            return self.poll_broken(context);
-        }
-        let Self { body, exchange, broken } = &mut *self;
-        if exchange.poll_room(context).is_pending() {
-            // Memory is held by other responses, or by this one, because the client does not read.
-            exchange.hold(false);
-            return Poll::Pending;
-        }
-        let polled = Pin::new(body).poll_frame(context);
-        if polled.is_ready() {
-            exchange.reserved = None;
-        }
-        exchange.sent(&polled);
-        if let Poll::Ready(Some(Err(error))) = polled {
-            *broken = Some(error);
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let (connection, stream) = (&exchange.connection, exchange.stream);
-        polled.map_ok(|frame| frame.map_data(|bytes| Chunk::new(bytes, Rc::clone(connection), stream)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.broken.is_none() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for RecordedBody {
-    fn drop(&mut self) {
-        // No poll follows where the stated length is reached.
-        if self.exchange.failure.is_none() && self.body.is_end_stream() {
-            self.exchange.state = State::Complete;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::pin::Pin;
 
     use brisk_net::DeadlineWheel;
     use brisk_telemetry::{ConnectionRecord, Timeline};
