@@ -74,10 +74,11 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let mut parts = Parts::new();
     parts.add(configuration.clone(), |new: &Resolved| &new.certificate_files);
     parts.add(FixedKeys::new(&first.keys), |new| &new.keys);
+    // Before the keys: the old ones are given up only after the certificates that need them are replaced.
+    parts.add(gateway.part(), |new| &new.settings);
     parts.add(isolated, |new| &new.isolated);
     parts.add(key_servers, |new| &new.remote);
     parts.add(visits, |new| &new.visits);
-    parts.add(gateway.part(), |new| &new.settings);
     parts.add(obtained, |new| &new.acme);
     drop(first);
     let served = gateway.run(&parts, configuration);

@@ -24,8 +24,9 @@ pub trait Part {
     /// stays unchanged.
     fn prepare(&self, settings: &Self::Settings) -> Result<Self::Prepared, PartError>;
 
-    /// Applies the prepared state. Cannot fail: the part itself retries or logs effects that may fail, such as a
-    /// request to another machine.
+    /// Applies the prepared state, after the parts before this one in [`Parts`]: a resource that another part uses until
+    /// its own `commit` is released by a later part. Cannot fail: the part itself retries or logs effects that may fail,
+    /// such as a request to another machine.
     fn commit(&self, prepared: Self::Prepared);
 
     /// Ends the work of the part before `deadline`. The default does nothing.
