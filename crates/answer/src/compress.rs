@@ -108,7 +108,7 @@ impl Compression {
 
     fn level(&self, coding: Coding, connection: &Connection) -> u8 {
         let mut of_coding = self.levels.iter().filter(|(of, _)| *of == coding);
-        let drawn = of_coding.find_map(|(_, levels)| levels.of(connection.arms()));
+        let drawn = of_coding.find_map(|(_, levels)| levels.of(connection.extras.arms()));
         drawn.copied().unwrap_or_else(|| self.settings.level(coding))
     }
 
@@ -368,7 +368,7 @@ pub(crate) fn weaken(headers: &mut HeaderMap) {
 /// The whole body, if it is complete and short enough to be compressed within this turn; otherwise the body unchanged.
 fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
     match body.whole() {
-        Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),
+        Some(whole) if whole.len() <= AT_ONCE && connection.limits.may_work(whole.len()) => Ok(whole),
         Some(whole) => Err(Body::full(whole)),
         None => Err(body),
     }

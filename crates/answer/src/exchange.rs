@@ -88,7 +88,7 @@ impl Exchange {
         request: &Parts,
     ) -> Box<Self> {
         let started = Instant::now();
-        connection.begin_at(started);
+        connection.flow.begin_at(started);
         mark_first(connection, Milestone::FirstRequest, || started);
         let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
         let in_flight = connection.begin_request();
@@ -96,7 +96,7 @@ impl Exchange {
             telemetry: Rc::clone(telemetry),
             connection: Rc::clone(connection),
             id,
-            number: connection.requests(),
+            number: connection.flow.requests(),
             started,
             status: 0,
             bytes_sent: 0,
@@ -104,7 +104,7 @@ impl Exchange {
             state,
             held: false,
             stream: connection.multiplexed().map(|multiplexed| multiplexed.streams.begin(started)),
-            early: connection.handshake().map(|_| EarlyRequest::Forwarded),
+            early: connection.client.handshake().map(|_| EarlyRequest::Forwarded),
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
             reserved: None,
@@ -139,7 +139,7 @@ impl Exchange {
     /// connection.
     pub(crate) async fn hold_until_confirmed(&mut self) {
         self.early = Some(EarlyRequest::Held);
-        if let Some(handshake) = self.connection.handshake() {
+        if let Some(handshake) = self.connection.client.handshake() {
             handshake.complete().await;
         }
     }
@@ -191,7 +191,7 @@ impl Exchange {
             multiplexed.streams.hold(stream, held);
         } else if self.held != held {
             self.held = held;
-            self.connection.answer_held(held);
+            self.connection.flow.answer_held(held);
         }
     }
 
@@ -209,7 +209,7 @@ impl Exchange {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
                 self.bytes_sent += bytes;
-                self.connection.answer_taken(bytes);
+                self.connection.flow.answer_taken(bytes);
                 // No frame follows trailers, and the connection does not poll again.
                 if frame.is_trailers() {
                     self.state = State::Complete;
@@ -251,7 +251,7 @@ impl Exchange {
             Side::Internal => Source::Internal,
         };
         self.telemetry.metrics.problems().note(source, reason, || {
-            let mut example = self.connection.record.borrow().client.to_string();
+            let mut example = self.connection.client.record.borrow().client.to_string();
             if let Some(line) = &self.line {
                 example.extend([", ", &line.text()]);
             }
@@ -265,7 +265,7 @@ impl Exchange {
     fn log(&self, log: &AccessLog, line: &Line, duration: Duration) {
         let server = self.outcome.server();
         log.log(&RequestRecord {
-            connection: &self.connection.record.borrow(),
+            connection: &self.connection.client.record.borrow(),
             id: self.id,
             method: line.method.as_str(),
             host: line.host(),
@@ -310,7 +310,7 @@ impl Drop for Exchange {
         if let Some(treatment) = self.early {
             self.telemetry.metrics.early_request(treatment);
         }
-        self.connection.record.borrow_mut().requests += 1;
+        self.connection.client.record.borrow_mut().requests += 1;
         if let (Some(log), Some(line)) = (&self.telemetry.access_log, &self.line) {
             self.log(log, line, duration);
         }
@@ -319,7 +319,7 @@ impl Drop for Exchange {
 
 /// Marks a milestone of the first request. Later requests cost one comparison.
 fn mark_first(connection: &Connection, milestone: Milestone, time: impl FnOnce() -> Instant) {
-    let mut record = connection.record.borrow_mut();
+    let mut record = connection.client.record.borrow_mut();
     if !record.timeline.is_reached(milestone) {
         record.timeline.mark_at(milestone, time());
     }
@@ -329,6 +329,8 @@ fn mark_first(connection: &Connection, milestone: Milestone, time: impl FnOnce()
 mod tests {
     use std::net::SocketAddr;
     use std::pin::Pin;
+
+    use http_body::Body as _;
 
     use brisk_net::DeadlineWheel;
     use brisk_telemetry::{ConnectionRecord, Timeline};
@@ -360,8 +362,8 @@ mod tests {
         }
 
         fn requests(&self) -> u32 {
-            assert_eq!(self.connection.in_flight(), 0);
-            self.connection.record.borrow().requests
+            assert_eq!(self.connection.flow.in_flight(), 0);
+            self.connection.client.record.borrow().requests
         }
 
         fn rendered(&self, part: &str) -> bool {
@@ -373,8 +375,8 @@ mod tests {
     async fn a_request_is_recorded_once_when_its_body_has_ended() {
         let stage = Stage::new();
         let response = stage.begin("GET").respond(Response::new(Body::full("hello")));
-        assert_eq!(stage.connection.in_flight(), 1);
-        assert_eq!(stage.connection.record.borrow().requests, 0);
+        assert_eq!(stage.connection.flow.in_flight(), 1);
+        assert_eq!(stage.connection.client.record.borrow().requests, 0);
         let body = response.into_body().collect().await.expect("a body").to_bytes();
         assert_eq!(body, "hello");
         assert_eq!(stage.requests(), 1);
@@ -385,7 +387,7 @@ mod tests {
     fn the_first_response_is_that_of_the_first_request() {
         let is_marked = |stage: &Stage| {
             drop(stage.begin("GET").respond(Response::new(Body::full("hello"))));
-            stage.connection.record.borrow().timeline.is_reached(Milestone::FirstResponse)
+            stage.connection.client.record.borrow().timeline.is_reached(Milestone::FirstResponse)
         };
         assert!(is_marked(&Stage::new()));
         let stage = Stage::new();
@@ -446,12 +448,12 @@ mod tests {
     async fn an_answer_is_held_while_no_more_of_it_is_asked_for() {
         let stage = Stage::new();
         let response = stage.begin("GET").respond(Response::new(Body::full("hello")));
-        assert_eq!(stage.connection.held_answer(), Some(0));
+        assert_eq!(stage.connection.flow.held_answer(), Some(0));
         let mut body = response.into_body();
         body.frame().await.expect("a frame").expect("data");
-        assert_eq!(stage.connection.held_answer(), Some(5));
+        assert_eq!(stage.connection.flow.held_answer(), Some(5));
         drop(body);
-        assert_eq!(stage.connection.held_answer(), None);
+        assert_eq!(stage.connection.flow.held_answer(), None);
     }
 
     #[test]
@@ -462,7 +464,7 @@ mod tests {
         let mut body = response.into_body();
         let polled = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending());
-        assert_eq!(stage.connection.held_answer(), None);
+        assert_eq!(stage.connection.flow.held_answer(), None);
     }
 
     #[test]

@@ -61,11 +61,11 @@ impl Forwarding {
         connection: &Connection,
         request: &ForwardedRequest<'_>,
     ) {
-        let client = connection.record.borrow().client;
-        let mut kept = connection.forwarded.borrow_mut();
+        let client = connection.client.record.borrow().client;
+        let mut kept = connection.client.forwarded.borrow_mut();
         let values = match &mut *kept {
             Some(values) if *values.authority == *request.authority => values,
-            other => other.insert(Box::new(values_of(client, connection.secure, request))),
+            other => other.insert(Box::new(values_of(client, connection.client.secure, request))),
         };
         if self.trusts(client.ip()) {
             claims::remove_forged(headers, self.underscores);

@@ -170,10 +170,10 @@ impl Service {
         let Target::Path { authority } = validate::target(head)? else {
             return Ok(Destination::Server);
         };
-        let record = connection.record.borrow();
-        let origin = if connection.secure {
+        let record = connection.client.record.borrow();
+        let origin = if connection.client.secure {
             let server_name = record.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
-            Origin::Tls { server_name, demands: &connection.demands }
+            Origin::Tls { server_name, demands: &connection.client.demands }
         } else {
             Origin::Plain
         };

@@ -38,8 +38,8 @@ impl ServerTiming {
         }
         let connection = exchange.connection();
         let facts = Facts {
-            record: &connection.record.borrow(),
-            is_confirmed: connection.is_confirmed(),
+            record: &connection.client.record.borrow(),
+            is_confirmed: connection.client.is_confirmed(),
             is_first: exchange.number() == 1,
             elapsed: exchange.elapsed(),
             upstream: exchange.outcome.time(),

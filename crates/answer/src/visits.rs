@@ -154,7 +154,7 @@ impl SiteVisits {
 
     /// The address of a connection's client; `None` if it represents many clients.
     fn client(&self, connection: &Connection) -> Option<IpAddr> {
-        let address = connection.record.borrow().client.ip().to_canonical();
+        let address = connection.client.record.borrow().client.ip().to_canonical();
         (!self.trusted.iter().any(|network| network.contains(&address))).then_some(address)
     }
 }
@@ -179,7 +179,7 @@ impl PageView {
     /// Inserts the script and the id of the view into the response. Costs an inspection of its head, and for measured
     /// pages a lock with little contention.
     pub(crate) fn apply(&self, exchange: &Exchange, response: &mut Response<Body>) {
-        if let Some(authority) = self.authority.as_deref().filter(|_| exchange.connection().secure) {
+        if let Some(authority) = self.authority.as_deref().filter(|_| exchange.connection().client.secure) {
             ask_for_errors(authority, response.headers_mut());
         }
         if !self.is_measured || !is_page(response) {

@@ -43,7 +43,7 @@ pub(crate) fn serve_https(
                 Err(refusal) => return refused(&worker, &mut record, &refusal),
             };
         let connection = connected(&worker, *record, demands, &io);
-        connection.take_part(arms);
+        connection.extras.take_part(arms);
         limit_requests(&worker, &connection);
         let http = Http {
             service: Rc::clone(&worker.service),
@@ -56,10 +56,10 @@ pub(crate) fn serve_https(
         drop(permits);
 
         if matches!(end, End::Malformed | End::Flood) {
-            charge_error(&worker, &connection.record.borrow());
+            charge_error(&worker, &connection.client.record.borrow());
         }
-        let mut record = connection.record.borrow_mut();
-        if connection.is_confirmed() {
+        let mut record = connection.client.record.borrow_mut();
+        if connection.client.is_confirmed() {
             record.finish(ConnectionEnd::Served(end.name()));
         } else {
             unconfirmed(&mut record, end);
@@ -90,8 +90,8 @@ fn connected(worker: &Worker, mut record: ConnectionRecord, demands: Demands, io
 pub(crate) fn limit_requests(worker: &Worker, connection: &Connection) {
     let live = worker.shared.live.load();
     let Some(rates) = live.rates.as_ref().filter(|rates| rates.limits().requests.is_some()) else { return };
-    if let Some(client) = live.one_client(connection.record.borrow().client.ip()) {
-        connection.limit_requests(Arc::clone(rates), client);
+    if let Some(client) = live.one_client(connection.client.record.borrow().client.ip()) {
+        connection.extras.limit_requests(Arc::clone(rates), client);
     }
 }
 

@@ -34,8 +34,8 @@ pub(crate) fn fill_hosts(service: &mut ServiceSettings) -> bool {
 
 /// Answers `/` with the page and `/connection.json` with the same facts as JSON.
 fn answer(connection: &Connection, request: &Parts) -> Response<Body> {
-    let record = connection.record.borrow();
-    let requests = connection.requests();
+    let record = connection.client.record.borrow();
+    let requests = connection.flow.requests();
     let (status, kind, body) = match request.uri.path() {
         "/" => {
             let protocol = format!("{:?}", request.version).replace("2.0", "2");

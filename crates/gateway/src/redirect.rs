@@ -98,7 +98,7 @@ async fn answer(
         tracing::debug!(%error, "plain HTTP connection");
         end = end_of(&error);
     }
-    let mut record = connection.record.borrow_mut();
+    let mut record = connection.client.record.borrow_mut();
     record.bytes_received += bytes.received.get();
     record.bytes_sent += bytes.sent.get();
     record.finish(ConnectionEnd::Served(end.name()));

@@ -1,76 +1,44 @@
 //! State of a client's connection, shared by its driver and its requests.
 
-use std::any::Any;
-use std::cell::{Cell, OnceCell, RefCell};
-use std::net::IpAddr;
+mod client;
+mod extras;
+mod flow;
+mod limits;
+
+use std::cell::OnceCell;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use brisk_net::rates::{Event, Rates};
 use brisk_net::{Deadline, DeadlineWheel, Drain};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::{Confirmation, Demands};
-use brisk_visits::Arms;
 
 use crate::buffers::{AnswerBuffers, Budget, WorkerBuffers};
-use crate::forwarded::ForwardedValues;
+pub use crate::connection::client::ClientFacts;
+pub use crate::connection::extras::Extras;
+pub use crate::connection::flow::Flow;
+pub use crate::connection::limits::Limits;
 use crate::handshake::{Completion, Handshake};
-use crate::keep_alive::KeepAlive;
 pub use crate::multiplexed::Multiplexed;
 use crate::settings::HttpSettings;
-
-/// Maximum number of bytes that the responses of a connection compress per turn: at most 1 ms of work.
-const WORK: u32 = 64 << 10;
 
 /// One client connection, shared by its driver and the requests in flight on it.
 #[derive(Debug)]
 pub struct Connection {
-    /// Facts for the log, the metrics and the built-in page.
-    pub record: RefCell<ConnectionRecord>,
-    /// Whether the connection is HTTPS, as opposed to plain HTTP.
-    pub secure: bool,
-    /// Requirements of its host that the client met in the handshake.
-    pub demands: Demands,
-    /// Headers that describe the client to upstreams. Kept between requests, and released while the connection is idle.
-    pub forwarded: RefCell<Option<Box<ForwardedValues>>>,
-    /// The handshake, if the connection started with early data.
-    handshake: Option<Box<Handshake>>,
-    in_flight: Cell<u32>,
-    requests: Cell<u32>,
-    held_answers: Cell<u32>,
-    answer_bytes: Cell<u64>,
-    /// Fields that few connections need.
-    own: OnceCell<Box<Own>>,
+    /// Facts about its client.
+    pub client: ClientFacts,
+    /// The requests in flight on it.
+    pub flow: Flow,
+    /// How long it is kept, and how much work its responses may cause per turn.
+    pub limits: Limits,
+    /// State that few connections need.
+    pub extras: Extras,
     /// Memory held by its responses.
     pub answers: AnswerBuffers,
     /// Boxed because HTTP/1.1 connections, most of which are idle, do not need it.
     multiplexed: OnceCell<Box<Multiplexed>>,
     surroundings: OnceCell<Surroundings>,
-    request_began: Cell<Option<Instant>>,
-    /// Whether written data waits for the client to read.
-    blocked: Cell<bool>,
-    /// Bytes compressed for its responses in this turn.
-    work: Cell<u32>,
-    /// Idle timeout in milliseconds, and the number of requests after which the connection ends, from the route of the
-    /// latest request; 0 for the defaults.
-    idle: Cell<u32>,
-    most_requests: Cell<u32>,
-    unblocked: RefCell<Vec<Waker>>,
-}
-
-/// Fields that few connections need. Separate, so that an idle connection stays small.
-#[derive(Debug, Default)]
-struct Own {
-    /// Arms in experiments, if the connection takes part in any.
-    arms: OnceCell<Arms>,
-    /// Rate limits of the client, if there are any.
-    rates: OnceCell<(Arc<Rates>, IpAddr)>,
-    /// The upstream's transport after a switch of protocols, until the driver joins both transports.
-    upgrade: RefCell<Option<Box<dyn Any>>>,
-    /// Upstream connections that carry only this client's requests.
-    logins: OnceCell<Box<dyn Any>>,
 }
 
 /// Settings and resources of the worker that serves a connection.
@@ -98,7 +66,9 @@ impl Connection {
 
     /// An HTTPS connection without requests whose client met `demands`.
     pub fn under(demands: Demands, record: ConnectionRecord) -> Rc<Self> {
-        Rc::new(Self { demands, ..Self::at_start(record, true, None) })
+        let mut client = ClientFacts::new(record, true, None);
+        client.demands = demands;
+        Self::of(client)
     }
 
     /// An HTTPS connection with an incomplete handshake, whose early data contains the first requests. `confirmation`
@@ -114,151 +84,42 @@ impl Connection {
         secure: bool,
         handshake: Option<Box<Handshake>>,
     ) -> Rc<Self> {
-        Rc::new(Self::at_start(record, secure, handshake))
+        Self::of(ClientFacts::new(record, secure, handshake))
     }
 
-    fn at_start(record: ConnectionRecord, secure: bool, handshake: Option<Box<Handshake>>) -> Self {
-        Self {
-            record: RefCell::new(record),
-            secure,
-            demands: Demands::default(),
-            forwarded: RefCell::new(None),
-            handshake,
-            in_flight: Cell::new(0),
-            requests: Cell::new(0),
-            held_answers: Cell::new(0),
-            answer_bytes: Cell::new(0),
-            own: OnceCell::new(),
+    fn of(client: ClientFacts) -> Rc<Self> {
+        Rc::new(Self {
+            client,
+            flow: Flow::default(),
+            limits: Limits::default(),
+            extras: Extras::default(),
             answers: AnswerBuffers::default(),
             multiplexed: OnceCell::new(),
             surroundings: OnceCell::new(),
-            request_began: Cell::new(None),
-            blocked: Cell::new(false),
-            work: Cell::new(0),
-            idle: Cell::new(0),
-            most_requests: Cell::new(0),
-            unblocked: RefCell::default(),
-        }
-    }
-
-    /// Applies the rate limits of `client` to requests on this connection. Call it once, before the first request.
-    pub fn limit_requests(&self, rates: Arc<Rates>, client: IpAddr) {
-        // Already set; the first value is kept.
-        let _ = self.own().rates.set((rates, client));
-    }
-
-    /// Assigns the connection to arms of experiments. Call it once, before the first request.
-    pub fn take_part(&self, arms: Arms) {
-        if !arms.is_empty() {
-            // Already set; the first value is kept.
-            let _ = self.own().arms.set(arms);
-        }
-    }
-
-    /// Arms in experiments, if the connection takes part in any.
-    pub fn arms(&self) -> Option<&Arms> {
-        self.own.get()?.arms.get()
-    }
-
-    fn own(&self) -> &Own {
-        self.own.get_or_init(Box::default)
-    }
-
-    /// Stores the upstream's transport of a switched protocol for the driver. Its type is defined in
-    /// `brisk_upstream::upgrade`.
-    pub fn leave_upgrade(&self, upgrade: Box<dyn Any>) {
-        self.own().upgrade.replace(Some(upgrade));
-    }
-
-    /// Takes the upstream's transport of a switched protocol, if a request has left one.
-    pub fn take_upgrade(&self) -> Option<Box<dyn Any>> {
-        self.own.get()?.upgrade.take()
-    }
-
-    /// Upstream connections that carry only this client's requests. Their type is defined in `brisk-upstream`, module
-    /// `login`.
-    pub fn logins(&self) -> Option<&dyn Any> {
-        self.own.get()?.logins.get().map(|logins| &**logins)
-    }
-
-    /// Like [`logins`](Self::logins), created by `make` if absent.
-    pub fn logins_or(&self, make: impl FnOnce() -> Box<dyn Any>) -> &dyn Any {
-        &**self.own().logins.get_or_init(make)
-    }
-
-    /// The time until the next permitted request, if the client exceeds its request rate.
-    pub fn over_rate(&self) -> Option<Duration> {
-        let (rates, client) = self.own.get()?.rates.get()?;
-        rates.take(*client, Event::Request).err()
-    }
-
-    /// Whether the handshake is complete. Requests that arrive from then on, or waited for it, are not replays.
-    pub fn is_confirmed(&self) -> bool {
-        self.handshake().is_none()
-    }
-
-    /// The handshake, while it is incomplete.
-    pub fn handshake(&self) -> Option<&Handshake> {
-        self.handshake.as_deref().filter(|handshake| !handshake.is_complete())
+        })
     }
 
     /// Counts a request as in flight until the guard is dropped.
     pub fn begin_request(self: &Rc<Self>) -> RequestGuard {
-        self.in_flight.set(self.in_flight.get() + 1);
-        self.requests.set(self.requests.get().wrapping_add(1));
+        self.flow.begin();
         RequestGuard(Rc::clone(self))
-    }
-
-    /// Number of requests whose response has not ended.
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight.get()
-    }
-
-    /// Number of requests begun on this connection.
-    pub fn requests(&self) -> u32 {
-        self.requests.get()
     }
 
     /// Whether the connection has reached its limit of requests or its lifetime.
     pub fn is_used_up(&self) -> bool {
-        let most = self.most_requests.get();
-        if most > 0 && self.requests() >= most {
+        let requests = self.flow.requests();
+        if self.limits.end_after(requests) {
             return true;
         }
         let Some(settings) = self.settings() else { return false };
-        settings.requests.is_some_and(|most| self.requests() >= most) || self.time_left().is_zero()
+        settings.requests.is_some_and(|most| requests >= most) || self.time_left().is_zero()
     }
 
     /// Remaining time in which the connection accepts requests.
     pub fn time_left(&self) -> Duration {
         let limit = self.settings().and_then(|settings| settings.timeouts.connection);
         let Some(limit) = limit else { return Duration::MAX };
-        limit.saturating_sub(self.record.borrow().timeline.started().elapsed())
-    }
-
-    /// Applies the keep-alive settings of a route; `None` restores the defaults.
-    pub fn keep(&self, keep_alive: Option<KeepAlive>) {
-        let idle = keep_alive.and_then(|keep_alive| keep_alive.idle);
-        self.idle.set(idle.map_or(0, |idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)));
-        self.most_requests.set(keep_alive.map_or(0, KeepAlive::most_requests));
-    }
-
-    /// Idle timeout of the connection; `usual` is the default.
-    pub fn idle(&self, usual: Duration) -> Duration {
-        match self.idle.get() {
-            0 => usual,
-            idle => Duration::from_millis(idle.into()),
-        }
-    }
-
-    /// Records that a request begins at `time`.
-    pub fn begin_at(&self, time: Instant) {
-        self.request_began.set(Some(time));
-    }
-
-    /// Start of the latest request.
-    pub fn request_began(&self) -> Option<Instant> {
-        self.request_began.get()
+        limit.saturating_sub(self.client.record.borrow().timeline.started().elapsed())
     }
 
     /// Sets the worker's settings and resources. Without them, as in tests, there are neither deadlines nor limits.
@@ -328,62 +189,11 @@ impl Connection {
     pub fn multiplexed(&self) -> Option<&Multiplexed> {
         self.multiplexed.get().map(|multiplexed| &**multiplexed)
     }
-
-    /// Records whether a response has data that is not polled because the client does not read.
-    pub fn answer_held(&self, held: bool) {
-        let now = self.held_answers.get();
-        self.held_answers.set(if held { now + 1 } else { now.saturating_sub(1) });
-    }
-
-    /// Counts polled bytes of responses.
-    pub fn answer_taken(&self, bytes: u64) {
-        self.answer_bytes.set(self.answer_bytes.get() + bytes);
-    }
-
-    /// Progress of an HTTP/1.1 response that waits for the client to read.
-    pub fn held_answer(&self) -> Option<u64> {
-        (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
-    }
-
-    /// Ends a turn of the driver.
-    pub fn end_turn(&self) {
-        self.work.set(0);
-    }
-
-    /// Whether a response may compress `bytes` in this turn. Counts them if so; otherwise they must wait for the next
-    /// turn.
-    pub fn may_work(&self, bytes: usize) -> bool {
-        let work = self.work.get().saturating_add(bytes.min(WORK as usize) as u32);
-        let may = work <= WORK;
-        if may {
-            self.work.set(work);
-        }
-        may
-    }
-
-    /// Records whether written data waits for the client to read.
-    pub fn set_blocked(&self, blocked: bool) {
-        if self.blocked.replace(blocked) && !blocked {
-            self.unblocked.take().into_iter().for_each(Waker::wake);
-        }
-    }
-
-    /// Ready while the client reads the written data.
-    pub fn poll_unblocked(&self, context: &mut Context<'_>) -> Poll<()> {
-        if !self.blocked.get() {
-            return Poll::Ready(());
-        }
-        let mut waiting = self.unblocked.borrow_mut();
-        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-            waiting.push(context.waker().clone());
-        }
-        Poll::Pending
-    }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.0.in_flight.set(self.0.in_flight.get() - 1);
+        self.0.flow.end();
     }
 }
 

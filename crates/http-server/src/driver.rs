@@ -148,21 +148,21 @@ impl Driver<'_> {
 
     /// Version chosen by ALPN; HTTP/1.1 without ALPN (HTTP/1.0 requests are accepted there too).
     fn version(&self) -> HttpVersion {
-        let record = self.http.connection.record.borrow();
+        let record = self.http.connection.client.record.borrow();
         record.tls.as_ref().and_then(|tls| tls.alpn).unwrap_or(HttpVersion::Http11)
     }
 
     /// Handshake whose early data is being served; `None` once it is complete.
     pub(super) fn handshake(&self) -> Option<&Handshake> {
-        self.http.connection.handshake()
+        self.http.connection.client.handshake()
     }
 
     /// Waits for the client without protocol state and buffers.
     async fn rest(&self) -> Result<(), Stop> {
         let Http { connection, settings, deadline, .. } = self.http;
-        deadline.set_idle(connection.idle(settings.timeouts.idle).min(connection.time_left()));
+        deadline.set_idle(connection.limits.idle(settings.timeouts.idle).min(connection.time_left()));
         self.io.stream_mut().rest();
-        connection.forwarded.take();
+        connection.client.forwarded.take();
         poll_fn(|cx| self.poll_rest(cx)).await
     }
 
@@ -214,7 +214,7 @@ fn lingering(end: End) -> Lingering {
 
 impl Http {
     fn note_bytes(&self, stream: &Stream) {
-        let mut record = self.connection.record.borrow_mut();
+        let mut record = self.connection.client.record.borrow_mut();
         (record.bytes_received, record.bytes_sent) = stream.bytes();
     }
 

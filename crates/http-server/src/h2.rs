@@ -36,7 +36,7 @@ impl Driver<'_> {
         let http = self.http;
         let multiplexed = http.connection.multiplex();
         let mut h2 = H2::new(http);
-        let mut turns = Turns::new(true, http.connection.requests());
+        let mut turns = Turns::new(true, http.connection.flow.requests());
         let mut ending = None;
         let stop = poll_fn(|cx| {
             multiplexed.discards.begin_turn(cx);

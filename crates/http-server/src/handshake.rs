@@ -45,7 +45,7 @@ impl Driver<'_> {
             return;
         }
         let polled = io.stream_mut().poll_confirm(cx);
-        http.connection.record.borrow_mut().early_bytes = io.stream().early_bytes();
+        http.connection.client.record.borrow_mut().early_bytes = io.stream().early_bytes();
         match polled {
             Poll::Pending => {}
             Poll::Ready(Ok(())) => self.complete_handshake(),
@@ -59,7 +59,7 @@ impl Driver<'_> {
     /// Records the completed handshake in the metrics, with its duration from the `ClientHello`.
     fn complete_handshake(&self) {
         let http = self.http;
-        let mut record = http.connection.record.borrow_mut();
+        let mut record = http.connection.client.record.borrow_mut();
         record.timeline.mark(Milestone::HandshakeFinished);
         let time = record.timeline.between(Milestone::ClientHello, Milestone::HandshakeFinished);
         if let Some(tls) = &mut record.tls {
@@ -72,7 +72,7 @@ impl Driver<'_> {
     pub(super) fn failed_handshake(&self) -> Option<Stop> {
         let handshake = self.handshake()?;
         let end = handshake.failure()?;
-        (self.http.connection.in_flight() == handshake.waiting()).then(|| stop(end))
+        (self.http.connection.flow.in_flight() == handshake.waiting()).then(|| stop(end))
     }
 
     /// Reason to stop after the timeout of the handshake.

@@ -53,7 +53,7 @@ impl Driver<'_> {
     }
 
     async fn serve_http1(&self, inbound: &Rc<Inbound>) -> Stop {
-        let mut turns = Turns::new(false, self.http.connection.requests());
+        let mut turns = Turns::new(false, self.http.connection.flow.requests());
         let last = Cell::new(false);
         let mut serving = pin!(Exchanges { driver: self, inbound, last: &last }.run());
         poll_fn(|cx| {

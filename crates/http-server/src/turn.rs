@@ -90,8 +90,8 @@ impl Turns {
                 Some(handshake) => handshake.fail(End::ClientGone),
             }
         }
-        http.connection.set_blocked(io.stream().is_blocked());
-        http.connection.end_turn();
+        http.connection.flow.set_blocked(io.stream().is_blocked());
+        http.connection.limits.end_turn();
         if let Some(stop) = driver.failed_handshake() {
             return Poll::Ready(stop);
         }
@@ -137,13 +137,13 @@ impl Turns {
         if stream.is_blocked() {
             return Phase::Blocked(sent);
         }
-        if http.connection.in_flight() > 0 {
+        if http.connection.flow.in_flight() > 0 {
             if self.multiplexed {
                 return Phase::Streams;
             }
-            return http.connection.held_answer().map_or(Phase::Busy, Phase::Held);
+            return http.connection.flow.held_answer().map_or(Phase::Busy, Phase::Held);
         }
-        self.unanswered(http.connection.requests(), received)
+        self.unanswered(http.connection.flow.requests(), received)
     }
 
     /// Phase of a connection without a request in flight. Compares request numbers, because a request may begin and end
@@ -173,7 +173,7 @@ impl Turns {
                 self.received_when_idle = io.stream().bytes().0;
                 // An HTTP/1.1 connection keeps its buffers for the next request; it rests soon otherwise.
                 if self.multiplexed {
-                    http.deadline.set_idle(http.connection.idle(timeouts.idle));
+                    http.deadline.set_idle(http.connection.limits.idle(timeouts.idle));
                     io.stream_mut().rest();
                 } else {
                     http.deadline.set(REST_AFTER.min(timeouts.idle));
@@ -255,7 +255,7 @@ impl Rounds {
 
 /// Whether the HTTP/1.1 request in flight has exceeded its timeout.
 fn is_overdue(http: &Http) -> bool {
-    let (started, limit) = (http.connection.request_began(), http.settings.timeouts.request);
+    let (started, limit) = (http.connection.flow.request_began(), http.settings.timeouts.request);
     started.zip(limit).is_some_and(|(started, limit)| started.elapsed() >= limit)
 }
 

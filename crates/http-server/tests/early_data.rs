@@ -330,7 +330,7 @@ async fn a_request_is_answered_before_the_handshake_is_complete() {
         let mut visit = stage.early(GET, LONG).await;
         assert!(read(&mut visit.client, "ok").await.starts_with("HTTP/1.1 200 OK\r\n"));
         assert!(stage.origin.last.take().contains("early-data: 1\r\n"));
-        assert!(!visit.connection.is_confirmed() && !stage.shows(HANDSHAKES));
+        assert!(!visit.connection.client.is_confirmed() && !stage.shows(HANDSHAKES));
         visit.relay.go_on();
         eventually(|| stage.shows(HANDSHAKES)).await;
         // What comes after it is a request like any other.
@@ -339,7 +339,7 @@ async fn a_request_is_answered_before_the_handshake_is_complete() {
         assert!(!stage.origin.last.take().contains("early-data"));
         visit.client.shutdown().await.expect("shutdown");
         assert_eq!(visit.served.await.expect("served"), End::Closed);
-        assert_eq!(visit.connection.record.borrow().early_bytes, GET.len() as u64);
+        assert_eq!(visit.connection.client.record.borrow().early_bytes, GET.len() as u64);
         assert!(stage.shows(HANDSHAKES));
     })
     .await;
@@ -351,7 +351,7 @@ async fn a_request_that_changes_something_waits_and_its_body_goes_on_afterwards(
         let stage = Stage::new().await;
         let mut visit = stage.early(POST, LONG).await;
         visit.client.write_all(b"world").await.expect("write");
-        eventually(|| visit.connection.in_flight() == 1).await;
+        eventually(|| visit.connection.flow.in_flight() == 1).await;
         assert_eq!(stage.origin.requests.get(), 0);
         visit.relay.go_on();
         read(&mut visit.client, "ok").await;
@@ -371,7 +371,7 @@ async fn a_client_that_wants_to_close_still_gets_a_session_for_its_next_early_da
         visit.relay.go_on();
         assert!(visit.client.next_session().await.expect("more").is_some());
         assert_eq!(visit.served.await.expect("served"), End::Closed);
-        assert!(visit.connection.is_confirmed());
+        assert!(visit.connection.client.is_confirmed());
     })
     .await;
 }
@@ -383,10 +383,10 @@ async fn http_2_is_answered_before_the_handshake_is_complete_too() {
         let mut visit = stage.early(H2_GET, LONG).await;
         read(&mut visit.client, "ok").await;
         assert!(stage.origin.last.take().contains("early-data: 1\r\n"));
-        assert!(!visit.connection.is_confirmed());
+        assert!(!visit.connection.client.is_confirmed());
         visit.relay.go_on();
         assert!(visit.client.next_session().await.expect("more").is_some());
-        assert!(visit.connection.is_confirmed());
+        assert!(visit.connection.client.is_confirmed());
     })
     .await;
 }
@@ -396,7 +396,7 @@ async fn a_request_of_http_2_that_changes_something_waits() {
     soon(async {
         let stage = Stage::speaking("h2").await;
         let mut visit = stage.early(H2_POST, LONG).await;
-        eventually(|| visit.connection.in_flight() == 1).await;
+        eventually(|| visit.connection.flow.in_flight() == 1).await;
         assert_eq!(stage.origin.requests.get(), 0);
         visit.relay.go_on();
         read(&mut visit.client, "ok").await;
@@ -420,7 +420,7 @@ async fn the_request_of_a_client_that_left_is_answered_all_the_same_and_counted(
             assert!(!visit.served.is_finished());
             stage.origin.permits.add_permits(1);
             assert_eq!(visit.served.await.expect("served"), End::ClientGone);
-            assert!(!visit.connection.is_confirmed());
+            assert!(!visit.connection.client.is_confirmed());
             assert!(stage.shows("brisk_requests_total{status=\"200\"} 1"), "{}", stage.metrics.render());
             assert_eq!(stage.origin.requests.get(), 1);
         }
@@ -435,7 +435,7 @@ async fn a_request_that_waits_ends_with_a_client_that_left() {
         let visit = stage.early(POST, LONG).await;
         visit.relay.break_off();
         assert_eq!(visit.served.await.expect("served"), End::ClientGone);
-        assert_eq!((stage.origin.requests.get(), visit.connection.in_flight()), (0, 0));
+        assert_eq!((stage.origin.requests.get(), visit.connection.flow.in_flight()), (0, 0));
     })
     .await;
 }
@@ -447,7 +447,7 @@ async fn a_client_has_no_more_time_for_its_handshake_than_without_early_data() {
             let stage = Stage::new().await;
             let visit = stage.early(request, Duration::from_millis(200)).await;
             assert_eq!(visit.served.await.expect("served"), End::HandshakeTimeout);
-            assert!(!visit.connection.is_confirmed() && visit.connection.in_flight() == 0);
+            assert!(!visit.connection.client.is_confirmed() && visit.connection.flow.in_flight() == 0);
         }
     })
     .await;

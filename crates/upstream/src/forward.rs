@@ -112,7 +112,7 @@ pub async fn forward(
                 let was_sent = failure.was_sent;
                 attempt = journey.next(&attempt, failure)?;
                 // RFC 8470 section 4: a possible replay must not be repeated by the gateway as well.
-                if was_sent && let Some(handshake) = facts.connection.handshake() {
+                if was_sent && let Some(handshake) = facts.connection.client.handshake() {
                     Box::pin(handshake.complete()).await;
                 }
             }
@@ -155,7 +155,7 @@ impl<'a> Journey<'a> {
             group,
             connection: facts.connection,
             interim: facts.interim,
-            key: group.key(head, || facts.connection.record.borrow().client.ip()),
+            key: group.key(head, || facts.connection.client.record.borrow().client.ip()),
             retries,
             may_repeat: retries > 0 && bodyless && head.method.is_idempotent(),
             progress,

@@ -52,12 +52,12 @@ pub(crate) struct PrivateConnections(RefCell<Vec<(Rc<Server>, Box<Http1>)>>);
 impl PrivateConnections {
     /// The connections of `client`; `None` if it never had any.
     pub(crate) fn of(client: &Connection) -> Option<&Self> {
-        client.logins()?.downcast_ref()
+        client.extras.logins()?.downcast_ref()
     }
 
     /// The connections of `client`, created if necessary.
     pub(crate) fn with(client: &Connection) -> &Self {
-        let private = client.logins_or(|| Box::new(Self::default()));
+        let private = client.extras.logins_or(|| Box::new(Self::default()));
         private.downcast_ref().expect("nothing else is kept here")
     }
 

@@ -54,12 +54,12 @@ impl PendingUpgrade {
 
     /// Stores the transport in `connection` for its driver.
     pub(crate) fn leave_to(self, connection: &Connection) {
-        connection.leave_upgrade(Box::new(self));
+        connection.extras.leave_upgrade(Box::new(self));
     }
 
     /// Takes the transport that a request on `connection` has left, if its protocol was switched.
     pub fn take(connection: &Connection) -> Option<Box<Self>> {
-        connection.take_upgrade()?.downcast().ok()
+        connection.extras.take_upgrade()?.downcast().ok()
     }
 
     /// Copies in both directions until both sides have ended, one has failed, or neither has sent anything for `idle`.

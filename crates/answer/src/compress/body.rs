@@ -93,7 +93,9 @@ impl CompressedBody {
     fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let length = self.piece.len().min(SLICE);
         // A body that has waited once continues regardless of other responses: this is the next turn.
-        if !self.connection.may_work(length.max(LEAST_WORK)) && !std::mem::replace(&mut self.is_due, true) {
+        if !self.connection.limits.may_work(length.max(LEAST_WORK))
+            && !std::mem::replace(&mut self.is_due, true)
+        {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

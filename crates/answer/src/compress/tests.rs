@@ -289,15 +289,15 @@ async fn one_turn_compresses_a_limited_number_of_bytes() {
             Poll::Ready(None) => break,
             Poll::Pending => {
                 turns += 1;
-                connection.end_turn();
+                connection.limits.end_turn();
             }
         }
     }
     assert!((12..20).contains(&turns), "{turns}");
     assert_eq!(inflated(&seen).len(), 1 << 20);
     // Others of the connection have used the turn up: an answer waits once, and then goes on.
-    connection.end_turn();
-    assert!(connection.may_work(64 << 10) && !connection.may_work(1));
+    connection.limits.end_turn();
+    assert!(connection.limits.may_work(64 << 10) && !connection.limits.may_work(1));
 }
 
 #[tokio::test]
@@ -314,7 +314,7 @@ async fn encoders_beyond_the_memory_for_them_are_not_made() {
 async fn a_body_that_is_here_as_a_whole_and_is_not_compressed_at_once_arrives_whole() {
     let whole = "It is a long way. ".repeat(3000);
     let busy = connection();
-    assert!(busy.may_work(60 << 10), "others of the connection have used most of its turn");
+    assert!(busy.limits.may_work(60 << 10), "others of the connection have used most of its turn");
     for (text, connection) in [(whole.as_str(), connection()), (&whole[..20_000], busy)] {
         let mut answer = response(&[HTML], Body::full(text.to_owned()));
         let asked = request(&[gzip()]);

@@ -120,7 +120,9 @@ impl RewrittenBody {
         let length = self.piece.len().min(SLICE);
         let work = if self.decoder.is_some() { 2 * SLICE } else { length };
         // A body that has waited once continues regardless of other responses: this is the next turn.
-        if !self.connection.may_work(work.max(LEAST_WORK)) && !std::mem::replace(&mut self.is_due, true) {
+        if !self.connection.limits.may_work(work.max(LEAST_WORK))
+            && !std::mem::replace(&mut self.is_due, true)
+        {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -181,7 +181,7 @@ fn short(mut body: Body, connection: &Connection, coding: Option<Coding>) -> Res
         return Err(body);
     }
     match body.whole() {
-        Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),
+        Some(whole) if whole.len() <= AT_ONCE && connection.limits.may_work(whole.len()) => Ok(whole),
         Some(whole) => Err(Body::full(whole)),
         None => Err(body),
     }

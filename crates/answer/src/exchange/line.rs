@@ -25,7 +25,7 @@ pub(super) struct Line {
 impl Exchange {
     /// Adds the arms of the connection in the host's experiments to the access log.
     pub(crate) fn name_arms(&mut self, experiments: &HostExperiments) {
-        if let (Some(line), Some(arms)) = (&mut self.line, self.connection.arms()) {
+        if let (Some(line), Some(arms)) = (&mut self.line, self.connection.extras.arms()) {
             line.experiments = experiments.named(arms);
         }
     }

@@ -39,7 +39,7 @@ impl RecordedBody {
     /// A connection that ends with a failed body discards unwritten data. The body is therefore pending first,
     /// whereupon the connection writes.
     fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
-        ready!(self.exchange.connection.poll_unblocked(context));
+        ready!(self.exchange.connection.flow.poll_unblocked(context));
         Poll::Ready(self.broken.take().map(Err))
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn found(response: Response<Body>) -> Result<Response<Body>, Refusal>
 
 /// The response to a client above its request rate (RFC 6585 section 4); `None` within the rate.
 pub(super) fn over_rate(connection: &Connection, exchange: &mut Exchange) -> Option<Response<Body>> {
-    let wait = connection.over_rate()?;
+    let wait = connection.extras.over_rate()?;
     exchange.fail(Side::Client, "request-rate");
     // Rounded up: `Retry-After` has whole seconds, and an earlier retry would be refused again.
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

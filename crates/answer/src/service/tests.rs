@@ -90,7 +90,7 @@ async fn exchange_on(connection: &Rc<Connection>, service: Service, request: &st
     let (served, read) = tokio::join!(serving, client.read_to_string(&mut answer));
     read.expect("read");
     drop(served);
-    assert_eq!(connection.in_flight(), 0);
+    assert_eq!(connection.flow.in_flight(), 0);
     answer
 }
 
@@ -228,7 +228,7 @@ async fn the_server_as_such_can_be_asked() {
 async fn a_page_sees_its_connection() {
     thread_local!(static SEEN: Cell<bool> = const { Cell::new(false) });
     let page = Page::new(|connection, request| {
-        SEEN.set(connection.secure && request.uri.path() == "/me");
+        SEEN.set(connection.client.secure && request.uri.path() == "/me");
         Response::new(Body::full("page"))
     });
     let answer = get(serving(vec![prefix("/", Action::Page(page))]), "/me", "").await;

@@ -23,6 +23,6 @@ impl Stage for ClientCertificateStage {
     }
 
     fn forward(&self, exchange: &Exchange, headers: &mut HeaderMap) {
-        self.certificates.apply(headers, &exchange.connection().record.borrow());
+        self.certificates.apply(headers, &exchange.connection().client.record.borrow());
     }
 }

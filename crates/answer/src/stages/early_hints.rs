@@ -63,7 +63,7 @@ impl EarlyHintsStage {
     /// The hints for requests on `connection`: the setting of its arm, or the configured hints outside of experiments.
     fn of(&self, connection: &Connection) -> Option<&Rc<EarlyHints>> {
         let drawn = self.drawn.as_ref();
-        match drawn.and_then(|(arms, hints)| Some((*arms.of(connection.arms())?, hints))) {
+        match drawn.and_then(|(arms, hints)| Some((*arms.of(connection.extras.arms())?, hints))) {
             Some((is_on, hints)) => is_on.then_some(hints),
             None => self.configured.as_ref(),
         }

@@ -23,7 +23,7 @@ impl Stage for HostHeadersStage {
 
     fn response(&self, exchange: &Exchange, _: &RequestState, response: &mut Response<Body>) {
         // RFC 6797 section 7.2: never over plain HTTP.
-        if let (true, Some(hsts)) = (exchange.connection().secure, &self.hsts) {
+        if let (true, Some(hsts)) = (exchange.connection().client.secure, &self.hsts) {
             response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
         }
         self.headers.apply(response.headers_mut());

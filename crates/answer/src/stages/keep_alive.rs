@@ -21,7 +21,7 @@ impl Stage for KeepAliveStage {
     }
 
     fn request(&self, exchange: &mut Exchange, _: &mut ClientRequest, _: &mut RequestState) -> Flow {
-        exchange.connection().keep(self.keep_alive);
+        exchange.connection().limits.keep(self.keep_alive);
         Flow::Continue
     }
 }

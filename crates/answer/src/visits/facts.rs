@@ -18,18 +18,19 @@ const SOON: Duration = Duration::from_millis(2);
 /// Collects the known facts about the connection and the request.
 pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
     let connection = exchange.connection();
-    let record = connection.record.borrow();
+    let record = connection.client.record.borrow();
     let mut visit = Visit::new(Arc::clone(&view.visits.host), Arc::clone(&view.route));
     let user_agent = view.user_agent.as_ref().map_or(&[][..], HeaderValue::as_bytes);
     visit.browser = Browser::of(user_agent);
     visit.device = Device::of(user_agent);
     visit.network = view.visits.beacons.visits().network(record.client.ip());
     visit.http = Some(version::of(view.version));
-    visit.arms = connection.arms().map(|arms| arms.within(&view.visits.experiments)).unwrap_or_default();
+    visit.arms =
+        connection.extras.arms().map(|arms| arms.within(&view.visits.experiments)).unwrap_or_default();
     let is_new = exchange.number() == 1;
     visit.connection = if is_new { Connection::New } else { Connection::Reused };
     note_tls(&mut visit, &record);
-    note_times(&mut visit, exchange, &record, is_new && connection.is_confirmed());
+    note_times(&mut visit, exchange, &record, is_new && connection.client.is_confirmed());
     Issued {
         request: exchange.id(),
         visit,

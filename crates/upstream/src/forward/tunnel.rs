@@ -53,7 +53,7 @@ pub async fn tunnel(
 ) -> Result<Response<UpstreamBody>, UpstreamError> {
     let started = Instant::now();
     head.extensions.clear();
-    let key = group.key(&head, || facts.connection.record.borrow().client.ip());
+    let key = group.key(&head, || facts.connection.client.record.borrow().client.ip());
     let server = group.choose(key, None).ok_or(UpstreamError::NoServer)?;
     facts.outcome.server.replace(Some(Rc::clone(server)));
     let asked = Asked { server, connection: facts.connection, facts };

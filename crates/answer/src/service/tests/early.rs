@@ -68,7 +68,7 @@ impl Stage {
 
     /// Until a request waits for the end of the handshake.
     async fn held(&self) {
-        while self.connection.handshake().is_some_and(|handshake| handshake.waiting() == 0) {
+        while self.connection.client.handshake().is_some_and(|handshake| handshake.waiting() == 0) {
             yield_now().await;
         }
     }
@@ -86,7 +86,7 @@ async fn what_a_route_lets_pass_is_forwarded_at_once_and_marked() {
     let asked = stage.answer(OK).await;
     assert!(asked.contains("early-data: 1\r\n"), "{asked}");
     assert_eq!(status(&answer.await.expect("answered")), 200);
-    assert!(!stage.connection.is_confirmed() && stage.counted("forwarded"));
+    assert!(!stage.connection.client.is_confirmed() && stage.counted("forwarded"));
 }
 
 #[tokio::test(flavor = "local")]
@@ -150,6 +150,6 @@ async fn a_request_that_waits_without_end_ends_with_its_connection_and_is_counte
     stage.held().await;
     answer.abort();
     assert!(answer.await.is_err());
-    assert_eq!(stage.connection.in_flight(), 0);
+    assert_eq!(stage.connection.flow.in_flight(), 0);
     assert!(stage.counted("held"));
 }

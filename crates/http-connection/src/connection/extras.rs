@@ -1,0 +1,80 @@
+//! State that few connections need.
+
+use std::any::Any;
+use std::cell::{OnceCell, RefCell};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_net::rates::{Event, Rates};
+use brisk_visits::Arms;
+
+/// State that few connections need, allocated by the first use.
+#[derive(Debug, Default)]
+pub struct Extras(OnceCell<Box<Boxed>>);
+
+/// The allocated state.
+#[derive(Debug, Default)]
+struct Boxed {
+    /// Arms in experiments, if the connection takes part in any.
+    arms: OnceCell<Arms>,
+    /// Rate limits of the client, if there are any.
+    rates: OnceCell<(Arc<Rates>, IpAddr)>,
+    /// The upstream's transport after a switch of protocols, until the driver joins both transports.
+    upgrade: RefCell<Option<Box<dyn Any>>>,
+    /// Upstream connections that carry only this client's requests.
+    logins: OnceCell<Box<dyn Any>>,
+}
+
+impl Extras {
+    /// Applies the rate limits of `client` to requests on this connection. Call it once, before the first request.
+    pub fn limit_requests(&self, rates: Arc<Rates>, client: IpAddr) {
+        // Already set; the first value is kept.
+        let _ = self.boxed().rates.set((rates, client));
+    }
+
+    /// Assigns the connection to arms of experiments. Call it once, before the first request.
+    pub fn take_part(&self, arms: Arms) {
+        if !arms.is_empty() {
+            // Already set; the first value is kept.
+            let _ = self.boxed().arms.set(arms);
+        }
+    }
+
+    /// Arms in experiments, if the connection takes part in any.
+    pub fn arms(&self) -> Option<&Arms> {
+        self.0.get()?.arms.get()
+    }
+
+    /// Stores the upstream's transport of a switched protocol for the driver. Its type is defined in
+    /// `brisk_upstream::upgrade`.
+    pub fn leave_upgrade(&self, upgrade: Box<dyn Any>) {
+        self.boxed().upgrade.replace(Some(upgrade));
+    }
+
+    /// Takes the upstream's transport of a switched protocol, if a request has left one.
+    pub fn take_upgrade(&self) -> Option<Box<dyn Any>> {
+        self.0.get()?.upgrade.take()
+    }
+
+    /// Upstream connections that carry only this client's requests. Their type is defined in `brisk-upstream`, module
+    /// `login`.
+    pub fn logins(&self) -> Option<&dyn Any> {
+        self.0.get()?.logins.get().map(|logins| &**logins)
+    }
+
+    /// Like [`logins`](Self::logins), created by `make` if absent.
+    pub fn logins_or(&self, make: impl FnOnce() -> Box<dyn Any>) -> &dyn Any {
+        &**self.boxed().logins.get_or_init(make)
+    }
+
+    /// The time until the next permitted request, if the client exceeds its request rate.
+    pub fn over_rate(&self) -> Option<Duration> {
+        let (rates, client) = self.0.get()?.rates.get()?;
+        rates.take(*client, Event::Request).err()
+    }
+
+    fn boxed(&self) -> &Boxed {
+        self.0.get_or_init(Box::default)
+    }
+}

@@ -1,0 +1,86 @@
+//! Requests in flight on a connection and the progress of their responses.
+
+use std::cell::{Cell, RefCell};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// The requests of a connection, and the progress of the client in reading their responses.
+#[derive(Debug, Default)]
+pub struct Flow {
+    in_flight: Cell<u32>,
+    requests: Cell<u32>,
+    held_answers: Cell<u32>,
+    answer_bytes: Cell<u64>,
+    request_began: Cell<Option<Instant>>,
+    /// Whether written data waits for the client to read.
+    blocked: Cell<bool>,
+    unblocked: RefCell<Vec<Waker>>,
+}
+
+impl Flow {
+    /// Counts a request as in flight until [`Self::end`].
+    pub(super) fn begin(&self) {
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.requests.set(self.requests.get().wrapping_add(1));
+    }
+
+    /// Counts a request as no longer in flight.
+    pub(super) fn end(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+    }
+
+    /// Number of requests whose response has not ended.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.get()
+    }
+
+    /// Number of requests begun on this connection.
+    pub fn requests(&self) -> u32 {
+        self.requests.get()
+    }
+
+    /// Records that a request begins at `time`.
+    pub fn begin_at(&self, time: Instant) {
+        self.request_began.set(Some(time));
+    }
+
+    /// Start of the latest request.
+    pub fn request_began(&self) -> Option<Instant> {
+        self.request_began.get()
+    }
+
+    /// Records whether a response has data that is not polled because the client does not read.
+    pub fn answer_held(&self, held: bool) {
+        let now = self.held_answers.get();
+        self.held_answers.set(if held { now + 1 } else { now.saturating_sub(1) });
+    }
+
+    /// Counts polled bytes of responses.
+    pub fn answer_taken(&self, bytes: u64) {
+        self.answer_bytes.set(self.answer_bytes.get() + bytes);
+    }
+
+    /// Progress of an HTTP/1.1 response that waits for the client to read.
+    pub fn held_answer(&self) -> Option<u64> {
+        (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
+    }
+
+    /// Records whether written data waits for the client to read.
+    pub fn set_blocked(&self, blocked: bool) {
+        if self.blocked.replace(blocked) && !blocked {
+            self.unblocked.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Ready while the client reads the written data.
+    pub fn poll_unblocked(&self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.blocked.get() {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.unblocked.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
