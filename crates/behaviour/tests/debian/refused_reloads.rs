@@ -160,7 +160,7 @@ fn a_part_that_refuses_a_configuration_leaves_all_others_as_they_were() {
         assert_eq!(observed(&brisk, &ca), before, "after {part} refused another configuration");
     }
     brisk.write("brisk.toml", other.text("", ""));
-    assert!(brisk.reload().contains("reloaded: new connections"), "{}", brisk.process().stderr());
+    assert!(brisk.reload().contains("reloaded: the new configuration"), "{}", brisk.process().stderr());
     let after = observed(&brisk, &ca);
     assert_ne!(after.body, before.body);
     assert_ne!(after.hsts, before.hsts);
@@ -218,7 +218,7 @@ fn a_changed_certificate_is_published_by_the_configuration_in_force() {
     wait_until("the new certificate", || (serial() != before).then_some(()));
     let log = brisk.log_with("reloaded: the changed certificates are in use");
     assert!(log.contains("host=\"site.test\" file=site.pem"), "{log}");
-    assert!(!log.contains("reloaded: new connections"), "the configuration was read: {log}");
+    assert!(!log.contains("reloaded: the new configuration"), "the configuration was read: {log}");
     assert!(!log.contains("host=\"b.test\""), "another host was published: {log}");
     let metrics = brisk.metrics();
     assert_eq!(metrics.sum("brisk_reloads_total", &["outcome=\"refused\""]) as u64, 1);
@@ -228,7 +228,7 @@ fn a_changed_certificate_is_published_by_the_configuration_in_force() {
     brisk.write("brisk.toml", config("second"));
     brisk.write("site.key", &old.key_pem);
     brisk.write("site.pem", &old.chain_pem);
-    brisk.log_with("reloaded: new connections");
+    brisk.log_with("reloaded: the new configuration");
     assert_eq!(serial(), before);
     let mut connection = TlsClient::new(&ca.root_file(), NAME).connect(brisk.https()).expect("a handshake");
     assert_eq!(connection.get(NAME, "/").text(), "second");
