@@ -202,5 +202,5 @@ fn what_is_counted_in_doc_comments_outside_of_tests() {
     let text = "//! What runs.\n/// Does what `what` does.\nfn what() {} // what\n#[cfg(test)]\nmod tests {} /// what\n";
     assert_eq!(doc_comments(text), " What runs.\n Does what `what` does.");
     assert!((what_per_thousand("What is it? Whatever: what's it, somewhat.") - 3000.0 / 7.0).abs() < 1e-9);
-    assert_eq!(prose("one\n```sh\nwhat\n```\ntwo `what` three"), "one\n\ntwo _ three");
+    assert_eq!(prose("one\n```sh\nwhat\n```\ntwo `what` three"), "one\n\n\ntwo _ three");
 }

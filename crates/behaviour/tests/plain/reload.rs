@@ -201,6 +201,6 @@ fn a_broken_configuration_is_reported_once() {
     assert_eq!(brisk.reload_lines().len(), 1, "{:?}", brisk.reload_lines());
     // Further changes are noticed all the same.
     brisk.write("brisk.toml", config(&leaf, "other", ""));
-    brisk.log_with("reloaded: new connections");
+    brisk.log_with("reloaded: the new configuration");
     assert_eq!(client(&ca).connect(brisk.https()).expect("a handshake").get(NAME, "/").text(), "other");
 }
