@@ -207,7 +207,8 @@ impl Facts {
                 return Ok(is_first);
             }
             header::TRANSFER_ENCODING => {
-                self.is_chunked = tokens(value).last().map(|coding| is(coding, "chunked"));
+                // A value with other bytes than ASCII is no list of codings (RFC 9112 section 7).
+                self.is_chunked = tokens(value).last().map(|last| value.is_ascii() && is(last, "chunked"));
             }
             header::CONNECTION => {
                 for option in tokens(value) {
