@@ -94,6 +94,7 @@ fuzz:
 	BRISK_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked --workspace --lib --bins -- --test-threads 2 --nocapture fuzz_$(TARGET)
 
 check:
+	@CACHE=$(CACHE) tools/setup build
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 	cargo clippy --locked --workspace --all-targets --features brisk-cli/cuda -- --deny warnings
