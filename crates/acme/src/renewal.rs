@@ -15,7 +15,8 @@ pub(crate) const ASK_AGAIN: Duration = Duration::from_hours(6);
 const SOONEST: Duration = Duration::from_mins(1);
 const LATEST: Duration = Duration::from_hours(24);
 
-/// Minimum time between two successful orders for the same certificate, whatever the authority suggests.
+/// Minimum time between two successful orders for the same certificate. A shorter time that the authority
+/// suggests is ignored.
 const APART: Duration = Duration::from_hours(1);
 
 /// Maximum of the growing pause between replacements of revoked certificates.

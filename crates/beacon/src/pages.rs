@@ -161,8 +161,8 @@ impl Issued {
     }
 }
 
-/// Corrects the connection of a visit: only the first request can have opened it, whatever the page reports. If the
-/// visitor did not wait for the handshake, its times are removed.
+/// Corrects the connection of a visit: only the first request can have opened it, so the report of the page is not
+/// trusted. If the visitor did not wait for the handshake, its times are removed.
 fn note_connection(visit: &mut Visit, waited_for_it: bool) {
     if !waited_for_it {
         visit.connection = Connection::Reused;

@@ -40,7 +40,7 @@ pub trait Publish: fmt::Debug + Send + Sync + 'static {
 /// The certificates of one host, replaced together. Initially empty: a host without certificates completes no
 /// handshake.
 ///
-/// A handshake reads the slot once and keeps the result, engine included, whatever is published meanwhile.
+/// A handshake reads the slot once and keeps the result with its engine: a later publication does not affect the handshake.
 pub struct Slot(ArcSwap<Vec<Served>>);
 
 impl Slot {

@@ -68,7 +68,7 @@ fn is_before_use(before: &str) -> bool {
     before.is_empty() || before.ends_with(['}', '{', ')', ']']) || before.ends_with("pub")
 }
 
-/// The paths from `crate`, `super` and `self` in code without imports. Those that say who sees an item (`pub(in ...)`) are no uses.
+/// The paths from `crate`, `super` and `self` in code without imports. The path of a visibility (`pub(in ...)`) is no use.
 fn written_paths(code: &str, paths: &mut Vec<String>) {
     let is_word = |sign: char| sign.is_alphanumeric() || sign == '_';
     for start in ["crate::", "super::", "self::"].iter().flat_map(|start| code.match_indices(start)) {

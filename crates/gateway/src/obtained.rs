@@ -19,7 +19,7 @@ pub trait Obtainer: fmt::Debug + Send + Sync + 'static {
     /// These are the hosts from now on: called at the start, and after each reload that is in force. Must not block.
     fn follow(&self, hosts: Vec<ObtainedHost>);
 
-    /// Reports that `certificate` is revoked, whatever its origin; if it was obtained automatically, a replacement is
-    /// ordered. Must not block.
+    /// Reports that `certificate` is revoked. Certificates of every origin are reported; a replacement is ordered only
+    /// for a certificate that was obtained automatically. Must not block.
     fn revoked(&self, certificate: &Certificate);
 }

@@ -1,4 +1,4 @@
-//! The tokens in use by a process: each is opened once, whatever reloads come.
+//! The tokens in use by a process: each is opened once and kept across reloads.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// A number in force, and what the parts of a test did.
+    /// A number in force, and the calls that the parts of a test received.
     struct Number {
         name: &'static str,
         in_force: Cell<u32>,

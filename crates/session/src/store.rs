@@ -53,7 +53,7 @@ pub enum Claim {
     /// using a session twice costs privacy, not security (RFC 8446 appendix C.4).
     Here,
     /// All gateways that share the store. This is the defence against replayed early data (RFC 8446 section 8.1): of
-    /// all takes with this claim, at any time and anywhere, at most one gets the session, whatever else fails. A take
+    /// all takes with this claim, at any time and anywhere, at most one gets the session, even if servers or connections fail. A take
     /// with [`Here`](Self::Here) may still find a copy.
     Everywhere,
 }

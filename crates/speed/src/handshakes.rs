@@ -62,7 +62,7 @@ pub(crate) fn measure(
             LocalSet::new().block_on(&runtime, load.run(pace, progress))
         });
         let measured = join(measured);
-        // The server's error comes first, because it causes those of the clients.
+        // The server's error first: an error of the server makes the clients fail too.
         join(served)?;
         measured
     })

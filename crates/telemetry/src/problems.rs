@@ -1,6 +1,6 @@
 //! Problems of the last minutes by cause, each with counts and the latest example.
 //!
-//! The memory is bounded whatever clients send: a number of causes per worker, texts of bounded length, and one
+//! Clients cannot raise the memory above a bound: a number of causes per worker, texts of bounded length, and one
 //! example a second.
 
 use std::collections::HashMap;

@@ -2,8 +2,8 @@
 
 use crate::http2::testing;
 
-/// An upstream's side of HTTP/2, with requests and their ends in between: what is made of it does not depend on the pieces in
-/// which it comes, consists of whole frames, none of them too long, and every byte of data is read or given back.
+/// An upstream's side of HTTP/2, with requests and their ends in between. The output does not depend on the division of the
+/// input into pieces and consists of whole frames within the size limit. Every byte of data is read or given back.
 pub fn http2_upstream(bytes: &[u8]) {
     if let Some((&split, script)) = bytes.split_first() {
         testing::compare(script, split.into());

@@ -215,7 +215,7 @@ impl Database {
         let connection = Connection::open_with_flags(folder.join(FILE), flags)?;
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "trusted_schema", false)?;
-        // One transaction: a query sees one state, whatever the writer removes meanwhile.
+        // One transaction: a query sees one state, also if the writer removes rows meanwhile.
         connection.execute_batch("BEGIN")?;
         Ok(Self { connection })
     }

@@ -14,7 +14,7 @@ fn with_secret(members: usize) -> Fleet {
     rotating(members, "")
 }
 
-/// The same with the keys `times`, which state how long tickets live and how often what seals them changes.
+/// The same with the keys `times`: the lifetime of tickets and the interval of key rotation.
 fn rotating(members: usize, times: &str) -> Fleet {
     let keys = format!("{KEYS}{times}");
     (0..members).fold(Fleet::new(), |fleet, _| fleet.add(&keys, &[("fleet.secret", SECRET.as_bytes())]))
@@ -24,7 +24,7 @@ const KINDS: [(&str, &str); 2] = [("-tls1_2", "ticket"), ("-tls1_3", "psk")];
 
 #[test]
 fn tickets_resume_at_every_member_through_three_rotations_and_then_their_key_is_gone() {
-    // What a slow machine cannot do within the shorter lifetime it does within the longer one.
+    // A slow machine may need the longer lifetime.
     let done = [20, 60].into_iter().any(|lifetime| resumes_through_three_rotations(lifetime).is_some());
     assert!(done, "no session was resumed within its lifetime through three rotations");
 }

@@ -1,5 +1,5 @@
 //! A captured 0-RTT flight, sent repeatedly to a fleet with a common Redis: its request is processed as early data at most
-//! once, whatever happens to Redis.
+//! once, also while Redis fails.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

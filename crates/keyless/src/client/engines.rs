@@ -1,4 +1,4 @@
-//! The engines that a process uses: one for each set of settings, whatever reloads come.
+//! The engines that a process uses: one for each set of settings. A reload reuses the engines of unchanged settings.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

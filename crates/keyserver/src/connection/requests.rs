@@ -16,11 +16,11 @@ use crate::policy::Client;
 /// Maximum number of keys with a number on one connection.
 const MOST_KEYS: u16 = 4096;
 
-/// Number of refused requests that no honest gateway sends, whatever its own clients do, after which the [`Connection`]
-/// ends.
+/// Number of refused requests after which the [`Connection`] ends. Only requests count that no honest gateway sends:
+/// clients of a gateway cannot cause them.
 const MOST_FAULTS: u32 = 100;
 
-/// Maximum deadline of an operation, whatever the [`Client`] requests.
+/// Maximum deadline of an operation. A longer deadline that the [`Client`] requests is reduced.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl Connection {

@@ -31,7 +31,7 @@ impl<V: Lanes> Table<V> {
 /// Raises `base` to a power in each lane; base and result are in Montgomery form.
 ///
 /// `one` is 1 in that form, `windows` the exponent from its most significant window. Each window takes five squarings
-/// and a multiplication, whatever its value, and the multiplier is selected by reading the whole table.
+/// and a multiplication, also where its value is 0, and the multiplier is selected by reading the whole table.
 #[inline(always)]
 pub(super) fn exponentiate<V: Arithmetic<B>, const B: usize>(
     base: &mut Vec<[V; B]>,

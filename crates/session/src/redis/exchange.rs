@@ -64,7 +64,7 @@ impl TicketKeySync {
         Ok(Self::prepare(store, secret, rotation, keyring)?.begin())
     }
 
-    /// Prepares what [`start`](Self::start) does, with all that can fail. The keyring stays as it is before
+    /// Performs all steps of [`start`](Self::start) that can fail. The keyring does not change before
     /// [`PreparedKeySync::begin`].
     pub fn prepare(
         store: &RedisStore,

@@ -1,4 +1,4 @@
-//! An exclusively taken session is returned once, whatever happens to Redis.
+//! An exclusively taken session is returned at most once, also while Redis fails.
 
 use std::{thread, time::Duration};
 
