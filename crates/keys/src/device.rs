@@ -1,7 +1,7 @@
 //! Interface for engines that perform RSA on a separate device, such as a GPU.
 //!
 //! Numbers of a private key leave the crate through this module only; all other code uses a
-//! [`PrivateKeyEngine`](crate::PrivateKeyEngine). `crates/cli/tests/layering.rs` lists the crates that may use it.
+//! [`PrivateKeyEngine`](crate::PrivateKeyEngine). `crates/cli/tests/structure/layering.rs` lists the crates that may use it.
 //!
 //! Such an engine wraps a [`BatchEngine`](crate::BatchEngine): it creates jobs with
 //! [`encoded_job`](crate::BatchEngine::encoded_job), completes them, and returns jobs that it cannot perform with

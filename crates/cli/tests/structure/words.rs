@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::tree::{crates, is_in, name, product, read, root, sources};
 
 /// Forbidden words, and their replacements. Compared without case, as whole words, in code and comments alike.
 const FORBIDDEN: &[(&str, &str)] = &[
@@ -60,23 +62,8 @@ const DOCUMENTS: &[&str] = &[
 /// The word "what" per 1,000 words of the doc comments of a crate, or of a document, at most.
 const MOST_WHAT: f64 = 2.0;
 
-/// Crates and documents above [`MOST_WHAT`], with their own limit. A limit may only decrease; no entry may be added.
-const ABOVE_MOST_WHAT: &[(&str, f64)] = &[];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    let found = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
-}
-
 fn files() -> Vec<PathBuf> {
-    let crates = fs::read_dir(root().join("crates")).expect("the folder of all crates");
-    let folders = crates.map(|entry| entry.expect("an entry").path().join("src"));
-    let sources = folders.filter(|folder| folder.is_dir()).flat_map(|folder| sources(&folder));
+    let sources = crates().into_iter().flat_map(|path| sources(&path.join("src")));
     sources.chain(DOCUMENTS.iter().map(|file| root().join(file))).collect()
 }
 
@@ -109,7 +96,7 @@ fn sources_and_documents_keep_to_the_words_of_the_field() {
     let files = files();
     assert!(files.len() > 100, "only {} files found", files.len());
     let all = files.iter().flat_map(|file| {
-        let text = fs::read_to_string(file).expect("a source file");
+        let text = read(file);
         let is_document = file.extension().is_some_and(|extension| extension == "md");
         findings(&file.display().to_string(), &if is_document { without_code(&text) } else { text })
     });
@@ -128,8 +115,7 @@ fn words_are_found_whole_and_in_any_case() {
 
 /// The text of the doc comments of a file, without its tests.
 fn doc_comments(text: &str) -> String {
-    let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let lines = product.lines().map(str::trim_start);
+    let lines = product(text).into_iter().map(str::trim_start);
     let lines = lines.filter_map(|line| line.strip_prefix("///").or_else(|| line.strip_prefix("//!")));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -141,26 +127,16 @@ fn prose(text: &str) -> String {
 
 /// The doc comments of each crate and the prose of each document, by name.
 fn texts() -> BTreeMap<String, String> {
-    let mut texts = BTreeMap::<String, String>::new();
-    let is_product = |path: &Path| !path.iter().any(|part| part == "tests" || part == "tests.rs");
-    for entry in fs::read_dir(root().join("crates")).expect("the folder of all crates") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
-        let sources = sources(&path.join("src")).into_iter().filter(|file| is_product(file));
-        let comments =
-            sources.map(|file| doc_comments(&fs::read_to_string(file).expect("a source file")) + "\n");
-        texts.insert(name, comments.collect());
-    }
-    let entries = fs::read_dir(root().join("docs"))
-        .expect("the documents")
-        .map(|entry| entry.expect("an entry").path());
-    let entries =
-        entries.chain(fs::read_dir(root()).expect("the root").map(|entry| entry.expect("an entry").path()));
-    for path in entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
-        let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
-        texts.insert(name, prose(&fs::read_to_string(path).expect("a document")));
-    }
-    texts
+    let crates = crates().into_iter().map(|path| {
+        let sources = sources(&path.join("src")).into_iter().filter(|file| !is_in(file, &["tests"]));
+        (name(&path).to_owned(), sources.map(|file| doc_comments(&read(&file)) + "\n").collect())
+    });
+    let documents = [root(), root().join("docs")].into_iter().flat_map(|folder| {
+        let entries = fs::read_dir(folder).expect("a folder of documents");
+        entries.map(|entry| entry.expect("an entry").path())
+    });
+    let documents = documents.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    crates.chain(documents.map(|path| (name(&path).to_owned(), prose(&read(&path))))).collect()
 }
 
 /// The word "what" per 1,000 words.
@@ -180,21 +156,9 @@ fn what_per_thousand(text: &str) -> f64 {
 fn documentation_names_its_subjects() {
     let texts = texts();
     assert!(texts.len() > 40, "only {} crates and documents found", texts.len());
-    let mut wrong = Vec::new();
-    for (name, text) in &texts {
-        let own = ABOVE_MOST_WHAT.iter().find(|(above, _)| above == name).map(|(_, limit)| *limit);
-        let rate = what_per_thousand(text);
-        if rate > own.unwrap_or(MOST_WHAT) {
-            wrong.push(format!(
-                "{name}: {rate:.1} \"what\" per 1,000 words: name the subject of these sentences"
-            ));
-        }
-        // Half a word of tolerance, so that a changed sentence does not fail the test.
-        if own.is_some_and(|limit| rate < limit - 0.5) {
-            wrong.push(format!("{name}: {rate:.1}: lower its limit in ABOVE_MOST_WHAT, or remove the entry"));
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    let rates = texts.iter().map(|(name, text)| (name, what_per_thousand(text)));
+    let wrong: Vec<_> = rates.filter(|(_, rate)| *rate > MOST_WHAT).collect();
+    assert!(wrong.is_empty(), "\"what\" per 1,000 words, name the subject of these sentences: {wrong:#?}");
 }
 
 #[test]

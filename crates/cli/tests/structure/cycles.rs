@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use crate::tree::{crates, name, product, read};
+
 /// Modules of a cycle at most, in any crate.
 const LARGEST: usize = 4;
 
@@ -22,7 +24,7 @@ fn modules(folder: &Path, inside: &Module, found: &mut BTreeMap<Module, String>)
         if path.is_dir() {
             modules(&path, &module, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.insert(module, fs::read_to_string(&path).expect("a source file"));
+            found.insert(module, read(&path));
         }
     }
 }
@@ -41,9 +43,8 @@ struct Import {
 
 /// The imports in the product part of a file, groups taken apart, and the paths that it writes elsewhere.
 fn used_paths(text: &str) -> (Vec<Import>, Vec<String>) {
-    let lines: Vec<_> = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()).collect();
-    let end = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests"));
-    let code = lines[..end.unwrap_or(lines.len())].join(" ");
+    let lines = product(text).into_iter().map(|line| line.split("//").next().unwrap_or_default().trim());
+    let code = lines.collect::<Vec<_>>().join(" ");
     let (mut imports, mut paths) = (Vec::new(), Vec::new());
     for statement in code.split(';') {
         match statement.rsplit_once("use ").filter(|(before, _)| is_before_use(before)) {
@@ -198,17 +199,12 @@ fn cycles(uses: &Uses) -> BTreeSet<Vec<String>> {
 
 #[test]
 fn no_cycle_of_modules_is_larger_than_it_may_be() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
     let (mut wrong, mut arrows) = (Vec::new(), 0);
-    for entry in fs::read_dir(crates).expect("a folder of crates") {
-        let path = entry.expect("an entry").path();
-        if !path.join("src").is_dir() {
-            continue;
-        }
+    for path in crates() {
         let uses = Sources::read(&path.join("src")).uses();
         arrows += uses.values().map(BTreeSet::len).sum::<usize>();
         let large = cycles(&uses).into_iter().filter(|cycle| cycle.len() > LARGEST);
-        wrong.extend(large.map(|cycle| (path.file_name().map(ToOwned::to_owned), cycle)));
+        wrong.extend(large.map(|cycle| (name(&path).to_owned(), cycle)));
     }
     assert!(arrows > 1000, "only {arrows} uses found");
     assert!(wrong.is_empty(), "cycles of more than {LARGEST} modules: {wrong:#?}");

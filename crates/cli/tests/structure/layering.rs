@@ -1,10 +1,11 @@
 //! Boundaries of the code that no compiler keeps: layers, the reach of rustls, the length of files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
+
+use crate::tree::{crates, is_in, name, product, read, root, sources};
 
 /// The crates from the lowest layer to the highest; a crate may use those of lower layers only. Its tests may use those
 /// of its own layer too.
@@ -41,20 +42,6 @@ const LONGEST_WITH_TESTS: usize = 600;
 /// Lines of product code in a crate at most.
 const LARGEST: usize = 8_000;
 
-fn crates() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
-    let entries = fs::read_dir(folder).expect("the folder of all crates");
-    let mut crates: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    crates.retain(|path| path.join("Cargo.toml").is_file());
-    crates.sort();
-    assert!(crates.len() > 8, "only {crates:?} found");
-    crates
-}
-
-fn name(path: &Path) -> &str {
-    path.file_name().and_then(|name| name.to_str()).expect("a crate has a name")
-}
-
 fn layer(name: &str) -> usize {
     let found = LAYERS.iter().position(|layer| layer.contains(&name));
     found.unwrap_or_else(|| {
@@ -64,7 +51,7 @@ fn layer(name: &str) -> usize {
 
 /// What a crate depends on, and whether only its tests do.
 fn dependencies(path: &Path) -> BTreeMap<String, bool> {
-    let manifest = fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
+    let manifest = read(&path.join("Cargo.toml"));
     let manifest: Table = manifest.parse().expect("TOML");
     let mut found = BTreeMap::new();
     let mut gather = |table: &Table, kind: &str| {
@@ -81,13 +68,6 @@ fn dependencies(path: &Path) -> BTreeMap<String, bool> {
         }
     }
     found
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    let found = paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
 }
 
 fn all_sources(path: &Path) -> Vec<PathBuf> {
@@ -117,7 +97,7 @@ fn no_crate_uses_one_of_its_own_layer_or_above() {
 #[test]
 fn packages_are_named_after_their_folders() {
     for path in crates() {
-        let manifest = fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
+        let manifest = read(&path.join("Cargo.toml"));
         let line = format!("name = \"brisk-{}\"", name(&path));
         assert!(manifest.lines().any(|found| found == line), "{} has no line {line}", path.display());
     }
@@ -130,7 +110,7 @@ fn rustls_is_named_in_the_tls_crates_alone() {
         crates().iter().filter(|path| !RUSTLS.contains(&name(path)) && !TESTS_ONLY.contains(&name(path)))
     {
         for file in sources(&path.join("src")) {
-            let text = fs::read_to_string(&file).expect("a source file");
+            let text = read(&file);
             let named = text.lines().enumerate().filter(|(_, line)| names_rustls(line));
             wrong.extend(named.map(|(number, _)| format!("{}:{}", file.display(), number + 1)));
         }
@@ -143,7 +123,7 @@ fn private_keys_leave_their_crate_for_engines_alone() {
     let mut wrong = Vec::new();
     for path in crates().iter().filter(|path| !DEVICES.contains(&name(path))) {
         for file in sources(&path.join("src")) {
-            let text = fs::read_to_string(&file).expect("a source file");
+            let text = read(&file);
             wrong.extend(names_device(&text).then_some(file));
         }
     }
@@ -180,35 +160,14 @@ fn names_rustls(line: &str) -> bool {
         .any(|(start, _)| !code[..start].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
 }
 
-/// Lines that are not blank, without those of `#[cfg(test)]` modules.
-fn product_lines(text: &str) -> usize {
-    let (mut count, mut lines) = (0, text.lines().peekable());
-    while let Some(line) = lines.next() {
-        let indent = &line[..line.len() - line.trim_start().len()];
-        if line.trim() == "#[cfg(test)]" {
-            while lines.next_if(|next| next.trim_start().starts_with("#[")).is_some() {}
-            let module = lines.next_if(|next| next.trim_start().contains("mod ")).unwrap_or_default();
-            if module.ends_with('{') {
-                lines.by_ref().find(|end| end.strip_prefix(indent) == Some("}"));
-            }
-        } else if !line.trim().is_empty() {
-            count += 1;
-        }
-    }
-    count
-}
-
 #[test]
 fn crates_are_small() {
-    let is_test = |file: &PathBuf| {
-        let names = file.components().filter_map(|part| part.as_os_str().to_str());
-        names.map(|name| name.trim_end_matches(".rs")).any(|name| name == "tests" || name == "fuzz")
-    };
     let mut wrong = Vec::new();
     for path in &crates() {
-        let files = sources(&path.join("src")).into_iter().filter(|file| !is_test(file));
-        let lines = files.map(|file| product_lines(&fs::read_to_string(file).expect("a source file")));
-        let lines: usize = lines.sum();
+        let files = sources(&path.join("src")).into_iter().filter(|file| !is_in(file, &["tests", "fuzz"]));
+        let lines =
+            |file: PathBuf| product(&read(&file)).iter().filter(|line| !line.trim().is_empty()).count();
+        let lines: usize = files.map(lines).sum();
         if lines > LARGEST {
             wrong.push(format!("{}: {lines} lines of product code", name(path)));
         }
@@ -217,21 +176,13 @@ fn crates_are_small() {
 }
 
 #[test]
-fn lines_of_tests_and_blank_lines_are_not_counted() {
-    let text = "//! A crate.\n\nfn f() {}\n\n#[cfg(test)]\npub(crate) mod testing;\n#[cfg(test)]\n#[expect(dead_code)]\nmod tests {\n    \
-                fn g() {\n    }\n}\n    #[cfg(test)]\n    fn h() {}\n";
-    assert_eq!(product_lines(text), 3);
-}
-
-#[test]
 fn files_can_be_read_in_one_go() {
     let mut wrong = Vec::new();
     for file in crates().iter().flat_map(|path| all_sources(path)) {
-        let text = fs::read_to_string(&file).expect("a source file");
+        let text = read(&file);
         let all = text.lines().count();
-        let is_test = file.components().any(|part| part.as_os_str() == "tests") || file.ends_with("tests.rs");
-        let code = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count();
-        if all > LONGEST_WITH_TESTS || (code > LONGEST && !is_test) {
+        let code = product(&text).len();
+        if all > LONGEST_WITH_TESTS || (code > LONGEST && !is_in(&file, &["tests"])) {
             wrong.push(format!("{}: {code} lines, {all} with tests", file.display()));
         }
     }
@@ -240,20 +191,17 @@ fn files_can_be_read_in_one_go() {
 
 #[test]
 fn contributing_lists_the_files_with_unsafe_code() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let contributing = fs::read_to_string(root.join("CONTRIBUTING.md")).expect("CONTRIBUTING.md");
+    let root = root();
+    let contributing = read(&root.join("CONTRIBUTING.md"));
     let listed = contributing.lines().filter_map(|line| line.strip_prefix("- `crates/")?.split('`').next());
     let listed: BTreeSet<_> = listed.map(|path| format!("crates/{path}")).collect();
     // A file that may contain unsafe code names the lint. The compiler denies unsafe code everywhere else.
     let names_lint = |file: &PathBuf| {
-        let text = fs::read_to_string(file).expect("a source file");
+        let text = read(file);
         text.split_once("#![expect(").is_some_and(|(_, rest)| rest.trim_start().starts_with("unsafe_code"))
     };
     let found = crates().into_iter().flat_map(|path| all_sources(&path)).filter(names_lint);
-    let found = found.map(|file| {
-        let file = file.canonicalize().expect("a source file");
-        let root = root.canonicalize().expect("the repository");
-        file.strip_prefix(root).expect("a file of the repository").display().to_string()
-    });
+    let found =
+        found.map(|file| file.strip_prefix(&root).expect("a file below the root").display().to_string());
     assert_eq!(listed, found.collect(), "left: CONTRIBUTING.md, right: files that allow unsafe code");
 }
