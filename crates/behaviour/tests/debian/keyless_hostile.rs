@@ -125,6 +125,7 @@ fn strangers_are_refused_before_anything_is_asked() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one fleet for all cases")]
 fn a_client_gets_nothing_but_what_its_policy_allows() {
     let fleet = Fleet::new();
     let tables = "[client.gateway]\nkeys = [\"ecdsa.key\"]\noperations = [\"tls1.3\"]\nrate = \"3/h\"\n";

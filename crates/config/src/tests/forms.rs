@@ -55,6 +55,7 @@ fn a_redirect_to_a_bare_host_is_refused() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn a_value_of_the_wrong_kind_says_what_belongs_there() {
     for (line, column, message) in [
         ("workers = \"two\"", 11, "workers: expected a whole number from 0 to 65535, found the text \"two\""),

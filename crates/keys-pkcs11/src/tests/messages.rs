@@ -9,6 +9,7 @@ fn refused(tokens: &Tokens, uri: &str, certified: &CertificateKey) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_mistake_has_its_message() {
     with_tokens("messages::every_mistake_has_its_message", |tokens| {
         tokens.add("web");
