@@ -61,7 +61,7 @@ PLAN ?= peers
 COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
-# Durations of the tests of the last run.
+# Output of the last run of the tests, with durations.
 TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 
 # Running time of each fuzz target in seconds, and the name of a single target.
@@ -85,7 +85,8 @@ test:
 	@mkdir -p $(CARGO_TARGET_DIR) && : > $(TEST_TIMES)
 	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib TEST_TIMES=$(TEST_TIMES) \
 	  cargo test --locked --workspace --lib --bins --tests --no-fail-fast --config 'target."cfg(all())".runner="tools/timed"' -- $(TEST)
-	@echo "the slowest tests, in seconds:" && sort -rn $(TEST_TIMES) | head -20
+	@echo "the slowest tests, in seconds:"
+	@sed -nE 's/^test (.*) \.\.\. .* <([0-9.]+)s>$$/\2 \1/p' $(TEST_TIMES) | sort -rn | head -20
 ifeq ($(TEST),)
 	@$(MAKE) --no-print-directory check-kernels
 endif
@@ -97,7 +98,7 @@ check:
 	@CACHE=$(CACHE) tools/setup build
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
-	cargo clippy --locked --workspace --all-targets --features brisk-cli/cuda -- --deny warnings
+	cargo clippy --locked --workspace --all-targets --features brisk-cli/cuda,brisk-behaviour/cuda -- --deny warnings
 	RUSTFLAGS='--cfg fuzzing' cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR)/fuzzing
 	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps
 
@@ -222,6 +223,9 @@ check-timing:
 setup: hook
 	@CACHE=$(CACHE) tools/setup build test
 
-# Checks the form of commit messages. Nothing outside of a checkout by git.
+# Checks the form of commit messages. Nothing outside of a checkout by git, or where another hook is there.
 hook:
-	@! hooks=$$(git rev-parse --git-path hooks 2> /dev/null) || { mkdir -p $$hooks && cp tools/commit-msg $$hooks/commit-msg; }
+	@folder=$$(git rev-parse --git-common-dir 2> /dev/null) || exit 0; hook=$$folder/hooks/commit-msg; \
+	if [ -e "$$hook" ] && ! cmp -s tools/commit-msg "$$hook" && ! grep -q '^# commit-msg FILE:' "$$hook"; then \
+	  echo "setup: $$hook is another hook and stays: call tools/commit-msg there" >&2; \
+	else mkdir -p "$$folder/hooks" && cp tools/commit-msg "$$hook"; fi

@@ -35,6 +35,7 @@ fn a_subject_names_a_crate_and_begins_with_a_verb() {
         "session: reject tickets from the future",
         "cli, server: pass descriptors on",
         "keys-pkcs11: process slots in order\n\nThe reason.\n",
+        "tls: suppress a second alert",
         "Revert \"session: reject tickets\"",
     ] {
         let finished = check(&repository, good);
@@ -66,4 +67,9 @@ fn more_than_fifty_lines_need_a_body() {
     let refused = check(&large, "session: reject tickets\n\n# a comment of git\n");
     assert!(!refused.status.success() && refused.text().contains("a body"), "{}", refused.text());
     assert!(check(&large, with_body).status.success());
+    // The diff of `git commit --verbose` is no body.
+    let scissors = format!(
+        "{subject}# ------------------------ >8 ------------------------\ndiff --git a/file b/file\n"
+    );
+    assert!(!check(&large, &scissors).status.success());
 }
