@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use brisk_server::{Control, Listen, Pages, Parts, Process, Server, ServerSettings};
+use brisk_server::{Control, Listen, Pages, Parts, Process, Server};
 use brisk_telemetry::metrics::{CONTENT_TYPE as METRICS_TYPE, Listening, Reload};
 
 use crate::GatewayError;
@@ -178,11 +178,5 @@ impl<S: Source> Control for Reloads<'_, S> {
 
     fn end(&mut self) {
         self.part.end();
-    }
-}
-
-impl AsRef<ServerSettings> for GatewaySettings {
-    fn as_ref(&self) -> &ServerSettings {
-        &self.server
     }
 }

@@ -15,15 +15,6 @@ pub(crate) struct Measured {
     beacons: OnceLock<Arc<Beacons>>,
 }
 
-/// The receiver for another configuration, if that measures visits.
-pub(crate) struct PreparedBeacons(Option<Arc<Beacons>>);
-
-impl PreparedBeacons {
-    pub(crate) fn get(&self) -> Option<Arc<Beacons>> {
-        self.0.clone()
-    }
-}
-
 impl Measured {
     pub(crate) fn new(visits: Visits, metrics: &Arc<Metrics>) -> Self {
         Self { visits, metrics: Arc::clone(metrics), beacons: OnceLock::new() }
@@ -35,14 +26,14 @@ impl Measured {
     }
 
     /// The receiver for the hosts of `service`, if one of them measures visits. A new one has no metrics yet.
-    pub(crate) fn prepare(&self, service: &ServiceSettings) -> PreparedBeacons {
+    pub(crate) fn prepare(&self, service: &ServiceSettings) -> Option<Arc<Beacons>> {
         let is_wanted = service.hosts.iter().any(|host| host.visits.is_some());
         let new = || Beacons::new(self.visits.clone());
-        PreparedBeacons(is_wanted.then(|| self.beacons.get().cloned().unwrap_or_else(new)))
+        is_wanted.then(|| self.beacons.get().cloned().unwrap_or_else(new))
     }
 
-    /// Keeps the receiver from now on.
-    pub(crate) fn commit(&self, PreparedBeacons(beacons): PreparedBeacons) {
+    /// Keeps a [prepared](Self::prepare) receiver.
+    pub(crate) fn commit(&self, beacons: Option<Arc<Beacons>>) {
         if let Some(beacons) = beacons
             && self.beacons.set(Arc::clone(&beacons)).is_ok()
         {

@@ -63,21 +63,21 @@ impl Resumption {
     }
 
     /// The source of ticket keys in `settings`, to be [committed](Self::commit).
-    pub(crate) fn prepare(&self, settings: &SessionSettings) -> Result<PreparedKeys, GatewayError> {
+    /// `None` if it stays as it is.
+    pub(crate) fn prepare(&self, settings: &SessionSettings) -> Result<Option<PreparedKeys>, GatewayError> {
         let source = &settings.ticket_keys;
-        Ok(match &self.fleet {
-            Some(fleet) => {
-                PreparedKeys::Source(source.clone(), fleet.prepare_exchange(source, &self.keyring)?)
-            }
+        let exchange = match &self.fleet {
+            Some(fleet) => fleet.prepare_exchange(source, &self.keyring)?,
             // No store would deliver the keys. The reload logs that Redis settings take a restart.
-            None if matches!(source, KeySource::Shared { .. }) => PreparedKeys::Same,
-            None => PreparedKeys::Source(source.clone(), PreparedExchange::Same),
-        })
+            None if matches!(source, KeySource::Shared { .. }) => return Ok(None),
+            None => PreparedExchange::Same,
+        };
+        Ok(Some(PreparedKeys { source: source.clone(), exchange }))
     }
 
     /// Seals new tickets with keys of another source. Existing tickets remain valid, and nothing else changes.
-    pub(crate) fn commit(&self, prepared: PreparedKeys) {
-        let PreparedKeys::Source(source, exchange) = prepared else { return };
+    pub(crate) fn commit(&self, prepared: Option<PreparedKeys>) {
+        let Some(PreparedKeys { source, exchange }) = prepared else { return };
         if let Some(fleet) = &self.fleet {
             fleet.commit_exchange(exchange);
         }
@@ -93,13 +93,13 @@ impl Resumption {
 }
 
 /// The source of ticket keys for another configuration.
-pub(crate) enum PreparedKeys {
-    Same,
-    Source(KeySource, PreparedExchange),
+pub(crate) struct PreparedKeys {
+    source: KeySource,
+    exchange: PreparedExchange,
 }
 
 /// The exchange of ticket keys with a fleet, for another configuration.
-pub(crate) enum PreparedExchange {
+enum PreparedExchange {
     /// Keep the current exchange, if any.
     Same,
     None,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
+use brisk_beacon::Beacons;
 use brisk_certs::{Catalogues, Challenges, MaintenanceSettings, OnDemandHosts};
 use brisk_keys::{Engines, Keystore};
 use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
@@ -16,7 +17,7 @@ use crate::GatewayError;
 use crate::certificates::{Certificates, HostCertificates, Publisher};
 use crate::limits::ClientLimits;
 use crate::live::{Current, Live};
-use crate::measured::{Measured, PreparedBeacons};
+use crate::measured::Measured;
 use crate::obtained::Obtainer;
 use crate::resumption::{PreparedKeys, Resumption};
 use crate::settings::GatewaySettings;
@@ -71,8 +72,8 @@ pub(crate) struct Shared {
 pub(crate) struct Prepared {
     live: Live,
     access_log: Option<Arc<AccessLog>>,
-    keys: PreparedKeys,
-    beacons: PreparedBeacons,
+    keys: Option<PreparedKeys>,
+    beacons: Option<Arc<Beacons>>,
     keystore: Arc<Keystore>,
     maintenance: MaintenanceSettings,
 }
@@ -90,7 +91,7 @@ impl Shared {
         let resources = resumption.resources(limits.key_gate(settings, None), Arc::clone(challenges));
         let measured = Measured::new(environment.visits.clone(), metrics);
         let beacons = measured.prepare(&settings.service);
-        let live = Live::new(settings, resources, beacons.get(), metrics, None)?;
+        let live = Live::new(settings, resources, beacons.clone(), metrics, None)?;
         metrics.register(CompressionMetrics);
         metrics.register(RewritingMetrics);
         let certificates = Certificates::new(&settings.certificates, environment)?;
@@ -131,7 +132,7 @@ impl Shared {
         let gate = self.limits.key_gate(settings, before.rates.as_ref());
         let resources = self.resumption.resources(gate, Arc::clone(&self.certificates.challenges));
         let beacons = self.measured.prepare(&settings.service);
-        let live = Live::new(settings, resources, beacons.get(), &self.metrics, Some(&before))?;
+        let live = Live::new(settings, resources, beacons.clone(), &self.metrics, Some(&before))?;
         self.certificates.start_catalogues(settings)?;
         Ok(Prepared {
             live,

@@ -25,9 +25,3 @@ pub struct KeyServerSettings {
     /// Maximum number of concurrent operations per connection. Default: 1024.
     pub operations: u16,
 }
-
-impl AsRef<ServerSettings> for KeyServerSettings {
-    fn as_ref(&self) -> &ServerSettings {
-        &self.server
-    }
-}
