@@ -43,7 +43,7 @@ impl Fleet {
 
     /// Adds a gateway with these configuration keys and files, and with `tables` after its `[[host]]`.
     #[must_use]
-    pub fn add_with(mut self, keys: &str, tables: &str, files: &[(&str, &[u8])]) -> Self {
+    fn add_with(mut self, keys: &str, tables: &str, files: &[(&str, &[u8])]) -> Self {
         let config = base(keys) + &host(&NAMES, &[&self.leaf]) + tables;
         let setup = setup().config(&config);
         let setup = files.iter().fold(setup, |setup, (name, contents)| setup.file(name, contents));

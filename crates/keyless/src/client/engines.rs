@@ -20,10 +20,10 @@ impl RemoteEngines {
 
     /// Uses these engines from now on. The others are forgotten: they end when no certificate uses them any more.
     pub fn keep(&self, used: Vec<Arc<RemoteEngine>>) {
-        let mut engines = self.engines();
-        let is_new = |engine: &&Arc<RemoteEngine>| !engines.iter().any(|kept| Arc::ptr_eq(kept, engine));
-        used.iter().filter(is_new).for_each(|engine| self.metrics.show(engine));
-        *engines = used;
+        for engine in &used {
+            self.metrics.show(engine);
+        }
+        *self.engines() = used;
     }
 
     /// Why no key server of a set answers, for each set that has such trouble.

@@ -52,20 +52,11 @@ pub struct TicketKeySync {
 }
 
 impl TicketKeySync {
-    /// Synchronizes keys that rotate according to `rotation` through the Redis of `store`, encrypted with a key derived
-    /// from `secret`. The first keys are on the ring when Redis is reachable. They seal at most 12 seconds later, when
-    /// every gateway has them. With rotation intervals below 12 seconds there are times without a sealing key.
-    pub fn start(
-        store: &RedisStore,
-        secret: &FleetSecret,
-        rotation: RotationSettings,
-        keyring: Arc<TicketKeyring>,
-    ) -> Result<Self, RedisError> {
-        Ok(Self::prepare(store, secret, rotation, keyring)?.begin())
-    }
-
-    /// Performs all steps of [`start`](Self::start) that can fail. The keyring does not change before
-    /// [`PreparedKeySync::begin`].
+    /// Prepares the exchange of keys that rotate according to `rotation` through the Redis of `store`, encrypted with a
+    /// key derived from `secret`. The keyring does not change before [`PreparedKeySync::begin`].
+    ///
+    /// The first keys are on the ring when Redis is reachable. They seal at most 12 seconds later, when every gateway has
+    /// them. With rotation intervals below 12 seconds there are times without a sealing key.
     pub fn prepare(
         store: &RedisStore,
         secret: &FleetSecret,

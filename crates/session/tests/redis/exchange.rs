@@ -21,8 +21,8 @@ impl Gateway {
     fn start(redis: &Redis, rotation: RotationSettings) -> Self {
         let store = store(redis);
         let keyring = Arc::new(TicketKeyring::new(KeySource::Shared { rotation }, SystemTime::now()));
-        let exchange = TicketKeySync::start(&store, &secret(), rotation, Arc::clone(&keyring));
-        let exchange = exchange.expect("an empty queue");
+        let exchange = TicketKeySync::prepare(&store, &secret(), rotation, Arc::clone(&keyring));
+        let exchange = exchange.expect("an empty queue").begin();
         Self { keyring, store, _exchange: exchange }
     }
 
@@ -108,7 +108,8 @@ fn a_keyring_that_turns_to_shared_keys_after_they_were_read_has_them() {
     let redis = Redis::start();
     let store = store(&redis);
     let keyring = Arc::new(TicketKeyring::new(KeySource::Generated(hourly()), SystemTime::now()));
-    let _exchange = TicketKeySync::start(&store, &secret(), hourly(), Arc::clone(&keyring)).unwrap();
+    let _exchange =
+        TicketKeySync::prepare(&store, &secret(), hourly(), Arc::clone(&keyring)).unwrap().begin();
     wait_until("a second round", || {
         let commands = redis.cli(&["INFO", "commandstats"]);
         let calls = commands.split_once("cmdstat_hgetall:calls=")?.1.split(',').next()?;
