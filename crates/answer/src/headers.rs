@@ -18,6 +18,12 @@ use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
+/// Value of `Connection` in the last response on a connection (RFC 9112 section 9.6).
+pub(crate) const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// Name of the header that states the origins that may embed a resource (Fetch standard).
+pub(crate) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");

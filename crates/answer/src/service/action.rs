@@ -5,7 +5,7 @@ use std::rc::Rc;
 use brisk_http::validate::{self, Refusal};
 use brisk_upstream::Group;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use super::Service;
 use super::answers::found;
@@ -15,12 +15,11 @@ use crate::body::Body;
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
 use crate::files::{StaticFiles, in_room};
+use crate::headers::RESOURCE_POLICY;
 use crate::redirect;
 use crate::settings::{Action, FixedResponse, Page, Redirect, RouteSettings};
 use crate::stage::{ClientRequest, RequestState};
 use crate::visits::{SiteVisits, script};
-
-const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// The action of a route, with all values prepared that do not depend on a request.
 #[derive(Debug)]

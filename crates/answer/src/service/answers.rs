@@ -9,6 +9,7 @@ use http::{HeaderValue, Response, StatusCode, Version, header};
 use crate::body::Body;
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
+use crate::headers::CLOSE;
 
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
@@ -64,7 +65,7 @@ pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange
     }
     // After a malformed request the position of the next request is unknown, so the connection must not be reused.
     if status == StatusCode::BAD_REQUEST && version::of(version).has_connection_header() {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response.headers_mut().insert(header::CONNECTION, CLOSE);
     }
     response
 }

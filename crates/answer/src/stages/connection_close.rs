@@ -1,10 +1,11 @@
 //! The end of a connection after its last response.
 
 use brisk_http::version;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode, header};
 
 use crate::body::Body;
 use crate::exchange::Exchange;
+use crate::headers::CLOSE;
 use crate::stage::{RequestState, Stage, StageContext};
 
 /// Adds `Connection: close` (RFC 9112 section 9.6) to the last response on an HTTP/1.1 connection. Compiled for every
@@ -23,7 +24,7 @@ impl Stage for ConnectionCloseStage {
             && !switches
             && exchange.connection().is_used_up()
         {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response.headers_mut().insert(header::CONNECTION, CLOSE);
         }
     }
 }

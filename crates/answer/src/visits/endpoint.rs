@@ -13,7 +13,6 @@ use brisk_http::validate::Refusal;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::upload::Upload;
 use bytes::Bytes;
-use http::header::HeaderName;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body as _;
@@ -21,6 +20,7 @@ use http_body::Body as _;
 use super::{SEC_FETCH_SITE, SiteVisits, wants_privacy};
 use crate::body::Body;
 use crate::exchange::Exchange;
+use crate::headers::RESOURCE_POLICY;
 
 /// Path of the script.
 pub(crate) const SCRIPT_PATH: &str = "/.brisk/rum.js";
@@ -153,10 +153,10 @@ pub(crate) fn script(head: &Parts) -> Result<Response<Body>, Refusal> {
     Ok(response)
 }
 
-const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
 
     #[test]
