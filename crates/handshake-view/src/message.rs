@@ -11,13 +11,13 @@ pub const CLIENT_HELLO: u8 = 1;
 /// Type of `ServerHello`.
 pub const SERVER_HELLO: u8 = 2;
 /// Type of `NewSessionTicket`.
-pub const NEW_SESSION_TICKET: u8 = 4;
+pub(crate) const NEW_SESSION_TICKET: u8 = 4;
 /// Type of `Certificate`.
 pub const CERTIFICATE: u8 = 11;
 /// Type of `ServerKeyExchange`.
 pub const SERVER_KEY_EXCHANGE: u8 = 12;
 /// Type of `ServerHelloDone`.
-pub const SERVER_HELLO_DONE: u8 = 14;
+pub(crate) const SERVER_HELLO_DONE: u8 = 14;
 /// Type of `CertificateVerify`.
 pub const CERTIFICATE_VERIFY: u8 = 15;
 /// Type of `Finished`.

@@ -45,7 +45,7 @@ impl Direction {
     }
 
     /// Time of the piece that contains the byte before offset `end`; `None` beyond the last piece.
-    pub fn time_of(&self, end: u64) -> Option<Instant> {
+    pub(crate) fn time_of(&self, end: u64) -> Option<Instant> {
         let index = self.pieces.partition_point(|(piece, _)| *piece < end);
         self.pieces.get(index).map(|(_, at)| *at)
     }

@@ -181,13 +181,14 @@ mod tests {
     #[tokio::test]
     async fn other_protocols_and_early_ends_are_errors() {
         for text in [
-            "",
             "SSH-2.0-x\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n",
         ] {
-            assert!(read_all(text.as_bytes()).await.is_err(), "{text}");
+            assert!(matches!(read_all(text.as_bytes()).await, Err(HttpError::Protocol(_))), "{text}");
+        }
+        for text in ["", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"] {
+            assert!(matches!(read_all(text.as_bytes()).await, Err(HttpError::Connection(_))), "{text}");
         }
         let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(2 * HEAD));
         let error = read_all(endless.as_bytes()).await.expect_err("too long").to_string();

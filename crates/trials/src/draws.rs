@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 
 use brisk_net::Congestion;
 use brisk_telemetry::Throttle;
@@ -13,14 +12,15 @@ use brisk_tls::Variant;
 use brisk_visits::{Arm, Arms, ExperimentId, Visits};
 use tokio::net::TcpStream;
 
-use crate::experiments::{ExperimentSettings, Experiments, Values};
+use crate::experiments::{Experiments, Values};
+use crate::host::HostExperiments;
 
 /// The experiments of one configuration.
 #[derive(Debug)]
 pub struct Draws {
     visits: Visits,
     /// Experiments by index of the host.
-    hosts: Vec<Vec<(ExperimentId, Arc<ExperimentSettings>)>>,
+    hosts: Vec<HostExperiments>,
     secret: RandomState,
 }
 
@@ -77,8 +77,7 @@ struct Drawn {
 impl Draws {
     /// Prepares the experiments for `hosts` hosts; `None` without experiments.
     pub fn new(experiments: &Experiments, hosts: usize, visits: &Visits) -> Option<Self> {
-        let of_host = |place| experiments.of_host(place).map(|(id, one)| (id, Arc::clone(one))).collect();
-        let hosts: Vec<Vec<_>> = (0..hosts).map(of_host).collect();
+        let hosts: Vec<_> = (0..hosts).map(|host| HostExperiments::new(experiments, host)).collect();
         let is_any = hosts.iter().any(|host| !host.is_empty());
         is_any.then(|| Self { visits: visits.clone(), hosts, secret: RandomState::new() })
     }
@@ -86,7 +85,7 @@ impl Draws {
     /// Draws the connection with this number for the host with index `place`.
     fn draw(&self, connection: u64, place: usize) -> Drawn {
         let mut drawn = Drawn::default();
-        for (id, one) in self.hosts.get(place).into_iter().flatten() {
+        for (id, one) in self.hosts.get(place).into_iter().flat_map(HostExperiments::iter) {
             if !self.visits.is_running(*id) {
                 continue;
             }
@@ -147,6 +146,7 @@ mod tests {
     use brisk_visits::{Experiment, Metric, Settings};
 
     use super::*;
+    use crate::ExperimentSettings;
 
     fn experiment(name: &str, share: f64, hosts: &[usize], values: Values) -> ExperimentSettings {
         ExperimentSettings {

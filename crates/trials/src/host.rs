@@ -22,6 +22,11 @@ impl HostExperiments {
         self.0.is_empty()
     }
 
+    /// The experiments with their ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(ExperimentId, Arc<ExperimentSettings>)> {
+        self.0.iter()
+    }
+
     /// Ids of the experiments.
     pub fn ids(&self) -> Vec<ExperimentId> {
         self.0.iter().map(|(id, _)| *id).collect()

@@ -66,11 +66,6 @@ impl Metric {
         }
     }
 
-    /// Whether the metric is a time in milliseconds.
-    pub const fn is_time(self) -> bool {
-        !matches!(self, Self::Shift | Self::Connections | Self::Bytes)
-    }
-
     /// Whether experiments can be decided by this metric: a time that visitors wait for, and not one of its parts,
     /// which an arm may shift to another part.
     pub const fn is_compared(self) -> bool {

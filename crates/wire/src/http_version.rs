@@ -48,14 +48,6 @@ impl HttpVersion {
         }
     }
 
-    /// Whether a connection carries several requests at a time, each on a stream of its own.
-    pub fn is_multiplexed(self) -> bool {
-        match self {
-            Self::Http10 | Self::Http11 => false,
-            Self::Http2 | Self::Http3 => true,
-        }
-    }
-
     /// Whether messages have a `Connection` header, by which a server announces that the connection closes. Later versions
     /// forbid it and have GOAWAY (RFC 9113 section 8.2.2, RFC 9114 section 4.2).
     pub fn has_connection_header(self) -> bool {
@@ -128,7 +120,6 @@ mod tests {
             let holds = [Http10, Http11, Http2, Http3].into_iter().filter(|version| rule(*version));
             holds.collect::<Vec<_>>()
         };
-        assert_eq!(versions(HttpVersion::is_multiplexed), [Http2, Http3]);
         assert_eq!(versions(HttpVersion::has_connection_header), [Http10, Http11]);
         assert_eq!(versions(HttpVersion::has_upgrade_header), [Http11]);
         assert_eq!(versions(HttpVersion::compresses_heads), [Http2, Http3]);

@@ -46,7 +46,7 @@ impl Body {
     }
 
     /// A body of `length` bytes.
-    pub fn of_length(length: u64) -> Self {
+    pub(crate) fn of_length(length: u64) -> Self {
         Self(if length == 0 { Rest::Complete } else { Rest::Length(length) })
     }
 
@@ -56,7 +56,7 @@ impl Body {
     }
 
     /// A body that ends with the connection.
-    pub fn until_close() -> Self {
+    pub(crate) fn until_close() -> Self {
         Self(Rest::UntilClose)
     }
 
