@@ -13,7 +13,6 @@ use brisk_http::error::BodyError;
 use brisk_http::validate::{self, Refusal, Target};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
-use brisk_http_connection::body::upload::Upload;
 use brisk_telemetry::{RequestId, RequestIds, Throttle};
 use brisk_upstream::Group;
 use http::request::Parts;
@@ -83,7 +82,6 @@ impl Service {
         request: Request<ClientBody>,
     ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
-        let body = Upload::new(body, connection);
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
         if let Some(response) = over_rate(connection, &mut exchange) {
             return exchange.respond(response);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use brisk_http::http2::Protocol;
 use brisk_http::path::{AmbiguousPath, NormalizedPath, RequestPath};
 use brisk_http::validate::Refusal;
-use brisk_http_connection::body::upload::Upload;
+use brisk_http_connection::body::client::ClientBody;
 use brisk_trials::HostExperiments;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
@@ -86,7 +86,7 @@ pub(crate) struct ClientRequest {
     /// Method, target, version and headers. Stages may change the headers only.
     pub(crate) head: Parts,
     /// The body, unread.
-    pub(crate) body: Upload,
+    pub(crate) body: ClientBody,
     /// Whether the client wants to switch this stream to another protocol (RFC 8441). Its body is no HTTP content then.
     pub(crate) is_tunnel: bool,
     /// Whether servers could disagree about the meaning of the path. Such a request is refused, and
@@ -97,7 +97,7 @@ pub(crate) struct ClientRequest {
 
 impl ClientRequest {
     /// A request as it arrived, with its path normalized.
-    pub(crate) fn new(head: Parts, body: Upload) -> Self {
+    pub(crate) fn new(head: Parts, body: ClientBody) -> Self {
         let path = NormalizedPath::read(head.uri.path());
         Self {
             is_tunnel: head.extensions.get::<Protocol>().is_some(),
@@ -114,7 +114,7 @@ impl ClientRequest {
     }
 
     /// Moves head and body out, for an action that forwards them. Leaves an empty request.
-    pub(crate) fn take(&mut self) -> (Parts, Upload) {
+    pub(crate) fn take(&mut self) -> (Parts, ClientBody) {
         let (nothing, ()) = Request::new(()).into_parts();
         (mem::replace(&mut self.head, nothing), mem::take(&mut self.body))
     }

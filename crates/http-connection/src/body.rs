@@ -4,4 +4,3 @@ pub mod client;
 pub mod gathered;
 pub mod http2;
 pub mod request;
-pub mod upload;

@@ -5,15 +5,15 @@
 //! instead: see [`brisk_net::linger`].
 
 use std::cell::RefCell;
-use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use brisk_net::{Deadline, Lingering};
 use bytes::Bytes;
-use http_body::Body as _;
 
-use crate::body::client::ClientBody;
+use crate::body::http2::Inbox;
+use crate::connection::Connection;
 
 /// Limits on the size and duration of the rest of a body.
 const LIMITS: Lingering = Lingering::UPLOAD;
@@ -29,7 +29,7 @@ pub struct Discards {
 
 #[derive(Debug)]
 struct Discard {
-    body: ClientBody,
+    inbox: Rc<Inbox>,
     /// Number of bytes that the upload may still send.
     left: usize,
     until: Duration,
@@ -52,15 +52,20 @@ impl Discards {
         self.uploads.take();
     }
 
-    /// Reads `body` to its end within the limits. `deadline` registers a new deadline of the worker.
-    pub fn add(&self, body: ClientBody, deadline: impl FnOnce() -> Option<Deadline>) {
-        let driver = self.driver.borrow();
-        let Some(driver) = driver.as_ref() else { return };
-        let Some(deadline) = deadline() else { return };
-        let until = deadline.now() + LIMITS.time;
-        deadline.set(LIMITS.pause);
-        self.uploads.borrow_mut().push(Discard { body, left: LIMITS.bytes, until, deadline });
-        driver.wake_by_ref();
+    /// Reads the body in `inbox`, a stream of `connection`, to its end within the limits, and lets it go.
+    pub(crate) fn add(&self, inbox: &Rc<Inbox>, connection: &Connection) {
+        if let Some(driver) = &*self.driver.borrow()
+            && inbox.is_open()
+            && let Some(deadline) = connection.register_deadline()
+        {
+            let until = deadline.now() + LIMITS.time;
+            deadline.set(LIMITS.pause);
+            let discard = Discard { inbox: Rc::clone(inbox), left: LIMITS.bytes, until, deadline };
+            self.uploads.borrow_mut().push(discard);
+            driver.wake_by_ref();
+        } else {
+            inbox.let_go();
+        }
     }
 
     /// Discards received data, and drops uploads that have ended or exceed a limit. Call it at the end of each turn.
@@ -71,7 +76,7 @@ impl Discards {
 
 impl Discard {
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while let Poll::Ready(polled) = Pin::new(&mut self.body).poll_frame(context) {
+        while let Poll::Ready(polled) = self.inbox.poll_frame(context) {
             // The end of the body, a reset, or the end of the connection.
             let Some(Ok(frame)) = polled else { return Poll::Ready(()) };
             let length = frame.data_ref().map_or(0, Bytes::len);
@@ -83,5 +88,11 @@ impl Discard {
             self.deadline.set(LIMITS.pause.min(time_left));
         }
         self.deadline.poll_expired(context)
+    }
+}
+
+impl Drop for Discard {
+    fn drop(&mut self) {
+        self.inbox.let_go();
     }
 }

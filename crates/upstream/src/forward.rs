@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use brisk_http::error::ConnectionError;
 use brisk_http_connection::Connection;
-use brisk_http_connection::body::request::{Arriving, BodyProgress, RequestBody};
+use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::Interim;
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
@@ -40,8 +40,6 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 pub struct ForwardFacts<'a> {
     /// Connection of the client.
     pub connection: &'a Rc<Connection>,
-    /// Maximum length of the request body in bytes, above which the request fails; `u64::MAX` for no limit.
-    pub body_limit: u64,
     /// Destination of the server's hints (103); `None` discards them.
     pub interim: Option<&'a Interim>,
     /// Updated during the request, regardless of its result.
@@ -80,7 +78,7 @@ impl ForwardOutcome {
     }
 }
 
-/// Sends `request` to a server of `group` and returns its response, whose body streams.
+/// Sends a request to a server of `group` and returns its response, whose body streams.
 ///
 /// A 101 response to a request with an `Upgrade` header leaves the upstream's transport in the client's [`Connection`].
 /// Dropping the future, or later the body, abandons the exchange.
@@ -90,15 +88,14 @@ impl ForwardOutcome {
 /// [`UpstreamError`] if no server responds.
 pub async fn forward(
     group: &Rc<Group>,
-    request: Request<impl Into<Arriving>>,
+    mut head: Parts,
+    body: RequestBody,
     facts: &ForwardFacts<'_>,
 ) -> Result<Response<UpstreamBody>, UpstreamError> {
     let started = Instant::now();
-    let (mut head, body) = request.into_parts();
-    let body = body.into();
     head.extensions.clear();
     let mut journey = Journey::new(group, &head, &body, facts);
-    let mut request = Request::from_parts(head, body.into_request_body(journey.progress.as_ref()));
+    let mut request = Request::from_parts(head, body);
     let mut attempt = journey.first()?;
     loop {
         facts.outcome.server.replace(Some(Rc::clone(attempt.server)));
@@ -143,13 +140,12 @@ struct Attempt<'a> {
 }
 
 impl<'a> Journey<'a> {
-    fn new(group: &'a Group, head: &Parts, body: &Arriving, facts: &ForwardFacts<'a>) -> Self {
+    fn new(group: &'a Group, head: &Parts, body: &RequestBody, facts: &ForwardFacts<'a>) -> Self {
         let retries = match group.state().settings().retry {
             Retry::Once => 1,
             Retry::Never => 0,
         };
-        let bodyless = body.is_empty();
-        let progress = (!bodyless).then(|| body.progress(facts.connection, facts.body_limit));
+        let progress = body.progress().cloned();
         facts.outcome.progress.replace(progress.clone());
         Self {
             group,
@@ -157,7 +153,7 @@ impl<'a> Journey<'a> {
             interim: facts.interim,
             key: group.key(head, || facts.connection.client.record.borrow().client.ip()),
             retries,
-            may_repeat: retries > 0 && bodyless && head.method.is_idempotent(),
+            may_repeat: retries > 0 && body.is_end_stream() && head.method.is_idempotent(),
             progress,
             logs_in: login::is_attempt(&head.headers),
             wants_upgrade: head.headers.contains_key(header::UPGRADE),

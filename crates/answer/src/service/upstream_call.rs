@@ -6,15 +6,15 @@ use std::rc::Rc;
 use brisk_http::path::RequestPath;
 use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::Connection;
+use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::gathered::{Gathered, Room};
-use brisk_http_connection::body::request::{Arriving, BodyProgress};
-use brisk_http_connection::body::upload::Upload;
+use brisk_http_connection::body::request::RequestBody;
 use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
 use brisk_upstream::{Group, Server};
 use brisk_upstream::{UpstreamBody, UpstreamError};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Request, Response, header};
+use http::{Response, header};
 use http_body::Body as _;
 
 use super::Service;
@@ -82,9 +82,11 @@ impl<'a> UpstreamCall<'a> {
         }
         let is_tunnel = request.is_tunnel;
         let (head, body) = request.take();
-        Ok(if is_tunnel {
-            Box::pin(self.tunnel(head, target, body, exchange))
-        } else if self.upstream.buffers && !body.is_end_stream() {
+        if is_tunnel {
+            return Ok(Box::pin(self.tunnel(head, target, body, exchange)));
+        }
+        let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit);
+        Ok(if self.upstream.buffers && !body.is_end_stream() {
             Box::pin(self.gather_and_go(head, target, body, exchange))
         } else {
             Box::pin(self.go(head, target, body, exchange))
@@ -96,14 +98,12 @@ impl<'a> UpstreamCall<'a> {
         self,
         mut head: Parts,
         target: PathAndQuery,
-        body: Upload,
+        body: RequestBody,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
-        let connection = exchange.connection();
-        let progress = BodyProgress::new(connection, self.upstream.body_limit);
-        let limit = connection.settings().map_or(u64::MAX, |settings| settings.gathered_total);
+        let limit = exchange.connection().settings().map_or(u64::MAX, |settings| settings.gathered_total);
         let room = Room::new(&self.service.telemetry.metrics, limit);
-        let gathered = Gathered::from(body, progress, room).await.map_err(|error| {
+        let gathered = Gathered::from(body, room).await.map_err(|error| {
             self.service.not_gathered(&error, exchange.id());
             Refusal::new(error.status(), error.reason())
         })?;
@@ -112,7 +112,7 @@ impl<'a> UpstreamCall<'a> {
             head.headers.remove(header::TRANSFER_ENCODING);
             head.headers.insert(header::CONTENT_LENGTH, gathered.length().into());
         }
-        self.go(head, target, Arriving::Whole(Box::new(gathered)), exchange).await
+        self.go(head, target, RequestBody::Gathered(Box::new(gathered)), exchange).await
     }
 
     /// Forwards the request while its body arrives.
@@ -120,17 +120,16 @@ impl<'a> UpstreamCall<'a> {
         self,
         mut head: Parts,
         target: PathAndQuery,
-        body: impl Into<Arriving>,
+        body: RequestBody,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let connection = self.prepare(&mut head, target, exchange);
         let facts = ForwardFacts {
             connection: &connection,
-            body_limit: self.upstream.body_limit,
             interim: self.state.hints.as_deref().and_then(RequestHints::interim),
             outcome: &exchange.outcome,
         };
-        let answered = forward(&self.upstream.group, Request::from_parts(head, body), &facts).await;
+        let answered = forward(&self.upstream.group, head, body, &facts).await;
         Ok(self.answered(answered, exchange))
     }
 
@@ -139,16 +138,11 @@ impl<'a> UpstreamCall<'a> {
         self,
         mut head: Parts,
         target: PathAndQuery,
-        upload: Upload,
+        upload: ClientBody,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let connection = self.prepare(&mut head, target, exchange);
-        let facts = ForwardFacts {
-            connection: &connection,
-            body_limit: u64::MAX,
-            interim: None,
-            outcome: &exchange.outcome,
-        };
+        let facts = ForwardFacts { connection: &connection, interim: None, outcome: &exchange.outcome };
         let answered = tunnel(&self.upstream.group, head, upload, &facts).await;
         Ok(self.answered(answered, exchange))
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use brisk_beacon::Beacons;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
-use brisk_http_connection::body::upload::Upload;
 use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
 use brisk_trials::{ExperimentSettings, Experiments, HostExperiments, Values};
 use brisk_visits::{Experiment, ExperimentId, Metric, Visits};
@@ -239,8 +238,7 @@ async fn coding_of_page(route: &RouteSettings, kind: &'static str) -> (HeaderVal
     let telemetry = Rc::new(Telemetry { metrics: Metrics::new(), access_log: None });
     let mut exchange = Exchange::begin(&telemetry, &connection, RequestId(1), &head);
     let mut state = RequestState::new(&head);
-    let body = Upload::new(ClientBody::Empty, &connection);
-    let mut request = ClientRequest::new(head, body);
+    let mut request = ClientRequest::new(head, ClientBody::Empty);
     assert!(stages.request(&mut exchange, &mut request, &mut state).await.is_none());
     let mut response = Response::new(Body::full("<p>It is a long way.</p>".repeat(100)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -11,7 +11,7 @@ use brisk_beacon::{Held, Kind, LARGEST, Refusal as Dropped, SCRIPT, script_versi
 use brisk_http::validate;
 use brisk_http::validate::Refusal;
 use brisk_http_connection::Connection;
-use brisk_http_connection::body::upload::Upload;
+use brisk_http_connection::body::client::ClientBody;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -37,7 +37,7 @@ impl SiteVisits {
     pub(crate) async fn take_beacon(
         &self,
         head: &Parts,
-        body: Upload,
+        body: ClientBody,
         exchange: &Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let is_get = head.method == Method::GET;
@@ -53,7 +53,7 @@ impl SiteVisits {
         Ok(taken())
     }
 
-    async fn receive(&self, head: &Parts, body: Upload, connection: &Connection) -> Result<(), Dropped> {
+    async fn receive(&self, head: &Parts, body: ClientBody, connection: &Connection) -> Result<(), Dropped> {
         let headers = &head.headers;
         if wants_privacy(headers) {
             return Err(Dropped::Privacy);
@@ -84,7 +84,7 @@ impl SiteVisits {
 }
 
 /// The whole body, with the memory reserved for it.
-async fn arrived(mut body: Upload, mut held: Held<'_>) -> Result<(Vec<u8>, Held<'_>), Dropped> {
+async fn arrived(mut body: ClientBody, mut held: Held<'_>) -> Result<(Vec<u8>, Held<'_>), Dropped> {
     let mut whole = Vec::new();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|_| Dropped::CutOff)?;

@@ -9,23 +9,23 @@ use brisk_http::error::BodyError;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use crate::body::http2::Http2Body;
+use crate::body::http2::Inbox;
+use crate::connection::Connection;
 
 /// A request body as delivered by the driver of its connection. It hides the driver from the code that responds.
-#[derive(Debug)]
-#[non_exhaustive]
+///
+/// Dropping it before its end lets an HTTP/1.1 connection go and passes the rest of an HTTP/2 body to the
+/// [`discards`](crate::discards) of its connection.
+#[derive(Debug, Default)]
 pub enum ClientBody {
     /// No body.
+    #[default]
     Empty,
-    /// Read from an HTTP/1.1 connection.
-    Http1(Http1Body),
-    /// Received from an HTTP/2 connection.
-    Http2(Http2Body),
+    /// Read from an HTTP/1.1 connection, when polled.
+    Http1(Rc<dyn Http1Source>),
+    /// Received from a stream of an HTTP/2 connection.
+    Http2(Rc<Inbox>, Rc<Connection>),
 }
-
-/// A request body on an HTTP/1.1 connection, read when polled.
-#[derive(Debug)]
-pub struct Http1Body(Rc<dyn Http1Source>);
 
 /// The HTTP/1.1 connection of a request body. The body may outlive the connection.
 pub trait Http1Source: fmt::Debug {
@@ -40,19 +40,6 @@ pub trait Http1Source: fmt::Debug {
     fn let_go(&self);
 }
 
-impl Http1Body {
-    /// The body of the request that `source` has just read.
-    pub fn new(source: Rc<dyn Http1Source>) -> Self {
-        Self(source)
-    }
-}
-
-impl Drop for Http1Body {
-    fn drop(&mut self) {
-        self.0.let_go();
-    }
-}
-
 impl http_body::Body for ClientBody {
     type Data = Bytes;
     type Error = BodyError;
@@ -63,24 +50,35 @@ impl http_body::Body for ClientBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Http1(body) => body.0.poll_frame(context),
-            Self::Http2(body) => body.poll_frame(context),
+            Self::Http1(source) => source.poll_frame(context),
+            Self::Http2(inbox, _) => inbox.poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Http1(body) => body.0.left() == Some(0),
-            Self::Http2(body) => body.is_end_stream(),
+            Self::Http1(source) => source.left() == Some(0),
+            Self::Http2(inbox, _) => inbox.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
+        let left = match self {
+            Self::Empty => Some(0),
+            Self::Http1(source) => source.left(),
+            Self::Http2(inbox, _) => inbox.left(),
+        };
+        left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Drop for ClientBody {
+    fn drop(&mut self) {
         match self {
-            Self::Empty => SizeHint::with_exact(0),
-            Self::Http1(body) => body.0.left().map_or_else(SizeHint::default, SizeHint::with_exact),
-            Self::Http2(body) => body.size_hint(),
+            Self::Empty => {}
+            Self::Http1(source) => source.let_go(),
+            Self::Http2(inbox, connection) => connection.multiplex().discards.add(inbox, connection),
         }
     }
 }
@@ -100,7 +98,7 @@ pub mod testing {
     use http_body::{Body as _, Frame};
     use hyper::body::Incoming;
 
-    use super::{ClientBody, Http1Body, Http1Source};
+    use super::{ClientBody, Http1Source};
 
     #[derive(Debug)]
     struct HyperSource(RefCell<Incoming>);
@@ -121,7 +119,7 @@ pub mod testing {
 
     /// Converts a request from hyper.
     pub fn of_hyper(request: Request<Incoming>) -> Request<ClientBody> {
-        request.map(|body| ClientBody::Http1(Http1Body::new(Rc::new(HyperSource(RefCell::new(body))))))
+        request.map(|body| ClientBody::Http1(Rc::new(HyperSource(RefCell::new(body)))))
     }
 }
 

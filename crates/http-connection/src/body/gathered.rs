@@ -19,7 +19,6 @@ use http_body::{Body as _, Frame};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::body::request::{BodyProgress, RequestBody};
-use crate::body::upload::Upload;
 
 /// Maximum memory of one body in bytes, and the size of reads and writes of the file.
 const MEMORY: usize = 64 << 10;
@@ -32,7 +31,7 @@ pub struct Gathered {
     file: Option<Spilled>,
     trailers: Option<HeaderMap>,
     /// Progress of the client's upload.
-    progress: Rc<BodyProgress>,
+    progress: Option<Rc<BodyProgress>>,
     _room: Room,
 }
 
@@ -55,9 +54,9 @@ struct Spilled {
 }
 
 impl Gathered {
-    /// Gathers all of `upload`. Fails if the body fails or exceeds `room`.
-    pub async fn from(upload: Upload, progress: Rc<BodyProgress>, mut room: Room) -> Result<Self, BodyError> {
-        let mut body = RequestBody::client(upload, Rc::clone(&progress));
+    /// Gathers all of `body`. Fails if the body fails or exceeds `room`.
+    pub async fn from(mut body: RequestBody, mut room: Room) -> Result<Self, BodyError> {
+        let progress = body.progress().cloned();
         let (mut memory, mut file, mut trailers) = (BytesMut::new(), None, None);
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             match frame?.into_data() {
@@ -75,8 +74,8 @@ impl Gathered {
     }
 
     /// Progress of the client's upload.
-    pub fn progress(&self) -> &Rc<BodyProgress> {
-        &self.progress
+    pub fn progress(&self) -> Option<&Rc<BodyProgress>> {
+        self.progress.as_ref()
     }
 
     /// Number of bytes still to be sent.

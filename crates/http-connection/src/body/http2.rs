@@ -10,14 +10,10 @@ use std::task::{Context, Poll, Waker};
 use brisk_http::error::BodyError;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http_body::{Frame, SizeHint};
+use http_body::Frame;
 
 /// Minimum step in bytes by which the buffer grows.
 const STEP: usize = 16 << 10;
-
-/// A request body that did not end with the head of its request.
-#[derive(Debug)]
-pub struct Http2Body(Rc<Inbox>);
 
 /// Received and unread part of a body, shared by the reader and the connection.
 #[derive(Debug)]
@@ -47,8 +43,6 @@ enum End {
     Open,
     Ended,
     Failed,
-    /// Failed, and the error was returned to the reader.
-    Reported,
 }
 
 /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 section 10.1.1).
@@ -152,11 +146,6 @@ impl Inbox {
         Rc::new(Self { stream, state: RefCell::new(state), notices: Rc::clone(notices) })
     }
 
-    /// The body for a reader.
-    pub fn body(self: &Rc<Self>) -> Http2Body {
-        Http2Body(Rc::clone(self))
-    }
-
     /// Adds data; `more` bytes of its frame follow. Returns `Break` without taking data if the body was dropped.
     pub fn push(&self, data: &[u8], more: usize) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
@@ -206,37 +195,26 @@ impl Inbox {
         }
         Notice { read: mem::take(&mut state.read), is_dropped: state.is_dropped, asks }
     }
-}
 
-impl State {
-    fn wake(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            reader.wake();
-        }
-    }
-}
-
-impl Http2Body {
-    /// See [`http_body::Body::poll_frame`].
-    pub fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let inbox = &self.0;
-        let mut state = inbox.state.borrow_mut();
+    /// The next frame, as for [`http_body::Body::poll_frame`]. Fails, repeatedly, if the client has reset the stream or
+    /// the connection has ended.
+    pub(crate) fn poll_frame(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let mut state = self.state.borrow_mut();
         if !state.data.is_empty() {
             let data = state.data.split().freeze();
             state.read += data.len() as u32;
             state.left = state.left.map(|left| left.saturating_sub(data.len() as u64));
             drop(state);
-            inbox.notices.read(data.len());
-            inbox.notices.add(inbox.stream);
+            self.notices.read(data.len());
+            self.notices.add(self.stream);
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         match state.end {
             End::Ended => Poll::Ready(state.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)))),
-            End::Failed => {
-                state.end = End::Reported;
-                Poll::Ready(Some(Err(BodyError::ClientReset)))
-            }
-            End::Reported => Poll::Ready(None),
+            End::Failed => Poll::Ready(Some(Err(BodyError::ClientReset))),
             End::Open => {
                 if !state.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
                     state.reader = Some(context.waker().clone());
@@ -244,34 +222,45 @@ impl Http2Body {
                 if state.expects == Expects::Continue {
                     state.expects = Expects::Asked;
                     drop(state);
-                    inbox.notices.add(inbox.stream);
+                    self.notices.add(self.stream);
                 }
                 Poll::Pending
             }
         }
     }
 
-    /// See [`http_body::Body::is_end_stream`].
-    pub fn is_end_stream(&self) -> bool {
-        let state = self.0.state.borrow();
+    /// Whether more of the body may arrive.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.borrow().end == End::Open
+    }
+
+    /// Whether the body is read to its end.
+    pub(crate) fn is_end_stream(&self) -> bool {
+        let state = self.state.borrow();
         state.end == End::Ended && state.data.is_empty() && state.trailers.is_none()
     }
 
-    /// See [`http_body::Body::size_hint`].
-    pub fn size_hint(&self) -> SizeHint {
-        self.0.state.borrow().left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    /// Number of remaining bytes, if the head states a length.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.state.borrow().left
+    }
+
+    /// Releases the stream: the rest of the body is not needed.
+    pub(crate) fn let_go(&self) {
+        let mut state = self.state.borrow_mut();
+        state.is_dropped = true;
+        self.notices.read(state.data.len());
+        state.data = BytesMut::new();
+        drop(state);
+        self.notices.add(self.stream);
     }
 }
 
-impl Drop for Http2Body {
-    fn drop(&mut self) {
-        let inbox = &self.0;
-        let mut state = inbox.state.borrow_mut();
-        state.is_dropped = true;
-        inbox.notices.read(state.data.len());
-        state.data = BytesMut::new();
-        drop(state);
-        inbox.notices.add(inbox.stream);
+impl State {
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
     }
 }
 
@@ -292,38 +281,36 @@ mod tests {
         }
     }
 
-    fn poll(body: &mut Http2Body) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        body.poll_frame(&mut Context::from_waker(Waker::noop()))
+    fn poll(inbox: &Inbox) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        inbox.poll_frame(&mut Context::from_waker(Waker::noop()))
     }
 
-    fn inbox(expects: bool) -> (Rc<Inbox>, Http2Body, Rc<Notices>) {
+    fn inbox(expects: bool) -> (Rc<Inbox>, Rc<Notices>) {
         let notices = Rc::new(Notices::default());
-        let inbox = Inbox::new(7, Some(10), expects, &notices);
-        let body = inbox.body();
-        (inbox, body, notices)
+        (Inbox::new(7, Some(10), expects, &notices), notices)
     }
 
     #[test]
     fn what_is_read_is_reported_to_the_connection() {
-        let (inbox, mut body, notices) = inbox(false);
-        assert!(poll(&mut body).is_pending());
+        let (inbox, notices) = inbox(false);
+        assert!(poll(&inbox).is_pending());
         assert!(inbox.push(b"hello", 5).is_continue());
         assert!(inbox.push(b"world", 0).is_continue());
-        assert_eq!(body.size_hint().exact(), Some(10));
-        let Poll::Ready(Some(Ok(frame))) = poll(&mut body) else { panic!("no frame") };
+        assert_eq!(inbox.left(), Some(10));
+        let Poll::Ready(Some(Ok(frame))) = poll(&inbox) else { panic!("no frame") };
         assert_eq!(frame.into_data().expect("data"), "helloworld");
-        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(0), false));
+        assert_eq!((inbox.left(), inbox.is_end_stream()), (Some(0), false));
         assert_eq!(notices.take(), [7]);
         assert_eq!(inbox.notice(), Notice { read: 10, is_dropped: false, asks: false });
         inbox.end(None);
-        assert!(body.is_end_stream() && matches!(poll(&mut body), Poll::Ready(None)));
+        assert!(inbox.is_end_stream() && matches!(poll(&inbox), Poll::Ready(None)));
     }
 
     #[test]
     fn a_body_that_is_dropped_gives_back_what_was_not_read() {
-        let (inbox, body, notices) = inbox(false);
+        let (inbox, notices) = inbox(false);
         assert!(inbox.push(b"hello", 0).is_continue());
-        drop(body);
+        inbox.let_go();
         assert!(inbox.push(b"more", 0).is_break());
         assert_eq!(notices.take(), [7]);
         assert_eq!(inbox.notice(), Notice { read: 0, is_dropped: true, asks: false });
@@ -332,13 +319,13 @@ mod tests {
 
     #[test]
     fn what_is_read_late_in_a_turn_makes_another_turn() {
-        let (inbox, mut body, notices) = inbox(false);
+        let (inbox, notices) = inbox(false);
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
         for (late, expected) in [(false, 0), (true, 1)] {
             assert!(inbox.push(b"hello", 0).is_continue());
             notices.begin_turn(&Context::from_waker(&waker));
-            assert!(poll(&mut body).is_ready());
+            assert!(poll(&inbox).is_ready());
             if !late {
                 assert_eq!((notices.take_read(), notices.take()), (5, vec![7]));
             }
@@ -348,20 +335,22 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_an_error_once() {
-        let (inbox, mut body, _) = inbox(false);
+    fn a_reset_is_an_error_of_every_read() {
+        let (inbox, _) = inbox(false);
         assert!(inbox.push(b"hello", 0).is_continue());
         inbox.fail();
-        assert!(matches!(poll(&mut body), Poll::Ready(Some(Err(BodyError::ClientReset)))));
-        assert!(matches!(poll(&mut body), Poll::Ready(None)) && !body.is_end_stream());
+        for _ in 0..2 {
+            assert!(matches!(poll(&inbox), Poll::Ready(Some(Err(BodyError::ClientReset)))));
+            assert!(!inbox.is_end_stream());
+        }
     }
 
     #[test]
     fn the_client_is_asked_once_for_a_body_that_it_holds_back() {
-        let (inbox, mut body, notices) = inbox(true);
+        let (inbox, notices) = inbox(true);
         assert!(notices.take().is_empty());
         for asks in [true, false] {
-            assert!(poll(&mut body).is_pending());
+            assert!(poll(&inbox).is_pending());
             assert_eq!(inbox.notice().asks, asks);
         }
     }

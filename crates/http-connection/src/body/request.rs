@@ -14,8 +14,8 @@ use brisk_net::Deadline;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 
+use crate::body::client::ClientBody;
 use crate::body::gathered::Gathered;
-use crate::body::upload::Upload;
 use crate::connection::Connection;
 
 /// The body of a request on its way to an upstream.
@@ -23,28 +23,12 @@ use crate::connection::Connection;
 pub enum RequestBody {
     /// No body.
     Empty,
-    /// Body as it arrives from the client.
-    Client(LimitedUpload),
+    /// Body as it arrives from the client, within the limits of its progress.
+    Client(ClientBody, Rc<BodyProgress>),
     /// Body that was gathered before it is forwarded.
     Gathered(Box<Gathered>),
     /// Whole body of a repeated request; empty at the end.
     Again(Bytes),
-}
-
-/// The body of a request that is to be forwarded.
-#[derive(Debug)]
-pub enum Arriving {
-    /// Streaming from the client.
-    Stream(Upload),
-    /// Gathered completely.
-    Whole(Box<Gathered>),
-}
-
-/// A streaming request body with a size limit.
-#[derive(Debug)]
-pub struct LimitedUpload {
-    upload: Upload,
-    progress: Rc<BodyProgress>,
 }
 
 /// Progress of a request body, shared by the body, which the upstream connection owns, and the request that waits for
@@ -84,17 +68,6 @@ pub enum ClientFailure {
 }
 
 impl BodyProgress {
-    /// Progress of a body of at most `limit` bytes that arrives on `connection`.
-    pub fn new(connection: &Rc<Connection>, limit: u64) -> Rc<Self> {
-        Rc::new(Self {
-            limit,
-            pace: Pace::of(connection),
-            bytes: Cell::new(0),
-            waits: Cell::new(false),
-            failure: Cell::new(None),
-        })
-    }
-
     /// Number of bytes received from the client.
     pub fn bytes(&self) -> u64 {
         self.bytes.get()
@@ -151,39 +124,6 @@ impl BodyProgress {
     }
 }
 
-impl Arriving {
-    /// Whether there is no body.
-    pub fn is_empty(&self) -> bool {
-        match self {
-            Self::Stream(upload) => upload.is_end_stream(),
-            Self::Whole(gathered) => gathered.length() == 0 && !gathered.has_trailers(),
-        }
-    }
-
-    /// The progress of the body. A streaming body must end within `limit` bytes.
-    pub fn progress(&self, connection: &Rc<Connection>, limit: u64) -> Rc<BodyProgress> {
-        match self {
-            Self::Stream(_) => BodyProgress::new(connection, limit),
-            Self::Whole(gathered) => Rc::clone(gathered.progress()),
-        }
-    }
-
-    /// The body for an upstream; `progress` is its progress.
-    pub fn into_request_body(self, progress: Option<&Rc<BodyProgress>>) -> RequestBody {
-        match (self, progress) {
-            (Self::Stream(upload), Some(progress)) => RequestBody::client(upload, Rc::clone(progress)),
-            (Self::Whole(gathered), Some(_)) => RequestBody::Gathered(gathered),
-            (_, None) => RequestBody::Empty,
-        }
-    }
-}
-
-impl From<Upload> for Arriving {
-    fn from(upload: Upload) -> Self {
-        Self::Stream(upload)
-    }
-}
-
 impl Pace {
     fn of(connection: &Connection) -> Option<Self> {
         let settings = connection.settings()?;
@@ -216,9 +156,28 @@ impl Pace {
 }
 
 impl RequestBody {
-    /// The rest of `upload`, recorded in `progress`.
-    pub fn client(upload: Upload, progress: Rc<BodyProgress>) -> Self {
-        Self::Client(LimitedUpload { upload, progress })
+    /// The body of a request on `connection`, which fails above `limit` bytes.
+    pub fn new(body: ClientBody, connection: &Connection, limit: u64) -> Self {
+        if body.is_end_stream() {
+            return Self::Empty;
+        }
+        let progress = BodyProgress {
+            limit,
+            pace: Pace::of(connection),
+            bytes: Cell::new(0),
+            waits: Cell::new(false),
+            failure: Cell::new(None),
+        };
+        Self::Client(body, Rc::new(progress))
+    }
+
+    /// Progress of the body's arrival from the client.
+    pub fn progress(&self) -> Option<&Rc<BodyProgress>> {
+        match self {
+            Self::Client(_, progress) => Some(progress),
+            Self::Gathered(body) => body.progress(),
+            Self::Empty | Self::Again(_) => None,
+        }
     }
 }
 
@@ -230,35 +189,26 @@ impl http_body::Body for RequestBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let body = match self.get_mut() {
+        let (body, progress) = match self.get_mut() {
             Self::Empty => return Poll::Ready(None),
             Self::Again(data) if data.is_empty() => return Poll::Ready(None),
             Self::Again(data) => return Poll::Ready(Some(Ok(Frame::data(mem::take(data))))),
-            Self::Client(body) => body,
+            Self::Client(body, progress) => (body, progress),
             Self::Gathered(body) => return body.poll_frame(context),
         };
-        let polled = Pin::new(&mut body.upload).poll_frame(context);
-        let progress = &body.progress;
+        let polled = Pin::new(body).poll_frame(context);
         progress.set_waits(polled.is_pending());
-        match polled {
-            Poll::Pending if progress.poll_overdue(context).is_ready() => {
-                progress.failure.set(Some(ClientFailure::TooSlow));
-                Poll::Ready(Some(Err(BodyError::ClientTimeout)))
-            }
-            // hyper treats a reset with NO_ERROR as the end of the body; a client must not send it (RFC 9113 section
-            // 8.1).
-            Poll::Ready(None) if body.upload.is_on_stream() && !body.upload.is_end_stream() => {
-                progress.failure.set(Some(ClientFailure::Broken));
-                Poll::Ready(Some(Err(BodyError::ClientReset)))
-            }
-            polled => polled.map(|frame| frame.map(|frame| progress.check(frame))),
+        if polled.is_pending() && progress.poll_overdue(context).is_ready() {
+            progress.failure.set(Some(ClientFailure::TooSlow));
+            return Poll::Ready(Some(Err(BodyError::ClientTimeout)));
         }
+        polled.map(|frame| frame.map(|frame| progress.check(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Client(body) => body.upload.is_end_stream(),
+            Self::Client(body, _) => body.is_end_stream(),
             Self::Gathered(body) => body.length() == 0 && !body.has_trailers(),
             Self::Again(data) => data.is_empty(),
         }
@@ -267,15 +217,17 @@ impl http_body::Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Client(body) => body.upload.size_hint(),
+            Self::Client(body, _) => body.size_hint(),
             Self::Gathered(body) => SizeHint::with_exact(body.length()),
             Self::Again(data) => SizeHint::with_exact(data.len() as u64),
         }
     }
 }
 
-impl Drop for LimitedUpload {
+impl Drop for RequestBody {
     fn drop(&mut self) {
-        self.progress.set_waits(false);
+        if let Self::Client(_, progress) = self {
+            progress.set_waits(false);
+        }
     }
 }

@@ -114,7 +114,10 @@ impl H2<'_> {
         left: Option<u64>,
         priority: Priority,
     ) {
-        let body = inbox.as_ref().map_or(ClientBody::Empty, |inbox| ClientBody::Http2(inbox.body()));
+        let connection = &self.http.connection;
+        let body = inbox
+            .as_ref()
+            .map_or(ClientBody::Empty, |inbox| ClientBody::Http2(Rc::clone(inbox), Rc::clone(connection)));
         let work = self.respond(request.map(|()| body));
         let place = self.open(Box::new(Stream {
             number,

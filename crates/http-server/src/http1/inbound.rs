@@ -10,7 +10,7 @@ use brisk_http::error::BodyError;
 use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::chunked::Part;
 use brisk_http::http1::request_head::{HeadLimits, MalformedRequest, RequestHead, has_bare_line_feed};
-use brisk_http_connection::body::client::{ClientBody, Http1Body, Http1Source};
+use brisk_http_connection::body::client::{ClientBody, Http1Source};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::Request;
 use http_body::Frame;
@@ -194,7 +194,7 @@ impl Inbound {
             if body_is_ended {
                 ClientBody::Empty
             } else {
-                ClientBody::Http1(Http1Body::new(Rc::clone(self) as Rc<dyn Http1Source>))
+                ClientBody::Http1(Rc::clone(self) as Rc<dyn Http1Source>)
             }
         })
     }

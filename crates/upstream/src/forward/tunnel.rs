@@ -12,8 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use brisk_http::error::{BodyError, ConnectionError};
 use brisk_http_connection::Connection;
-use brisk_http_connection::body::request::{BodyProgress, RequestBody};
-use brisk_http_connection::body::upload::Upload;
+use brisk_http_connection::body::client::ClientBody;
+use brisk_http_connection::body::request::RequestBody;
 use brisk_net::Deadline;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, UPGRADE};
@@ -48,7 +48,7 @@ const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 pub async fn tunnel(
     group: &Rc<Group>,
     mut head: Parts,
-    upload: Upload,
+    upload: ClientBody,
     facts: &ForwardFacts<'_>,
 ) -> Result<Response<UpstreamBody>, UpstreamError> {
     let started = Instant::now();
@@ -85,7 +85,11 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    async fn over_http1(&self, mut head: Parts, upload: Upload) -> Result<Response<UpstreamBody>, Failure> {
+    async fn over_http1(
+        &self,
+        mut head: Parts,
+        upload: ClientBody,
+    ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
         let lease = Lease::new(server);
         let mut http1 = connect(server).await.map_err(Failure::connecting)?;
@@ -114,7 +118,11 @@ impl Asked<'_> {
         Ok(response.map(|()| UpstreamBody::through(tunnel)))
     }
 
-    async fn over_http2(&self, mut head: Parts, upload: Upload) -> Result<Response<UpstreamBody>, Failure> {
+    async fn over_http2(
+        &self,
+        mut head: Parts,
+        upload: ClientBody,
+    ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
         let lease = Lease::new(server);
         let open = async || match server.admit(AtLimit::Wait).await? {
@@ -132,9 +140,9 @@ impl Asked<'_> {
         let protocol = head.headers.remove(UPGRADE);
         head.headers.remove(CONNECTION);
         head.headers.remove(SEC_WEBSOCKET_KEY);
-        let progress = BodyProgress::new(self.connection, u64::MAX);
-        self.facts.outcome.progress.replace(Some(Rc::clone(&progress)));
-        let body = RequestBody::client(upload, Rc::clone(&progress));
+        let body = RequestBody::new(upload, self.connection, u64::MAX);
+        let progress = body.progress().cloned();
+        self.facts.outcome.progress.replace(progress.clone());
         let mut request = Request::from_parts(head, body);
         let url = server.state().url();
         let to = Destination {
@@ -142,7 +150,8 @@ impl Asked<'_> {
             authority: url.authority(),
             protocol: protocol.as_ref(),
         };
-        let mut response = http2.exchange(&mut request, to, Some(&progress), &deadline, limit, None).await?;
+        let mut response =
+            http2.exchange(&mut request, to, progress.as_deref(), &deadline, limit, None).await?;
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
         Ok(response.map(|()| body))
@@ -194,7 +203,7 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    fn new(upgraded: Upgraded, lease: Lease, upload: Upload, connection: &Connection) -> Self {
+    fn new(upgraded: Upgraded, lease: Lease, upload: ClientBody, connection: &Connection) -> Self {
         let Upgraded { io, read_ahead, open } = upgraded;
         let (reader, writer) = split(io);
         let has_moved = Rc::new(Cell::new(true));
@@ -223,7 +232,7 @@ impl Tunnel {
 }
 
 /// Copies the client's bytes until their end, which is passed on.
-async fn copy(mut upload: Upload, mut writer: WriteHalf<UpstreamIo>, has_moved: Rc<Cell<bool>>) {
+async fn copy(mut upload: ClientBody, mut writer: WriteHalf<UpstreamIo>, has_moved: Rc<Cell<bool>>) {
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut upload).poll_frame(context)).await {
         let Ok(Ok(data)) = frame.map(Frame::into_data) else { break };
         has_moved.set(true);

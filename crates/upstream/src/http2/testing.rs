@@ -8,8 +8,7 @@ use brisk_http::error::Http2Error;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::http2::{Inbox, Notices};
-use brisk_http_connection::body::request::{BodyProgress, RequestBody};
-use brisk_http_connection::body::upload::Upload;
+use brisk_http_connection::body::request::RequestBody;
 use brisk_telemetry::{ConnectionRecord, Timeline};
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
 use bytes::BytesMut;
@@ -97,8 +96,8 @@ impl Bench {
             inbox
         });
         let body = inbox.as_ref().map_or(RequestBody::Empty, |inbox| {
-            let upload = Upload::new(ClientBody::Http2(inbox.body()), &self.client);
-            RequestBody::client(upload, BodyProgress::new(&self.client, u64::MAX))
+            let body = ClientBody::Http2(Rc::clone(inbox), Rc::clone(&self.client));
+            RequestBody::new(body, &self.client, u64::MAX)
         });
         let mut request = Request::builder().method(method).uri("/").body(body).expect("a request");
         let authority = Authority::from_static("a");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::testing::of_hyper;
-use brisk_http_connection::body::upload::Upload;
+use brisk_http_connection::body::request::RequestBody;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use http::{Request, Response, header};
@@ -307,20 +307,14 @@ async fn respond(
 ) -> Result<Response<UpstreamBody>, Infallible> {
     let outcome = Rc::new(ForwardOutcome::default());
     shared.outcome.set(Rc::clone(&outcome));
-    let facts = ForwardFacts {
-        connection: &connection,
-        body_limit: shared.body_limit,
-        interim: None,
-        outcome: &outcome,
-    };
+    let facts = ForwardFacts { connection: &connection, interim: None, outcome: &outcome };
     let (head, body) = of_hyper(request).into_parts();
-    let body = Upload::new(body, &connection);
-    let response =
-        forward(&shared.group, Request::from_parts(head, body), &facts).await.unwrap_or_else(|error| {
-            let mut response = Response::new(UpstreamBody::full(error.to_string()));
-            *response.status_mut() = error.status();
-            response.headers_mut().insert("x-reason", error.reason().parse().expect("a header value"));
-            response
-        });
+    let body = RequestBody::new(body, &connection, shared.body_limit);
+    let response = forward(&shared.group, head, body, &facts).await.unwrap_or_else(|error| {
+        let mut response = Response::new(UpstreamBody::full(error.to_string()));
+        *response.status_mut() = error.status();
+        response.headers_mut().insert("x-reason", error.reason().parse().expect("a header value"));
+        response
+    });
     Ok(response)
 }
