@@ -1,15 +1,22 @@
 //! `brisk compress`: writes compressed copies beside the files of a folder, for routes with `precompressed`.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+mod folder;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use brisk_coding::{Coding, Encoder};
+use rustix::fs::FileType;
+use rustix::process::geteuid;
 
+use self::folder::Folder;
 use crate::args::CompressArgs;
 
 /// Extensions of compressible files: text, and formats that compress as well as text.
@@ -78,6 +85,34 @@ enum Outcome {
     Useless,
 }
 
+/// Maximum depth of folders. Each level has an open descriptor.
+const DEEPEST: usize = 100;
+
+/// Maximum number of copies that wait for a thread, which limits the open descriptors.
+const WAITING: usize = 64;
+
+/// A copy to write.
+struct Job {
+    folder: Arc<Folder>,
+    file: OsString,
+    coding: Coding,
+}
+
+/// Totals and failures of all threads.
+#[derive(Default)]
+struct Results(Mutex<(Totals, Vec<String>)>);
+
+impl Results {
+    fn update(&self, change: impl FnOnce(&mut Totals)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).0);
+    }
+
+    fn fail(&self, path: &Path, error: &io::Error) {
+        let failure = format!("{}: {error}", path.display());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.push(failure);
+    }
+}
+
 /// Writes missing and outdated copies, with one thread per core. Continues after a failure, and lists all failures at the
 /// end.
 pub(crate) fn run(args: &CompressArgs) -> Result<()> {
@@ -86,63 +121,84 @@ pub(crate) fn run(args: &CompressArgs) -> Result<()> {
         let what = if folder.exists() { "is not a folder" } else { "does not exist" };
         bail!("{} {what}: name the folder that a route has as `static`", folder.display());
     }
-    let mut files = Vec::new();
-    let mut totals = Totals::default();
-    walk(folder, &args.codings(), &mut files, &mut totals)?;
-    let totals = Mutex::new(totals);
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(Vec::new());
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len().max(1));
+    let results = Results::default();
+    let (jobs, waiting) = sync_channel(WAITING);
+    let waiting = Mutex::new(waiting);
     thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((file, coding)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match copy(file, *coding) {
-                        Ok(outcome) => totals.lock().unwrap_or_else(PoisonError::into_inner).count(&outcome),
-                        Err(error) => failed
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(format!("{}: {error}", file.display())),
-                    }
-                }
-            });
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| copy_all(&waiting, &results));
+        }
+        let walk = Walk { codings: args.codings(), jobs, results: &results };
+        match Folder::open(folder) {
+            Ok(open) => walk.folder(&Arc::new(open), 0),
+            Err(error) => results.fail(folder, &error),
         }
     });
-    let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (totals, failed) = results.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{}", totals.summary());
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failed.is_empty() { Ok(()) } else { bail!("not compressed:\n  {}", failed.join("\n  ")) }
 }
 
-/// Collects the files to compress and removes orphaned copies. Skips symbolic links, and hidden files, which are not served.
-fn walk(
-    folder: &Path,
-    codings: &[Coding],
-    files: &mut Vec<(PathBuf, Coding)>,
-    totals: &mut Totals,
-) -> Result<()> {
-    let unread = |error| anyhow!("cannot read {}: {error}", folder.display());
-    for entry in fs::read_dir(folder).map_err(unread)? {
-        let entry = entry.map_err(unread)?;
-        let (path, kind) = (entry.path(), entry.file_type().map_err(unread)?);
-        let name = entry.file_name();
-        let is_hidden = name.as_encoded_bytes().starts_with(b".") && name != ".well-known";
-        if is_hidden {
-            continue;
-        }
-        if kind.is_dir() {
-            walk(&path, codings, files, totals)?;
-        } else if kind.is_file() && is_text(&path) {
-            let length = entry.metadata().map_err(unread)?.len();
-            if (LEAST..=MOST).contains(&length) {
-                files.extend(codings.iter().map(|coding| (path.clone(), *coding)));
-            }
-        } else if kind.is_file() && is_orphan(&path) {
-            fs::remove_file(&path).map_err(|error| anyhow!("cannot remove {}: {error}", path.display()))?;
-            totals.removed += 1;
+fn copy_all(waiting: &Mutex<Receiver<Job>>, results: &Results) {
+    loop {
+        let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { folder, file, coding }) = job else { return };
+        match copy(&folder, &file, coding) {
+            Ok(outcome) => results.update(|totals| totals.count(&outcome)),
+            Err(error) => results.fail(&folder.path.join(file), &error),
         }
     }
-    Ok(())
+}
+
+/// The search for files to compress.
+struct Walk<'a> {
+    codings: Vec<Coding>,
+    jobs: SyncSender<Job>,
+    results: &'a Results,
+}
+
+impl Walk<'_> {
+    /// Sends the files of `folder` and its subfolders to the threads and removes orphaned copies. Skips symbolic links, and
+    /// hidden files, which are not served.
+    fn folder(&self, folder: &Arc<Folder>, depth: usize) {
+        let entries = match folder.entries() {
+            Ok(entries) => entries,
+            Err(error) => return self.results.fail(&folder.path, &error),
+        };
+        for entry in entries {
+            let is_hidden = entry.name.as_encoded_bytes().starts_with(b".") && entry.name != ".well-known";
+            let handled = match entry.kind {
+                _ if is_hidden => Ok(()),
+                FileType::Directory if depth == DEEPEST => {
+                    Err(io::Error::other(format!("deeper than {DEEPEST} folders: compress it by itself")))
+                }
+                FileType::Directory => {
+                    folder.subfolder(&entry.name).map(|inner| self.folder(&Arc::new(inner), depth + 1))
+                }
+                FileType::RegularFile => self.file(folder, &entry.name),
+                _ => Ok(()),
+            };
+            if let Err(error) = handled {
+                self.results.fail(&folder.path.join(entry.name), &error);
+            }
+        }
+    }
+
+    fn file(&self, folder: &Arc<Folder>, name: &OsStr) -> io::Result<()> {
+        if is_text(Path::new(name)) {
+            if (LEAST..=MOST).contains(&folder.metadata(name)?.len()) {
+                for coding in &self.codings {
+                    let job = Job { folder: Arc::clone(folder), file: name.to_owned(), coding: *coding };
+                    // The threads receive until the sender is dropped.
+                    let _ = self.jobs.send(job);
+                }
+            }
+        } else if is_orphan(folder, Path::new(name)) {
+            folder.remove(name)?;
+            self.results.update(|totals| totals.removed += 1);
+        }
+        Ok(())
+    }
 }
 
 fn is_text(path: &Path) -> bool {
@@ -151,62 +207,53 @@ fn is_text(path: &Path) -> bool {
 }
 
 /// Whether a file is a copy whose original is gone: `page.html.br` without `page.html`.
-fn is_orphan(path: &Path) -> bool {
-    let ending = path.extension().and_then(|ending| ending.to_str());
+fn is_orphan(folder: &Folder, name: &Path) -> bool {
+    let ending = name.extension().and_then(|ending| ending.to_str());
     let is_copy = ending.is_some_and(|ending| Coding::ALL.iter().any(|coding| coding.extension() == ending));
-    let original = path.with_extension("");
-    is_copy && is_text(&original) && !original.exists()
+    let original = name.with_extension("");
+    let is_gone =
+        || folder.metadata(original.as_os_str()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    is_copy && is_text(&original) && is_gone()
 }
 
-fn copy(file: &Path, coding: Coding) -> io::Result<Outcome> {
-    let before = fs::metadata(file)?;
-    let target = beside(file, coding);
-    if fs::symlink_metadata(&target).is_ok_and(|copy| is_current(&before, &copy)) {
+fn copy(folder: &Folder, name: &OsStr, coding: Coding) -> io::Result<Outcome> {
+    let (file, before) = folder.file(name)?;
+    let mut target = name.to_owned();
+    target.push(".");
+    target.push(coding.extension());
+    if folder.metadata(&target).is_ok_and(|copy| is_current(&before, &copy)) {
         return Ok(Outcome::Current);
     }
-    let mut text = Vec::with_capacity(before.len() as usize);
-    File::open(file)?.take(MOST + 1).read_to_end(&mut text)?;
+    let mut text = Vec::new();
+    file.take(MOST + 1).read_to_end(&mut text)?;
     let mut output = Vec::new();
     let level = if coding == Coding::Zstd { 19 } else { *coding.levels().end() };
     Encoder::for_files(coding, level).write_whole(&text, &mut output).map_err(io::Error::other)?;
     if output.len() >= text.len() {
         // An old copy would otherwise be served if the clock was set back: it would seem to be newer than the file.
-        return match fs::remove_file(&target) {
+        return match folder.remove(&target) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(Outcome::Useless),
         };
     }
-    write(&target, &output, &before, file)?;
+    let is_unchanged = |now: &Metadata| {
+        let version = |file: &Metadata| (file.ino(), file.len(), file.mtime(), file.mtime_nsec());
+        version(now) == version(&before) && text.len() as u64 == before.len()
+    };
+    folder.replace(&target, &output, &before, || match folder.metadata(name) {
+        Ok(now) if is_unchanged(&now) => Ok(()),
+        _ => Err(io::Error::other("changed while it was compressed: run brisk compress again")),
+    })?;
     Ok(Outcome::Made { from: text.len() as u64, to: output.len() as u64 })
 }
 
-fn beside(file: &Path, coding: Coding) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".");
-    name.push(coding.extension());
-    name.into()
-}
-
 /// Whether a copy is current: the copy has the modification time of its file. Equality instead of "newer", because a
-/// deployment may replace a file with an older one.
+/// deployment may replace a file with an older one. Copies with bits for execution or, for root, of another owner are of
+/// an earlier version and are made again.
 fn is_current(file: &Metadata, copy: &Metadata) -> bool {
-    copy.is_file() && file.modified().is_ok_and(|time| copy.modified().is_ok_and(|other| time == other))
-}
-
-/// Writes the copy to a temporary file and renames it, so that no server reads a part of it. Fails if the file changed since
-/// `before`.
-fn write(target: &Path, output: &[u8], before: &Metadata, file: &Path) -> io::Result<()> {
-    let folder = target.parent().unwrap_or(Path::new("."));
-    let mut copy = tempfile::Builder::new().prefix(".brisk-").tempfile_in(folder)?;
-    copy.write_all(output)?;
-    copy.as_file().set_permissions(before.permissions())?;
-    copy.as_file().set_modified(before.modified()?)?;
-    let now = fs::metadata(file)?;
-    if now.modified()? != before.modified()? || now.len() != before.len() {
-        return Err(io::Error::other("changed while it was compressed: run brisk compress again"));
-    }
-    copy.persist(target).map_err(|error| error.error)?;
-    Ok(())
+    let has_rights = copy.mode() & 0o7111 == 0 && (copy.uid() == file.uid() || !geteuid().is_root());
+    let has_time = file.modified().is_ok_and(|time| copy.modified().is_ok_and(|other| time == other));
+    copy.is_file() && has_rights && has_time
 }
 
 impl Totals {
@@ -235,5 +282,40 @@ impl Totals {
             parts.push(format!("{} of files that are gone removed", self.removed));
         }
         parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_or_folder_that_became_a_link_since_the_search_is_not_read() {
+        let outside = tempfile::tempdir().expect("a folder");
+        let secret = outside.path().join("secret.js");
+        fs::write(&secret, "secret ".repeat(1000)).expect("written");
+        let inside = tempfile::tempdir().expect("a folder");
+        symlink(&secret, inside.path().join("a.js")).expect("a link");
+        symlink(outside.path(), inside.path().join("sub")).expect("a link");
+        let folder = Folder::open(inside.path()).expect("a folder");
+        assert!(copy(&folder, OsStr::new("a.js"), Coding::Gzip).is_err());
+        assert!(folder.subfolder(OsStr::new("sub")).is_err());
+        assert_eq!(fs::read_dir(inside.path()).expect("a folder").count(), 2, "nothing was written");
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_copy_is_replaced_and_its_target_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let other = folder.path().join("other");
+        fs::write(&other, "other").expect("written");
+        fs::write(folder.path().join("a.js"), "text ".repeat(1000)).expect("written");
+        symlink(&other, folder.path().join("a.js.gz")).expect("a link");
+        let open = Folder::open(folder.path()).expect("a folder");
+        assert!(matches!(copy(&open, OsStr::new("a.js"), Coding::Gzip), Ok(Outcome::Made { .. })));
+        assert!(fs::symlink_metadata(folder.path().join("a.js.gz")).expect("a copy").is_file());
+        assert_eq!(fs::read_to_string(other).expect("a file"), "other");
     }
 }

@@ -7,6 +7,7 @@ mod attacks_h2;
 mod attacks_streams;
 mod attacks_uploads;
 mod check;
+mod compress_rights;
 mod nagle;
 mod proxy_protocol;
 mod rates;
