@@ -57,6 +57,9 @@ pub enum Http2Error {
     /// The head of the response exceeds the limit of bytes or of headers.
     #[error("the head of the response is too large")]
     HeadTooLarge,
+    /// The interim responses before the response exceed their limit of number or bytes.
+    #[error("too many interim responses (1xx) came before the response")]
+    Interim,
     /// The connection failed because of another stream's response.
     #[error("another response has broken the connection")]
     Neighbour,

@@ -33,6 +33,9 @@ pub enum MalformedResponse {
     /// The head exceeds the limit of bytes or of headers.
     #[error("its head is too large")]
     HeadTooLarge,
+    /// The interim responses before it exceed their limit of number or bytes.
+    #[error("too many interim responses (1xx) came before it")]
+    Interim,
     /// `Content-Length` is not a number, or its values differ.
     #[error("its Content-Length is not one number")]
     Length,

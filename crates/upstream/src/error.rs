@@ -38,6 +38,9 @@ pub enum UpstreamError {
     /// The head of the response exceeds its limit.
     #[error("the head of the response is too large")]
     HeadTooLarge,
+    /// The interim responses (1xx) before the response exceed their limit.
+    #[error("too many interim responses (1xx) before the response; the limit is 100, and 64 KiB in total")]
+    InterimResponses,
     /// The response timed out.
     #[error("no response in time")]
     HeadTimeout,
@@ -70,6 +73,7 @@ impl UpstreamError {
             | Self::Malformed(_)
             | Self::TransferCoding
             | Self::HeadTooLarge
+            | Self::InterimResponses
             | Self::UnexpectedUpgrade
             | Self::NotSwitched => StatusCode::BAD_GATEWAY,
             Self::ConnectionLimit | Self::StreamLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
@@ -104,6 +108,7 @@ impl UpstreamError {
             Self::Malformed(_) => "malformed-response",
             Self::TransferCoding => "transfer-coding",
             Self::HeadTooLarge => "response-head-too-large",
+            Self::InterimResponses => "interim-responses",
             Self::HeadTimeout => "response-timeout",
             Self::UnexpectedUpgrade => "unexpected-upgrade",
             Self::NotSwitched => "not-switched",

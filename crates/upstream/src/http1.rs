@@ -212,6 +212,11 @@ pub(crate) fn upstream_error(error: ConnectionError, progress: Option<&BodyProgr
             ConnectionError::Malformed(MalformedResponse::HeadTooLarge)
             | ConnectionError::Http2(Http2Error::HeadTooLarge),
         ) => UpstreamError::HeadTooLarge,
+        (
+            None,
+            ConnectionError::Malformed(MalformedResponse::Interim)
+            | ConnectionError::Http2(Http2Error::Interim),
+        ) => UpstreamError::InterimResponses,
         (None, ConnectionError::Malformed(MalformedResponse::TransferCoding)) => {
             UpstreamError::TransferCoding
         }

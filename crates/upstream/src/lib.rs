@@ -17,6 +17,7 @@ mod group;
 mod health;
 mod http1;
 mod http2;
+mod interim;
 mod io;
 mod login;
 mod open;

@@ -251,6 +251,48 @@ fn the_head_of_an_answer_has_a_limit() {
     assert_eq!(large.get("/1000000").text(), "ok");
 }
 
+#[test]
+fn interim_responses_without_end_are_a_502_of_their_request_alone() {
+    let lines = |head: &str| head.repeat(1000);
+    let long = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "x".repeat(3000));
+    for endless in [lines("HTTP/1.1 100 Continue\r\n\r\n"), lines(&long)] {
+        let origin = Origin::answering(move |request, stream| {
+            if !request.head.line.contains("/endless") {
+                return write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            }
+            loop {
+                stream.write_all(endless.as_bytes())?;
+            }
+        });
+        let site = single(&proxy_to(&[&origin.url()]));
+        assert_eq!(site.get("/endless").status(), 502);
+        let line = logged(&site, "/endless");
+        assert_eq!((&line["error"], &line["error_side"]), (&"interim-responses".into(), &"upstream".into()));
+        assert_eq!(site.get("/").text(), "ok");
+    }
+}
+
+#[test]
+fn interim_responses_without_end_over_http2_are_a_502_of_their_request_alone() {
+    let origin = h2_origin(|peer, _| {
+        while let Some(stream) = peer.request()? {
+            if stream == 1 {
+                // RFC 7541 section 6.2.2: `:status: 102` without indexing.
+                peer.send(&h2::frame(h2::HEADERS, h2::END_HEADERS, stream, b"\x08\x03102").repeat(150))?;
+            } else {
+                peer.answer(stream, b"ok", true)?;
+            }
+        }
+        Ok(())
+    });
+    let site = single(&proxy_to(&[&h2c(&origin)]));
+    assert_eq!(site.get("/endless").status(), 502);
+    let line = logged(&site, "/endless");
+    assert_eq!((&line["error"], &line["error_side"]), (&"interim-responses".into(), &"upstream".into()));
+    assert_eq!(site.get("/").text(), "ok");
+    assert_eq!(origin.connections(), 1);
+}
+
 /// An origin that logs connections in, by NTLM's three messages or Negotiate's one, and then answers all that comes over
 /// them. The counter says how many connections that are logged in are open.
 fn logging_in() -> (Origin, Arc<AtomicUsize>) {

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use brisk_http::error::ConnectionError;
+use brisk_http::http1::MalformedResponse;
 use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::chunked::Part;
 use brisk_http::http1::request::{BodyWriter, Output};
@@ -17,10 +18,15 @@ use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
+use crate::interim::InterimCount;
+
 /// Size of a read in bytes: the first value initially, doubled after a full read up to the second. A client that reads
 /// nothing makes each of its upstream connections hold the second, in addition to its budget for responses.
 const READ_FIRST: usize = 8 << 10;
 const READ_MOST: usize = 64 << 10;
+
+/// Maximum number of reads for a head per turn, before other tasks run.
+const READS: usize = 4;
 
 /// A connection with its current request and response.
 #[derive(Debug)]
@@ -45,6 +51,8 @@ pub(super) struct Messages<T> {
     head_size: usize,
     /// Head of the last 103 before the response.
     hints: Option<HeaderMap>,
+    /// Interim responses before the response.
+    interim: InterimCount,
 }
 
 /// A request body being sent.
@@ -69,6 +77,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             persists: true,
             head_size,
             hints: None,
+            interim: InterimCount::default(),
         }
     }
 
@@ -102,6 +111,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
 
     /// Begins to send a request and takes its body.
     pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
+        self.interim = InterimCount::default();
         self.output.head(request);
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
         if !body.is_end_stream() {
@@ -154,24 +164,29 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     }
 
     /// Waits for the head of the response to a request with `method`. Skips interim responses except 101.
+    ///
+    /// # Errors
+    ///
+    /// `Interim` beyond the limit of interim responses, the other errors if the connection or the head fails.
     pub(super) fn poll_head(
         &mut self,
         context: &mut Context<'_>,
         method: &Method,
     ) -> Poll<Result<Response<()>, ConnectionError>> {
-        // Before the first call nothing has arrived; later calls have already parsed the input.
-        let mut may_be_complete = false;
-        loop {
-            if may_be_complete
-                && let Some(head) = ResponseHead::take(&mut self.input, method, self.head_size)?
-            {
-                if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
-                    may_be_complete = !self.input.is_empty();
-                    if head.status == StatusCode::EARLY_HINTS {
-                        self.hints = Some(head.headers);
-                    }
-                    continue;
+        for _ in 0..READS {
+            let before = self.input.len();
+            match ready!(self.poll_read(context)) {
+                Ok(0) => {
+                    let error = self.unsent.take().map_or(ConnectionError::Ended, ConnectionError::Io);
+                    return Poll::Ready(Err(error));
                 }
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
+            }
+            // A head that arrives byte by byte is parsed once per line only, not once per byte.
+            let may_be_complete =
+                before == 0 || self.input.len() >= self.head_size || self.input[before..].contains(&b'\n');
+            if may_be_complete && let Some(head) = self.take_head(method)? {
                 self.response = head.body;
                 self.persists = head.persists;
                 self.hints = None;
@@ -180,21 +195,27 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 *response.headers_mut() = head.headers;
                 return Poll::Ready(Ok(response));
             }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Takes a complete head from the input. Skips interim responses before it, within their limit.
+    fn take_head(&mut self, method: &Method) -> Result<Option<ResponseHead>, MalformedResponse> {
+        while !self.input.is_empty() {
             let before = self.input.len();
-            match ready!(self.poll_read(context)) {
-                Ok(0) => {
-                    let error = self.unsent.take().map_or(ConnectionError::Ended, ConnectionError::Io);
-                    return Poll::Ready(Err(error));
-                }
-                // A head that arrives byte by byte is parsed once per line only, not once per byte.
-                Ok(_) => {
-                    let news = &self.input[before..];
-                    may_be_complete =
-                        before == 0 || self.input.len() >= self.head_size || news.contains(&b'\n');
-                }
-                Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
+            let Some(head) = ResponseHead::take(&mut self.input, method, self.head_size)? else { break };
+            if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Some(head));
+            }
+            if self.interim.exceeds(before - self.input.len()) {
+                return Err(MalformedResponse::Interim);
+            }
+            if head.status == StatusCode::EARLY_HINTS {
+                self.hints = Some(head.headers);
             }
         }
+        Ok(None)
     }
 
     /// Takes the headers of the last 103 (RFC 8297).
@@ -313,7 +334,7 @@ mod tests {
     use std::task::Waker;
 
     use futures_util::FutureExt as _;
-    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
 
@@ -374,5 +395,77 @@ mod tests {
             arrived += std::str::from_utf8(&piece[..length]).expect("text");
         }
         assert_eq!(arrived, "GET /path HTTP/1.1\r\nhost: a.test\r\n\r\n");
+    }
+
+    /// A server that sends `piece` with every read.
+    struct Endless {
+        piece: &'static [u8],
+        reads: usize,
+    }
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.reads += 1;
+            buf.put_slice(self.piece);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Endless {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn interim_responses_without_end_are_an_error_and_read_in_turns() {
+        for piece in
+            [b"HTTP/1.1 100 Continue\r\n\r\n".as_slice(), b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"]
+        {
+            let mut messages = Messages::new(Endless { piece, reads: 0 }, 4096);
+            let mut context = Context::from_waker(Waker::noop());
+            let mut turns = 0;
+            let error = loop {
+                turns += 1;
+                assert!(turns < 100, "an end");
+                match messages.poll_head(&mut context, &Method::GET) {
+                    Poll::Pending => assert_eq!(messages.io.reads, turns * READS),
+                    Poll::Ready(answer) => break answer.expect_err("no response"),
+                }
+            };
+            assert!(matches!(error, ConnectionError::Malformed(MalformedResponse::Interim)), "{error}");
+            assert_eq!(messages.io.reads, 101);
+        }
+    }
+
+    #[test]
+    fn each_request_may_have_interim_responses_of_its_own() {
+        let (near, mut far) = duplex(64 << 10);
+        let mut messages = Messages::new(near, 4096);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
+            messages.begin(&mut request.expect("a request"));
+            messages.poll_send(&mut context).expect("no error");
+            let answer = "HTTP/1.1 102 Processing\r\n\r\n".repeat(100) + "HTTP/1.1 204 No Content\r\n\r\n";
+            far.write_all(answer.as_bytes()).now_or_never().expect("room").expect("no error");
+            let Poll::Ready(Ok(head)) = messages.poll_head(&mut context, &Method::GET) else {
+                panic!("no response")
+            };
+            assert_eq!(head.status(), StatusCode::NO_CONTENT);
+            assert!(messages.are_done());
+        }
     }
 }

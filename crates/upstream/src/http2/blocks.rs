@@ -56,6 +56,11 @@ impl State {
             if is_last || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Err(malformed);
             }
+            let stream = self.stream(place);
+            if stream.interim.exceeds(decoded.size) {
+                self.reset(number, Reason::ENHANCE_YOUR_CALM, Http2Error::Interim);
+                return Ok(());
+            }
             if status == StatusCode::EARLY_HINTS {
                 let stream = self.stream(place);
                 stream.hints = Some(head.headers);

@@ -11,6 +11,7 @@ use http::{HeaderMap, Response};
 use http_body::Frame;
 
 use super::state::STREAM_WINDOW;
+use crate::interim::InterimCount;
 
 /// Maximum number of bytes of a request body that are kept for a retry until the server responds.
 const KEPT: usize = 64 << 10;
@@ -37,6 +38,8 @@ pub(super) struct Stream {
     pub(super) has_head: bool,
     /// Head of the last 103 before the response.
     pub(super) hints: Option<HeaderMap>,
+    /// Interim responses before the response.
+    pub(super) interim: InterimCount,
     /// Unread part of the response body: pieces in order, followed by small pieces joined together.
     pieces: VecDeque<Bytes>,
     small: Vec<u8>,

@@ -422,6 +422,28 @@ fn frames_without_use_have_an_end() {
 }
 
 #[test]
+fn interim_responses_beyond_their_limit_end_their_request_alone() {
+    // 64 KiB are 23 heads of 2762 bytes.
+    let long = "x".repeat(100);
+    let large = [block(&[(":status", "103")]), block(&[("link", long.as_str()); 20])].concat();
+    for (interim, most) in [(block(&[(":status", "102")]), 100), (large, 23)] {
+        let (mut bench, mut asked) = asked();
+        let mut other = bench.ask(Method::GET, None);
+        for _ in 0..most {
+            bench.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &interim));
+        }
+        bench.read(&mut asked);
+        assert_eq!(asked.error, None);
+        bench.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &interim));
+        bench.read(&mut asked);
+        assert_eq!(asked.error, Some(Http2Error::Interim));
+        bench.feed(&head(3, flag::END_STREAM, &[]));
+        bench.read(&mut other);
+        assert_eq!((other.status(), bench.state.failure), (200, None));
+    }
+}
+
+#[test]
 fn what_is_under_way_on_a_stream_that_was_given_up_costs_nothing() {
     let (mut bench, first) = asked();
     bench.feed(&head(1, 0, &[]));
