@@ -34,6 +34,8 @@ struct Tally {
     budget: Budget,
     /// `PING` frames sent and not yet acknowledged.
     pings: u32,
+    /// Whether our `SETTINGS`, sent once, are not yet acknowledged.
+    settings: bool,
     /// Received bytes of header blocks.
     blocks: u64,
     /// KiB of long heads already charged.
@@ -55,7 +57,7 @@ impl FloodWatch {
     pub(super) fn new(resets: usize) -> Self {
         let full = u32::try_from(resets).unwrap_or(u32::MAX).saturating_mul(RESET);
         let budget = Budget::new(full, Instant::now());
-        Self(Rc::new(RefCell::new(Tally { budget, pings: 0, blocks: 0, heads_charged: 0 })))
+        Self(Rc::new(RefCell::new(Tally { budget, pings: 0, settings: true, blocks: 0, heads_charged: 0 })))
     }
 
     /// Adds `points`, up to the full budget.
@@ -93,12 +95,18 @@ impl FloodWatch {
         if matches!(frame.kind, kind::HEADERS | kind::CONTINUATION) {
             tally.blocks += u64::from(frame.length);
         }
-        let is_ack = frame.kind == kind::PING && frame.has(flag::ACK);
-        if is_ack && tally.pings > 0 {
+        if frame.has(flag::ACK) && frame.kind == kind::PING && tally.pings > 0 {
             tally.pings -= 1;
+        } else if frame.has(flag::ACK) && frame.kind == kind::SETTINGS && tally.settings {
+            tally.settings = false;
         } else if let Some((reason, points)) = price(frame) {
             tally.budget.spend(reason, points);
         }
+    }
+
+    /// Charges for a `DATA` frame from the client that has padding only, which its head does not show.
+    pub(super) fn only_padding(&self) {
+        self.0.borrow_mut().budget.spend(Flood::EmptyData, 1);
     }
 
     /// Accounts a `DATA` frame of `length` bytes to the client.
@@ -136,8 +144,8 @@ fn price(frame: FrameHead) -> Option<(Flood, u32)> {
         kind::PRIORITY => Some((Flood::Priority, 1)),
         // CVE-2023-44487, "Rapid Reset"
         kind::RST_STREAM => Some((Flood::Reset, RESET)),
-        kind::SETTINGS if frame.has(flag::ACK) => None,
-        // Expensive: a client needs one or two, and each has to be acknowledged (RFC 9113 section 6.5.3).
+        // Expensive: a client needs one or two, and each has to be acknowledged (RFC 9113 section 6.5.3). An acknowledgement
+        // without SETTINGS of ours is never legitimate.
         kind::SETTINGS => Some((Flood::Settings, RESET)),
         // Acknowledges no PING of ours, since those were counted before: never legitimate.
         kind::PING if frame.has(flag::ACK) => Some((Flood::PingAck, RESET)),
@@ -256,6 +264,17 @@ mod tests {
         assert_eq!(watch.exhausted_by(), None);
         watch.received(ack);
         assert_eq!(watch.exhausted_by(), Some(Flood::PingAck));
+    }
+
+    #[test]
+    fn only_one_acknowledgement_of_settings_is_free() {
+        let watch = FloodWatch::new(1);
+        let ack = frame(kind::SETTINGS, flag::ACK, 0);
+        watch.received(ack);
+        watch.received(ack);
+        assert_eq!(watch.exhausted_by(), None);
+        watch.received(ack);
+        assert_eq!(watch.exhausted_by(), Some(Flood::Settings));
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn control_frames_without_end_end_the_connection() {
         ("ping", frame(PING, 0, 0, &[7; 8])),
         ("ping-ack", frame(PING, 1, 0, &[7; 8])),
         ("settings", frame(SETTINGS, 0, 0, &[])),
+        ("settings", frame(SETTINGS, 1, 0, &[])),
         ("priority", frame(2, 0, 1, &[0, 0, 0, 0, 1])),
         ("window-update", frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())),
         ("other-frame", frame(0x77, 0, 0, &[7; 8])),
@@ -87,13 +88,16 @@ fn control_frames_without_end_end_the_connection() {
 #[test]
 fn data_frames_without_data_end_the_connection() {
     let origin = silent();
-    let site = Site::proxying(&[&origin.url()]);
-    let mut client = Client::connect(&site);
-    client.send(&post_head(1, "/"));
-    let flood = frame(DATA, 0, 1, &[]).repeat(100);
-    // h2 has a limit of its own, which may be the first to be reached.
-    let code = client.until_goaway(200, |client, _| client.send(&flood));
-    assert_eq!(code, ENHANCE_YOUR_CALM);
+    // Without data, and with padding of one and of three bytes.
+    for piece in [frame(DATA, 0, 1, &[]), frame(DATA, 8, 1, &[0]), frame(DATA, 8, 1, &[2, 0, 0])] {
+        let site = Site::proxying(&[&origin.url()]);
+        let mut client = Client::connect(&site);
+        client.send(&post_head(1, "/"));
+        let flood = piece.repeat(100);
+        let code = client.until_goaway(200, |client, _| client.send(&flood));
+        assert_eq!(code, ENHANCE_YOUR_CALM);
+        flooded(&site, "empty-data");
+    }
 }
 
 #[test]

@@ -285,6 +285,9 @@ impl H2<'_> {
         let length = match part {
             Ok(DataPart::PaddingLength(padding)) => {
                 self.claim_padding(data.stream, padding + 1);
+                if data.left == 0 && !data.is_last {
+                    self.flood.only_padding();
+                }
                 1
             }
             Ok(DataPart::Data(length)) => {
