@@ -63,8 +63,10 @@ pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(header::ALLOW, ALLOW);
     }
-    // After a malformed request the position of the next request is unknown, so the connection must not be reused.
-    if status == StatusCode::BAD_REQUEST && version::of(version).has_connection_header() {
+    // After a malformed request, or a body in an unknown transfer coding (501), the position of the next request is unknown,
+    // so the connection must not be reused.
+    let is_end_unknown = matches!(status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED);
+    if is_end_unknown && version::of(version).has_connection_header() {
         response.headers_mut().insert(header::CONNECTION, CLOSE);
     }
     response

@@ -140,6 +140,9 @@ fn a_transfer_coding_that_others_may_read_differently() {
         ("twice", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
         ("not last", "Transfer-Encoding: chunked, identity\r\n"),
         ("identity", "Transfer-Encoding: identity\r\nContent-Length: 3\r\n"),
+        ("identity before", "Transfer-Encoding: identity, chunked\r\n"),
+        ("nothing before", "Transfer-Encoding: ,chunked\r\n"),
+        ("gzip before", "Transfer-Encoding: gzip, chunked\r\n"),
         ("with a vertical tab", "Transfer-Encoding: \x0bchunked\r\n"),
     ] {
         assert_refused(name, coding, &chunked);
