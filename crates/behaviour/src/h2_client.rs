@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::TIMEOUT;
+use brisk_testkit::process::{TIMEOUT, wait_until};
 
-use crate::h2::{HEADERS, frame, preface};
+use crate::h2::{HEADERS, frame, get, preface};
 use crate::site::Site;
 
 /// Frame type `RST_STREAM`.
@@ -157,6 +157,21 @@ fn take_frame(bytes: &mut Vec<u8>) -> Option<Received> {
     let payload = bytes.get(9..end)?.to_vec();
     bytes.drain(..end);
     Some(Received { kind, flags, stream: u32::from_be_bytes([s0, s1, s2, s3]), payload })
+}
+
+/// Sends and cancels this number of requests, in tens on one connection, each after it has reached the upstream, where
+/// `reached` requests have arrived.
+pub fn cancel_many(site: &Site, requests: u32, reached: impl Fn() -> usize) {
+    let mut client = Client::connect(site);
+    for first in (0..requests).step_by(10) {
+        let before = reached();
+        let streams: Vec<u32> = (first..first + 10).map(|number| 2 * number + 1).collect();
+        client.send(&streams.iter().flat_map(|stream| get(*stream, "/")).collect::<Vec<_>>());
+        wait_until("requests at the upstream", || (reached() >= before + streams.len()).then_some(()));
+        let reset = |stream: &u32| frame(RST_STREAM, 0, *stream, &8_u32.to_be_bytes());
+        client.send(&streams.iter().flat_map(reset).collect::<Vec<_>>());
+    }
+    assert!(!client.is_closed(), "the budget of the client suffices");
 }
 
 /// Upstream that never responds.

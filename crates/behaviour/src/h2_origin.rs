@@ -137,8 +137,8 @@ impl H2Peer {
         self.send(&frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()))
     }
 
-    /// Reads the next frame, and acknowledges settings and pings. Returns its type and stream.
-    fn read_frame(&mut self) -> io::Result<(u8, u32)> {
+    /// Waits for the next frame, and acknowledges settings and pings. Returns its type and stream.
+    pub fn read_frame(&mut self) -> io::Result<(u8, u32)> {
         let mut header = [0; 9];
         self.stream.read_exact(&mut header)?;
         let [a, b, c, kind, flags, s0, s1, s2, s3] = header;

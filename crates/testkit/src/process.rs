@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::programs::program;
+use crate::programs::{self, program};
 
 /// Timeout of a condition; generous, since it elapses only when a test fails.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
@@ -23,6 +23,14 @@ pub fn command(name: &str) -> Command {
     let mut command = Command::new(program(name));
     command.stdin(Stdio::null());
     command
+}
+
+/// Like [`command`], for a program that `tools/programs` marks as optional; `None` if it is not installed, so that the
+/// test is to be skipped.
+pub fn optional_command(name: &str) -> Option<Command> {
+    let mut command = Command::new(programs::optional(name)?);
+    command.stdin(Stdio::null());
+    Some(command)
 }
 
 /// Waits until `condition` returns a value; fails the test with `what` after [`TIMEOUT`].

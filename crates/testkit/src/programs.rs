@@ -12,14 +12,26 @@ pub fn program(name: &str) -> PathBuf {
         is_listed(name),
         "tests may not start {name}: tools/programs, from which it would be installed, does not list it for `test`"
     );
+    find(name).unwrap_or_else(|| panic!("{name} is missing: run `make setup`"))
+}
+
+/// The path of a program that `tools/programs` marks as optional, if it is installed; otherwise the test is to be skipped.
+pub(crate) fn optional(name: &str) -> Option<PathBuf> {
+    assert!(is_listed(name), "tests may not start {name}: tools/programs does not list it for `test`");
+    let found = find(name);
+    if found.is_none() {
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
+
+fn find(name: &str) -> Option<PathBuf> {
     let cache = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/brisk/bin"));
     let tools = env::var_os("BRISK_TOOLS").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     let mut folders = tools.into_iter().chain(cache).chain(env::split_paths(&path)).chain(system);
-    folders
-        .find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
-        .unwrap_or_else(|| panic!("{name} is missing: run `make setup`"))
+    folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
 }
 
 fn is_listed(name: &str) -> bool {

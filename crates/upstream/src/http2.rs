@@ -7,6 +7,7 @@ mod input;
 mod link;
 mod output;
 mod pulse;
+mod resets;
 mod state;
 mod stream;
 #[cfg(any(test, fuzzing))]

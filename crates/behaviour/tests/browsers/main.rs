@@ -1,4 +1,4 @@
-//! Behaviour that tests show with Chromium and with programs built from Go modules, one module per behaviour. `make setup` installs
+//! Behaviour that tests show with Chromium and with programs built from Go modules or installed by pip, one module per behaviour. `make setup` installs
 //! them.
 
 mod acme;
@@ -21,4 +21,5 @@ mod h2spec;
 mod net_log;
 mod pages_in_chromium;
 mod profiles;
+mod upstream_envoy;
 mod websocket_h2;

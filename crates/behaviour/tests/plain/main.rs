@@ -21,5 +21,6 @@ mod unknown_hosts;
 mod uploads_beside;
 mod upstream_limits;
 mod upstream_reload;
+mod upstream_resets;
 mod visit_store;
 mod websocket;

@@ -36,6 +36,13 @@ impl State {
             return Ok(());
         };
         let malformed = Fault::Stream(number, Reason::PROTOCOL_ERROR);
+        if self.stream(place).is_abandoned {
+            self.stream(place).has_head = true;
+            if is_last {
+                self.end_response(place);
+            }
+            return Ok(());
+        }
         if self.stream(place).end != End::Open {
             return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
         }

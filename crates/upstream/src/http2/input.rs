@@ -210,7 +210,7 @@ impl State {
             return Ok(false);
         };
         let stream = self.stream(place);
-        if stream.end != End::Open {
+        if stream.end != End::Open && !stream.is_abandoned {
             return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
         }
         if !stream.has_head {
@@ -246,7 +246,7 @@ impl State {
     /// Takes `length` bytes of data from `input`.
     fn piece(&mut self, data: DataFrame, length: usize, input: &mut BytesMut) {
         let place = if data.is_wanted { self.find(data.stream) } else { None };
-        let Some(place) = place else {
+        let Some(place) = place.filter(|place| !self.streams[*place as usize].is_abandoned) else {
             input.advance(length);
             return self.claim(length as u32);
         };
@@ -260,7 +260,7 @@ impl State {
         }
         stream.left = left.flatten();
         self.allowance.earn(1);
-        // A request holds the stream: released streams have no data left to receive.
+        // A request holds the stream: released streams have no data left to receive, or are abandoned.
         let stream = &mut self.streams[place as usize];
         if length >= SHARED {
             stream.push(input.split_to(length).freeze());
@@ -283,6 +283,13 @@ impl State {
     /// Ends a response.
     pub(super) fn end_response(&mut self, place: u32) {
         let stream = self.stream(place);
+        if stream.is_abandoned {
+            // No reset is necessary, unless the server waits for the rest of the request.
+            if !stream.is_unsent {
+                self.close(place);
+            }
+            return;
+        }
         // RFC 9113 section 8.1.1: less data than `content-length` is malformed.
         if stream.left.is_some_and(|left| left > 0) {
             let number = stream.number;

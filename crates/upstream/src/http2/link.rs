@@ -124,7 +124,7 @@ impl Link {
         let mut wire = self.wire.borrow_mut();
         wire.turn(context);
         let state = &mut wire.state;
-        if state.failure.is_none() && state.numbers.is_empty() {
+        if state.failure.is_none() && state.numbers.len() == state.resets.abandoned() {
             let is_left = self.is_closing.get() && self.load.get() == 0;
             if is_left || state.last.is_some() {
                 let reason = if is_left { Some(Reason::NO_ERROR) } else { None };
@@ -147,7 +147,7 @@ impl Link {
 
     /// Whether further requests may use the connection.
     pub(super) fn is_usable(&self) -> bool {
-        !self.is_retired.get() && self.wire.borrow().state.takes_requests()
+        !self.is_retired.get() && self.wire.borrow().state.is_wanted()
     }
 
     /// Whether another request may begin: within `most`, the server's limit of streams, and the windows.

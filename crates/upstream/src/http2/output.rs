@@ -9,7 +9,7 @@ use brisk_http::error::{BodyError, Http2Error};
 use brisk_http::http2::field::is_connection_specific;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_wire::h2::block;
-use brisk_wire::h2::frame::{FrameHead, Reason, WriteFrames, flag, kind};
+use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_LENGTH, HOST, TE};
@@ -192,11 +192,10 @@ impl State {
     /// Resets the stream of a request whose body failed: the server must not take it for complete.
     fn break_off(&mut self, place: u32, error: BodyError) {
         let stream = self.stream(place);
-        let number = stream.number;
         if stream.end == End::Open {
             stream.cause = Some(Box::new(error));
         }
-        self.reset(number, Reason::CANCEL, Http2Error::RequestBody);
+        self.cancel(place, Http2Error::RequestBody);
     }
 
     /// Passes pending output to `take`, which returns the number of bytes written. Returns `false` if output remains.

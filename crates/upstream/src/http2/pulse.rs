@@ -36,7 +36,9 @@ impl Pulse {
     }
 
     pub(super) fn check(&mut self, state: &mut State, context: &mut Context<'_>) {
-        state.allowance.tick(self.deadline.now());
+        let now = self.deadline.now();
+        state.allowance.tick(now);
+        state.resets.tick(now);
         let Some(ping) = self.limits.ping else { return };
         if mem::take(&mut state.recv.is_heard) || state.numbers.is_empty() {
             (self.is_set, self.is_asked) = (false, false);

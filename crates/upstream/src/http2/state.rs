@@ -13,6 +13,7 @@ use brisk_wire::h2::reader::{DataFrame, FrameOrder};
 use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
 
 use super::allowance::Allowance;
+use super::resets::Resets;
 use super::stream::{End, Stream};
 
 /// Receive window of a response in bytes. Bounds the memory of a response whose client is slow.
@@ -39,6 +40,7 @@ pub(super) struct State {
     /// Wakers of request bodies, by slot.
     pub(super) wakes: Wakes,
     pub(super) allowance: Allowance,
+    pub(super) resets: Resets,
     /// Highest stream number that the server accepts, after GOAWAY.
     pub(super) last: Option<u32>,
     /// Error code of GOAWAY.
@@ -135,6 +137,7 @@ impl State {
             waiting: Vec::new(),
             wakes: Wakes::default(),
             allowance: Allowance::default(),
+            resets: Resets::default(),
             last: None,
             farewell: Reason::NO_ERROR,
             failure: None,
@@ -169,6 +172,11 @@ impl State {
     /// Whether further requests may use the connection.
     pub(super) fn takes_requests(&self) -> bool {
         self.failure.is_none() && self.last.is_none() && self.next <= LARGEST_WINDOW
+    }
+
+    /// Whether the pool should give further requests to the connection.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.takes_requests() && !self.resets.are_used_up()
     }
 
     /// Whether a stream may be opened now.
@@ -218,14 +226,13 @@ impl State {
         if let Ok(at) = self.numbers.binary_search_by_key(&number, |(number, _)| *number) {
             self.numbers.remove(at);
         }
+        self.stop_upload(place);
         let stream = self.stream(place);
-        let is_queued = mem::take(&mut stream.is_queued);
-        stream.end_upload();
         let under_way = if stream.end == End::Whole { 0 } else { stream.recv_window.max(0) };
+        let is_abandoned = mem::take(&mut stream.is_abandoned);
         self.recv.stray = (self.recv.stray + under_way).min(CONNECTION_WINDOW.into());
-        if is_queued {
-            self.send.ready.retain(|other| *other != place);
-            self.send.held.retain(|other| *other != place);
+        if is_abandoned {
+            self.resets.closed(number);
         }
         if !self.stream(place).is_held {
             self.leftovers -= 1;
@@ -234,6 +241,15 @@ impl State {
         // Some of the waiting requests may have ended, so all are woken.
         if self.has_room() {
             self.wake_waiting();
+        }
+    }
+
+    fn stop_upload(&mut self, place: u32) {
+        let stream = self.stream(place);
+        stream.end_upload();
+        if mem::take(&mut stream.is_queued) {
+            self.send.ready.retain(|other| *other != place);
+            self.send.held.retain(|other| *other != place);
         }
     }
 
@@ -262,30 +278,49 @@ impl State {
             return self.set_free(place);
         }
         self.leftovers += 1;
-        if is_whole {
+        if is_whole || self.stream(place).is_abandoned {
             // The rest of the request is still sent.
             let unread = self.stream(place).clear_response();
             self.claim(unread);
         } else {
-            self.send.out.rst_stream(number, Reason::CANCEL);
-            self.close(place);
+            self.cancel(place, Http2Error::Ended);
         }
         self.schedule();
     }
 
-    /// Resets the streams that were already without a request at the last call.
+    /// Cancels the streams that were already without a request at the last call, and resets those abandoned before, as
+    /// far as the rate of resets permits.
     pub(super) fn end_leftovers(&mut self) {
+        while let Some(number) = self.resets.due() {
+            self.reset(number, Reason::CANCEL, Http2Error::Ended);
+        }
         for index in (0..self.numbers.len()).rev() {
-            let (number, place) = self.numbers[index];
+            let (_, place) = self.numbers[index];
             let stream = self.stream(place);
-            if !stream.is_held && mem::replace(&mut stream.is_overdue, true) {
-                self.reset(number, Reason::CANCEL, Http2Error::Ended);
+            if !stream.is_held && !stream.is_abandoned && mem::replace(&mut stream.is_overdue, true) {
+                self.cancel(place, Http2Error::Ended);
             }
+        }
+    }
+
+    /// Resets the stream of a request that has ended early. Above the rate of resets it is abandoned instead.
+    pub(super) fn cancel(&mut self, place: u32, error: Http2Error) {
+        let number = self.stream(place).number;
+        if self.resets.may_reset() {
+            return self.reset(number, Reason::CANCEL, error);
+        }
+        self.stream(place).abandon(error);
+        self.stop_upload(place);
+        self.resets.abandon(number);
+        if !self.stream(place).is_held {
+            let unread = self.stream(place).clear_response();
+            self.claim(unread);
         }
     }
 
     /// Resets a stream, open or not. An open stream fails with `error`.
     pub(super) fn reset(&mut self, number: u32, reason: Reason, error: Http2Error) {
+        self.resets.sent();
         self.send.out.rst_stream(number, reason);
         if let Some(place) = self.find(number) {
             self.stream(place).looked_at();

@@ -63,6 +63,10 @@ pub(super) struct Stream {
     pub(super) is_queued: bool,
     /// Whether the stream was without a request at the last check already.
     pub(super) is_overdue: bool,
+    /// Whether the stream waits for its reset. All that arrives is discarded.
+    pub(super) is_abandoned: bool,
+    /// Whether the request of an abandoned stream is incomplete, so that only the reset ends the stream.
+    pub(super) is_unsent: bool,
 }
 
 /// A request body being sent.
@@ -115,6 +119,17 @@ impl Stream {
         self.is_untouched = false;
         self.kept = None;
         self.unsent = None;
+    }
+
+    /// Gives the stream up. A request that still holds it fails with `error`.
+    pub(super) fn abandon(&mut self, error: Http2Error) {
+        self.looked_at();
+        self.is_abandoned = true;
+        self.is_unsent = self.upload.is_some();
+        if self.end == End::Open {
+            self.end = End::Failed(error);
+        }
+        self.wake();
     }
 
     /// Stops sending the request body.

@@ -2,8 +2,10 @@
 
 mod leftovers;
 mod neighbours;
+mod resets;
 
 use std::task::Poll;
+use std::time::Duration;
 
 use brisk_http::error::Http2Error;
 use brisk_wire::h2::frame::{Reason, WriteFrames, flag, kind};
