@@ -137,6 +137,7 @@ pub(crate) struct ServerLimits {
     pub(crate) compressed_files: Option<Size>,
     pub(crate) dictionaries: Option<Size>,
     pub(crate) body_rate: Option<SizeLimit>,
+    pub(crate) read_rate: Option<SizeLimit>,
     pub(crate) requests: Option<u32>,
 }
 

@@ -66,7 +66,7 @@ impl Buf for Chunk {
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
         if let (Some(stream), Some(multiplexed)) = (self.stream, self.connection.multiplexed()) {
-            multiplexed.streams.written(stream);
+            multiplexed.streams.written(stream, count);
         }
         self.released(count);
     }

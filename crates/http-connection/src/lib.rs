@@ -15,6 +15,7 @@ pub mod handshake;
 pub mod interim;
 pub mod keep_alive;
 mod multiplexed;
+pub mod pace;
 pub mod settings;
 pub mod streams;
 pub mod wakes;

@@ -36,6 +36,9 @@ pub struct HttpSettings {
     /// Minimum rate of a request body in bytes per second, until its response begins; 0 for none. A pause of
     /// `timeouts.body` in total is free. Default: 240.
     pub body_rate: u64,
+    /// Minimum rate at which a client reads a response, in bytes per second of the time in which data waits for it; 0 for
+    /// none. The client may fall behind by `timeouts.write`. Default: 240.
+    pub read_rate: u64,
     /// Number of requests after which a connection is closed, once those in flight are complete. Default: no limit.
     pub requests: Option<u32>,
     /// Whether a client that closes its side while it waits for an HTTP/1.1 response counts as gone, so that its
@@ -75,6 +78,7 @@ impl Default for HttpSettings {
             compressed_files: 32 << 20,
             dictionaries: 32 << 20,
             body_rate: 240,
+            read_rate: 240,
             requests: None,
             abort_on_close: false,
         }

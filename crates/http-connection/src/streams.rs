@@ -3,8 +3,11 @@
 //! A stream costs a few stores per piece of its response. The driver checks the time in rounds.
 
 use std::cell::{Cell, RefCell};
+use std::mem;
 use std::task::Waker;
 use std::time::{Duration, Instant};
+
+use crate::pace::{ReadPace, ReadRate};
 
 /// Points that a reset stream costs in the flood budget of its client.
 pub const RESET: u32 = 10;
@@ -21,7 +24,7 @@ pub struct StreamKey {
 /// Reason for ending a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The client did not read the response in time.
+    /// The client did not read the response in time, or read it below the minimum rate.
     WriteTimeout,
     /// Request and response together took too long.
     RequestTimeout,
@@ -44,6 +47,11 @@ pub struct Streams {
     free: RefCell<Vec<u32>>,
     /// The latest stream, until its task is known.
     begun: Cell<Option<StreamKey>>,
+    /// Time of the last round.
+    last_round: Cell<Option<Instant>>,
+    /// Whether responses waited for the window of the connection since the last round, and the bytes written since then.
+    excused: Cell<bool>,
+    bytes: Cell<u64>,
 }
 
 #[derive(Debug)]
@@ -60,8 +68,23 @@ struct State {
     held: bool,
     /// The round that first found it waiting after the client last read from it.
     stalled: Option<Stall>,
+    reading: Reading,
     ended: Option<Ended>,
     task: Option<Waker>,
+}
+
+/// Progress of the client in reading a response.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    /// Bytes written since the last round.
+    bytes: u64,
+    /// Whether data has waited since the last round.
+    waits: bool,
+    /// Time of waiting on a blocked connection, which may be the fault of other streams, and the bytes released on the
+    /// connection when it began.
+    unclear: Duration,
+    released: u64,
+    pace: ReadPace,
 }
 
 /// State of the connection when a stream was first found stalled.
@@ -94,6 +117,8 @@ const FAIR_TURN: u64 = 8 << 20;
 pub struct StreamLimits {
     /// For a response that the client does not read.
     pub write: Duration,
+    /// Minimum rate of reading in bytes per second; 0 for none.
+    pub read_rate: u64,
     /// From the head of the request to the end of the response.
     pub request: Option<Duration>,
 }
@@ -101,7 +126,8 @@ pub struct StreamLimits {
 impl Streams {
     /// Begins a request.
     pub fn begin(&self, started: Instant) -> StreamKey {
-        let state = State { started, held: false, stalled: None, ended: None, task: None };
+        let reading = Reading::default();
+        let state = State { started, held: false, stalled: None, reading, ended: None, task: None };
         let mut slots = self.slots.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             slots.push(Slot { generation: 0, state: None });
@@ -137,12 +163,34 @@ impl Streams {
         self.with(key, |state| {
             state.held = held;
             state.stalled = None;
+            if !held {
+                state.reading = Reading::default();
+            }
         });
     }
 
-    /// Records that a part of the response was written.
-    pub fn written(&self, key: StreamKey) {
-        self.with(key, |state| state.stalled = None);
+    /// Records that `bytes` of the response were written.
+    pub fn written(&self, key: StreamKey, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes as u64);
+        self.with(key, |state| {
+            state.stalled = None;
+            state.reading.bytes += bytes as u64;
+        });
+    }
+
+    /// Records that the response waits for the connection, not for its own window.
+    pub fn excuse(&self, key: StreamKey) {
+        self.excused.set(true);
+        self.with(key, |state| {
+            state.stalled = None;
+            state.reading.waits = false;
+        });
+    }
+
+    /// Whether responses have waited for the window of the connection since the last call, and the bytes written since
+    /// then.
+    pub fn take_progress(&self) -> (bool, u64) {
+        (self.excused.take(), self.bytes.take())
     }
 
     /// Records the task of the stream, which is woken to end the stream.
@@ -161,11 +209,13 @@ impl Streams {
     /// Finds streams that exceed a timeout and wakes their tasks.
     pub fn end_overdue(&self, round: Round, limits: StreamLimits) {
         let mut overdue = Vec::new();
+        let last = self.last_round.replace(Some(round.now)).unwrap_or(round.now);
+        let elapsed = round.now.duration_since(last);
         for state in self.slots.borrow_mut().iter_mut().filter_map(|slot| slot.state.as_mut()) {
             if state.ended.is_some() {
                 continue;
             }
-            state.ended = state.check(round, limits);
+            state.ended = state.check(round, elapsed, limits);
             if state.ended.is_some() {
                 overdue.extend(state.task.take());
             }
@@ -182,7 +232,7 @@ impl Streams {
 }
 
 impl State {
-    fn check(&mut self, round: Round, limits: StreamLimits) -> Option<Ended> {
+    fn check(&mut self, round: Round, elapsed: Duration, limits: StreamLimits) -> Option<Ended> {
         let Round { now, released, blocked } = round;
         if limits.request.is_some_and(|limit| now.duration_since(self.started) >= limit) {
             return Some(Ended::RequestTimeout);
@@ -190,6 +240,10 @@ impl State {
         if !self.held {
             self.stalled = None;
             return None;
+        }
+        let rate = ReadRate { bytes: limits.read_rate, pause: limits.write };
+        if self.reading.is_too_slow(round, elapsed, rate) {
+            return Some(Ended::WriteTimeout);
         }
         let stall = self.stalled.get_or_insert(Stall { since: now, released, blocked });
         stall.blocked |= blocked;
@@ -199,11 +253,31 @@ impl State {
     }
 }
 
+impl Reading {
+    /// Accounts the time since the last round to a response that waits for the client now.
+    fn is_too_slow(&mut self, round: Round, elapsed: Duration, rate: ReadRate) -> bool {
+        let bytes = mem::take(&mut self.bytes);
+        let mut waited = if mem::replace(&mut self.waits, true) { elapsed } else { Duration::ZERO };
+        // On a blocked connection every stream waits, so the stream alone is to blame only if others made progress.
+        if round.blocked || !self.unclear.is_zero() {
+            if self.unclear.is_zero() {
+                self.released = round.released;
+            }
+            self.unclear += mem::take(&mut waited);
+            if round.released - self.released >= FAIR_TURN {
+                waited = mem::take(&mut self.unclear);
+            }
+        }
+        self.pace.is_too_slow(waited, bytes, rate)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIMITS: StreamLimits = StreamLimits { write: Duration::from_secs(30), request: None };
+    const LIMITS: StreamLimits =
+        StreamLimits { write: Duration::from_secs(30), read_rate: 240, request: None };
 
     fn streams() -> (Streams, Instant) {
         (Streams::default(), Instant::now())
@@ -221,7 +295,7 @@ mod tests {
         streams.hold(stalled, true);
         streams.hold(moving, true);
         for second in (0..=35).step_by(5) {
-            streams.written(moving);
+            streams.written(moving, 10_000);
             streams.end_overdue(round(start, second), LIMITS);
         }
         assert_eq!(streams.ended(stalled), Some(Ended::WriteTimeout));
@@ -238,6 +312,58 @@ mod tests {
         }
         assert_eq!(streams.ended(stream), None);
         streams.end_overdue(Round { released: FAIR_TURN, ..round(start, 100) }, LIMITS);
+        assert_eq!(streams.ended(stream), Some(Ended::WriteTimeout));
+    }
+
+    #[test]
+    fn a_response_that_is_read_byte_by_byte_is_ended_and_one_that_is_read_slowly_is_not() {
+        let (streams, start) = streams();
+        let [trickling, slow, excused] = [0; 3].map(|_| streams.begin(start));
+        for stream in [trickling, slow, excused] {
+            streams.hold(stream, true);
+        }
+        for second in (0..200).step_by(2) {
+            streams.written(trickling, 4);
+            streams.written(slow, 500);
+            streams.written(excused, 4);
+            streams.excuse(excused);
+            streams.end_overdue(round(start, second), LIMITS);
+            let is_ended = streams.ended(trickling).is_some();
+            assert_eq!(is_ended, second >= 32, "after {second} s");
+            assert_eq!(streams.take_progress(), (true, 508));
+        }
+        assert_eq!((streams.ended(slow), streams.ended(excused)), (None, None));
+    }
+
+    #[test]
+    fn events_that_are_read_as_they_come_have_no_minimum_rate() {
+        let (streams, start) = streams();
+        let stream = streams.begin(start);
+        for second in (0..1000).step_by(2) {
+            streams.hold(stream, true);
+            // A round may come before the client has read the event.
+            if second % 6 == 0 {
+                streams.end_overdue(round(start, second), LIMITS);
+            }
+            streams.written(stream, 10);
+            streams.hold(stream, false);
+            streams.end_overdue(round(start, second + 1), LIMITS);
+        }
+        assert_eq!(streams.ended(stream), None);
+    }
+
+    #[test]
+    fn on_a_blocked_connection_a_trickling_stream_is_to_blame_only_while_others_move() {
+        let (streams, start) = streams();
+        let stream = streams.begin(start);
+        streams.hold(stream, true);
+        for second in (0..100).step_by(2) {
+            streams.written(stream, 4);
+            streams.end_overdue(Round { blocked: true, ..round(start, second) }, LIMITS);
+        }
+        assert_eq!(streams.ended(stream), None);
+        streams.written(stream, 4);
+        streams.end_overdue(Round { released: FAIR_TURN, blocked: true, ..round(start, 100) }, LIMITS);
         assert_eq!(streams.ended(stream), Some(Ended::WriteTimeout));
     }
 

@@ -1,11 +1,13 @@
 //! End of a connection's turn: sends its output and checks its timeouts.
 
+use std::mem;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use brisk_http_connection::connection::Multiplexed;
 use brisk_http_connection::end::End;
 use brisk_http_connection::handshake::Handshake;
+use brisk_http_connection::pace::{ReadPace, ReadRate};
 use brisk_http_connection::streams::{Round, StreamLimits};
 use brisk_net::Peer;
 
@@ -116,7 +118,10 @@ impl Turns {
             Phase::Idle(_) if self.multiplexed => Some(Stop::Close(driver.end_of_idle())),
             Phase::Idle(_) => Some(Stop::Rest),
             Phase::Head(_) => Some(Stop::Close(End::HeadTimeout)),
-            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => self.rounds.turn(phase, driver.http),
+            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => {
+                let sent = driver.io.stream().bytes().1;
+                self.rounds.turn(phase, sent, driver.http)
+            }
             Phase::Busy if driver.is_gone() => Some(Stop::Abort(End::ClientGone)),
             Phase::Busy if is_overdue(driver.http) => Some(Stop::Close(End::RequestTimeout)),
             Phase::Busy => {
@@ -163,6 +168,7 @@ impl Turns {
     fn enter(&mut self, phase: Phase, driver: &Driver<'_>) {
         let Driver { io, http } = driver;
         self.phase = Some(phase);
+        self.rounds.stays_blocked &= matches!(phase, Phase::Blocked(_) | Phase::Held(_));
         let timeouts = &http.settings.timeouts;
         match phase {
             Phase::Handshake => {
@@ -200,6 +206,12 @@ struct Rounds {
     next: Option<Duration>,
     /// Whether output was blocked since the last check.
     blocked: bool,
+    /// Whether output has been blocked at all times since the last check.
+    stays_blocked: bool,
+    /// Time of the last check, and the bytes sent until then.
+    checked: Duration,
+    sent: u64,
+    pace: ReadPace,
 }
 
 impl Rounds {
@@ -221,9 +233,12 @@ impl Rounds {
         ROUND.min(timeouts.write / 4).min(timeouts.request.unwrap_or(ROUND) / 4)
     }
 
-    fn turn(&mut self, phase: Phase, http: &Http) -> Option<Stop> {
+    fn turn(&mut self, phase: Phase, sent: u64, http: &Http) -> Option<Stop> {
         let (now, length) = (http.deadline.now(), Self::length(http));
         let (connection, timeouts) = (&http.connection, &http.settings.timeouts);
+        if self.is_too_slow(phase, sent, http) {
+            return Some(Stop::Abort(End::WriteTimeout));
+        }
         let progress = connection.answers.released() - self.released;
         self.released += progress;
         if progress > 0 && phase == Phase::Streams {
@@ -240,7 +255,11 @@ impl Rounds {
         }
         connection.offer_room();
         if let Some(Multiplexed { streams, .. }) = connection.multiplexed() {
-            let limits = StreamLimits { write: timeouts.write, request: timeouts.request };
+            let limits = StreamLimits {
+                write: timeouts.write,
+                read_rate: http.settings.read_rate,
+                request: timeouts.request,
+            };
             let round = Round { now: Instant::now(), released: self.released, blocked: self.blocked };
             streams.end_overdue(round, limits);
             self.blocked = matches!(phase, Phase::Blocked(_));
@@ -250,6 +269,30 @@ impl Rounds {
         self.next = Some(now + length);
         http.deadline.set(length);
         None
+    }
+}
+
+impl Rounds {
+    /// Accounts the time since the last check, and whether the client reads the connection below the minimum rate. Only time
+    /// counts in which output waits for the client, or responses wait for the window of the connection.
+    fn is_too_slow(&mut self, phase: Phase, sent: u64, http: &Http) -> bool {
+        let now = http.deadline.now();
+        // An idle connection is not checked.
+        let elapsed = now.saturating_sub(mem::replace(&mut self.checked, now)).min(2 * Self::length(http));
+        let sent = sent.saturating_sub(mem::replace(&mut self.sent, sent));
+        let stayed_blocked = mem::replace(&mut self.stays_blocked, phase != Phase::Streams);
+        let progress = http.connection.multiplexed().map(|multiplexed| multiplexed.streams.take_progress());
+        let bytes = match progress {
+            _ if stayed_blocked => sent,
+            // Data only: in small frames, heads of frames and records would be most of the bytes.
+            Some((true, bytes)) => bytes,
+            _ => {
+                self.pace.reset();
+                return false;
+            }
+        };
+        let rate = ReadRate { bytes: http.settings.read_rate, pause: http.settings.timeouts.write };
+        self.pace.is_too_slow(elapsed, bytes, rate)
     }
 }
 

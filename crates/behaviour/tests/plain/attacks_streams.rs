@@ -1,19 +1,21 @@
 //! Timeouts of HTTP/2 streams: a stalled stream ends, and the other streams of its connection continue.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::sleep;
 use std::time::Duration;
 
-use brisk_behaviour::h2::{get, post_head};
+use brisk_behaviour::h2::{frame, get, post_head};
 use brisk_behaviour::h2_client::{Client, GOAWAY, RST_STREAM};
-use brisk_behaviour::site::{Site, proxy_to};
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Head;
 use brisk_testkit::origin::{Origin, write_response};
 
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 const DATA: u8 = 0;
+const WINDOW_UPDATE: u8 = 8;
 
 /// An upstream that answers `/wait` when it is told to, other requests by `other`.
 fn origin(
@@ -62,6 +64,94 @@ fn a_download_that_is_paused_ends_alone() {
     // Its bytes used up the window of the connection.
     client.open_window();
     bystander_goes_on(&mut client, &release);
+}
+
+/// A client that takes the rest of a download of 1 MiB on stream 1 by these frames, one byte at a time.
+fn trickle(client: &mut Client, opening: &[u8], mut is_over: impl FnMut(&mut Client) -> bool) {
+    for _ in 0..100 {
+        client.send(opening);
+        if is_over(client) {
+            return;
+        }
+    }
+    panic!("a response that is read byte by byte stays open");
+}
+
+#[test]
+fn a_download_that_is_read_byte_by_byte_ends_alone() {
+    let (release, released) = channel();
+    let origin = origin(released, |_, stream, _| write_response(stream, &vec![b'x'; 1 << 20]));
+    let site = Site::custom("server.timeouts.write = \"1s\"\n", &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut client = Client::connect(&site);
+    client.send(&[get(1, "/big"), get(3, "/wait")].concat());
+    let opening = [0, 1].map(|stream| frame(WINDOW_UPDATE, 0, stream, &1_u32.to_be_bytes())).concat();
+    trickle(&mut client, &opening, |client| {
+        let frames = client.frames(Duration::from_millis(100));
+        assert!(!frames.iter().any(|frame| frame.kind == GOAWAY), "the connection ends");
+        frames.iter().any(|frame| (frame.kind, frame.stream) == (RST_STREAM, 1))
+    });
+    client.open_window();
+    bystander_goes_on(&mut client, &release);
+}
+
+#[test]
+fn a_connection_whose_window_opens_byte_by_byte_is_closed() {
+    let (_release, released) = channel();
+    let origin = origin(released, |_, stream, _| write_response(stream, &vec![b'x'; 1 << 20]));
+    let site = Site::custom("server.timeouts.write = \"1s\"\n", &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut client = Client::connect(&site);
+    client.send(&[get(1, "/big"), frame(WINDOW_UPDATE, 0, 1, &(1_u32 << 20).to_be_bytes())].concat());
+    trickle(&mut client, &frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes()), |client| {
+        client.frames(Duration::from_millis(100));
+        client.is_closed()
+    });
+}
+
+#[test]
+fn an_http_1_download_below_the_minimum_rate_is_closed() {
+    let origin = Origin::raw(|mut stream| {
+        Head::read(&mut stream)?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n")?;
+        let piece = vec![b'x'; 1 << 20];
+        loop {
+            stream.write_all(&piece)?;
+        }
+    });
+    // The client reads 20 MiB a second.
+    for (rate, is_too_slow) in [("\"1GiB\"", true), ("\"1MiB\"", false), ("\"none\"", false)] {
+        let keys = format!("server.timeouts.write = \"1s\"\nserver.limits.read_rate = {rate}\n");
+        let site = Site::custom(&keys, &proxy_to(&[&origin.url()]), |setup| setup);
+        let mut connection = site.connect();
+        write!(connection, "GET /big HTTP/1.1\r\nHost: {NAME}\r\n\r\n").expect("a server that reads");
+        let mut piece = vec![0; 1 << 20];
+        let is_cut = (0..100).any(|_| {
+            sleep(Duration::from_millis(50));
+            connection.read_exact(&mut piece).is_err()
+        });
+        assert_eq!(is_cut, is_too_slow, "{rate}");
+    }
+}
+
+#[test]
+fn events_with_pauses_have_no_minimum_rate() {
+    let (_release, released) = channel();
+    let origin = origin(released, |_, stream, _| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+        for _ in 0..6 {
+            stream.write_all(b"5\r\nevent\r\n")?;
+            sleep(Duration::from_millis(700));
+        }
+        stream.write_all(b"4\r\nlast\r\n0\r\n\r\n")
+    });
+    let keys = "server.timeouts.write = \"1s\"\nserver.limits.read_rate = \"1MiB\"\n";
+    let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
+    assert_eq!(site.get("/events").text(), "event".repeat(6) + "last");
+    let mut client = Client::connect(&site);
+    client.send(&get(1, "/events"));
+    client.wait_for("last event", |frame| {
+        assert!(!matches!(frame.kind, GOAWAY | RST_STREAM), "the stream ends");
+        frame.payload == b"last"
+    });
 }
 
 #[test]

@@ -46,6 +46,9 @@ pub(super) fn memory_and_pace(
     if let Some(rate) = raw.body_rate {
         settings.body_rate = rate.0.unwrap_or(0);
     }
+    if let Some(rate) = raw.read_rate {
+        settings.read_rate = rate.0.unwrap_or(0);
+    }
 }
 
 /// Memory that this process may use: the machine's, or that of its control group.

@@ -82,13 +82,14 @@ impl H2<'_> {
         }
     }
 
-    /// Restarts the timeouts of queued streams: other streams delay them, not the client.
+    /// Restarts the timeouts of queued streams: other streams delay them, not the client. The connection as a whole then has
+    /// to be read at the minimum rate.
     fn excuse_waiting(&mut self) {
         let streams = &self.http.connection.multiplex().streams;
         for place in self.send.ready.iter().flatten() {
             let stream = self.places[*place as usize].as_deref();
             if let Some(key) = stream.and_then(|stream| stream.key) {
-                streams.written(key);
+                streams.excuse(key);
             }
         }
     }

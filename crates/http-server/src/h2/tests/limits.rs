@@ -26,7 +26,7 @@ fn who_waits_for_the_window_of_the_connection_is_excused_while_others_use_it() {
     let start = Instant::now();
     let round = |second| {
         let round = Round { now: start + Duration::from_secs(second), released: 0, blocked: false };
-        let limits = StreamLimits { write: Duration::from_secs(30), request: None };
+        let limits = StreamLimits { write: Duration::from_secs(30), read_rate: 0, request: None };
         bench.connection().multiplex().streams.end_overdue(round, limits);
     };
     let mut h2 = bench.connect(&wide());
