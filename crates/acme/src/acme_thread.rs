@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread;
 
+use brisk_certs::challenge::ChallengeLookup;
 use brisk_certs::{Challenges, Publish, Store};
 use tokio::runtime;
 use tokio::sync::mpsc;
@@ -39,6 +40,9 @@ pub struct AcmeHost {
 pub struct AcmeThread {
     orders: mpsc::UnboundedSender<HostsUpdate>,
     jobs: mpsc::UnboundedSender<DemandJob>,
+    challenges: Arc<Challenges>,
+    /// Queue of challenges that the listeners do not know.
+    lookups: mpsc::Sender<ChallengeLookup>,
     records: Records,
     statuses: Statuses,
     /// Started with the first host that has on-demand names.
@@ -56,8 +60,8 @@ struct HostsUpdate {
 }
 
 impl AcmeThread {
-    /// Starts the thread. Certificates are kept in `store` and replaced when `revoked` contains them; `challenges`
-    /// publishes responses at the listeners.
+    /// Starts the thread, which is idle before [`look_after`](Self::look_after). Certificates are kept in `store` and
+    /// replaced when `revoked` contains them; `challenges` publishes responses at the listeners.
     ///
     /// # Errors
     ///
@@ -71,8 +75,8 @@ impl AcmeThread {
         let answers = ChallengeResponses::new(challenges, &records);
         let runtime =
             runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING).build()?;
-        let look = answers.serve_from_store();
-        thread::Builder::new().name("acme-answers".to_owned()).spawn(look)?;
+        let (lookups, serve) = answers.serve_from_store();
+        thread::Builder::new().name("acme-answers".to_owned()).spawn(serve)?;
         let state = AcmeLoop {
             records: records.clone(),
             answers,
@@ -83,7 +87,8 @@ impl AcmeThread {
         };
         let run = move || LocalSet::new().block_on(&runtime, state.run());
         thread::Builder::new().name("acme".to_owned()).spawn(run)?;
-        Ok(Self { orders, jobs, records, statuses, demands: Arc::default() })
+        let challenges = Arc::clone(challenges);
+        Ok(Self { orders, jobs, challenges, lookups, records, statuses, demands: Arc::default() })
     }
 
     /// Replaces the configuration: `hosts` and `demanded` are the only hosts from now on. Orders in progress for
@@ -97,6 +102,7 @@ impl AcmeThread {
         PreparedDemandThread(prepared): PreparedDemandThread,
     ) {
         assert!(!settings.authorities.is_empty() && !settings.challenges.is_empty(), "settings are checked");
+        self.challenges.look_elsewhere(self.lookups.clone());
         // An error means that the thread has panicked; the panic is in the log.
         let _ = self.orders.send(HostsUpdate { settings, hosts });
         if let Some(prepared) = prepared {
@@ -197,4 +203,46 @@ fn start(host: AcmeHost, context: &Rc<AcmeContext>) -> HostTask {
     let host = Rc::new(Host::new(wanted.clone(), publish, Rc::clone(context)));
     let state = OwnedTask::supervise(wanted.name(), move || Rc::clone(&host).look_after());
     HostTask { wanted, _task: state }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use brisk_certs::challenge::HTTP_PATH;
+    use brisk_certs::store::Folder;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::settings::{AuthoritySettings, ChallengeKind};
+
+    #[tokio::test]
+    async fn a_thread_of_a_refused_configuration_answers_no_challenge() {
+        let [refused, in_force] = ["refused", "in force"].map(|response| {
+            let (folder, records) = Records::of_test();
+            records.put_answer("http", "token", response, SystemTime::now()).unwrap();
+            folder
+        });
+        let challenges = Challenges::new();
+        let start = |folder: &TempDir| {
+            AcmeThread::start(Arc::new(Folder::new(folder.path())), &challenges, &Revoked::default())
+        };
+        let path = format!("{HTTP_PATH}token");
+        let response = || challenges.http(&path);
+
+        let thread = start(&refused).unwrap();
+        assert_eq!(response().await, None);
+        drop(thread);
+        let thread = start(&in_force).unwrap();
+        let demands = thread.prepare(&[]).unwrap();
+        assert_eq!(response().await, None);
+        let settings = AcmeSettings {
+            authorities: vec![AuthoritySettings::new("https://authority.test")],
+            contact: Vec::new(),
+            challenges: vec![ChallengeKind::Http01],
+            dns: None,
+        };
+        thread.look_after(settings, Vec::new(), Vec::new(), demands);
+        assert_eq!(response().await.as_deref(), Some("in force"));
+    }
 }

@@ -120,13 +120,13 @@ impl ChallengeResponses {
         }))
     }
 
-    /// Returns a loop that answers challenges of orders of other gateways from the store. It blocks and therefore needs
-    /// a thread of its own; it ends when the listeners drop their [`Challenges`].
-    pub(crate) fn serve_from_store(&self) -> impl FnOnce() + Send + use<> {
+    /// Returns a queue for unknown challenges, and a loop that answers them from the store, where other gateways put the
+    /// responses of their orders. The loop blocks and therefore needs a thread of its own; it ends when the last sender
+    /// of the queue is dropped.
+    pub(crate) fn serve_from_store(&self) -> (mpsc::Sender<ChallengeLookup>, impl FnOnce() + Send + use<>) {
         let (sender, mut questions) = mpsc::channel(QUEUE);
-        self.challenges.look_elsewhere(sender);
         let records = self.records.clone();
-        move || {
+        let serve = move || {
             let mut swept = None;
             while let Some(first) = questions.blocking_recv() {
                 if swept.is_none_or(|swept: Instant| swept.elapsed() > MAX_AGE) {
@@ -142,7 +142,8 @@ impl ChallengeResponses {
                 }
                 thread::sleep(LOOKUP_INTERVAL);
             }
-        }
+        };
+        (sender, serve)
     }
 }
 
@@ -232,7 +233,8 @@ mod tests {
         let (_folder, records) = Records::of_test();
         records.put_answer(HTTP, "own-token", "own-token.thumbprint", SystemTime::now()).unwrap();
         let challenges = Challenges::new();
-        let look = ChallengeResponses::new(&challenges, &records).serve_from_store();
+        let (lookups, serve) = ChallengeResponses::new(&challenges, &records).serve_from_store();
+        challenges.look_elsewhere(lookups);
         let mut strangers = Vec::new();
         for number in 0..1000 {
             let challenges = Arc::clone(&challenges);
@@ -245,7 +247,7 @@ mod tests {
             async move { challenges.http(&format!("{HTTP_PATH}own-token")).await }
         });
         tokio::task::yield_now().await;
-        thread::spawn(look);
+        thread::spawn(serve);
         assert_eq!(own.await.unwrap().as_deref(), Some("own-token.thumbprint"));
         for stranger in strangers {
             assert_eq!(stranger.await.unwrap(), None);
