@@ -60,28 +60,46 @@ impl Certificates {
         self.maintenance.prepare(&certificates, settings);
         for host in tls.configured() {
             let keys = keys.subset(host.certificates.iter().map(|certificate| certificate.key));
-            self.show(&host.slot, host.names.first(), &host.certificates, keys);
+            self.show_files(host, &host.certificates, keys);
         }
         self.maintenance.follow(tls.slots());
         tls.acceptor.refresh();
         errands::warn_of_long_flights(&self.maintenance, certificates.iter());
     }
 
-    /// Publishes the certificates of a host in `slot`. Logs the certificates from the files of `host` that are new in
-    /// the slot.
-    fn show(&self, slot: &Slot, host: Option<&String>, certificates: &[Arc<Certificate>], keys: Keystore) {
-        let shown = slot.load();
+    /// Publishes other certificates of the files of these hosts, after one wait for the first staples of all. Hosts that are
+    /// not in `tls` are skipped.
+    pub(crate) fn renew(&self, tls: &Termination, hosts: Vec<HostCertificates>) {
+        let all: Vec<_> = hosts.iter().flat_map(|host| &host.certificates).cloned().collect();
+        self.maintenance.prepare_more(&all);
+        for HostCertificates { names, certificates, keys } in hosts {
+            if let Some(host) = tls.configured().find(|host| host.names == names) {
+                self.show_files(host, &certificates, keys);
+                self.maintenance.look(&host.slot);
+                tls.acceptor.refresh_slot(&host.slot);
+            }
+        }
+        errands::warn_of_long_flights(&self.maintenance, all.iter());
+    }
+
+    /// Publishes certificates from the files of `host`. Logs those that are new in its slot.
+    fn show_files(&self, host: &HostSettings, certificates: &[Arc<Certificate>], keys: Keystore) {
+        let shown = host.slot.load();
         // The chain of an incomplete certificate is completed later by fetching issuers, so a difference in it is not
         // news.
         let is_same = |old: &Certificate, new: &Certificate| {
             old.fingerprint == new.fingerprint && (old.chain == new.chain || !new.is_complete)
         };
         let is_shown = |new: &Certificate| shown.iter().any(|old| is_same(&old.certificate, new));
-        let new = certificates.iter().filter(|new| !shown.is_empty() && !is_shown(new));
-        for new in new.filter(|_| host.is_some()) {
-            let file = new.source.display();
+        for new in certificates.iter().filter(|new| !shown.is_empty() && !is_shown(new)) {
+            let (host, file) = (host.names.first(), new.source.display());
             tracing::info!(host, %file, "new handshakes are shown a new certificate");
         }
+        self.show(&host.slot, certificates, keys);
+    }
+
+    /// Publishes `certificates` in `slot`.
+    fn show(&self, slot: &Slot, certificates: &[Arc<Certificate>], keys: Keystore) {
         let engine = self.engines.for_keys(Arc::new(keys));
         let served = certificates.iter().map(|certificate| self.maintenance.served(certificate, &engine));
         slot.publish(served.collect());
@@ -91,7 +109,7 @@ impl Certificates {
     pub(crate) fn show_obtainer(&self, tls: &Termination, shared: &Weak<Shared>) {
         let host = |host: &HostSettings| ObtainedHost {
             names: host.names.clone(),
-            publish: Arc::new(Publisher::new(host, shared)),
+            publish: Arc::new(Publisher { slot: Arc::clone(&host.slot), shared: Weak::clone(shared) }),
         };
         self.obtainer.follow(tls.obtained().map(host).collect());
     }
@@ -108,40 +126,20 @@ pub struct HostCertificates {
     pub keys: Keystore,
 }
 
-/// Publishes into the slot of one host.
-pub(crate) struct Publisher {
+/// Publishes obtained certificates into the slot of one host.
+struct Publisher {
     slot: Arc<Slot>,
-    /// The first name of a host whose certificates are in files, for the log.
-    in_files: Option<String>,
     shared: Weak<Shared>,
-}
-
-impl Publisher {
-    pub(crate) fn new(host: &HostSettings, shared: &Weak<Shared>) -> Self {
-        let in_files = host.names.first().filter(|_| !host.obtained).cloned();
-        Self { slot: Arc::clone(&host.slot), in_files, shared: Weak::clone(shared) }
-    }
-
-    /// Publishes without waiting for staples.
-    pub(crate) fn show(&self, certificates: &[Arc<Certificate>], keys: Keystore) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        let maintenance = &shared.certificates.maintenance;
-        shared.certificates.show(&self.slot, self.in_files.as_ref(), certificates, keys);
-        maintenance.look(&self.slot);
-        let live = shared.live.load();
-        live.tls.acceptor.refresh_slot(&self.slot);
-        if self.in_files.is_some() {
-            errands::warn_of_long_flights(maintenance, certificates.iter());
-            shared.metrics.set_certificates(live.tls.expiries());
-        }
-    }
 }
 
 impl Publish for Publisher {
     fn publish(&self, certificates: Vec<Arc<Certificate>>, keys: Keystore) {
         let Some(shared) = self.shared.upgrade() else { return };
-        shared.certificates.maintenance.prepare_more(&certificates);
-        self.show(&certificates, keys);
+        let maintenance = &shared.certificates.maintenance;
+        maintenance.prepare_more(&certificates);
+        shared.certificates.show(&self.slot, &certificates, keys);
+        maintenance.look(&self.slot);
+        shared.live.load().tls.acceptor.refresh_slot(&self.slot);
     }
 }
 

@@ -14,7 +14,7 @@ use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
 use brisk_visits::Visits;
 
 use crate::GatewayError;
-use crate::certificates::{Certificates, HostCertificates, Publisher};
+use crate::certificates::{Certificates, HostCertificates};
 use crate::limits::ClientLimits;
 use crate::live::{Current, Live};
 use crate::measured::Measured;
@@ -160,14 +160,9 @@ impl Shared {
 
     /// Publishes other certificates of the files of these hosts, after one wait for the first staples of all.
     pub(crate) fn renew(&self, hosts: Vec<HostCertificates>) {
-        let certificates: Vec<_> = hosts.iter().flat_map(|host| &host.certificates).cloned().collect();
-        self.certificates.maintenance.prepare_more(&certificates);
         let live = self.live.load();
-        for HostCertificates { names, certificates, keys } in hosts {
-            if let Some(host) = live.tls.configured().find(|host| host.names == names) {
-                Publisher::new(host, &self.own).show(&certificates, keys);
-            }
-        }
+        self.certificates.renew(&live.tls, hosts);
+        self.metrics.set_certificates(live.tls.expiries());
     }
 
     fn replace_access_log(&self, log: Option<Arc<AccessLog>>) {
