@@ -6,8 +6,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use brisk_keys::{Keystore, PrivateKeyEngine};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use brisk_keys::{Engines, Keystore, PrivateKeyEngine};
 
 use crate::certificate::Certificate;
 use crate::ocsp::Staple;
@@ -41,7 +41,16 @@ pub trait Publish: fmt::Debug + Send + Sync + 'static {
 /// handshake.
 ///
 /// A handshake reads the slot once and keeps the result with its engine: a later publication does not affect the handshake.
-pub struct Slot(ArcSwap<Vec<Served>>);
+pub struct Slot {
+    served: ArcSwap<Vec<Served>>,
+    engine: ArcSwapOption<SlotEngine>,
+}
+
+/// The last engine of a slot, with its keys.
+struct SlotEngine {
+    keys: Arc<Keystore>,
+    engine: Arc<dyn PrivateKeyEngine>,
+}
 
 impl Slot {
     /// Creates an empty slot.
@@ -51,12 +60,27 @@ impl Slot {
 
     /// Creates a slot with `certificates`.
     pub(crate) fn with(certificates: Vec<Served>) -> Arc<Self> {
-        Arc::new(Self(ArcSwap::from_pointee(certificates)))
+        Arc::new(Self { served: ArcSwap::from_pointee(certificates), engine: ArcSwapOption::empty() })
     }
 
-    /// Replaces the certificates for new handshakes.
+    /// Replaces the certificates for new handshakes. A slot without certificates keeps no engine either.
     pub fn publish(&self, certificates: Vec<Served>) {
-        self.0.store(Arc::new(certificates));
+        if certificates.is_empty() {
+            self.engine.store(None);
+        }
+        self.served.store(Arc::new(certificates));
+    }
+
+    /// The engine for `keys`, of certificates that are to be published here. The previous call's engine is returned if
+    /// it has the same keys: a new engine prepares each RSA key, which takes as long as an operation.
+    pub fn engine(&self, keys: Keystore, engines: &dyn Engines) -> Arc<dyn PrivateKeyEngine> {
+        if let Some(last) = self.engine.load().as_ref().filter(|last| last.keys.is_same(&keys)) {
+            return Arc::clone(&last.engine);
+        }
+        let keys = Arc::new(keys);
+        let engine = engines.for_keys(Arc::clone(&keys));
+        self.engine.store(Some(Arc::new(SlotEngine { keys, engine: Arc::clone(&engine) })));
+        engine
     }
 
     /// Replaces each certificate for which `change` returns another one. Returns whether any was replaced. Safe against
@@ -64,7 +88,7 @@ impl Slot {
     pub fn update(&self, change: impl Fn(&Served) -> Option<Served>) -> bool {
         let changed = |shown: &Served| change(shown);
         let mut any = false;
-        self.0.rcu(|shown| {
+        self.served.rcu(|shown| {
             let new: Vec<_> = shown.iter().map(changed).collect();
             any = new.iter().any(Option::is_some);
             if !any {
@@ -78,17 +102,60 @@ impl Slot {
 
     /// The current certificates, for long-term use.
     pub(crate) fn load_full(&self) -> Arc<Vec<Served>> {
-        self.0.load_full()
+        self.served.load_full()
     }
 
     /// The current certificates. Takes no lock; the guard should be short-lived.
     pub fn load(&self) -> impl Deref<Target = Arc<Vec<Served>>> + use<> {
-        self.0.load()
+        self.served.load()
     }
 }
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Slot").field(&self.0.load()).finish()
+        f.debug_tuple("Slot").field(&self.served.load()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use brisk_keys::LocalEngine;
+    use rcgen::KeyPair;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Processor;
+
+    impl Engines for Processor {
+        fn for_keys(&self, keystore: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine> {
+            Arc::new(LocalEngine::new(keystore))
+        }
+
+        fn queue(&self) -> NonZeroUsize {
+            NonZeroUsize::MIN
+        }
+    }
+
+    #[test]
+    fn an_engine_stays_while_the_keys_of_a_slot_do() {
+        let slot = Slot::new();
+        let [one, other] = [(); 2].map(|()| KeyPair::generate().unwrap().serialize_pem());
+        let engine = |keys: &[&String]| {
+            let mut keystore = Keystore::new();
+            for key in keys {
+                keystore.add_pem(key.as_bytes()).unwrap();
+            }
+            slot.engine(keystore, &Processor)
+        };
+        let first = engine(&[&one]);
+        assert!(Arc::ptr_eq(&first, &engine(&[&one])));
+        let both = engine(&[&one, &other]);
+        assert!(!Arc::ptr_eq(&first, &both));
+        assert!(Arc::ptr_eq(&both, &engine(&[&other, &one])));
+        slot.publish(Vec::new());
+        assert!(slot.engine.load().is_none(), "the keys of no certificate stay in memory");
     }
 }

@@ -100,7 +100,10 @@ impl Certificates {
 
     /// Publishes `certificates` in `slot`.
     fn show(&self, slot: &Slot, certificates: &[Arc<Certificate>], keys: Keystore) {
-        let engine = self.engines.for_keys(Arc::new(keys));
+        if certificates.is_empty() {
+            return slot.publish(Vec::new());
+        }
+        let engine = slot.engine(keys, &*self.engines);
         let served = certificates.iter().map(|certificate| self.maintenance.served(certificate, &engine));
         slot.publish(served.collect());
     }
