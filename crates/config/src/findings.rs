@@ -57,9 +57,13 @@ impl<'d> Findings<'d> {
         }
     }
 
-    /// Something an operator should know although it is served as written.
+    /// Something an operator should know although it is served as written. Repetitions are skipped: several settings may
+    /// have one file in common.
     pub(super) fn warn(&mut self, warning: impl Into<String>) {
-        self.warnings.push(warning.into());
+        let warning = warning.into();
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
     }
 
     /// Whether something was written at `path`, right or wrong.

@@ -1,5 +1,6 @@
 //! The configuration: parses a file or the command line, validates it and converts it to settings.
 
+mod certificate_files;
 mod document;
 mod error;
 mod findings;
@@ -20,13 +21,14 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use brisk_upstream::settings::ServerUrl;
+pub use certificate_files::CertificateFiles;
 use document::Document;
 pub use error::ConfigError;
 use error::Located;
 pub use key_settings::{GpuSettings, IsolationSettings, KeySettings};
 pub use process::Running;
 pub use raw::AccessLogFormat;
-pub use renewal::{CertificateFiles, Renewed};
+pub use renewal::Renewed;
 pub use resolve::Resolved;
 pub use resolve::acme::{CertificatePlace, ResolvedAcme};
 use resolve::context::Development;

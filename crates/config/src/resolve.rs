@@ -33,7 +33,6 @@ pub(crate) mod visit_store;
 mod visits;
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,13 +43,14 @@ use brisk_isolation::LoadedKeys;
 use brisk_keyless::RemoteEngine;
 use brisk_server::ServerSettings;
 
+use super::certificate_files::{CertificateFiles, TokenDefaults};
 use super::document::Document;
 use super::error::Located;
 use super::findings::Findings;
 use super::key_settings::KeySettings;
 use super::process::Running;
 use super::raw::Config;
-use super::renewal::{CertificateFiles, Renewed};
+use super::renewal::Renewed;
 use acme::{CertificatePlace, ResolvedAcme};
 use context::{Context, Development, Isolated};
 use visit_store::VisitSettings;
@@ -96,7 +96,7 @@ pub(super) fn resolve(
     let mut context =
         Context { isolated: Isolated::new(development, running), ..Context::new(findings, base, running) };
     let server = server::server(raw, &mut context);
-    context.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
+    context.files.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
     upstreams.extend(consolidate::groups(raw));
     let remote = remote::engines(raw, &mut context);
@@ -109,29 +109,26 @@ pub(super) fn resolve(
     isolation::warn_of_exceptions(raw, &mut context);
     early_data::size(raw, &mut context);
     unused(raw, &mut context);
-    let Context { findings, keystore, files, certificate_files, other_files, .. } = context;
+    let Context { findings, keystore, files: certificate_files, .. } = context;
     let warnings = findings.conclude()?;
-    let certificate_files = CertificateFiles { text: None, hosts: certificate_files, others: other_files };
     let keys = server.keys.clone();
-    let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
+    let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), certificate_files.all());
     settings.service.experiments = experiments;
     settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);
     let development = hosts.development;
     Ok(Resolved { settings, keys, isolated, certificate_files, warnings, remote, acme, visits, development })
 }
 
-/// Loads the certificates of the hosts with these numbers, of a file that was resolved before.
+/// Loads the certificates of `hosts`, by index, of a file that was resolved before.
 pub(super) fn certificates(
     raw: &Config,
     document: &Document<'_>,
     base: &Path,
-    hosts: &[usize],
+    (hosts, tokens): (&[usize], TokenDefaults),
     running: &Running,
 ) -> Result<Renewed, Vec<Located>> {
-    let context = || Context::new(Findings::new(document, Vec::new()), base, running);
-    // Its warnings are discarded: they were logged when the whole file was resolved.
-    let keys = keys::keys(&raw.keys, NonZeroUsize::MIN, NonZeroUsize::MIN, &mut context());
-    let mut context = Context { tokens: keys::tokens(&raw.keys, keys.tokens, base), ..context() };
+    let mut context = Context::new(Findings::new(document, Vec::new()), base, running);
+    context.files.tokens = tokens;
     let hosts = hosts::certificates_of(raw, hosts, &mut context);
     let Context { findings, keystore, .. } = context;
     let warnings = findings.conclude()?;

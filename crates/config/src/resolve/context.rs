@@ -1,14 +1,13 @@
 //! State shared by the sections of a file during resolution: findings, keys, and the process being configured.
 
-use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brisk_isolation::Isolation;
 use brisk_keys::Keystore;
-use brisk_keys_pkcs11::TokenSettings;
 
+use crate::certificate_files::CertificateFiles;
 use crate::error::KeyPath;
 use crate::findings::Findings;
 use crate::process::Running;
@@ -20,16 +19,11 @@ pub(super) struct Context<'d> {
     pub(super) base: &'d Path,
     pub(super) running: &'d Running,
     pub(super) keystore: Keystore,
-    pub(super) tokens: TokenDefaults,
     pub(super) isolated: Isolated<'d>,
     /// Threads of the key process, and operations that it has at a time, where there is one.
     pub(super) key_process: (NonZeroUsize, NonZeroUsize),
     /// Files that the settings were made from.
-    pub(super) files: HashSet<PathBuf>,
-    /// Certificate files of each host that can be loaded without the rest of the configuration.
-    pub(super) certificate_files: Vec<HashSet<PathBuf>>,
-    /// All other files.
-    pub(super) other_files: HashSet<PathBuf>,
+    pub(super) files: CertificateFiles,
     /// Whether files belong to the certificates of the last host.
     pub(super) loads_certificates: bool,
 }
@@ -41,12 +35,9 @@ impl<'d> Context<'d> {
             base,
             running,
             keystore: Keystore::default(),
-            tokens: TokenDefaults::default(),
             isolated: Isolated::default(),
             key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),
-            files: HashSet::new(),
-            certificate_files: Vec::new(),
-            other_files: HashSet::new(),
+            files: CertificateFiles::default(),
             loads_certificates: false,
         }
     }
@@ -56,10 +47,9 @@ impl Context<'_> {
     /// A path of the file as it is opened, noted as one to watch.
     pub(super) fn file(&mut self, path: &Path) -> PathBuf {
         let path = self.base.join(path);
-        self.files.insert(path.clone());
-        match self.certificate_files.last_mut() {
+        match self.files.hosts.last_mut() {
             Some(own) if self.loads_certificates => own.insert(path.clone()),
-            _ => self.other_files.insert(path.clone()),
+            _ => self.files.others.insert(path.clone()),
         };
         path
     }
@@ -72,14 +62,6 @@ pub(crate) enum Development {
     Create,
     /// Only check, without writing files.
     Leave,
-}
-
-/// Keys of `[keys]` about tokens.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TokenDefaults {
-    pub(super) settings: TokenSettings,
-    /// The module of URIs that name none.
-    pub(super) module: Option<PathBuf>,
 }
 
 /// The key process, with the keys that are to be in it; `None` where they are in this one.

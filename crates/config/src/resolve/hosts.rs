@@ -132,7 +132,7 @@ impl<'c> Builder<'c> {
         context: &mut Context<'_>,
     ) -> HostSettings {
         let names = self.names(host, path, context);
-        context.certificate_files.push(HashSet::new());
+        context.files.hosts.push(HashSet::new());
         context.loads_certificates = renews(host, context);
         let certificates = self.covering(host, &names, path, context);
         context.loads_certificates = false;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use brisk_keys::{BatchSettings, Offload, Threads};
 use brisk_keys_pkcs11::TokenSettings;
 
-use super::context::{Context, TokenDefaults};
+use super::context::Context;
+use crate::certificate_files::TokenDefaults;
 use crate::error::KeyPath;
 use crate::key_settings::{GpuSettings, KeySettings};
 use crate::raw::{self, KeyFamily};

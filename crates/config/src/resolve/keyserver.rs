@@ -68,7 +68,7 @@ pub(crate) fn resolve(
     let listen = listen(raw, &path, &mut context);
     let tls = tls(&raw.server, &path, &mut context);
     let (server, keys) = server(raw, &path, &mut context);
-    context.tokens = keys::tokens(&raw.keys, keys.tokens, base);
+    context.files.tokens = keys::tokens(&raw.keys, keys.tokens, base);
     let mut named = folder(&raw.server, &path, &mut context);
     in_tokens(&raw.server, &path, &mut named, &mut context);
     let policy = policy(&raw.client, &named, &mut context);
@@ -77,7 +77,7 @@ pub(crate) fn resolve(
         context.findings.within(&path.key("operations"), raw.server.operations, usual, &(1..=u16::MAX));
     let Context { findings, keystore, files, .. } = context;
     let warnings = findings.conclude()?;
-    let server = ServerSettings { files: files.into_iter().collect(), ..server };
+    let server = ServerSettings { files: files.all(), ..server };
     let keystore = Arc::new(keystore);
     let settings = KeyServerSettings { server, listen, tls, keystore, policy: Arc::new(policy), operations };
     Ok(ResolvedKeyServer { settings, keys, warnings })
@@ -152,7 +152,7 @@ fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -
     files.sort();
     let mut named = Named::new();
     for file in files.iter().filter(|file| is_key_file(file)) {
-        context.files.insert(file.clone());
+        context.files.others.insert(file.clone());
         match read_key(file, &mut context.keystore) {
             Ok(key) => {
                 warn_of_access(file, context);

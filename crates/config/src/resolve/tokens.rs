@@ -28,7 +28,7 @@ pub(super) fn attach(
     let wrong = |message: String| ("key", message);
     let chain = Chain::read(chain).map_err(|error| ("chain", error.to_string()))?;
     let module =
-        uri.module_path().map(|path| context.base.join(path)).or_else(|| context.tokens.module.clone());
+        uri.module_path().map(|path| context.base.join(path)).or_else(|| context.files.tokens.module.clone());
     let module = module.ok_or_else(|| {
         wrong(
             "which PKCS #11 module? write pkcs11_module = \"/PATH.so\" in [keys], or append module-path=/PATH.so to the URI"
@@ -42,7 +42,7 @@ pub(super) fn attach(
         subject: chain.subject().to_owned(),
     };
     let attached =
-        context.running.tokens.attach(context.tokens.settings, uri, &module, pin.as_ref(), &certified);
+        context.running.tokens.attach(context.files.tokens.settings, uri, &module, pin.as_ref(), &certified);
     let engine = attached.map_err(|error| wrong(error.to_string()))?;
     let CertificateKey { public_key, algorithm, .. } = certified;
     Ok((context.keystore.add_known_elsewhere(&public_key, algorithm, engine), chain))
@@ -50,10 +50,7 @@ pub(super) fn attach(
 
 /// The file of a PIN as it is opened. Several keys may have it in common.
 fn pin_file(source: &PinSource, context: &mut Context<'_>) -> PinSource {
-    let known = context.files.contains(&context.base.join(source.path()));
     let file = context.file(source.path());
-    if !known {
-        warn_of_access(&file, context);
-    }
+    warn_of_access(&file, context);
     PinSource::file(file)
 }
