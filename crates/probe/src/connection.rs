@@ -7,7 +7,7 @@ use std::time::Duration;
 use brisk_http_client::{Http2, Request, Response, http1};
 use brisk_net::TcpInfo;
 use brisk_tls_client::{Client, ClientError, ClientStream, EarlyOutcome, SavedSession};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
@@ -166,15 +166,8 @@ impl Connector {
         let response = response.insert(Response::default());
         milestones.reach(Step::Request);
         milestones.asked = Some(std::time::Instant::now());
-        if let Some(request) = request {
-            let written = kept.stream.write_all(request).await;
-            written.map_err(|error| ProbeError::Answer(format!("the request cannot be sent: {error}")))?;
-        }
-        let read = match &mut kept.http2 {
-            Some(http2) => http2.read_response(&mut kept.stream, response).await,
-            None => http1::read_response(&mut kept.stream, response).await,
-        };
-        read.map_err(|error| ProbeError::Answer(error.to_string()))?;
+        let done = exchange(&mut kept.stream, kept.http2.as_mut(), request, response).await;
+        done.map_err(ProbeError::Answer)?;
         milestones.done = response.done_at;
         Ok(())
     }
@@ -216,6 +209,24 @@ pub(crate) fn request(url: &Url, agent: &str, http2: Option<&mut Http2>) -> Vec<
         Some(http2) => http2.request(&request),
         None => http1::request(&request),
     }
+}
+
+/// Sends `request`, unless it was sent early, and reads the response: over `http2`, or over HTTP/1.1.
+pub(crate) async fn exchange(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    http2: Option<&mut Http2>,
+    request: Option<&[u8]>,
+    response: &mut Response,
+) -> Result<(), String> {
+    if let Some(request) = request {
+        let written = stream.write_all(request).await;
+        written.map_err(|error| format!("the request cannot be sent: {error}"))?;
+    }
+    let read = match http2 {
+        Some(http2) => http2.read_response(stream, response).await,
+        None => http1::read_response(stream, response).await,
+    };
+    read.map_err(|error| error.to_string())
 }
 
 /// Addresses with the reasons for their failures.

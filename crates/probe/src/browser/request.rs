@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::future::pending;
 
-use brisk_http_client::{Http2, Response, http1};
+use brisk_http_client::{Http2, Response};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, split};
 
 use super::handshake::{Secured, named, record};
 use crate::Settings;
-use crate::connection::{Protocol, request};
+use crate::connection::{self, Protocol};
 
 /// Buffer between HTTP and TLS.
 const ROOM: usize = 64 << 10;
@@ -93,14 +93,9 @@ async fn exchange(
 ) -> Result<Response, String> {
     let mut response = Response::default();
     let mut http2 = (protocol == Protocol::Http2).then(Http2::new);
-    let bytes = request(&settings.url, &settings.agent, http2.as_mut());
-    let written = stream.write_all(&bytes).await;
-    written.map_err(|error| format!("the request cannot be sent: {error}"))?;
-    let read = match &mut http2 {
-        Some(http2) => http2.read_response(&mut stream, &mut response).await,
-        None => http1::read_response(&mut stream, &mut response).await,
-    };
-    read.map(|()| response).map_err(|error| error.to_string())
+    let request = connection::request(&settings.url, &settings.agent, http2.as_mut());
+    connection::exchange(&mut stream, http2.as_mut(), Some(&request), &mut response).await?;
+    Ok(response)
 }
 
 #[cfg(test)]
