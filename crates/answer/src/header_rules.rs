@@ -1,5 +1,7 @@
 //! Headers that an operator sets, adds and removes, in requests for upstreams and in responses.
 
+use std::rc::Rc;
+
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Headers that frame a message or control its connection. The gateway sets these itself.
@@ -52,12 +54,36 @@ impl HeaderRules {
     }
 }
 
+/// Headers of every response of a host, with their values as sent.
+#[derive(Debug)]
+pub(crate) struct ResponseHeaders {
+    hsts: Option<HeaderValue>,
+    others: HostHeaders,
+}
+
+impl ResponseHeaders {
+    /// `hsts`, the value of `Strict-Transport-Security`, and `others`; `None` if there are none.
+    pub(crate) fn new(hsts: Option<HeaderValue>, others: &HostHeaders) -> Option<Rc<Self>> {
+        let is_used = hsts.is_some() || !others.0.is_empty();
+        is_used.then(|| Rc::new(Self { hsts, others: others.clone() }))
+    }
+
+    /// Adds the headers to a response, which is sent over TLS if `is_secure`.
+    pub(crate) fn apply(&self, is_secure: bool, headers: &mut HeaderMap) {
+        // RFC 6797 section 7.2: never over plain HTTP.
+        if let Some(hsts) = self.hsts.as_ref().filter(|_| is_secure) {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+        }
+        self.others.apply(headers);
+    }
+}
+
 /// Headers added to every response of a host that does not contain them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostHeaders(pub Vec<(HeaderName, HeaderValue)>);
 
 impl HostHeaders {
-    pub(crate) fn apply(&self, headers: &mut HeaderMap) {
+    fn apply(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.0 {
             if let header::Entry::Vacant(place) = headers.entry(name) {
                 place.insert(value.clone());

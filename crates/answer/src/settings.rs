@@ -111,6 +111,20 @@ pub struct HstsSettings {
     pub preload: bool,
 }
 
+impl HstsSettings {
+    /// The value of `Strict-Transport-Security` (RFC 6797 section 6.1).
+    pub(crate) fn value(self) -> HeaderValue {
+        let mut value = format!("max-age={}", self.max_age.as_secs());
+        if self.include_subdomains {
+            value.push_str("; includeSubDomains");
+        }
+        if self.preload {
+            value.push_str("; preload");
+        }
+        HeaderValue::try_from(value).expect("digits and fixed words")
+    }
+}
+
 /// The paths of a route, the action for their requests, and its settings.
 #[derive(Clone, Debug)]
 pub struct RouteSettings {

@@ -19,6 +19,7 @@ use crate::body::Body;
 use crate::compress::ResponseCompression;
 use crate::consolidate::ConsolidatedRequest;
 use crate::exchange::Exchange;
+use crate::header_rules::ResponseHeaders;
 use crate::hints::RequestHints;
 use crate::hosts::Names;
 use crate::settings::{Action, HostSettings, Preconnect, RouteSettings};
@@ -171,6 +172,8 @@ pub(crate) struct StageContext<'a> {
 pub(crate) struct HostContext<'a> {
     pub(crate) settings: &'a HostSettings,
     pub(crate) names: Rc<Names>,
+    /// `None` if responses of the host have no headers in common.
+    pub(crate) headers: Option<Rc<ResponseHeaders>>,
     pub(crate) experiments: Rc<HostExperiments>,
     /// `None` if the visits of the host are not measured.
     pub(crate) visits: Option<Rc<SiteVisits>>,
@@ -203,5 +206,11 @@ impl<'a> StageContext<'a> {
     /// The route, if its action is an upstream.
     pub(crate) fn upstream_route(&self) -> Option<&'a RouteSettings> {
         self.route().filter(|route| matches!(route.action, Action::Upstream(_)))
+    }
+
+    /// Whether some requests of the route get early hints, by its configuration or in an experiment.
+    pub(crate) fn may_hint(&self) -> bool {
+        let is_drawn = self.host.is_some_and(|host| host.experiments.early_hints().is_some());
+        self.upstream_route().is_some_and(|route| is_drawn || route.early_hints.is_some())
     }
 }

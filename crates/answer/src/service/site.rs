@@ -15,9 +15,10 @@ use super::answers::refuse;
 use crate::body::Body;
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
+use crate::header_rules::ResponseHeaders;
 use crate::hosts::Names;
 use crate::route::Routes;
-use crate::settings::{RoutePath, RouteSettings, ServiceSettings};
+use crate::settings::{HstsSettings, RoutePath, RouteSettings, ServiceSettings};
 use crate::stage::{ClientRequest, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH, SiteVisits};
@@ -58,6 +59,7 @@ impl Site {
         let context = HostContext {
             settings: host,
             names: Rc::new(Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref())),
+            headers: ResponseHeaders::new(host.hsts.map(HstsSettings::value), &host.headers),
             experiments: Rc::clone(&experiments),
             visits: measured.map(|(visits, beacons)| {
                 SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids(), trusted)

@@ -34,7 +34,7 @@ impl Stage for EarlyHintsStage {
         let drawn = drawn.map(|arms| (arms, configured.clone().unwrap_or_else(usual)));
         let consolidation = host.settings.consolidation.as_ref().filter(|_| route.place.is_none());
         let origins = consolidation.map(|consolidation| Arc::clone(&consolidation.map));
-        (configured.is_some() || drawn.is_some()).then_some(Self { configured, drawn, origins })
+        context.may_hint().then_some(Self { configured, drawn, origins })
     }
 
     fn request(

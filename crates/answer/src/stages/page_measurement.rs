@@ -7,7 +7,6 @@ use http::{HeaderValue, Response, header};
 
 use crate::body::Body;
 use crate::exchange::Exchange;
-use crate::settings::Action;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 use crate::visits::SiteVisits;
 
@@ -29,12 +28,10 @@ pub(super) struct PageMeasurementStage {
 impl Stage for PageMeasurementStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let (host, route) = (context.host?, context.route()?);
-        let draws_hints =
-            matches!(route.action, Action::Upstream(_)) && host.experiments.early_hints().is_some();
         Some(Self {
             visits: Rc::clone(host.visits.as_ref()?),
             route: route.path.as_str().into(),
-            may_hint: route.early_hints.is_some() || draws_hints,
+            may_hint: context.may_hint(),
             may_recode: !route.is_never_compressed,
             compresses: !route.is_never_compressed && route.compression.is_none(),
         })

@@ -17,6 +17,7 @@ use http::{HeaderValue, Request, StatusCode};
 
 use super::*;
 use crate::exchange::Telemetry;
+use crate::header_rules::ResponseHeaders;
 use crate::hosts::Names;
 use crate::settings::{
     Action, ClientCert, Consolidation, Cookies, FixedResponse, HostHeaders, HostSettings, HostVisits,
@@ -92,6 +93,7 @@ fn context(settings: &HostSettings, values: Option<Values>) -> HostContext<'_> {
     HostContext {
         settings,
         names: Rc::new(Names::new(&settings.tls.names).expect("names")),
+        headers: ResponseHeaders::new(settings.hsts.map(HstsSettings::value), &settings.headers),
         experiments: Rc::new(HostExperiments::new(&experiments, 0)),
         visits: settings
             .visits
