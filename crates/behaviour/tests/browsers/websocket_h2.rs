@@ -132,6 +132,17 @@ fn messages_go_both_ways_on_a_stream() {
 }
 
 #[test]
+fn a_socket_without_traffic_ends_after_the_idle_time() {
+    let origin = echo();
+    let keys = "server.timeouts.idle = \"1s\"\n";
+    let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut socket = WebSocket::from_raw_socket(Stream::open(&site, "/chat", &WEBSOCKET), Role::Client, None);
+    socket.send(Message::text("here")).expect("a server that reads");
+    assert!(socket.read().is_ok());
+    assert!(socket.read().is_err());
+}
+
+#[test]
 fn a_client_that_vanishes_leaves_no_connection_to_the_upstream() {
     let origin = echo();
     let site = Site::proxying(&[&origin.url()]);

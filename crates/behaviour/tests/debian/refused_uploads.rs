@@ -1,10 +1,11 @@
 //! Uploads refused before their end: the client gets the response, not an error.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use brisk_behaviour::h2::{frame, get, post_head};
 use brisk_behaviour::h2_client::{Client, RST_STREAM};
-use brisk_behaviour::site::{Site, proxy_to};
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
 
@@ -69,6 +70,18 @@ fn refusing() -> Site {
         "server.limits.body_size = \"1MiB\"\n",
         "\n[[host.route]]\npath = \"/\"\nrespond = { status = 404 }\n",
     )
+}
+
+#[test]
+fn a_client_over_http_1_that_goes_on_with_a_refused_upload_is_closed_in_the_end() {
+    let site = refusing();
+    let mut client = site.connect();
+    let head = format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.write_all(head.as_bytes()).expect("a server that reads");
+    assert_eq!(client.response().status(), 404);
+    // 256 MiB, of which 32 MiB are read.
+    let piece = [b"100000\r\n".to_vec(), vec![b'x'; 1 << 20], b"\r\n".to_vec()].concat();
+    assert!((0..256).any(|_| client.write_all(&piece).is_err()));
 }
 
 #[test]

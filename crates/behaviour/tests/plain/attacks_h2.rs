@@ -16,6 +16,7 @@ const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
 fn flooded(site: &Site, reason: &str) {
@@ -215,4 +216,25 @@ fn decompressed_headers_of_many_requests_at_once_go_no_further() {
     flooded(&site, "header-size");
     let sent = all_of(&swallowed, site);
     assert!(sent < 1_000_000, "{sent} bytes sent to the upstream");
+}
+
+#[test]
+fn http2_connections_without_a_whole_request_end_when_they_are_idle() {
+    let site = Site::custom("server.timeouts.idle = \"500ms\"\n", "", |setup| setup);
+    let ends = |client: &mut Client| {
+        client.frames(Duration::from_millis(200));
+        client.is_closed().then_some(())
+    };
+    let mut silent = Client::connect(&site);
+    wait_until("the end of a silent connection", || ends(&mut silent));
+    // A head without its end: the pieces come within the timeout.
+    let mut halting = Client::connect(&site);
+    halting.send(&frame(HEADERS, 1, 1, &[0x82]));
+    let mut pieces = 0..8;
+    wait_until("the end of a connection without a whole request", || {
+        if pieces.next().is_some() {
+            halting.send(&frame(CONTINUATION, 0, 1, &[0x87]));
+        }
+        ends(&mut halting)
+    });
 }

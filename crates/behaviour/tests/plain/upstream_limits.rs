@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
+use brisk_behaviour::h2::get;
+use brisk_behaviour::h2_client::{Client, RST_STREAM};
+use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{NAME, Site, proxy_to};
+use brisk_testkit::http1::Head;
 use brisk_testkit::origin::{Origin, write_response};
+use brisk_testkit::process::TIMEOUT;
 use serde_json::Value;
 
 fn limited(origin: &Origin, limit: usize, more: &str) -> Site {
@@ -47,7 +53,7 @@ fn a_burst_waits_for_places_and_the_limit_holds() {
 
 #[test]
 fn a_request_that_gets_no_place_in_time_is_refused() {
-    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (release, held) = channel::<()>();
     let held = std::sync::Mutex::new(held);
     let origin = Origin::answering(move |request, stream| {
         if request.head.line.starts_with("GET /slow ") {
@@ -67,4 +73,57 @@ fn a_request_that_gets_no_place_in_time_is_refused() {
     release.send(()).expect("a waiting origin");
     assert_eq!(slow.join().expect("the slow client"), "done");
     assert_eq!(site.get("/").text(), "done");
+}
+
+/// An origin over HTTP/1.1 or HTTP/2 that answers each request, and reports the end of each connection.
+fn reporting(over_http2: bool) -> (Origin, String, Receiver<()>) {
+    let (ends, ended) = channel();
+    if over_http2 {
+        let origin = h2_origin(move |peer, _| {
+            while let Some(stream) = peer.request()? {
+                peer.answer(stream, b"done", true)?;
+            }
+            ends.send(()).map_err(std::io::Error::other)
+        });
+        let url = h2c(&origin);
+        return (origin, url, ended);
+    }
+    let origin = Origin::raw(move |mut stream| {
+        while Head::read(&mut stream)?.is_some() {
+            write_response(&mut stream, b"done")?;
+        }
+        ends.send(()).map_err(std::io::Error::other)
+    });
+    let url = origin.url();
+    (origin, url, ended)
+}
+
+#[test]
+fn idle_connections_to_upstreams_are_closed_after_their_time() {
+    for over_http2 in [false, true] {
+        let (_origin, url, ended) = reporting(over_http2);
+        let site = Site::with(&(proxy_to(&[&url]) + "pool = { idle_timeout = \"1s\" }\n"));
+        assert_eq!(site.get("/").text(), "done");
+        assert!(ended.recv_timeout(TIMEOUT).is_ok(), "HTTP/2: {over_http2}");
+    }
+}
+
+#[test]
+fn an_http2_upstream_that_pauses_within_a_body_loses_its_stream() {
+    let (resets, reset) = channel();
+    let origin = h2_origin(move |peer, _| {
+        while let Some(stream) = peer.request()? {
+            peer.answer(stream, b"half", false)?;
+            peer.wait_for_reset(stream)?;
+            resets.send(()).map_err(std::io::Error::other)?;
+        }
+        Ok(())
+    });
+    let site = Site::with(&(proxy_to(&[&h2c(&origin)]) + "timeouts = { body = \"300ms\" }\n"));
+    let mut client = Client::connect(&site);
+    client.send(&get(1, "/"));
+    client.wait_for("reset of the response", |frame| frame.kind == RST_STREAM);
+    assert!(reset.recv_timeout(TIMEOUT).is_ok());
+    let line: Value = serde_json::from_str(&site.brisk.logged("/")).expect("a line of JSON");
+    assert_eq!(line["error"], "response-body-timeout");
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use brisk_behaviour::site::{NAME, Site};
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_behaviour::websocket::echo;
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
@@ -64,4 +64,15 @@ fn an_upstream_that_does_not_switch_answers_as_usual() {
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     ));
     assert_eq!((answer.status(), answer.text().as_str()), (200, "no socket here"));
+}
+
+#[test]
+fn a_socket_without_traffic_ends_after_the_idle_time() {
+    let origin = echo();
+    let keys = "server.timeouts.idle = \"1s\"\n";
+    let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut socket = open(&site);
+    socket.send(Message::text("here")).expect("a server that reads");
+    assert!(socket.read().is_ok());
+    assert!(socket.read().is_err());
 }

@@ -129,6 +129,16 @@ mod tests {
         head
     }
 
+    #[test]
+    fn a_target_has_the_limit_of_http_1() {
+        let target = |length: usize| {
+            let path = "/".repeat(length);
+            head(&[(":method", "GET"), (":scheme", "https"), (":path", &path)]).into_request().is_some()
+        };
+        assert!(target(65_534));
+        assert!(!target(65_535));
+    }
+
     const GET: [(&str, &str); 3] = [(":method", "GET"), (":scheme", "https"), (":path", "/a?b")];
 
     fn with(more: &[(&str, &str)]) -> Option<Request<()>> {

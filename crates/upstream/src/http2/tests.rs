@@ -395,6 +395,18 @@ fn heads_have_a_limit_of_bytes_and_of_lines() {
 }
 
 #[test]
+fn trailers_have_the_limits_of_heads() {
+    for (lines, error) in [(100, None), (102, Some(Http2Error::HeadTooLarge))] {
+        let (mut bench, mut asked) = asked();
+        let trailers = block(&vec![("a", ""); lines]);
+        bench.feed(&head(1, 0, &[]));
+        bench.feed(&frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &trailers));
+        bench.read(&mut asked);
+        assert_eq!((asked.error, bench.state.failure), (error, None), "{lines} lines");
+    }
+}
+
+#[test]
 fn frames_without_use_have_an_end() {
     let settings = settings::payload(&[(id::INITIAL_WINDOW_SIZE, 1000)]);
     for useless in [

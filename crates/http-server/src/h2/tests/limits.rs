@@ -186,3 +186,21 @@ fn the_least_of_several_tables_is_reported() {
     // RFC 7541 section 4.2: a change of the table size begins the block.
     assert_eq!(head.payload[..5], [0x20, 0x3f, 0xe1, 0x1f, 0x88]);
 }
+
+#[test]
+fn trailers_have_the_limits_of_heads() {
+    // The head of a request may have 10 header lines here.
+    for (lines, is_reset) in [(10, false), (16, true)] {
+        let bench = Bench::new();
+        let mut h2 = bench.connect(&[]);
+        h2.feed(&post(1));
+        let trailers = [0, 1, b'a', 1, b'b'].repeat(lines);
+        h2.feed(&frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &trailers));
+        let reset = frame(kind::RST_STREAM, 0, 1, &Reason::PROTOCOL_ERROR.0.to_be_bytes());
+        let frames = h2.answer();
+        let has_reset = frames
+            .iter()
+            .any(|frame| (frame.head.kind, &frame.payload[..]) == (kind::RST_STREAM, &reset[9..]));
+        assert_eq!(has_reset, is_reset, "{lines} lines: {frames:?}");
+    }
+}
