@@ -2,5 +2,6 @@
 
 mod cycles;
 mod layering;
+mod limits;
 mod tree;
 mod words;

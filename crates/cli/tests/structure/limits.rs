@@ -1,0 +1,96 @@
+//! The table of limits in `docs/security.md`: every cell has a value and names a test that exists, or states why no limit is
+//! necessary.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::tree::{crates, read, root, sources};
+
+/// Heading of the section with the table.
+const HEADING: &str = "## Limits by protocol";
+
+/// Columns with limits, after the name of the limit.
+const COLUMNS: usize = 4;
+
+/// The files with a test of each name.
+fn tests() -> BTreeMap<String, Vec<PathBuf>> {
+    let folders = crates().into_iter().flat_map(|path| [path.join("src"), path.join("tests")]);
+    let mut tests: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for file in folders.flat_map(|folder| sources(&folder)) {
+        for name in tests_in(&read(&file)) {
+            tests.entry(name).or_default().push(file.clone());
+        }
+    }
+    tests
+}
+
+/// The names of the functions with `#[test]` or an attribute like `#[tokio::test]`.
+fn tests_in(text: &str) -> Vec<String> {
+    let mut is_test = false;
+    let mut names = Vec::new();
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("#[") {
+            is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+        } else if let Some((_, name)) = line.split_once("fn ").filter(|_| is_test) {
+            names.extend(name.split('(').next().map(str::to_owned));
+            is_test = false;
+        }
+    }
+    names
+}
+
+/// Whether a cell names a test, given as `module::name`, in a file of that module, and no other code with `::`.
+fn is_tested(cell: &str, tests: &BTreeMap<String, Vec<PathBuf>>) -> bool {
+    let spans: Vec<_> = cell.split('`').skip(1).step_by(2).filter(|span| span.contains("::")).collect();
+    let exists = |span: &&str| {
+        let (modules, name) = span.rsplit_once("::")?;
+        let files = tests.get(name)?;
+        let parts = |file: &PathBuf| file.with_extension("").display().to_string() + "/";
+        let is_there = |file| modules.split("::").all(|module| parts(file).contains(&format!("/{module}/")));
+        files.iter().any(is_there).then_some(())
+    };
+    !spans.is_empty() && spans.iter().all(|span| exists(span).is_some())
+}
+
+/// Errors in the table of a document.
+fn findings(text: &str, tests: &BTreeMap<String, Vec<PathBuf>>) -> Vec<String> {
+    let section = text.split(HEADING).nth(1).unwrap_or_default();
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    let mut findings = Vec::new();
+    if rows.is_empty() {
+        findings.push(format!("no table below {HEADING:?}"));
+    }
+    for row in rows {
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [limit, cells @ ..] = &cells[..] else { continue };
+        if cells.len() != COLUMNS {
+            findings.push(format!("{limit}: {} columns", cells.len()));
+        }
+        let wrong = cells.iter().filter(|cell| !is_tested(cell, tests) && !cell.starts_with("none: "));
+        findings.extend(wrong.map(|cell| format!("{limit}: no test that exists: {cell:?}")));
+    }
+    findings
+}
+
+#[test]
+fn every_limit_has_a_test_for_every_protocol() {
+    let all = findings(&read(&root().join("docs/security.md")), &tests());
+    assert!(all.is_empty(), "{all:#?}");
+}
+
+#[test]
+fn cells_without_a_test_are_found() {
+    let tests = BTreeMap::from([("it_holds".to_owned(), vec![PathBuf::from("/crates/a/src/b.rs")])]);
+    let found = |cells: &str| {
+        findings(&format!("# A\n\n{HEADING}\n\n|a|b|\n|-|-|\n| size | {cells} |\n\n## B\n|x|"), &tests).len()
+    };
+    assert_eq!(found("1: `b::it_holds` | none: no | 2: `a::src::b::it_holds` | none: nothing"), 0);
+    assert_eq!(found("1: `c::it_holds` | 2: `b::it_fails` | none | 3 `b`"), 4);
+    assert_eq!(found("1: `b::it_holds`"), 1);
+    assert_eq!(findings("# A", &tests).len(), 1);
+    assert_eq!(
+        tests_in("#[test]\nfn a() {}\nfn b() {}\n#[tokio::test(x)]\n#[x]\nasync fn c() {}"),
+        ["a", "c"]
+    );
+}
