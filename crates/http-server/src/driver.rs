@@ -205,7 +205,7 @@ impl Driver<'_> {
 }
 
 /// Limits, in time and bytes, of reading from the client after `end`.
-fn lingering(end: End) -> Lingering {
+pub(super) fn lingering(end: End) -> Lingering {
     match end {
         End::Closed | End::Drained => Lingering::UPLOAD,
         _ => Lingering::BRIEF,

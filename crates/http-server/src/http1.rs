@@ -5,6 +5,7 @@
 
 mod inbound;
 mod outbound;
+pub(super) mod plain;
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -16,13 +17,14 @@ use brisk_answer::RecordedBody;
 use brisk_http::http1::answer::{Asked, Extent, Framing, Written, write_head};
 use brisk_http::http1::request_head::{HeadLimits, MalformedRequest};
 use brisk_http_connection::end::End;
+use brisk_http_connection::settings::HttpSettings;
 use brisk_upstream::upgrade::PendingUpgrade;
-use http::{HeaderMap, Response, StatusCode, Version};
+use http::{HeaderMap, Response, StatusCode};
 use http_body::Body as _;
 
 use self::inbound::{Inbound, NoHead};
 use self::outbound::Outbound;
-use super::driver::{Driver, Stop};
+use super::driver::{Driver, Http, Stop};
 use super::turn::Turns;
 
 /// Minimum of the limit for the size of a head, in bytes.
@@ -91,10 +93,7 @@ impl Exchanges<'_> {
     async fn run(self) -> Stop {
         let Self { driver, inbound, last } = self;
         let http = driver.http;
-        let limits = HeadLimits {
-            size: http.settings.head_size.max(HEAD_SIZE_AT_LEAST),
-            lines: http.settings.headers,
-        };
+        let limits = head_limits(&http.settings);
         let mut outbound = Outbound::default();
         let mut answered: u32 = 0;
         loop {
@@ -105,11 +104,7 @@ impl Exchanges<'_> {
                 Err(NoHead::Broken) => return Stop::Close(End::ClientGone),
                 Err(NoHead::Malformed(error)) => return self.refuse(error, &mut outbound).await,
             };
-            let asked = Asked {
-                is_head: head.request.method() == http::Method::HEAD,
-                is_old: head.request.version() == Version::HTTP_10,
-                takes_trailers: head.takes_trailers,
-            };
+            let asked = Asked::by(&head);
             let persists = head.persists;
             let request = inbound.begin(head);
             let service = http.service.current();
@@ -145,8 +140,9 @@ impl Exchanges<'_> {
             status if status.is_informational() => (StatusCode::INTERNAL_SERVER_ERROR, Extent::None),
             status => (status, extent(&body)),
         };
+        let http = self.driver.http;
         let Written { framing, closes } =
-            self.write_head(status, &head.headers, extent, asked, closes, outbound);
+            http.write_head(outbound.buffer(), (status, &head.headers), extent, asked, closes);
         drop(head);
         self.write(outbound).await?;
         self.send_body(body, framing, outbound).await?;
@@ -157,21 +153,6 @@ impl Exchanges<'_> {
             Some(true) => Ok(()),
             _ => Err(self.driver.closed()),
         }
-    }
-
-    fn write_head(
-        &self,
-        status: StatusCode,
-        headers: &HeaderMap,
-        extent: Extent,
-        asked: Asked,
-        closes: bool,
-        outbound: &mut Outbound,
-    ) -> Written {
-        let http = self.driver.http;
-        http.service.date().with(http.deadline.now(), |date| {
-            write_head(outbound.buffer(), (status, headers), extent, asked, closes, date)
-        })
     }
 
     async fn send_body(
@@ -231,14 +212,33 @@ impl Exchanges<'_> {
     async fn refuse(&self, error: MalformedRequest, outbound: &mut Outbound) -> Stop {
         tracing::debug!(%error, "what a client sent is no request");
         if let Some(status) = error.status() {
-            let asked = Asked { is_head: false, is_old: false, takes_trailers: false };
-            self.write_head(status, &HeaderMap::new(), Extent::None, asked, true, outbound);
+            let (http, head) = (self.driver.http, (status, &HeaderMap::new()));
+            http.write_head(outbound.buffer(), head, Extent::None, Asked::UNKNOWN, true);
             if let Err(stop) = self.write(outbound).await {
                 return stop;
             }
         }
         Stop::Close(End::Malformed)
     }
+}
+
+impl Http {
+    /// Writes the head of a response with the date of the worker.
+    fn write_head(
+        &self,
+        output: &mut Vec<u8>,
+        head: (StatusCode, &HeaderMap),
+        extent: Extent,
+        asked: Asked,
+        closes: bool,
+    ) -> Written {
+        let date = self.service.date();
+        date.with(self.deadline.now(), |date| write_head(output, head, extent, asked, closes, date))
+    }
+}
+
+fn head_limits(settings: &HttpSettings) -> HeadLimits {
+    HeadLimits { size: settings.head_size.max(HEAD_SIZE_AT_LEAST), lines: settings.headers }
 }
 
 fn extent(body: &RecordedBody) -> Extent {

@@ -1,4 +1,4 @@
-//! HTTP/1.1 and HTTP/2 with clients over a TLS stream, from a connection's first byte to its end.
+//! HTTP/1.1 and HTTP/2 with clients over a TLS stream, and plain HTTP/1.1, from a connection's first byte to its end.
 
 mod date;
 mod driver;
@@ -10,12 +10,10 @@ mod h2;
 mod handshake;
 mod http1;
 mod io;
-mod lines;
-mod strict_lines;
 mod turn;
 
 pub use brisk_http_connection::end::End;
 pub use brisk_http_connection::settings::{HttpSettings, HttpTimeouts};
 pub use driver::{CurrentService, Http, serve};
+pub use http1::plain::serve_plain;
 pub use io::HttpIo;
-pub use strict_lines::{LineWatch, StrictLines};

@@ -181,6 +181,28 @@ fn failed_handshakes_and_plain_http_are_among_the_recent_connections() {
 }
 
 #[test]
+fn plain_http_connections_end_with_their_reason() {
+    let site =
+        Site::custom("server.timeouts.head = \"300ms\"\nserver.timeouts.idle = \"1s\"\n", "", |setup| setup);
+    let upload = format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 100000\r\n\r\n");
+    for (request, begin, end) in [
+        ("", "", "idle"),
+        ("GET / HT", "", "head-timeout"),
+        ("GET /\r\n\r\n", "HTTP/1.1 400 ", "malformed"),
+        // The rest of the body is not awaited.
+        (&upload, "HTTP/1.1 308 ", "closed"),
+    ] {
+        let mut plain = TcpStream::connect(site.brisk.http()).expect("a listener");
+        plain.write_all(request.as_bytes()).expect("written");
+        let mut answer = String::new();
+        plain.read_to_string(&mut answer).expect("an answer");
+        drop(plain);
+        assert!(answer.starts_with(begin) && answer.is_empty() == begin.is_empty(), "{end}: {answer}");
+        recent(&site, 1, |one| one["listener"] == "http" && one["end"] == end);
+    }
+}
+
+#[test]
 fn however_many_connections_there_were_some_hundred_are_shown() {
     let site = Site::new();
     for _ in 0..600 {

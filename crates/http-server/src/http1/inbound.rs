@@ -143,8 +143,11 @@ impl Inbound {
         last: bool,
     ) -> Poll<Result<RequestHead, NoHead>> {
         let mut state = self.state.borrow_mut();
+        let state = &mut *state;
         loop {
-            if let Some(head) = state.take_head(limits).map_err(NoHead::Malformed)? {
+            if let Some(head) =
+                take_head(&mut state.input, &mut state.seen, limits).map_err(NoHead::Malformed)?
+            {
                 return Poll::Ready(Ok(head));
             }
             if last && state.input.is_empty() && !self.has_plaintext() {
@@ -174,7 +177,7 @@ impl Inbound {
                 (None, None) => {}
             }
             if !matches!(ready!(read), Ok(true)) {
-                let ended = if state.has_begun() { NoHead::Broken } else { NoHead::End };
+                let ended = if has_begun(&state.input) { NoHead::Broken } else { NoHead::End };
                 return Poll::Ready(Err(ended));
             }
         }
@@ -218,15 +221,18 @@ impl Inbound {
         if !state.is_let_go {
             return None;
         }
+        let state = &mut *state;
         // Does not wait for a rest that is not available yet; the connection closes instead.
-        let is_ended = !state.is_broken && (state.drop_body() || self.read_once(&mut state, context));
+        let is_ended = !state.is_broken
+            && (drop_body(&mut state.body, &mut state.input) || self.read_once(state, context));
         state.is_broken = !is_ended;
         Some(is_ended)
     }
 
     /// Reads once and drops the bytes that belong to the body. Returns whether the body has ended.
     fn read_once(&self, state: &mut State, context: &mut Context<'_>) -> bool {
-        matches!(self.poll_more(state, context), Poll::Ready(Ok(true))) && state.drop_body()
+        matches!(self.poll_more(state, context), Poll::Ready(Ok(true)))
+            && drop_body(&mut state.body, &mut state.input)
     }
 
     /// Takes the bytes that were read ahead and belong to no request.
@@ -322,46 +328,47 @@ fn wake(task: &Waker, from: &Waker) {
     }
 }
 
-impl State {
-    /// Takes a complete head from `input`. A head in many pieces is parsed again only if it may have ended, so that small
-    /// pieces do not cost quadratic time.
-    fn take_head(&mut self, limits: HeadLimits) -> Result<Option<RequestHead>, MalformedRequest> {
-        let Self { input, seen, .. } = self;
-        if input.len() == *seen {
-            return Ok(None);
-        }
-        let news = &input[seen.saturating_sub(3)..];
-        let may_have_ended = *seen == 0
-            || input.len() >= limits.size
-            || memchr::memmem::find(news, b"\r\n\r\n").is_some()
-            || has_bare_line_feed(news);
-        if may_have_ended {
-            if let Some((head, length)) = RequestHead::parse(input, limits)? {
-                input.advance(length);
-                *seen = 0;
-                return Ok(Some(head));
-            }
-            // Dropped here, or each further piece would parse them again.
-            while input.starts_with(b"\r\n") {
-                input.advance(2);
-            }
-        }
-        *seen = input.len();
-        Ok(None)
+/// Takes a complete head from `input`, of which the first `seen` bytes contain none. A head in many pieces is parsed again
+/// only if it may have ended, so that small pieces do not cost quadratic time.
+pub(super) fn take_head(
+    input: &mut BytesMut,
+    seen: &mut usize,
+    limits: HeadLimits,
+) -> Result<Option<RequestHead>, MalformedRequest> {
+    if input.len() == *seen {
+        return Ok(None);
     }
+    let news = &input[seen.saturating_sub(3)..];
+    let may_have_ended = *seen == 0
+        || input.len() >= limits.size
+        || memchr::memmem::find(news, b"\r\n\r\n").is_some()
+        || has_bare_line_feed(news);
+    if may_have_ended {
+        if let Some((head, length)) = RequestHead::parse(input, limits)? {
+            input.advance(length);
+            *seen = 0;
+            return Ok(Some(head));
+        }
+        // Dropped here, or each further piece would parse them again.
+        while input.starts_with(b"\r\n") {
+            input.advance(2);
+        }
+    }
+    *seen = input.len();
+    Ok(None)
+}
 
-    /// Whether more than the empty lines before a head has arrived.
-    fn has_begun(&self) -> bool {
-        self.input.iter().any(|byte| !matches!(byte, b'\r' | b'\n'))
-    }
+/// Whether more than the empty lines before a head has arrived.
+pub(super) fn has_begun(input: &[u8]) -> bool {
+    input.iter().any(|byte| !matches!(byte, b'\r' | b'\n'))
+}
 
-    /// Drops the available part of the body. Returns whether the body has ended.
-    fn drop_body(&mut self) -> bool {
-        while let Ok(Some(part)) = self.body.decode(&mut self.input) {
-            if !matches!(part, Part::Data(_)) {
-                return true;
-            }
+/// Drops the available part of `body`. Returns whether the body has ended.
+pub(super) fn drop_body(body: &mut BodyReader, input: &mut BytesMut) -> bool {
+    while let Ok(Some(part)) = body.decode(input) {
+        if !matches!(part, Part::Data(_)) {
+            return true;
         }
-        self.body.is_ended()
     }
+    body.is_ended()
 }

@@ -1,7 +1,8 @@
 //! Encoder of responses to clients: the head, and the framing of the body.
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 
+use super::request_head::RequestHead;
 use crate::claims;
 
 /// Properties of a request that determine the form of its response.
@@ -13,6 +14,20 @@ pub struct Asked {
     pub is_old: bool,
     /// The client accepts trailers (RFC 9110 section 6.5.1).
     pub takes_trailers: bool,
+}
+
+impl Asked {
+    /// Assumptions about a request that is not valid.
+    pub const UNKNOWN: Self = Self { is_head: false, is_old: false, takes_trailers: false };
+
+    /// Properties of the request with this head.
+    pub fn by(head: &RequestHead) -> Self {
+        Self {
+            is_head: head.request.method() == Method::HEAD,
+            is_old: head.request.version() == Version::HTTP_10,
+            takes_trailers: head.takes_trailers,
+        }
+    }
 }
 
 /// Length of a body, as far as known before it is sent.
