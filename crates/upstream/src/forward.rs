@@ -293,14 +293,14 @@ impl<'a> Journey<'a> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = attempt.server;
         let lease = Lease::new(server);
-        let open = async || match server.admit(attempt.at_limit).await? {
+        let open = async |at_limit| match server.admit(at_limit).await? {
             Admission::Open(place) => server.open(place).await,
             Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
         };
         let checkout = if self.logs_in {
-            server.http2().exclusive(open).await
+            server.http2().exclusive(async || open(attempt.at_limit).await).await
         } else {
-            server.http2().checkout(attempt.placement, open).await
+            server.http2().checkout(attempt.placement, attempt.at_limit, open).await
         };
         let mut http2 = match checkout {
             Ok(http2) => http2,

@@ -31,6 +31,7 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 
 use self::link::{Link, Unanswered};
+use crate::admission::AtLimit;
 use crate::error::UpstreamError;
 use crate::http1::{Failure, HeadWatch, upstream_error};
 use crate::io::UpstreamIo;
@@ -112,28 +113,38 @@ impl Http2Pool {
         }
     }
 
-    /// Returns a slot on an open connection, or on a new one made by `open`.
-    pub(crate) async fn checkout<F>(&self, placement: Placement, open: F) -> Result<Http2, UpstreamError>
+    /// Returns a slot on an open connection, or on a new one made by `open`. A connection with many resets is used only if
+    /// no other can be opened.
+    pub(crate) async fn checkout<F>(
+        &self,
+        placement: Placement,
+        at_limit: AtLimit,
+        open: F,
+    ) -> Result<Http2, UpstreamError>
     where
-        F: AsyncFnOnce() -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
+        F: AsyncFnOnce(AtLimit) -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
     {
-        if let Some(found) = self.find(placement) {
+        if let Some(found) = self.find(|link| placement.permits(link)) {
             return Ok(found);
         }
         let failed_before = self.attempts_failed.get();
         let _opening = self.opening.lock().await;
-        if let Some(found) = self.find(placement) {
+        if let Some(found) = self.find(|link| placement.permits(link)) {
             return Ok(found);
         }
         if self.attempts_failed.get() != failed_before {
             // Another request has just failed to connect: the queued requests must not each try in turn.
             return Err(UpstreamError::Connect(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        let opened = match open().await {
+        let spare = if placement == Placement::Kept { self.find(|_| true) } else { None };
+        let at_limit = if spare.is_some() { AtLimit::Fail } else { at_limit };
+        let opened = match open(at_limit).await {
             Ok((io, open)) => return Ok(self.add(self.begin(io, open))),
             Err(error) => error,
         };
-        if let (UpstreamError::ConnectionLimit, Some(found)) = (&opened, self.find(Placement::Kept)) {
+        if matches!(opened, UpstreamError::ConnectionLimit)
+            && let Some(found) = spare.or_else(|| self.find(|_| true))
+        {
             return Ok(found);
         }
         self.attempts_failed.set(failed_before + 1);
@@ -188,7 +199,7 @@ impl Http2Pool {
         Shared { link, idle_ticks: 0 }
     }
 
-    fn find(&self, placement: Placement) -> Option<Http2> {
+    fn find(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Http2> {
         let mut open = self.open.borrow_mut();
         open.retain(|shared| {
             if let Some(streams) = shared.link.streams() {
@@ -196,8 +207,7 @@ impl Http2Pool {
             }
             shared.link.is_usable()
         });
-        let is_meant = |shared: &&Shared| placement == Placement::Kept || !shared.link.is_shunned();
-        let with_room = open.iter().filter(is_meant).find(|shared| shared.link.has_room(STREAMS));
+        let with_room = open.iter().find(|shared| is_meant(&shared.link) && shared.link.has_room(STREAMS));
         // A server that currently accepts no streams accepts none on other connections either, so requests wait.
         let takes_none = open.iter().all(|shared| shared.link.takes_none());
         let shared = with_room.or_else(|| open.first().filter(|_| takes_none))?;
@@ -220,6 +230,12 @@ pub(crate) enum Placement {
     Kept,
     /// A connection without a recent failure, or a new one: this request has already failed once.
     Fresh,
+}
+
+impl Placement {
+    fn permits(self, link: &Link) -> bool {
+        !link.has_many_resets() && (self == Self::Kept || !link.is_shunned())
+    }
 }
 
 impl Shared {

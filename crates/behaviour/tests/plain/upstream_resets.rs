@@ -88,3 +88,19 @@ fn requests_that_clients_cancel_do_not_end_the_upstream_connection_of_others() {
     wait_until("another request", || (seen.requests.load(Ordering::SeqCst) > before).then_some(()));
     assert!(bystander.frames(Duration::ZERO).iter().all(|frame| frame.kind != RST_STREAM));
 }
+
+#[test]
+fn a_connection_with_many_resets_is_used_where_no_other_can_be_opened() {
+    let seen = Arc::default();
+    let origin = origin(&seen);
+    let tables = proxy_to(&[&h2c(&origin)]) + "pool = { max_connections = 1 }\n";
+    let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
+    // The download keeps the connection open.
+    let mut bystander = Client::connect(&site);
+    bystander.send(&get(1, "/download"));
+    bystander.wait_for("half of the download", |frame| frame.payload == b"half");
+    cancel_many(&site, 90, || seen.requests.load(Ordering::SeqCst));
+    assert_eq!(origin.connections(), 1);
+    let resets = seen.resets.lock().expect("no panic")[&0];
+    assert!(resets <= LIMIT, "{resets} resets");
+}

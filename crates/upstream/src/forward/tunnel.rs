@@ -125,11 +125,11 @@ impl Asked<'_> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
         let lease = Lease::new(server);
-        let open = async || match server.admit(AtLimit::Wait).await? {
+        let open = async |at_limit| match server.admit(at_limit).await? {
             Admission::Open(place) => server.open(place).await,
             Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
         };
-        let checkout = server.http2().checkout(Placement::Kept, open).await;
+        let checkout = server.http2().checkout(Placement::Kept, AtLimit::Wait, open).await;
         let mut http2 = checkout.map_err(Failure::connecting)?;
         let deadline = server.register_deadline();
         let limit = server.group_settings().timeouts.head;

@@ -27,7 +27,6 @@ use super::Http2Limits;
 use super::output::Destination;
 use super::pulse::{Linger, Pulse};
 use super::state::State;
-use super::stream::Stream;
 use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 
@@ -147,7 +146,13 @@ impl Link {
 
     /// Whether further requests may use the connection.
     pub(super) fn is_usable(&self) -> bool {
-        !self.is_retired.get() && self.wire.borrow().state.is_wanted()
+        let is_worn_out = self.has_many_resets() && self.load() == 0;
+        !self.is_retired.get() && !is_worn_out && self.wire.borrow().state.takes_requests()
+    }
+
+    /// Whether further requests should use other connections, because clients have canceled many on this one.
+    pub(super) fn has_many_resets(&self) -> bool {
+        self.wire.borrow().state.resets.are_used_up()
     }
 
     /// Whether another request may begin: within `most`, the server's limit of streams, and the windows.
@@ -385,16 +390,6 @@ impl Drop for Exchange {
         link.load.set(link.load.get() - 1);
         if link.load.get() == 0 && link.is_closing.get() {
             wire.state.schedule();
-        }
-    }
-}
-
-impl Stream {
-    /// The error with its cause: the error of the request body, if that failed.
-    fn explain(&mut self, error: Http2Error) -> ConnectionError {
-        match (error, self.cause.take()) {
-            (Http2Error::RequestBody, Some(cause)) => ConnectionError::RequestBody(cause),
-            (error, _) => ConnectionError::Http2(error),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! 30 s, nghttp2 above 1000 and 33 a second, Envoy if half of 500 requests were reset early, brisk above 200 and one a
 //! second. A connection carries requests of many clients, so it stays well below: beyond a burst, canceled streams are
 //! abandoned, which means that their windows stay closed, arriving data is discarded, and the reset follows when the rate
-//! permits it. A connection with many resets or abandoned streams gets no further requests and closes with the last one.
+//! permits it. A connection with many resets or abandoned streams gets no further requests unless no other can be opened,
+//! and closes when it has none.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -174,11 +174,6 @@ impl State {
         self.failure.is_none() && self.last.is_none() && self.next <= LARGEST_WINDOW
     }
 
-    /// Whether the pool should give further requests to the connection.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.takes_requests() && !self.resets.are_used_up()
-    }
-
     /// Whether a stream may be opened now.
     pub(super) fn has_room(&self) -> bool {
         self.numbers.len() < self.send.peer.max_streams as usize

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::task::{Context, Poll, Waker};
 
-use brisk_http::error::{BodyError, Http2Error};
+use brisk_http::error::{BodyError, ConnectionError, Http2Error};
 use brisk_http_connection::body::request::RequestBody;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Response};
@@ -230,6 +230,14 @@ impl Stream {
                 self.wait(context);
                 Poll::Pending
             }
+        }
+    }
+
+    /// The error with its cause: the error of the request body, if that failed.
+    pub(super) fn explain(&mut self, error: Http2Error) -> ConnectionError {
+        match (error, self.cause.take()) {
+            (Http2Error::RequestBody, Some(cause)) => ConnectionError::RequestBody(cause),
+            (error, _) => ConnectionError::Http2(error),
         }
     }
 

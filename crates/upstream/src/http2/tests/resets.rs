@@ -107,11 +107,11 @@ fn a_connection_with_many_abandoned_streams_gets_no_further_requests() {
     let mut other = bench.ask(Method::GET, None);
     let number = 2 * BURST + 1;
     for _ in 0..=ABANDONED {
-        assert!(bench.state.is_wanted());
+        assert!(!bench.state.resets.are_used_up());
         let asked = bench.ask(Method::GET, None);
         bench.state.release(asked.place);
     }
-    assert!(!bench.state.is_wanted() && bench.state.takes_requests());
+    assert!(bench.state.resets.are_used_up() && bench.state.takes_requests());
     bench.feed(&[head(number, 0, &[]), data(number, flag::END_STREAM, b"whole")].concat());
     bench.read(&mut other);
     assert_eq!(
@@ -140,7 +140,7 @@ fn play(seed: u64) {
     for _ in 0..2000 {
         let which = next(&mut random) as usize;
         match next(&mut random) % 8 {
-            0..3 if bench.state.is_wanted() && asked.len() < 60 => {
+            0..3 if !bench.state.resets.are_used_up() && asked.len() < 60 => {
                 let body = which.is_multiple_of(3).then_some(b"half".as_slice());
                 asked.push(bench.ask(if body.is_some() { Method::POST } else { Method::GET }, body));
                 open.push(number);
