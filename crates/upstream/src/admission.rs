@@ -5,16 +5,8 @@ use tokio::time::timeout;
 use crate::error::UpstreamError;
 use crate::group::Server;
 use crate::http1::Http1;
+use crate::open::AtLimit;
 use crate::places::{Grant, Next, Place, Waiting, Worker};
-
-/// Behaviour of a request whose server has reached its connection limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtLimit {
-    /// Wait in the queue, at most as long as for a connection.
-    Wait,
-    /// Fail, so that the request can be sent to another server.
-    Fail,
-}
 
 /// Result of an admission.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
-use crate::admission::{Admission, AtLimit};
+use crate::admission::Admission;
 use crate::body::UpstreamBody;
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
@@ -27,6 +27,7 @@ use crate::http1::{Failure, Http1, Owner};
 use crate::http2::{Destination, Placement};
 use crate::login;
 use crate::login::PrivateConnections;
+use crate::open::AtLimit;
 use crate::settings::{Retry, ServerScheme};
 use crate::upgrade::PendingUpgrade;
 

@@ -31,11 +31,10 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 
 use self::link::{Link, Unanswered};
-use crate::admission::AtLimit;
 use crate::error::UpstreamError;
 use crate::http1::{Failure, HeadWatch, upstream_error};
 use crate::io::UpstreamIo;
-use crate::open::OpenConnection;
+use crate::open::{AtLimit, OpenConnection};
 use crate::settings::GroupSettings;
 
 pub(crate) use self::link::Exchange;

@@ -1,4 +1,4 @@
-//! Counting of open connections to upstreams.
+//! Counting of open connections to upstreams, and behaviour at their limit.
 
 use std::sync::Arc;
 
@@ -25,4 +25,13 @@ impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.metrics.connection_closed();
     }
+}
+
+/// Behaviour of a request whose server has reached its connection limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtLimit {
+    /// Wait in the queue, at most as long as for a connection.
+    Wait,
+    /// Fail, so that the request can be sent to another server.
+    Fail,
 }

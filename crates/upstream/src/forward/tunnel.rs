@@ -25,14 +25,14 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio_util::io::poll_read_buf;
 
 use super::{ForwardFacts, Placement, settle_length, to_origin_form};
-use crate::admission::{Admission, AtLimit};
+use crate::admission::Admission;
 use crate::body::UpstreamBody;
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
 use crate::http1::{Failure, Http1, Upgraded};
 use crate::http2::Destination;
 use crate::io::UpstreamIo;
-use crate::open::OpenConnection;
+use crate::open::{AtLimit, OpenConnection};
 use crate::settings::ServerScheme;
 
 /// Size of a read in bytes.
