@@ -1,8 +1,9 @@
 //! ACME accounts (RFC 8555 section 7.3), opened from the store or created once per fleet.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_fetch::{Client, ClientSettings, Limits};
+use brisk_fetch::{Client, ClientSettings, Destinations, Limits};
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAccount};
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use serde::Deserialize;
@@ -51,7 +52,7 @@ impl Authority {
         acme: &AcmeSettings,
         records: &Records,
     ) -> Result<Self, AcmeError> {
-        let opening = Opening { settings, directory, contact: &acme.contact, records };
+        let opening = Opening { settings, directory, acme, records };
         // The lock prevents gateways that start at the same time from creating one account each.
         for _ in 0..LOCK_ATTEMPTS {
             if let Some(own) = opening.known().await? {
@@ -143,7 +144,7 @@ type Made = Result<(Account, AccountCredentials), instant_acme::Error>;
 struct Opening<'a> {
     settings: &'a AuthoritySettings,
     directory: &'a str,
-    contact: &'a [String],
+    acme: &'a AcmeSettings,
     records: &'a Records,
 }
 
@@ -227,7 +228,7 @@ impl Opening<'_> {
                 return Ok(Err(error));
             }
         };
-        let contact: Vec<_> = self.contact.iter().map(String::as_str).collect();
+        let contact: Vec<_> = self.acme.contact.iter().map(String::as_str).collect();
         if contact.is_empty() {
             return Ok(Ok((account, credentials)));
         }
@@ -235,7 +236,7 @@ impl Opening<'_> {
     }
 
     async fn with_binding(&self, http: Box<Http>, external: &ExternalAccountKey) -> Made {
-        let contact: Vec<_> = self.contact.iter().map(String::as_str).collect();
+        let contact: Vec<_> = self.acme.contact.iter().map(String::as_str).collect();
         let account =
             NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
         let builder = Account::builder_with_http(http);
@@ -249,8 +250,12 @@ impl Opening<'_> {
     fn http(&self) -> Result<(Box<Http>, LastRetryAfter), AcmeError> {
         // `ca_file` applies to the trial authority too: public authorities have public ones, and a private authority
         // uses one CA for both servers.
-        let settings =
-            ClientSettings { authorities: self.settings.ca_file.clone(), limits: Limits::default() };
+        let destinations = Destinations::new(Arc::clone(&self.acme.allow_private)).with_url(self.directory);
+        let settings = ClientSettings {
+            authorities: self.settings.ca_file.clone(),
+            limits: Limits::default(),
+            destinations,
+        };
         let client = Client::new(&settings).map_err(|error| AcmeError::Client {
             directory: self.directory.to_owned(),
             reason: error.to_string(),
@@ -340,6 +345,7 @@ mod tests {
             contact: vec![contact.to_owned()],
             challenges: vec![ChallengeKind::TlsAlpn01],
             dns: None,
+            allow_private: Arc::default(),
         };
         let (acme, wrong) = (with_contact("mailto:admin@example.com"), with_contact("mailto:nonsense"));
         let open = || Authority::open(&own, &own.directory, &acme, &records);

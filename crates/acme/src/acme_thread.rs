@@ -241,6 +241,7 @@ mod tests {
             contact: Vec::new(),
             challenges: vec![ChallengeKind::Http01],
             dns: None,
+            allow_private: Arc::default(),
         };
         thread.look_after(settings, Vec::new(), Vec::new(), demands);
         assert_eq!(response().await.as_deref(), Some("in force"));

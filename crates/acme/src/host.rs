@@ -324,6 +324,7 @@ mod tests {
             contact: Vec::new(),
             challenges: vec![ChallengeKind::TlsAlpn01],
             dns: None,
+            allow_private: Arc::default(),
         };
         let answers = ChallengeResponses::new(&Challenges::new(), records);
         Rc::new(AcmeContext::new(settings, records.clone(), answers, Revoked::default(), Arc::default()))

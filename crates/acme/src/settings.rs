@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use brisk_fetch::PrivateHost;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -19,6 +21,9 @@ pub struct AcmeSettings {
     pub challenges: Vec<ChallengeKind>,
     /// Provider of `dns-01` records. `None` if `dns-01` is not used.
     pub dns: Option<DnsSettings>,
+    /// Hosts outside of the public internet to which authorities may redirect or refer. Hosts of the directories
+    /// themselves need not be listed.
+    pub allow_private: Arc<[PrivateHost]>,
 }
 
 /// An ACME certification authority.

@@ -170,6 +170,11 @@ impl Maintenance {
         self.prepare_more(certificates);
     }
 
+    /// Starts all fetches again at the next [`prepare`](Self::prepare), because the conditions of [`Fetch`] changed.
+    pub fn restart(&self) {
+        self.shared.starts_anew.store(true, Ordering::Relaxed);
+    }
+
     /// Like [`prepare`](Self::prepare), with unchanged settings: for certificates that are not from the configuration.
     pub fn prepare_more(&self, certificates: &[Arc<Certificate>]) {
         for certificate in certificates {

@@ -25,8 +25,8 @@ use serde::Deserialize;
 
 use super::units::{Period, PeriodLimit, Rate, Size, SizeLimit};
 use super::values::{
-    Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, Network, ProxyProtocol, Redirect,
-    TicketKeys, TlsProtocol, UpstreamServer,
+    Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, Network, PrivateHost, ProxyProtocol,
+    Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
 pub(crate) use access_log::AccessLog;
 pub use access_log::AccessLogFormat;
@@ -209,6 +209,7 @@ pub(crate) struct Certificates {
     pub(crate) staple_wait: Option<Period>,
     pub(crate) watch_revocation: Option<bool>,
     pub(crate) complete_chains: Option<bool>,
+    pub(crate) allow_private: Vec<PrivateHost>,
 }
 
 /// `[[host]]`: names, their certificates and their routes.

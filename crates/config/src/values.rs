@@ -71,6 +71,22 @@ impl fmt::Display for Address {
     }
 }
 
+/// A host outside of the public internet from which the gateway may fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PrivateHost(pub(crate) brisk_fetch::PrivateHost);
+
+impl Written for PrivateHost {
+    const EXPECTED: &'static str = "an address, a network or a host name in quotes, as \"10.0.0.0/8\"";
+}
+
+impl FromStr for PrivateHost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self)
+    }
+}
+
 /// A network, or a single address as the network that holds only it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network(pub(crate) IpNet);
@@ -359,6 +375,7 @@ macro_rules! read_as_text {
 read_as_text!(
     Address,
     Network,
+    PrivateHost,
     HashBy,
     KeyServerAddress,
     LogFile,

@@ -2,10 +2,11 @@
 
 use std::error::Error;
 use std::future::pending;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brisk_net::dial::{DialLimits, connect};
+use brisk_net::dial::{DialLimits, connect_resolved, resolve};
 use brisk_tls::TlsError;
 use brisk_tls::connector::{Connector, ConnectorSettings};
 use bytes::Bytes;
@@ -15,8 +16,10 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 
+use crate::destination::{Destinations, Refused};
 use crate::error::{FetchError, Reason};
 use crate::target::{RequestTarget, redirected};
 
@@ -33,6 +36,9 @@ pub struct ClientSettings {
     pub authorities: Option<PathBuf>,
     /// Limits of each request.
     pub limits: Limits,
+    /// Permitted addresses, which are compared after the resolution of names, also at each redirect. Default: public
+    /// addresses.
+    pub destinations: Destinations,
 }
 
 /// Limits of one request, redirects included.
@@ -60,6 +66,7 @@ impl Default for Limits {
 pub struct Client {
     connector: Connector,
     limits: Limits,
+    destinations: Destinations,
 }
 
 /// A complete response.
@@ -85,13 +92,19 @@ impl Client {
             protocols: vec!["http/1.1"],
             ..ConnectorSettings::default()
         })?;
-        Ok(Self { connector, limits: settings.limits })
+        Ok(Self { connector, limits: settings.limits, destinations: settings.destinations.clone() })
     }
 
     /// A client with the same trust anchors and sessions, but other limits.
     #[must_use]
     pub fn with_limits(&self, limits: Limits) -> Self {
-        Self { connector: self.connector.clone(), limits }
+        Self { limits, ..self.clone() }
+    }
+
+    /// A client with the same trust anchors and sessions, but other permitted destinations.
+    #[must_use]
+    pub fn with_destinations(&self, destinations: Destinations) -> Self {
+        Self { destinations, ..self.clone() }
     }
 
     /// Sends a `GET` request for `url`. Any status is a success.
@@ -170,13 +183,28 @@ impl Client {
         target: &RequestTarget,
         request: Request<Full<Bytes>>,
     ) -> Result<FetchResponse, Reason> {
-        let limits = DialLimits { connect: self.limits.time, unacknowledged: self.limits.time };
-        let tcp = connect(&target.dial, limits).await.map_err(Reason::Connect)?;
+        let tcp = self.connect(target).await?;
         if !target.tls {
             return response(tcp, request, self.limits.body).await;
         }
         let stream = self.connector.connect(tcp, &target.host).await.map_err(Reason::Tls)?;
         response(stream, request, self.limits.body).await
+    }
+
+    /// Connects to a permitted address. The address that was compared is the one that is used, so that a name cannot have
+    /// another address for a second look-up.
+    async fn connect(&self, target: &RequestTarget) -> Result<TcpStream, Reason> {
+        let limits = DialLimits { connect: self.limits.time, unacknowledged: self.limits.time };
+        let deadline = Instant::now() + limits.connect;
+        let mut addresses = resolve(&target.dial, deadline).await.map_err(Reason::Connect)?;
+        let first = addresses.first().map(SocketAddr::ip);
+        addresses.retain(|address| self.destinations.permit(target, address.ip()));
+        match first {
+            Some(address) if addresses.is_empty() => {
+                Err(Reason::Private(Refused { host: target.host.clone(), address }))
+            }
+            _ => connect_resolved(&target.dial, &addresses, deadline, limits).await.map_err(Reason::Connect),
+        }
     }
 }
 
@@ -264,7 +292,9 @@ mod tests {
     fn client(limits: Limits) -> Client {
         let ca = TestCa::new();
         let authorities = Some(ca.root_file());
-        Client::new(&ClientSettings { authorities, limits }).expect("a client")
+        let local = ["127.0.0.1"].map(|host| host.parse().expect("an address"));
+        let destinations = Destinations::new(local.into());
+        Client::new(&ClientSettings { authorities, limits, destinations }).expect("a client")
     }
 
     /// A server that accepts one connection for each of `answers` and closes it after the response. Returns the
@@ -363,5 +393,24 @@ mod tests {
         let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
         let error = client(limits).get(&url).await.expect_err("given up");
         assert!(matches!(error.reason, Reason::TimedOut(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn private_addresses_are_refused_after_resolution_and_after_redirects() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let port = listener.local_addr().expect("address").port();
+        let public = Client::new(&ClientSettings::default()).expect("a client");
+        for host in ["127.0.0.1", "localhost", "127.1", "0x7f000001", "[::ffff:127.0.0.1]", "0.0.0.0"] {
+            let error = public.get(&format!("http://{host}:{port}/")).await.expect_err("refused");
+            assert!(matches!(error.reason, Reason::Private(_)), "{error}");
+        }
+        let (url, _served) = server(vec![moved(&format!("http://localhost:{port}/secret"))]).await;
+        let configured = public.with_destinations(Destinations::default().with_url(&url));
+        let error = configured.get(&url).await.expect_err("refused");
+        assert!(matches!(error.reason, Reason::Private(_)), "{error}");
+        let text = error.to_string();
+        let parts =
+            ["/secret: localhost has the address ", "add \"localhost\" to certificates.allow_private"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::destination::Refused;
+
 /// A failed request. Its text contains method, URL and [`Reason`].
 #[derive(Debug, Error)]
 #[error("{method} {url}: {reason}")]
@@ -28,6 +30,9 @@ pub enum Reason {
     /// The connection failed. The source names host and address.
     #[error("{0}")]
     Connect(#[source] io::Error),
+    /// No address of the host is public or permitted by [`Destinations`](crate::Destinations).
+    #[error("{0}")]
+    Private(Refused),
     /// The server's certificate is invalid, or the server does not use TLS.
     #[error("TLS: {0}")]
     Tls(#[source] io::Error),

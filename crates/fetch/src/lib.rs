@@ -5,8 +5,10 @@
 //! memory must be bounded: a [`FetchResponse`] is read completely, within the [`Limits`] for size, time and redirects.
 
 mod client;
+mod destination;
 mod error;
 mod target;
 
 pub use client::{Client, ClientSettings, FetchResponse, Limits};
+pub use destination::{Destinations, PrivateHost, Refused, is_public};
 pub use error::{FetchError, Reason};

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use brisk_certs::{Certificate, Challenges, Maintenance, MaintenanceSettings, Publish, Slot};
+use brisk_certs::{Certificate, Challenges, Maintenance, Publish, Slot};
 use brisk_keys::{Engines, Keystore};
 use brisk_tls::HostSettings;
 
 use crate::GatewayError;
-use crate::errands::{self, CertificateMetrics};
+use crate::errands::{self, CertificateMetrics, Errands};
 use crate::obtained::{ObtainedHost, Obtainer};
 use crate::settings::{CertificateSettings, GatewaySettings};
 use crate::shared::{Environment, Shared};
@@ -23,6 +23,7 @@ pub(crate) struct Certificates {
     obtainer: Arc<dyn Obtainer>,
     /// Keeps staples, completes chains, notices revocation.
     pub(crate) maintenance: Arc<Maintenance>,
+    errands: Arc<Errands>,
 }
 
 impl Certificates {
@@ -31,12 +32,13 @@ impl Certificates {
         environment: &Environment,
     ) -> Result<Self, GatewayError> {
         let Environment { engines, challenges, obtainer, catalogues, on_demand, .. } = environment.clone();
-        let maintenance = Arc::new(errands::start(settings)?);
+        let errands = Arc::new(Errands::new(Arc::clone(&settings.allow_private)));
+        let maintenance = Arc::new(errands::start(settings, Arc::clone(&errands))?);
         let replaces = Arc::clone(&obtainer);
         maintenance.on_revoked(move |certificate| replaces.revoked(certificate));
         let metrics = CertificateMetrics { maintenance: Arc::clone(&maintenance), catalogues, on_demand };
         environment.metrics.register(metrics);
-        Ok(Self { engines, challenges, obtainer, maintenance })
+        Ok(Self { engines, challenges, obtainer, maintenance, errands })
     }
 
     /// Makes the catalogues of `settings` load certificates on demand, with engines for the keys of names on demand.
@@ -55,9 +57,12 @@ impl Certificates {
 
     /// Shows the certificates of `tls`, whose keys are in `keys`, to new handshakes. Waits for their first staples, as long as
     /// `settings` allow.
-    pub(crate) fn publish(&self, tls: &Termination, keys: &Keystore, settings: MaintenanceSettings) {
+    pub(crate) fn publish(&self, tls: &Termination, keys: &Keystore, settings: &CertificateSettings) {
+        if self.errands.permit(&settings.allow_private) {
+            self.maintenance.restart();
+        }
         let certificates: Vec<_> = tls.configured().flat_map(|host| &host.certificates).cloned().collect();
-        self.maintenance.prepare(&certificates, settings);
+        self.maintenance.prepare(&certificates, settings.maintenance);
         for host in tls.configured() {
             let keys = keys.subset(host.certificates.iter().map(|certificate| certificate.key));
             self.show_files(host, &host.certificates, keys);

@@ -1,12 +1,12 @@
 //! Maintenance of certificates: its HTTP client, its store, and its report on the admin listener.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::maintenance::{Fetch, Fetched, Fetching, Report};
 use brisk_certs::{Catalogues, CertError, Certificate, Maintenance, OnDemandHosts, Store};
-use brisk_fetch::{Client, ClientSettings, Limits};
+use brisk_fetch::{Client, ClientSettings, Destinations, Limits, PrivateHost};
 use brisk_telemetry::metrics::{Collector, Encoder};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, StatusCode};
@@ -23,26 +23,39 @@ const TIME: Duration = Duration::from_secs(10);
 const SERIES: usize = 500;
 
 /// Starts the maintenance of certificates, with an empty set.
-pub(crate) fn start(settings: &CertificateSettings) -> Result<Maintenance, CertError> {
+pub(crate) fn start(settings: &CertificateSettings, errands: Arc<Errands>) -> Result<Maintenance, CertError> {
     let store = settings.store.clone().map(|store| store as Arc<dyn Store>);
-    Maintenance::start(
-        settings.maintenance,
-        Arc::new(Errands(OnceLock::new())),
-        store,
-        settings.fleet.clone(),
-    )
+    Maintenance::start(settings.maintenance, errands, store, settings.fleet.clone())
 }
 
 /// Fetches with a client that is made for the first fetch: most gateways never need one.
+///
+/// Certificates contain the URLs, and whoever provides a certificate chooses them. So only public addresses are permitted,
+/// and those that the configuration names.
 #[derive(Debug)]
-struct Errands(OnceLock<Result<Client, String>>);
+pub(crate) struct Errands {
+    client: OnceLock<Result<Client, String>>,
+    private: Mutex<Arc<[PrivateHost]>>,
+}
 
 impl Errands {
+    pub(crate) fn new(private: Arc<[PrivateHost]>) -> Self {
+        Self { client: OnceLock::new(), private: Mutex::new(private) }
+    }
+
+    /// Replaces the permitted private hosts. Returns whether they differ.
+    pub(crate) fn permit(&self, private: &Arc<[PrivateHost]>) -> bool {
+        let mut own = self.private.lock().unwrap_or_else(PoisonError::into_inner);
+        let differs = *own != *private;
+        *own = Arc::clone(private);
+        differs
+    }
+
     fn client(&self) -> Result<&Client, String> {
         let made = || {
             Client::new(&ClientSettings::default()).map_err(|error| format!("cannot fetch anything: {error}"))
         };
-        self.0.get_or_init(made).as_ref().map_err(Clone::clone)
+        self.client.get_or_init(made).as_ref().map_err(Clone::clone)
     }
 }
 
@@ -50,7 +63,8 @@ impl Fetch for Errands {
     fn get<'a>(&'a self, url: &'a str, limit: usize) -> Fetching<'a> {
         Box::pin(async move {
             let limits = Limits { time: TIME, body: limit, ..Limits::default() };
-            let client = self.client()?.with_limits(limits);
+            let private = Arc::clone(&self.private.lock().unwrap_or_else(PoisonError::into_inner));
+            let client = self.client()?.with_limits(limits).with_destinations(Destinations::new(private));
             let answer = client.get(url).await.map_err(|error| error.to_string())?;
             if answer.status != StatusCode::OK {
                 return Err(format!("the answer is {}", answer.status));

@@ -8,6 +8,7 @@ use brisk_answer::settings::ServiceSettings;
 use brisk_certs::store::Folder;
 use brisk_certs::{MaintenanceSettings, Store};
 use brisk_dashboard::DashboardSettings;
+use brisk_fetch::PrivateHost;
 use brisk_http_server::HttpSettings;
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
@@ -68,6 +69,8 @@ pub struct CertificateSettings {
     pub store: Option<Arc<Folder>>,
     /// Store shared by the gateways of a fleet, so that only one of them requests each staple; fixed at the start.
     pub fleet: Option<Arc<dyn Store>>,
+    /// Hosts outside of the public internet from which data may be fetched.
+    pub allow_private: Arc<[PrivateHost]>,
 }
 
 /// The peers whose connections begin with a PROXY protocol header.

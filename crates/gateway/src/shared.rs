@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
 use brisk_beacon::Beacons;
-use brisk_certs::{Catalogues, Challenges, MaintenanceSettings, OnDemandHosts};
+use brisk_certs::{Catalogues, Challenges, OnDemandHosts};
 use brisk_keys::{Engines, Keystore};
 use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
 use brisk_visits::Visits;
@@ -20,7 +20,7 @@ use crate::live::{Current, Live};
 use crate::measured::Measured;
 use crate::obtained::Obtainer;
 use crate::resumption::{PreparedKeys, Resumption};
-use crate::settings::GatewaySettings;
+use crate::settings::{CertificateSettings, GatewaySettings};
 
 /// The least time between two warnings about failed handshakes: clients can make handshakes fail.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ pub(crate) struct Prepared {
     keys: Option<PreparedKeys>,
     beacons: Option<Arc<Beacons>>,
     keystore: Arc<Keystore>,
-    maintenance: MaintenanceSettings,
+    certificates: CertificateSettings,
 }
 
 impl Shared {
@@ -113,7 +113,7 @@ impl Shared {
         shared.measured.commit(beacons);
         shared.replace_access_log(access_log);
         let live = shared.live.load();
-        shared.certificates.publish(&live.tls, &settings.keystore, settings.certificates.maintenance);
+        shared.certificates.publish(&live.tls, &settings.keystore, &settings.certificates);
         shared.metrics.set_certificates(live.tls.expiries());
         shared.certificates.show_obtainer(&live.tls, &shared.own);
         drop(live);
@@ -140,19 +140,19 @@ impl Shared {
             keys: self.resumption.prepare(&settings.sessions)?,
             beacons,
             keystore: Arc::clone(&settings.keystore),
-            maintenance: settings.certificates.maintenance,
+            certificates: settings.certificates.clone(),
         })
     }
 
     /// Applies the state to new connections and requests. Waits for the first staples of new certificates.
     pub(crate) fn commit(&self, prepared: Prepared) {
-        let Prepared { live, access_log, keys, beacons, keystore, maintenance } = prepared;
+        let Prepared { live, access_log, keys, beacons, keystore, certificates } = prepared;
         self.resumption.commit(keys);
         self.replace_access_log(access_log);
         self.measured.commit(beacons);
         live.begin_experiments(self.measured.visits());
         // Before `live` is replaced, so that no handshake finds a host without certificates.
-        self.certificates.publish(&live.tls, &keystore, maintenance);
+        self.certificates.publish(&live.tls, &keystore, &certificates);
         self.metrics.set_certificates(live.tls.expiries());
         self.live.replace(live);
         self.certificates.show_obtainer(&self.live.load().tls, &self.own);

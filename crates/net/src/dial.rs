@@ -131,6 +131,16 @@ impl fmt::Display for Via {
 pub async fn connect(target: &Target, limits: DialLimits) -> io::Result<TcpStream> {
     let deadline = Instant::now() + limits.connect;
     let addresses = resolve(target, deadline).await?;
+    connect_resolved(target, &addresses, deadline, limits).await
+}
+
+/// Like [`connect`], to the first of `addresses` that accepts a connection. `target` is for error messages.
+pub async fn connect_resolved(
+    target: &Target,
+    addresses: &[SocketAddr],
+    deadline: Instant,
+    limits: DialLimits,
+) -> io::Result<TcpStream> {
     let mut last =
         target.fail("resolve", None, io::Error::new(io::ErrorKind::NotFound, "no address has that name"));
     for (index, address) in addresses.iter().enumerate() {
@@ -147,7 +157,8 @@ pub async fn connect(target: &Target, limits: DialLimits) -> io::Result<TcpStrea
     Err(last)
 }
 
-async fn resolve(target: &Target, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+/// The addresses of `target`, in the resolver's order.
+pub async fn resolve(target: &Target, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
     let name = match &target.host {
         Host::Address(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
         Host::Name(name) => name,

@@ -70,7 +70,7 @@ fn address(url: &str, name: &str, asking: Option<IpAddr>) -> String {
 mod tests {
     use std::io::Write;
 
-    use brisk_fetch::ClientSettings;
+    use brisk_fetch::{ClientSettings, Destinations};
     use brisk_testkit::origin::Origin;
 
     use super::*;
@@ -103,8 +103,9 @@ mod tests {
             let more = if status == "302" { "Location: /yes\r\n" } else { "" };
             write!(stream, "HTTP/1.1 {status} X\r\n{more}Content-Length: 0\r\n\r\n")
         });
-        let client = Client::new(&ClientSettings::default()).unwrap();
         let url = format!("{}/ask", origin.url());
+        let destinations = Destinations::default().with_url(&url);
+        let client = Client::new(&ClientSettings { destinations, ..ClientSettings::default() }).unwrap();
         for (status, expected) in [
             ("200", Some(Decision::Accepted)),
             ("204", Some(Decision::Rejected)),

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use brisk_certs::OnDemand;
 use brisk_certs::on_demand::NameRequest;
-use brisk_fetch::{Client, ClientSettings};
+use brisk_fetch::{Client, ClientSettings, Destinations};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::{Instant, sleep};
@@ -100,7 +100,9 @@ impl<F: FnMut()> Drop for OnDrop<F> {
 impl NameDecider {
     pub(super) fn new(host: OnDemandHost, records: Records, jobs: mpsc::UnboundedSender<DemandJob>) -> Self {
         let now = Instant::now();
-        let client = Client::new(&ClientSettings::default()).map_err(|error| error.to_string());
+        let destinations = Destinations::default().with_url(&host.settings.ask);
+        let settings = ClientSettings { destinations, ..ClientSettings::default() };
+        let client = Client::new(&settings).map_err(|error| error.to_string());
         let orders = Bucket::new(host.settings.orders, now);
         Self {
             names: host.names,

@@ -1,6 +1,6 @@
 //! Provider for `acme-dns` servers, which store nothing but `TXT` records of challenges.
 
-use brisk_fetch::Client;
+use brisk_fetch::{Client, Destinations};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, StatusCode};
@@ -21,6 +21,7 @@ pub(super) async fn put(settings: &AcmeDnsSettings, record: &Txt, http: &Client)
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("x-api-user", header(&settings.username)?);
     headers.insert("x-api-key", header(&settings.password)?);
+    let http = http.with_destinations(Destinations::default().with_url(&settings.url));
     let answer = http.send(request).await.map_err(|error| failed(error.to_string()))?;
     match answer.status {
         StatusCode::OK => Ok(()),

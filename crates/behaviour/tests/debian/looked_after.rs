@@ -6,7 +6,7 @@ use std::fs;
 
 use brisk_behaviour::openssl::s_client;
 use brisk_behaviour::site::{LIMIT, NAME, setup};
-use brisk_testkit::brisk::{Brisk, base, host};
+use brisk_testkit::brisk::{Brisk, base as base_without_private, host};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::ca_site::{Answer, CaSite, responder, response};
 use brisk_testkit::process::{Finished, run, wait_until};
@@ -25,6 +25,11 @@ fn is_stapled(output: &Finished) -> bool {
     let good = output.stdout.contains("Cert Status: good");
     assert!(good || output.stdout.contains("OCSP response: no response sent"), "{}", output.text());
     good
+}
+
+/// The base of a gateway that may fetch from the authority's servers of these tests.
+fn base(keys: &str) -> String {
+    base_without_private(keys) + "certificates.allow_private = [\"127.0.0.1\"]\n"
 }
 
 fn state(folder: &tempfile::TempDir) -> String {
@@ -382,4 +387,23 @@ fn gateways_of_a_fleet_ask_the_responder_once() {
     assert!(is_stapled(&handshake(&ca, &brisk, NAME, &[])));
     brisk.log_with("staples are not shared with the fleet for now");
     assert_eq!(site.asked("/ocsp"), 2);
+}
+
+#[test]
+fn a_url_in_a_certificate_leads_to_no_private_address_unless_the_operator_allows_it() {
+    let (ca, site) = (TestCa::new(), CaSite::new());
+    site.set("/issuer", Answer::Bytes(ca.intermediate_der()));
+    let leaf = ca.server(&[NAME]).issuer_at(&site.url("/issuer")).issue();
+    fs::write(&leaf.chain, &leaf.certificate_pem).expect("a file");
+    let tables = host(&[NAME], &[&leaf]);
+    let brisk = setup().config(&(base_without_private("") + &tables)).start();
+    let log = brisk.log_with("certificates.allow_private");
+    let parts = ["its intermediate is still missing", "/issuer", "127.0.0.1 is not a public address"];
+    assert!(parts.iter().all(|part| log.contains(part)), "{log}");
+    assert_eq!(site.asked("/issuer"), 0, "the URL was requested");
+    // A reload that allows the address ends the pause before the next attempt.
+    brisk.write("brisk.toml", base("") + &tables);
+    brisk.reload();
+    brisk.log_with("its intermediate was fetched");
+    assert_eq!(site.asked("/issuer"), 1);
 }

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::context::Context;
 use super::files::read_privately;
-use super::{dns, on_demand};
+use super::{certificates, dns, on_demand};
 use crate::error::KeyPath;
 use crate::raw;
 
@@ -82,6 +82,7 @@ pub(super) fn acme(
         contact: contact(&raw.acme, &path, context),
         challenges,
         dns,
+        allow_private: certificates::allow_private(&raw.certificates),
     };
     let keys = keys(raw.acme.keys.as_deref(), &path.key("keys"), context);
     let all = KeyPath::of("host");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::{Catalogue, CertError, Certificate, MaintenanceSettings};
+use brisk_fetch::PrivateHost;
 
 use super::context::Context;
 use crate::error::KeyPath;
@@ -24,6 +25,11 @@ pub(super) fn maintenance(raw: &raw::Certificates, context: &mut Context<'_>) ->
         completes: raw.complete_chains.unwrap_or(usual.completes),
         wait: context.findings.within(&path, raw.staple_wait, Period(usual.wait), &WAITS).0,
     }
+}
+
+/// The hosts of `allow_private`.
+pub(super) fn allow_private(raw: &raw::Certificates) -> Arc<[PrivateHost]> {
+    raw.allow_private.iter().map(|host| host.0.clone()).collect()
 }
 
 /// `certificate` with the staple from its file, if any. Fails if clients would refuse the certificate because its

@@ -131,6 +131,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
             maintenance: certificates::maintenance(&raw.certificates, context),
             store: state_dir.as_ref().map(|dir| Arc::new(Folder::new(dir.join("certificates")))),
             fleet: None,
+            allow_private: certificates::allow_private(&raw.certificates),
         },
         state_dir,
         workers,
