@@ -130,7 +130,7 @@ impl Drop for AddressPermit {
 }
 
 /// The network that counts as one client: an IPv4 address or an IPv6 /64.
-pub(crate) fn client_of(address: IpAddr) -> IpAddr {
+pub fn client_of(address: IpAddr) -> IpAddr {
     // An IPv4-mapped IPv6 address counts as the IPv4 address.
     match address.to_canonical() {
         IpAddr::V6(v6) => {

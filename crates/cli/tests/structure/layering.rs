@@ -12,7 +12,7 @@ use crate::tree::{crates, is_in, name, product, read, root, sources};
 const LAYERS: &[&[&str]] = &[
     &["wire", "coding", "rewrite", "lanes"],
     &["net", "telemetry", "keys", "link", "profile"],
-    &["certs", "session", "report", "tls-base", "visits", "http"],
+    &["certs", "session", "report", "tls-base", "visits", "http", "budget"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view"],
     &["http-connection", "trials", "server", "experiment", "keyless", "fetch", "dashboard", "http-client"],
     &["upstream"],

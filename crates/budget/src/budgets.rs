@@ -1,0 +1,191 @@
+//! The budgets of the process by resource, and their metrics.
+
+use std::fmt;
+use std::sync::Arc;
+
+use brisk_telemetry::metrics::{Collector, Encoder};
+
+use crate::Budget;
+use crate::budget::Label;
+
+/// Minimum budget of all decoders in bytes, however small the limit of encoders is.
+const LEAST_OF_DECODERS: u64 = 64 << 20;
+
+/// Memory of beacons that arrive, in bytes.
+const BEACONS: u64 = 16 << 20;
+
+/// A kind of memory that clients occupy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Responses above 64 KiB per connection that the client has not read.
+    Responses,
+    /// Encoders of responses in progress.
+    Encoders,
+    /// Decoders of upstream documents in progress, for gzip.
+    Decoders,
+    /// The same for codings with a large window: br and zstd.
+    WideDecoders,
+    /// Responses gathered to become a dictionary or the compressed copy of a file.
+    Copies,
+    /// Request bodies gathered before they are forwarded.
+    Requests,
+    /// Beacons that arrive.
+    Beacons,
+}
+
+/// Limits that the configuration sets, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Responses that clients have not read.
+    pub responses: u64,
+    /// Encoders. Decoders may take half as much in addition, but at least 64 MiB.
+    pub encoders: u64,
+    /// Compressed copies of files and dictionaries together. Responses gathered to become one may take a quarter.
+    pub copies: u64,
+    /// Request bodies gathered before they are forwarded.
+    pub requests: u64,
+}
+
+/// The budgets of the process.
+#[derive(Debug)]
+pub struct Budgets([Budget; Resource::ALL.len()]);
+
+impl Resource {
+    /// All resources.
+    pub const ALL: [Self; 7] = [
+        Self::Responses,
+        Self::Encoders,
+        Self::Decoders,
+        Self::WideDecoders,
+        Self::Copies,
+        Self::Requests,
+        Self::Beacons,
+    ];
+
+    /// Name in metrics and in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Responses => "responses",
+            Self::Encoders => "encoders",
+            Self::Decoders => "decoders",
+            Self::WideDecoders => "wide_decoders",
+            Self::Copies => "copies",
+            Self::Requests => "requests",
+            Self::Beacons => "beacons",
+        }
+    }
+
+    fn label(self) -> Label {
+        let setting = match self {
+            Self::Responses => "server.limits.buffered_total",
+            Self::Encoders | Self::Decoders | Self::WideDecoders => "server.limits.compression_memory",
+            Self::Copies => "server.limits.compressed_files, server.limits.dictionaries",
+            Self::Requests => "server.limits.buffered_requests",
+            Self::Beacons => "fixed",
+        };
+        Label { name: self.name(), setting }
+    }
+
+    fn limit(self, limits: &Limits) -> u64 {
+        let decoders = (limits.encoders / 2).max(LEAST_OF_DECODERS);
+        match self {
+            Self::Responses => limits.responses,
+            Self::Encoders => limits.encoders,
+            Self::Decoders | Self::WideDecoders => decoders / 2,
+            Self::Copies => limits.copies / 4,
+            Self::Requests => limits.requests,
+            Self::Beacons => BEACONS,
+        }
+    }
+}
+
+impl Budgets {
+    /// Budgets with these limits.
+    pub fn new(limits: &Limits) -> Self {
+        Self(Resource::ALL.map(|resource| Budget::new(resource.label(), resource.limit(limits))))
+    }
+
+    /// Applies other limits. Reservations above a lower limit remain.
+    pub fn set_limits(&self, limits: &Limits) {
+        for resource in Resource::ALL {
+            self.of(resource).set_limit(resource.limit(limits));
+        }
+    }
+
+    /// The budget of `resource`.
+    pub fn of(&self, resource: Resource) -> &Budget {
+        &self.0[resource as usize]
+    }
+}
+
+/// Metrics of the budgets.
+#[derive(Debug)]
+pub struct BudgetMetrics(pub Arc<Budgets>);
+
+impl Collector for BudgetMetrics {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let all = || Resource::ALL.iter().zip(&self.0.0).map(|(resource, budget)| (resource.name(), budget));
+        let mut family = page.bytes_gauge("budget_held", "Memory reserved for clients, by budget.")?;
+        for (name, budget) in all() {
+            family.gauge(&[("budget", name)], budget.held())?;
+        }
+        let mut family = page.bytes_gauge("budget_limit", "Limit of a memory budget.")?;
+        for (name, budget) in all() {
+            family.gauge(&[("budget", name)], budget.limit())?;
+        }
+        let mut family = page.gauge("budget_clients", "Clients that hold memory of a budget.")?;
+        for (name, budget) in all() {
+            family.gauge(&[("budget", name)], budget.clients() as u64)?;
+        }
+        let mut family = page.counter(
+            "budget_refusals",
+            "Reservations refused because the client has its share or the limit is reached.",
+        )?;
+        for (name, budget) in all() {
+            family.counter(&[("budget", name)], budget.refused())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { responses: 1000, encoders: 400 << 20, copies: 64 << 20, requests: 3000 };
+
+    #[test]
+    fn every_resource_has_its_own_budget_and_name() {
+        let budgets = Budgets::new(&LIMITS);
+        for (index, resource) in Resource::ALL.into_iter().enumerate() {
+            assert_eq!(resource as usize, index);
+            let _held = budgets.of(resource).reserve(None, index as u64 + 1).expect("room");
+            assert_eq!(budgets.of(resource).held(), index as u64 + 1);
+        }
+        let mut names = Resource::ALL.map(Resource::name).to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Resource::ALL.len());
+    }
+
+    #[test]
+    fn other_limits_apply_to_later_reservations() {
+        let budgets = Budgets::new(&LIMITS);
+        let held = budgets.of(Resource::Requests).reserve(None, 3000).expect("room");
+        budgets.set_limits(&Limits { requests: 1000, ..LIMITS });
+        assert_eq!(budgets.of(Resource::Requests).held(), 3000);
+        drop(held);
+        assert!(budgets.of(Resource::Requests).reserve(None, 1001).is_err());
+        assert!(budgets.of(Resource::Requests).reserve(None, 1000).is_ok());
+    }
+
+    #[test]
+    fn decoders_have_half_of_the_memory_of_encoders_and_a_minimum() {
+        let limits = |encoders| {
+            let limits = Limits { encoders, ..LIMITS };
+            Resource::Decoders.limit(&limits) + Resource::WideDecoders.limit(&limits)
+        };
+        assert_eq!(limits(400 << 20), 200 << 20);
+        assert_eq!(limits(4 << 20), 64 << 20);
+    }
+}
