@@ -10,7 +10,7 @@
 
 mod body;
 mod dictionaries;
-pub(crate) mod encoders;
+mod encoders;
 mod kept;
 mod media;
 mod metrics;
@@ -22,6 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_coding::{AcceptedCodings, Coding, Dictionary};
+use brisk_http::validate;
 use brisk_http_connection::Connection;
 use brisk_trials::ByArm;
 use bytes::Bytes;
@@ -31,12 +32,16 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as _;
 
 use self::body::CompressedBody;
+use self::dictionaries::DictionarySource;
 use self::encoders::Lease;
 use self::kept::{Found, Key};
 pub use self::media::{MediaPattern, MediaPatternError};
 pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
 use crate::body::Body;
+use crate::credentials::Credentials;
+use crate::header_values::{forbids_transforming, has_directive, is_identity, tokens};
+use crate::names::Names;
 
 /// Maximum length in bytes of complete bodies that are compressed at once and keep a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
@@ -61,6 +66,8 @@ pub(crate) struct Compression {
     may_leak: bool,
     /// Folder of a static route, whose compressed files may be cached.
     root: Option<PathBuf>,
+    /// Names of the host, for dictionaries; `None` if responses do not become dictionaries.
+    names: Option<Rc<Names>>,
     /// Levels for connections in experiments.
     levels: Vec<(Coding, ByArm<u8>)>,
 }
@@ -80,30 +87,31 @@ pub(crate) struct ResponseCompression {
     known: Option<HeaderValue>,
     /// Cache key of the requested file.
     file: Option<String>,
-    /// Requested path, if responses may become dictionaries.
-    path: Option<String>,
+    /// The requested resource, if its response may become a dictionary.
+    source: Option<DictionarySource>,
+    credentials: Credentials,
     /// Dictionary that the client has.
     dictionary: Option<Arc<Dictionary>>,
 }
 
 impl Compression {
-    /// Compression of a route. `may_leak`: responses may contain secrets, unlike static files, whose folder is `root`.
-    pub(crate) fn new(
-        settings: &Arc<CompressionSettings>,
-        may_leak: bool,
-        root: Option<PathBuf>,
-    ) -> Rc<Self> {
-        Self::drawn(settings, may_leak, root, Vec::new())
+    /// Compression of responses that may contain secrets.
+    pub(crate) fn new(settings: &Arc<CompressionSettings>) -> Rc<Self> {
+        let settings = Arc::clone(settings);
+        Rc::new(Self { settings, may_leak: true, root: None, names: None, levels: Vec::new() })
     }
 
-    /// Like [`new`](Self::new), with levels for connections in experiments.
-    pub(crate) fn drawn(
+    /// Compression of a route of the host with these `names`. `root` is the folder of a static route, whose responses
+    /// contain no secrets; `levels` are those of connections in experiments.
+    pub(crate) fn of_route(
         settings: &Arc<CompressionSettings>,
         may_leak: bool,
         root: Option<PathBuf>,
+        names: &Rc<Names>,
         levels: Vec<(Coding, ByArm<u8>)>,
     ) -> Rc<Self> {
-        Rc::new(Self { settings: Arc::clone(settings), may_leak, root, levels })
+        let names = settings.dictionaries.then(|| Rc::clone(names));
+        Rc::new(Self { settings: Arc::clone(settings), may_leak, root, names, levels })
     }
 
     fn level(&self, coding: Coding, connection: &Connection) -> u8 {
@@ -113,25 +121,43 @@ impl Compression {
     }
 
     /// Chooses the coding for the response to a request for `path`.
-    pub(crate) fn negotiate(self: &Rc<Self>, request: &Parts, path: &[u8]) -> ResponseCompression {
+    pub(crate) fn negotiate(
+        self: &Rc<Self>,
+        connection: &Connection,
+        request: &Parts,
+        path: &[u8],
+    ) -> ResponseCompression {
         let headers = &request.headers;
         let accepted = AcceptedCodings::of(headers);
-        let uses = self.settings.dictionaries
-            && accepted.takes_dictionaries(&self.settings.codings)
-            && may_use_dictionary(headers);
+        let source = self.dictionary_source(request);
+        let uses = || accepted.takes_dictionaries(&self.settings.codings) && may_use_dictionary(headers);
+        let named = source.as_ref().filter(|_| uses());
+        let credentials = Credentials::of(headers, connection);
         let known = headers.get(header::IF_NONE_MATCH).filter(|tags| tags.as_bytes().starts_with(b"W/"));
         ResponseCompression {
             compression: Rc::clone(self),
             coding: accepted.best(&self.settings.codings),
-            is_exposed: self.may_leak && is_exposed(self.settings.guard, headers),
+            is_exposed: self.may_leak && is_exposed(self.settings.guard, headers, credentials),
             // The response to CONNECT belongs to another protocol.
             is_forbidden: forbids_transforming(headers) || request.method == Method::CONNECT,
             is_head: request.method == Method::HEAD,
             known: known.cloned(),
             file: self.root.as_deref().map(|root| file(root, path)),
-            path: self.settings.dictionaries.then(|| request.uri.to_string()),
-            dictionary: uses.then(|| dictionaries::available(headers)).flatten(),
+            dictionary: named.and_then(|source| dictionaries::available(headers, source.authority())),
+            source,
+            credentials,
         }
+    }
+
+    /// The requested resource as the source of a dictionary; `None` if the route has none, or if the authority is not a
+    /// name of the host.
+    fn dictionary_source(&self, request: &Parts) -> Option<DictionarySource> {
+        let names = self.names.as_ref()?;
+        let authority = validate::authority_of(request);
+        let target = request.uri.path_and_query()?;
+        // A query does not change a file. With it, every request would be another dictionary.
+        let target = if self.root.is_some() { target.path() } else { target.as_str() };
+        names.include(authority).then(|| DictionarySource::new(authority, target))
     }
 }
 
@@ -145,11 +171,13 @@ impl ResponseCompression {
         if !self.is_eligible(response) {
             return;
         }
-        if let Some(path) = self.path.as_deref() {
+        if let Some(source) = &self.source {
             add_to_vary(response.headers_mut(), &dictionaries::AVAILABLE_DICTIONARY);
-            if !self.is_head && response.status() == StatusCode::OK {
+            let credentials = if self.compression.may_leak { self.credentials } else { Credentials::None };
+            let may_keep = credentials.permit_retention(response.headers());
+            if may_keep && !self.is_head && response.status() == StatusCode::OK {
                 let limit = connection.settings().map_or(0, |settings| settings.dictionaries);
-                dictionaries::keep(path, response, limit);
+                dictionaries::keep(source, response, limit, connection);
             }
         }
         let headers = response.headers_mut();
@@ -176,8 +204,7 @@ impl ResponseCompression {
             Found::Wanted(keeper) => Some(keeper),
             Found::Nothing => None,
         };
-        let limit = connection.settings().map_or(usize::MAX, |settings| settings.compression_memory);
-        let Some(lease) = Lease::take(coding, level, limit) else {
+        let Some(lease) = Lease::take(coding, level, connection) else {
             return metrics::refused();
         };
         let is_live = is_live(headers);
@@ -208,8 +235,7 @@ impl ResponseCompression {
         let length = self.length(response);
         if !self.is_head {
             let level = self.compression.level(Coding::Zstd, connection);
-            let limit = connection.settings().map_or(usize::MAX, |settings| settings.compression_memory);
-            let Some(lease) = Lease::with_dictionary(dictionary, level, length, limit) else {
+            let Some(lease) = Lease::with_dictionary(dictionary, level, length, connection) else {
                 return metrics::refused();
             };
             let is_live = is_live(response.headers());
@@ -221,11 +247,11 @@ impl ResponseCompression {
     }
 
     /// Looks up a compressed copy of the requested file.
-    fn kept(&self, headers: &HeaderMap, coding: Coding, level: u8, connection: &Connection) -> Found {
+    fn kept(&self, headers: &HeaderMap, coding: Coding, level: u8, connection: &Rc<Connection>) -> Found {
         let tag = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
         let (Some(file), Some(tag)) = (&self.file, tag) else { return Found::Nothing };
         let limit = connection.settings().map_or(0, |settings| settings.compressed_files);
-        kept::find(Key { file: file.clone(), tag: tag.clone(), coding, level }, limit)
+        kept::find(Key { file: file.clone(), tag: tag.clone(), coding, level }, limit, connection)
     }
 
     /// Whether the response would be compressed for some client. Only such responses depend on `Accept-Encoding`.
@@ -275,19 +301,13 @@ fn file(root: &Path, path: &[u8]) -> String {
 }
 
 /// Whether a page of another site may have made this request with credentials that a browser adds by itself.
-fn is_exposed(guard: BreachGuard, headers: &HeaderMap) -> bool {
+fn is_exposed(guard: BreachGuard, headers: &HeaderMap, credentials: Credentials) -> bool {
     let trusts_sites_alike = match guard {
         BreachGuard::Off => return false,
         BreachGuard::CrossSite => true,
         BreachGuard::SameSite => false,
     };
-    // Bearer tokens are set by scripts, never by the browser itself, so another site cannot cause them.
-    let authorization = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let is_bearer =
-        |value: &[u8]| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
-    let has_credentials =
-        headers.contains_key(header::COOKIE) || authorization.is_some_and(|value| !is_bearer(value));
-    has_credentials
+    credentials == Credentials::Ambient
         && match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
             Some(b"same-origin" | b"none") => false,
             Some(b"same-site") => !trusts_sites_alike,
@@ -303,28 +323,10 @@ fn may_use_dictionary(headers: &HeaderMap) -> bool {
     matches!(site, None | Some(b"same-origin" | b"none"))
 }
 
-/// Whether `Cache-Control` contains `no-transform` (RFC 9111 sections 5.2.1.6 and 5.2.2.6).
-pub(crate) fn forbids_transforming(headers: &HeaderMap) -> bool {
-    has_directive(headers, "no-transform")
-}
-
 /// Whether shared caches may store the response (`public`, RFC 9111 section 5.2.2.9), so that it contains no secrets of
 /// a user.
 fn is_public(headers: &HeaderMap) -> bool {
     has_directive(headers, "public")
-}
-
-fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
-    tokens(headers, &header::CACHE_CONTROL).any(|token| token.eq_ignore_ascii_case(directive))
-}
-
-pub(crate) fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim)
-}
-
-pub(crate) fn is_identity(headers: &HeaderMap) -> bool {
-    tokens(headers, &header::CONTENT_ENCODING).all(|coding| coding.eq_ignore_ascii_case("identity"))
 }
 
 /// Whether each piece is sent as it arrives: event streams, and responses with `X-Accel-Buffering: no`.
@@ -387,4 +389,4 @@ fn compress_at_once(whole: &[u8], mut lease: Lease) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

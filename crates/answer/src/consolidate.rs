@@ -28,7 +28,7 @@ pub use self::metrics::RewritingMetrics;
 use self::tags::Mark;
 use crate::body::Body;
 use crate::compress::{BreachGuard, Compression, CompressionSettings, ResponseCompression};
-use crate::hosts::Names;
+use crate::names::Names;
 
 /// The origins that a host serves below paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl ConsolidatedRoute {
             place,
             rewrites,
             mark: Mark::of(&settings.map),
-            recompression: (!compresses).then(|| Compression::new(&Arc::new(usual), true, None)),
+            recompression: (!compresses).then(|| Compression::new(&Arc::new(usual))),
         })
     }
 
@@ -131,6 +131,7 @@ impl ConsolidatedRoute {
     /// Stores the parts of a request that its response needs.
     pub(crate) fn begin(
         self: &Rc<Self>,
+        connection: &Connection,
         request: &Parts,
         authority: &str,
         names: &Names,
@@ -148,7 +149,7 @@ impl ConsolidatedRoute {
             recompression: self
                 .recompression
                 .as_ref()
-                .map(|compression| compression.negotiate(request, path)),
+                .map(|compression| compression.negotiate(connection, request, path)),
             own,
         }
     }
@@ -162,8 +163,8 @@ impl ConsolidatedRoute {
 
 impl ConsolidatedRequest {
     /// Changes the headers of the request for its origin.
-    pub(crate) fn change_request(&self, headers: &mut HeaderMap) {
-        self.consolidated.change_request(headers, &self.own);
+    pub(crate) fn change_request(&self, connection: &Connection, headers: &mut HeaderMap) {
+        self.consolidated.change_request(connection, headers, &self.own);
     }
 
     /// Changes a response. Costs an inspection of its head; documents are changed while they stream.

@@ -339,6 +339,7 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
+    use brisk_budget::Budgets;
     use brisk_http_connection::buffers::WorkerBuffers;
     use brisk_http_connection::connection::Surroundings;
     use brisk_http_connection::settings::HttpSettings;
@@ -399,10 +400,11 @@ mod tests {
     #[tokio::test]
     async fn answers_with_room_for_their_first_piece_wait_for_no_other() {
         let stage = Stage::new();
+        let limits = HttpSettings::default().limits();
         stage.connection.surround(Surroundings {
             settings: Rc::new(HttpSettings { buffered: 64 << 10, ..HttpSettings::default() }),
             wheel: DeadlineWheel::new(),
-            buffers: WorkerBuffers::new(Metrics::new()),
+            buffers: WorkerBuffers::new(Metrics::new(), Arc::new(Budgets::new(&limits))),
             drain: brisk_net::drain::channel().1,
         });
         let mut answers: Vec<_> = (0..4)

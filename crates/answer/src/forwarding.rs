@@ -22,7 +22,7 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
-use crate::hosts::Names;
+use crate::names::Names;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");

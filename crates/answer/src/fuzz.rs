@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, he
 use crate::early_data::{EarlyDataPolicy, EarlyPath};
 use crate::forwarding::{ForwardedRequest, Forwarding};
 use crate::headers;
-use crate::hosts::Names;
+use crate::names::Names;
 use crate::redirect::HttpsRedirect;
 use crate::settings::Underscores;
 

@@ -1,8 +1,8 @@
 //! 103 Early Hints (RFC 8297): resources of a page, sent while its upstream produces the page.
 //!
 //! The links come from the configuration, from the upstream's own 103, or from the `Link` headers of earlier responses
-//! for the same path. Links are learned only from responses that are equal for all users: responses to requests without
-//! credentials, and `public` responses. Only navigations get hints, and only over HTTP/2: other requests do not
+//! for the same authority and path, if the authority is a name of the host. Links are learned only from responses that
+//! are the same for all users ([`Credentials::permit_retention`]). Only navigations get hints, and only over HTTP/2: other requests do not
 //! benefit, and old HTTP/1.1 clients mistake an interim response for the final response.
 
 mod links;
@@ -15,17 +15,19 @@ use std::sync::Arc;
 use brisk_http_connection::interim::Interim;
 use http::header::{self, HeaderName};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::links::of as links_of;
 pub use self::links::{HintLink, HintLinkError};
 use crate::body::Body;
+use crate::credentials::Credentials;
+use crate::names::Names;
 
-/// Number of paths per route and worker whose links are remembered: at most 300 KiB.
-const PATHS: usize = 64;
-/// Maximum length in bytes of a path whose links are remembered.
-const PATH: usize = 256;
+/// Number of pages per route and worker whose links are remembered: at most 320 KiB.
+const PAGES: usize = 64;
+/// Maximum length in bytes of the authority and the path of a page whose links are remembered.
+const LONGEST: usize = 320;
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
@@ -52,8 +54,15 @@ impl EarlyHintsSettings {
 pub(crate) struct EarlyHints {
     settings: Arc<EarlyHintsSettings>,
     fixed: Vec<HeaderValue>,
-    /// Learned links by path, in the order of learning.
-    learned: RefCell<VecDeque<(String, Vec<HeaderValue>)>>,
+    /// Learned links by page, in the order of learning.
+    learned: RefCell<VecDeque<(PageKey, Vec<HeaderValue>)>>,
+}
+
+/// Authority and path of a page whose links are learned. Tenants below one wildcard name learn nothing from each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PageKey {
+    authority: String,
+    path: String,
 }
 
 /// Early hints of one request.
@@ -61,9 +70,10 @@ pub(crate) struct EarlyHints {
 pub(crate) struct RequestHints {
     hints: Rc<EarlyHints>,
     interim: Interim,
-    /// Path whose links are used and learned; `None` if learning is disabled or the path is too long.
-    path: Option<String>,
-    has_credentials: bool,
+    /// Page whose links are used and learned; `None` if learning is disabled, the authority is not a name of the host, or
+    /// both are too long.
+    page: Option<PageKey>,
+    credentials: Credentials,
 }
 
 impl EarlyHints {
@@ -72,26 +82,39 @@ impl EarlyHints {
         Rc::new(Self { settings: Arc::clone(settings), fixed, learned: RefCell::default() })
     }
 
-    /// Prepares the hints for a request for `path`, sent with `interim`.
-    pub(crate) fn prepare(self: &Rc<Self>, request: &Parts, path: &[u8], interim: Interim) -> RequestHints {
-        let path =
-            (self.settings.learn && path.len() <= PATH).then(|| String::from_utf8_lossy(path).into_owned());
-        let headers = &request.headers;
-        let has_credentials =
-            headers.contains_key(header::COOKIE) || headers.contains_key(header::AUTHORIZATION);
-        RequestHints { hints: Rc::clone(self), interim, path, has_credentials }
+    /// Prepares the hints for the request for a page, sent with `interim`. `page` is `None` if the authority of the
+    /// request is not a name of the host.
+    pub(crate) fn prepare(
+        self: &Rc<Self>,
+        page: Option<PageKey>,
+        credentials: Credentials,
+        interim: Interim,
+    ) -> RequestHints {
+        let page = page.filter(|_| self.settings.learn);
+        RequestHints { hints: Rc::clone(self), interim, page, credentials }
     }
 
-    fn learn(&self, path: &str, links: Vec<HeaderValue>) {
+    fn learn(&self, page: &PageKey, links: Vec<HeaderValue>) {
         let mut learned = self.learned.borrow_mut();
-        learned.retain(|(known, _)| known != path);
+        learned.retain(|(known, _)| known != page);
         if links.is_empty() {
             return;
         }
-        if learned.len() == PATHS {
+        if learned.len() == PAGES {
             learned.pop_front();
         }
-        learned.push_back((path.to_owned(), links));
+        learned.push_back((page.clone(), links));
+    }
+}
+
+impl PageKey {
+    /// The key of a page of the host with these `names`; `None` for another authority, and for long keys.
+    pub(crate) fn new(names: &Names, authority: &str, path: &[u8]) -> Option<Self> {
+        let is_own = authority.len() + path.len() <= LONGEST && names.include(authority);
+        is_own.then(|| Self {
+            authority: authority.to_ascii_lowercase(),
+            path: String::from_utf8_lossy(path).into_owned(),
+        })
     }
 }
 
@@ -100,7 +123,7 @@ impl RequestHints {
     pub(crate) fn announce(&self) {
         let learned = self.hints.learned.borrow();
         let known =
-            learned.iter().find(|(known, _)| self.path.as_ref() == Some(known)).map(|(_, links)| links);
+            learned.iter().find(|(known, _)| self.page.as_ref() == Some(known)).map(|(_, links)| links);
         self.interim.hint(self.hints.fixed.iter().chain(known.into_iter().flatten()));
     }
 
@@ -111,17 +134,13 @@ impl RequestHints {
 
     /// Learns the links of an upstream's response.
     pub(crate) fn learn_from(&self, response: &Response<Body>) {
-        let Some(path) = &self.path else { return };
+        let Some(page) = &self.page else { return };
         let headers = response.headers();
-        let is_alike = has_directive(headers, "public")
-            || (!self.has_credentials
-                && !has_directive(headers, "private")
-                && !has_directive(headers, "no-store"));
         let is_page = headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
             kind.as_bytes().get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"))
         });
-        if response.status() == StatusCode::OK && is_alike && is_page {
-            self.hints.learn(path, links::of(headers));
+        if response.status() == StatusCode::OK && is_page && self.credentials.permit_retention(headers) {
+            self.hints.learn(page, links::of(headers));
         }
     }
 }
@@ -137,11 +156,6 @@ pub(crate) fn is_navigation(request: &Parts) -> bool {
                 .get(header::ACCEPT)
                 .is_some_and(|accepted| memchr::memmem::find(accepted.as_bytes(), b"text/html").is_some()),
         }
-}
-
-fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
-    let values = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|found| found.trim().eq_ignore_ascii_case(directive))
 }
 
 #[cfg(test)]
@@ -166,6 +180,25 @@ mod tests {
         request.body(()).expect("a request").into_parts().0
     }
 
+    fn names() -> Names {
+        Names::new(&["*.t.example".to_owned()]).expect("names")
+    }
+
+    fn page(path: &str) -> PageKey {
+        PageKey::new(&names(), "a.t.example", path.as_bytes()).expect("a page of the host")
+    }
+
+    #[test]
+    fn pages_are_those_of_one_authority_of_the_host() {
+        let of = |authority: &str, path: &str| PageKey::new(&names(), authority, path.as_bytes());
+        assert_eq!(of("A.t.example", "/"), of("a.t.example", "/"));
+        assert_ne!(of("a.t.example", "/"), of("b.t.example", "/"));
+        for other in ["t.example.invented", "", "192.0.2.1"] {
+            assert_eq!(of(other, "/"), None, "{other}");
+        }
+        assert_eq!(of("a.t.example", &"x".repeat(LONGEST)), None);
+    }
+
     fn learned_from(
         asked: &[(&'static str, &'static str)],
         response: &[(&'static str, &'static str)],
@@ -182,7 +215,9 @@ mod tests {
         let stream = connection.multiplex().streams.begin(std::time::Instant::now());
         let settings = EarlyHintsSettings { learn: true, ..EarlyHintsSettings::default() };
         let hints = EarlyHints::new(&Arc::new(settings));
-        let prepared = hints.prepare(&request(asked), b"/", Interim::new(connection, stream));
+        let credentials = Credentials::of(&request(asked).headers, &connection);
+        let page = PageKey::new(&names(), "a.t.example", b"/");
+        let prepared = hints.prepare(page, credentials, Interim::new(connection, stream));
         prepared.learn_from(&answer(response));
         let learned = hints.learned.borrow();
         learned.iter().map(|(_, links)| links.len()).sum()
@@ -206,12 +241,12 @@ mod tests {
         let hints = EarlyHints::new(&Arc::default());
         let link = || vec![HeaderValue::from_static("</a.css>; rel=preload; as=style")];
         for path in 0..1000 {
-            hints.learn(&format!("/{path}"), link());
+            hints.learn(&page(&format!("/{path}")), link());
         }
-        assert_eq!(hints.learned.borrow().len(), PATHS);
-        assert!(hints.learned.borrow().iter().any(|(path, _)| path == "/999"));
-        hints.learn("/999", Vec::new());
-        assert!(!hints.learned.borrow().iter().any(|(path, _)| path == "/999"));
+        assert_eq!(hints.learned.borrow().len(), PAGES);
+        assert!(hints.learned.borrow().iter().any(|(page, _)| page.path == "/999"));
+        hints.learn(&page("/999"), Vec::new());
+        assert!(!hints.learned.borrow().iter().any(|(page, _)| page.path == "/999"));
     }
 
     #[test]

@@ -1,16 +1,15 @@
 //! The hosts of one configuration: lookup by the name in a request, and the check whether a connection may request the
 //! host.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_certs::{CertError, HostMap, OnDemand, UnknownName};
-use brisk_http::validate::host_of;
 use brisk_tls::Demands;
 
+use crate::names::{Names, name_of};
 use crate::settings::{HostSettings, ServiceSettings};
 
 /// Values by host, with the conditions under which a connection for one host may request another.
@@ -179,45 +178,6 @@ impl<T> Host<T> {
         let is_covered = name.is_some_and(|name| self.covered.get(Some(name)).host().is_some());
         is_covered && self.demands == other.demands
     }
-}
-
-/// The names of one host.
-#[derive(Debug)]
-pub(crate) struct Names {
-    map: HostMap<()>,
-    on_demand: Option<Arc<OnDemand>>,
-}
-
-impl Names {
-    pub(crate) fn new(names: &[String]) -> Result<Self, CertError> {
-        let mut map = HostMap::new(UnknownName::Refuse);
-        map.add(names.iter().map(String::as_str), ())?;
-        Ok(Self { map, on_demand: None })
-    }
-
-    /// Adds names that are decided at run time.
-    pub(crate) fn with(self, on_demand: Option<&Arc<OnDemand>>) -> Self {
-        Self { on_demand: on_demand.cloned(), ..self }
-    }
-
-    /// Whether the authority is a name of the host, as opposed to an arbitrary name from a client. An on-demand name
-    /// counts while its certificate is in memory.
-    pub(crate) fn include(&self, authority: &str) -> bool {
-        let is_shown = |name: &str| self.on_demand.as_ref().is_some_and(|own| own.peek(name).is_some());
-        name_of(authority).is_some_and(|name| self.map.get(Some(&name)).host().is_some() || is_shown(&name))
-    }
-}
-
-/// The host name in an authority, in the form of [`HostMap`] keys: lower case, without trailing dot. `None` if there is
-/// none.
-fn name_of(authority: &str) -> Option<Cow<'_, str>> {
-    let host = host_of(authority)?;
-    let host = host.strip_suffix('.').unwrap_or(host);
-    Some(if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Cow::Owned(host.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(host)
-    })
 }
 
 #[cfg(test)]

@@ -7,13 +7,11 @@ mod site;
 mod upstream_call;
 
 use std::rc::Rc;
-use std::time::Duration;
 
-use brisk_http::error::BodyError;
 use brisk_http::validate::{self, Refusal, Target};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
-use brisk_telemetry::{RequestId, RequestIds, Throttle};
+use brisk_telemetry::RequestIds;
 use brisk_upstream::Group;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
@@ -40,8 +38,6 @@ pub struct Service {
     forwarding: Forwarding,
     telemetry: Rc<Telemetry>,
     ids: RequestIds,
-    /// Limits warnings about requests that cannot be buffered to one per second.
-    full_warnings: Throttle,
 }
 
 impl Service {
@@ -68,7 +64,6 @@ impl Service {
             forwarding: Forwarding::new(settings.trusted_proxies.clone(), settings.underscores),
             telemetry: Rc::new(telemetry),
             ids: RequestIds::from_random_seed(),
-            full_warnings: Throttle::new(Duration::from_secs(1)),
         })
     }
 
@@ -141,15 +136,6 @@ impl Service {
     /// The metrics and the access log of the service.
     pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
-    }
-
-    /// Logs that a request body could not be buffered; a warning if `limits.buffered_requests` is exhausted.
-    fn not_gathered(&self, error: &BodyError, request: RequestId) {
-        let passed = matches!(error, BodyError::NoRoom).then(|| self.full_warnings.pass()).flatten();
-        if let Some(more) = passed {
-            tracing::warn!(%request, more, "limits.buffered_requests is used up: requests that are to be buffered get 503");
-        }
-        tracing::debug!(%error, %request, "a request body was not gathered");
     }
 
     /// Checks the limits of the connection and returns the destination of the request.

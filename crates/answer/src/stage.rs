@@ -21,7 +21,7 @@ use crate::consolidate::ConsolidatedRequest;
 use crate::exchange::Exchange;
 use crate::header_rules::ResponseHeaders;
 use crate::hints::RequestHints;
-use crate::hosts::Names;
+use crate::names::Names;
 use crate::settings::{Action, HostSettings, Preconnect, RouteSettings};
 use crate::visits::{PageView, SiteVisits};
 

@@ -165,7 +165,7 @@ fn write_milliseconds(time: Duration, text: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::SocketAddr;
 
     use brisk_telemetry::{ResumptionFailure, Timeline};
@@ -180,7 +180,7 @@ mod tests {
         record
     }
 
-    fn facts() -> TlsFacts {
+    pub(crate) fn facts() -> TlsFacts {
         TlsFacts {
             version: ProtocolVersion::TLS1_3,
             suite: CipherSuite(0x1301),

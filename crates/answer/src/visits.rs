@@ -104,7 +104,7 @@ impl SiteVisits {
             trusted: Rc::clone(trusted),
             experiments,
             tag: tag.into(),
-            compression: Compression::new(&usual, true, None),
+            compression: Compression::new(&usual),
         })
     }
 
@@ -166,9 +166,9 @@ impl PageView {
     }
 
     /// Chooses the coding of the page, for routes without a compression setting.
-    pub(crate) fn negotiate_compression(&mut self, request: &Parts) {
+    pub(crate) fn negotiate_compression(&mut self, connection: &Connection, request: &Parts) {
         let path = request.uri.path().as_bytes();
-        self.compression = Some(self.visits.compression.negotiate(request, path));
+        self.compression = Some(self.visits.compression.negotiate(connection, request, path));
     }
 
     /// The compression of the response, if it is a page of a route without a compression setting.

@@ -1,8 +1,8 @@
-//! Admission of beacons: limits of rate and memory, per client and in total.
+//! Admission of beacons: limits of rate, per client and in total.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use brisk_net::rates::{Event, Rate, RateLimits, Rates};
@@ -11,9 +11,6 @@ use crate::Refusal;
 
 /// The most bytes of a beacon.
 pub const LARGEST: usize = 64 << 10;
-
-/// Bytes of beacons that are arriving, all together.
-const ARRIVING: usize = 16 << 20;
 
 /// Limit per client on measured page views, and on beacons: enough for visitors who share an address.
 const OF_CLIENT: Rate = Rate { interval: Duration::from_millis(500), burst: 60 };
@@ -34,7 +31,6 @@ const AT_ONCE: u64 = 2000;
 pub(crate) struct Admission {
     rates: Rates,
     all: Bucket,
-    arriving: AtomicUsize,
 }
 
 impl Admission {
@@ -47,7 +43,7 @@ impl Admission {
             handshakes: Some(REPORTED),
             errors: Some(COMPARED),
         };
-        Self { rates: Rates::new(limits, Arc::default()), all: Bucket::new(), arriving: AtomicUsize::new(0) }
+        Self { rates: Rates::new(limits, Arc::default()), all: Bucket::new() }
     }
 
     /// Whether one more page view of `client` may be measured; `None` is many clients.
@@ -73,35 +69,6 @@ impl Admission {
     /// distinguished.
     pub(crate) fn may_compare(&self, client: Option<IpAddr>) -> bool {
         client.is_some_and(|client| self.rates.take(client, Event::Error).is_ok())
-    }
-
-    pub(crate) fn hold(&self) -> Held<'_> {
-        Held { arriving: &self.arriving, bytes: 0 }
-    }
-}
-
-/// The bytes of one beacon that have arrived. Gives their room back when it is dropped.
-#[derive(Debug)]
-pub struct Held<'a> {
-    arriving: &'a AtomicUsize,
-    bytes: usize,
-}
-
-impl Held<'_> {
-    /// Adds `bytes`, if they are not too many for one beacon or for all.
-    pub fn add(&mut self, bytes: usize) -> Result<(), Refusal> {
-        if self.bytes + bytes > LARGEST {
-            return Err(Refusal::TooLarge);
-        }
-        let before = self.arriving.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-        if before + bytes > ARRIVING { Err(Refusal::Busy) } else { Ok(()) }
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.arriving.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -151,20 +118,5 @@ mod tests {
         assert_eq!(admission.may_read(client(1)), Err(Refusal::ClientRate));
         assert_eq!(admission.may_read(client(2)), Ok(()));
         assert!(admission.may_measure(client(1)) && admission.may_measure(None));
-    }
-
-    #[test]
-    fn room_comes_back() {
-        let admission = Admission::new();
-        let mut one = admission.hold();
-        assert_eq!(one.add(LARGEST), Ok(()));
-        assert_eq!(one.add(1), Err(Refusal::TooLarge));
-        let mut others: Vec<_> = (1..ARRIVING / LARGEST).map(|_| admission.hold()).collect();
-        assert!(others.iter_mut().all(|other| other.add(LARGEST).is_ok()));
-        assert_eq!(admission.hold().add(1), Err(Refusal::Busy));
-        drop(one);
-        assert_eq!(admission.hold().add(LARGEST), Ok(()));
-        drop(others);
-        assert_eq!(admission.arriving.load(Ordering::Relaxed), 0);
     }
 }

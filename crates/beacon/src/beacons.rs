@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use brisk_telemetry::RequestId;
 use brisk_visits::{Arms, Connection, Metric, Visit, Visits};
 
-use crate::admission::{Admission, Held};
+use crate::admission::Admission;
 use crate::counts::{Counts, Insertion, add};
 use crate::page::Page;
 use crate::pages::{Issued, Pages};
@@ -80,10 +80,9 @@ impl Beacons {
         add(&self.counts.received, 1);
     }
 
-    /// Whether a beacon of `client` may be read; `None` represents many clients. Its memory is accounted until the
-    /// returned value is dropped.
-    pub fn admit(&self, client: Option<IpAddr>) -> Result<Held<'_>, Refusal> {
-        self.admission.may_read(client).map(|()| self.admission.hold())
+    /// Whether a beacon of `client` may be read; `None` represents many clients.
+    pub fn admit(&self, client: Option<IpAddr>) -> Result<(), Refusal> {
+        self.admission.may_read(client)
     }
 
     /// Counts a beacon that is dropped.

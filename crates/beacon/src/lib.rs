@@ -19,7 +19,7 @@ mod reports;
 mod script;
 mod token;
 
-pub use admission::{Held, LARGEST};
+pub use admission::LARGEST;
 pub use beacons::{Beacons, Kind};
 pub use counts::{BeaconMetrics, Insertion};
 pub use page::Page;

@@ -38,10 +38,21 @@ pub fn post_head(stream: u32, path: &str) -> Vec<u8> {
 
 /// POST of `body` to `path`, with additional headers.
 pub fn post_with(stream: u32, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
+    let head = [head(0x83, path), lines(headers)].concat();
+    [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
+}
+
+/// GET of `path` with additional headers.
+pub fn get_with(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    let head = [head(0x82, path), lines(headers)].concat();
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &head)
+}
+
+/// Headers as literals without indexing (RFC 7541 section 6.2.2).
+fn lines(headers: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let line = |(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
-    let head = [head(0x83, path), headers.iter().flat_map(line).collect()].concat();
-    [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
+    headers.iter().flat_map(line).collect()
 }
 
 /// Header block (RFC 7541): `:method` by its index in the static table, `https`, then path and authority as literals.

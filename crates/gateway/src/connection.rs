@@ -44,7 +44,7 @@ pub(crate) fn serve_https(
             };
         let connection = connected(&worker, *record, demands, &io);
         connection.extras.take_part(arms);
-        limit_requests(&worker, &connection);
+        limit_client(&worker, &connection);
         let http = Http {
             service: Rc::clone(&worker.service),
             connection: Rc::clone(&connection),
@@ -86,11 +86,12 @@ fn connected(worker: &Worker, mut record: ConnectionRecord, demands: Demands, io
     Connection::with_early_data(record, confirmation, until)
 }
 
-/// Applies the rate limit of requests, which counts all connections of a client.
-pub(crate) fn limit_requests(worker: &Worker, connection: &Connection) {
+/// Applies the limits that count all connections of a client: the rate of requests, and shares of memory.
+pub(crate) fn limit_client(worker: &Worker, connection: &Connection) {
     let live = worker.shared.live.load();
-    let Some(rates) = live.rates.as_ref().filter(|rates| rates.limits().requests.is_some()) else { return };
-    if let Some(client) = live.one_client(connection.client.record.borrow().client.ip()) {
+    let client = live.one_client(connection.client.record.borrow().client.ip());
+    let Some(client) = client else { return connection.client.set_many() };
+    if let Some(rates) = live.rates.as_ref().filter(|rates| rates.limits().requests.is_some()) {
         connection.extras.limit_requests(Arc::clone(rates), client);
     }
 }

@@ -16,7 +16,7 @@ use http::request::Parts;
 use tokio::net::TcpStream;
 
 use crate::client::{Permits, introduce};
-use crate::connection::limit_requests;
+use crate::connection::limit_client;
 use crate::worker::Worker;
 
 /// Serves one plain HTTP connection to its end. It may begin with a PROXY header, as HTTPS connections may.
@@ -47,7 +47,7 @@ async fn answer(
     deadline: Deadline,
 ) {
     let connection = Connection::new(record, false);
-    limit_requests(worker, &connection);
+    limit_client(worker, &connection);
     let http = Http {
         service: Rc::clone(&worker.service),
         connection: Rc::clone(&connection),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
 use brisk_beacon::Beacons;
+use brisk_budget::{BudgetMetrics, Budgets};
 use brisk_certs::{Catalogues, Challenges, OnDemandHosts};
 use brisk_keys::{Engines, Keystore};
 use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) sink: Arc<Sink>,
     pub(crate) live: Current,
     pub(crate) limits: ClientLimits,
+    /// Memory held for clients.
+    pub(crate) budgets: Arc<Budgets>,
     pub(crate) certificates: Certificates,
     pub(crate) resumption: Resumption,
     measured: Measured,
@@ -92,7 +95,9 @@ impl Shared {
         let measured = Measured::new(environment.visits.clone(), metrics);
         let beacons = measured.prepare(&settings.service);
         let live = Live::new(settings, resources, beacons.clone(), metrics, None)?;
-        metrics.register(CompressionMetrics);
+        let budgets = Arc::new(Budgets::new(&settings.protocol.limits()));
+        metrics.register(BudgetMetrics(Arc::clone(&budgets)));
+        metrics.register(CompressionMetrics(Arc::clone(&budgets)));
         metrics.register(RewritingMetrics);
         let certificates = Certificates::new(&settings.certificates, environment)?;
         certificates.start_catalogues(settings)?;
@@ -100,6 +105,7 @@ impl Shared {
             sink: Sink::new(Arc::clone(metrics)),
             live: Current::new(live),
             limits,
+            budgets,
             certificates,
             resumption,
             measured,
@@ -154,6 +160,7 @@ impl Shared {
         // Before `live` is replaced, so that no handshake finds a host without certificates.
         self.certificates.publish(&live.tls, &keystore, &certificates);
         self.metrics.set_certificates(live.tls.expiries());
+        self.budgets.set_limits(&live.http.limits());
         self.live.replace(live);
         self.certificates.show_obtainer(&self.live.load().tls, &self.own);
     }

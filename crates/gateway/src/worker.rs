@@ -41,6 +41,7 @@ impl Worker {
         let worker = Rc::new(Self {
             service: CurrentService::new(
                 live.service(shared.telemetry(), &groups).map_err(io::Error::other)?,
+                Arc::clone(&shared.budgets),
             ),
             groups,
             http: RefCell::new(Rc::new(live.http.clone())),

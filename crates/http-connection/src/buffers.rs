@@ -1,14 +1,17 @@
-//! Memory of responses that clients have not read: a budget per connection and one for the process.
+//! Memory of responses that clients have not read: limits per connection, per client and for the process.
 //!
-//! A body is not polled while its connection has used up its budget. A client that does not read therefore makes the
-//! gateway hold at most one budget, plus the buffers of each stream's source.
+//! A body is not polled while its connection has used up its limit. A client that does not read therefore makes the
+//! gateway hold at most that limit for each connection, plus the buffers of each stream's source. Bytes above 64 KiB per
+//! connection are reserved from the client's share of [`Resource::Responses`].
 
 use std::cell::{Cell, RefCell};
 use std::mem;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use brisk_budget::{Budgets, Reservation, Resource};
 use brisk_telemetry::Metrics;
 
 /// Minimum share of a connection in bytes, regardless of other connections, so that every connection makes progress.
@@ -21,13 +24,19 @@ const STEP: usize = 64 << 10;
 #[derive(Debug)]
 pub struct WorkerBuffers {
     metrics: Arc<Metrics>,
+    budgets: Arc<Budgets>,
     unreported: Cell<isize>,
 }
 
 impl WorkerBuffers {
     /// Empty buffers of a new worker.
-    pub fn new(metrics: Arc<Metrics>) -> Rc<Self> {
-        Rc::new(Self { metrics, unreported: Cell::new(0) })
+    pub fn new(metrics: Arc<Metrics>, budgets: Arc<Budgets>) -> Rc<Self> {
+        Rc::new(Self { metrics, budgets, unreported: Cell::new(0) })
+    }
+
+    /// The memory budgets of the process.
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
     }
 
     /// Whether all workers together hold more than `limit`, within 64 KiB per worker.
@@ -62,6 +71,8 @@ pub struct AnswerBuffers {
     waiting: RefCell<Vec<Waker>>,
     /// Level in bytes below which waiting tasks are woken; 0 without waiting tasks.
     wake_below: Cell<usize>,
+    /// The client's reservation for bytes above [`SHARE`], in steps.
+    reserved: RefCell<Option<Box<Reservation>>>,
 }
 
 impl AnswerBuffers {
@@ -69,6 +80,11 @@ impl AnswerBuffers {
     #[cfg(any(test, feature = "testing"))]
     pub fn held(&self) -> usize {
         self.held.get()
+    }
+
+    /// Whether the connection has used up its minimum share.
+    pub(crate) fn has_share(&self) -> bool {
+        self.held.get() >= SHARE
     }
 
     /// Whether the connection exceeds its minimum share, which is its limit while the process has no memory left.
@@ -87,17 +103,31 @@ impl AnswerBuffers {
     }
 
     /// Ready while the connection may hold more. Otherwise the task is woken when half of the budget is free.
-    pub fn poll_room(&self, context: &mut Context<'_>, budget: &Budget<'_>) -> Poll<()> {
+    pub fn poll_room(&self, context: &mut Context<'_>, limits: &RoomLimits<'_>) -> Poll<()> {
         let held = self.held.get();
-        if held < SHARE || (held < budget.connection && !budget.worker.exceed(budget.process)) {
+        let fits = || held < limits.connection && !limits.worker.exceed(limits.process);
+        if held < SHARE || (fits() && self.is_reserved(held, limits)) {
             return Poll::Ready(());
         }
-        self.wake_below.set(if held < budget.connection { SHARE } else { budget.connection / 2 });
+        self.wake_below.set(if held < limits.connection { SHARE } else { limits.connection / 2 });
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
             waiting.push(context.waker().clone());
         }
         Poll::Pending
+    }
+
+    /// Whether the client's share has room for one more step above `held`, which is reserved if necessary.
+    fn is_reserved(&self, held: usize, limits: &RoomLimits<'_>) -> bool {
+        let needed = ((held - SHARE) / STEP + 1) * STEP;
+        let mut reserved = self.reserved.borrow_mut();
+        if let Some(reserved) = &mut *reserved {
+            let missing = (needed as u64).saturating_sub(reserved.bytes());
+            return missing == 0 || reserved.grow(missing).is_ok();
+        }
+        let new = limits.worker.budgets.of(Resource::Responses).reserve(limits.client, needed as u64);
+        *reserved = new.ok().map(Box::new);
+        reserved.is_some()
     }
 
     /// Adds `bytes`.
@@ -114,6 +144,9 @@ impl AnswerBuffers {
     pub fn free(&self, bytes: usize) {
         let held = self.held.get() - bytes;
         self.held.set(held);
+        if held < SHARE && self.reserved.borrow().is_some() {
+            self.reserved.take();
+        }
         if held < self.wake_below.get() {
             self.wake();
         }
@@ -138,18 +171,20 @@ impl AnswerBuffers {
 
 /// Limits on the memory of responses.
 #[derive(Debug)]
-pub struct Budget<'a> {
+pub struct RoomLimits<'a> {
     /// Limit of the connection in bytes.
     pub connection: usize,
     /// Limit of the process in bytes.
     pub process: usize,
     /// Buffers of the connection's worker, which know the total of the process.
     pub worker: &'a WorkerBuffers,
+    /// The client, which has a share of the limit of the process; `None` for many clients behind one address.
+    pub client: Option<IpAddr>,
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::net::{Ipv4Addr, SocketAddr};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Wake;
 
@@ -159,6 +194,7 @@ mod tests {
     use super::*;
     use crate::chunk::{Chunk, Reserved};
     use crate::connection::Connection;
+    use crate::settings::HttpSettings;
 
     #[derive(Default)]
     struct Woken(AtomicBool);
@@ -172,6 +208,11 @@ mod tests {
     fn connection() -> Rc<Connection> {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true)
+    }
+
+    fn worker(metrics: &Arc<Metrics>) -> Rc<WorkerBuffers> {
+        let budgets = Budgets::new(&HttpSettings::default().limits());
+        WorkerBuffers::new(Arc::clone(metrics), Arc::new(budgets))
     }
 
     fn chunk(connection: &Rc<Connection>, length: usize) -> Chunk {
@@ -203,8 +244,8 @@ mod tests {
 
     #[test]
     fn who_finds_no_room_is_woken_when_half_of_the_budget_is_free() {
-        let worker = WorkerBuffers::new(Metrics::new());
-        let budget = Budget { connection: 1 << 20, process: usize::MAX, worker: &worker };
+        let worker = worker(&Metrics::new());
+        let budget = RoomLimits { connection: 1 << 20, process: usize::MAX, worker: &worker, client: None };
         let connection = connection();
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
@@ -222,9 +263,9 @@ mod tests {
 
     #[test]
     fn room_of_the_process_is_offered_to_those_who_wait_for_it() {
-        let worker = WorkerBuffers::new(Metrics::new());
+        let worker = worker(&Metrics::new());
         let is_woken = |held: usize| {
-            let budget = Budget { connection: 1 << 20, process: 1 << 20, worker: &worker };
+            let budget = RoomLimits { connection: 1 << 20, process: 1 << 20, worker: &worker, client: None };
             let connection = connection();
             let woken = Arc::new(Woken::default());
             let waker = Waker::from(Arc::clone(&woken));
@@ -243,9 +284,9 @@ mod tests {
     #[test]
     fn a_process_without_room_leaves_each_connection_its_share() {
         let metrics = Metrics::new();
-        let worker = WorkerBuffers::new(Arc::clone(&metrics));
+        let worker = worker(&metrics);
         worker.change(1 << 30);
-        let budget = Budget { connection: 1 << 20, process: 1 << 29, worker: &worker };
+        let budget = RoomLimits { connection: 1 << 20, process: 1 << 29, worker: &worker, client: None };
         let connection = connection();
         let mut context = Context::from_waker(Waker::noop());
         assert!(connection.answers.poll_room(&mut context, &budget).is_ready());
@@ -254,5 +295,37 @@ mod tests {
         worker.change(-(1 << 30));
         assert_eq!(metrics.answers_held(), 0);
         assert!(connection.answers.poll_room(&mut context, &budget).is_ready());
+    }
+
+    #[test]
+    fn one_client_leaves_memory_for_others_on_however_many_connections() {
+        let worker = worker(&Metrics::new());
+        let process = 8 << 20;
+        worker.budgets.of(Resource::Responses).set_limit(process as u64);
+        let limits = |client: u8| {
+            let client = Some(Ipv4Addr::new(192, 0, 2, client).into());
+            RoomLimits { connection: 1 << 20, process, worker: &worker, client }
+        };
+        // Each connection holds more than its minimum and asks for more.
+        let fill = |client: u8| {
+            let connections: Vec<_> = (0..20).map(|_| connection()).collect();
+            let context = &mut Context::from_waker(Waker::noop());
+            let chunks: Vec<_> = connections
+                .iter()
+                .flat_map(|connection| {
+                    let limits = limits(client);
+                    let mut room = || connection.answers.poll_room(context, &limits).is_ready();
+                    std::iter::from_fn(|| room().then(|| chunk(connection, STEP))).collect::<Vec<_>>()
+                })
+                .collect();
+            let above = chunks.len() * STEP - connections.len() * SHARE;
+            (chunks, above)
+        };
+        let (chunks, first) = fill(1);
+        assert_eq!(first, process / 2);
+        assert_eq!(fill(2).1, process / 4);
+        drop(chunks);
+        assert_eq!(worker.budgets.of(Resource::Responses).held(), 0);
+        assert_eq!(fill(3).1, process / 2);
     }
 }

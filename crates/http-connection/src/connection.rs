@@ -6,19 +6,21 @@ mod flow;
 mod limits;
 
 use std::cell::OnceCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use brisk_budget::{Budgets, Resource};
 use brisk_net::{Deadline, DeadlineWheel, Drain};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::{Confirmation, Demands};
 
-use crate::buffers::{AnswerBuffers, Budget, WorkerBuffers};
+use crate::buffers::{AnswerBuffers, RoomLimits, WorkerBuffers};
 pub use crate::connection::client::ClientFacts;
 pub use crate::connection::extras::Extras;
 pub use crate::connection::flow::Flow;
 pub use crate::connection::limits::Limits;
+use crate::gathering::Gathering;
 use crate::handshake::{Completion, Handshake};
 pub use crate::multiplexed::Multiplexed;
 use crate::settings::HttpSettings;
@@ -133,6 +135,26 @@ impl Connection {
         self.surroundings.get().map(|surroundings| &*surroundings.settings)
     }
 
+    /// The memory budgets of the process; `None` before [`surround`](Self::surround).
+    pub fn budgets(&self) -> Option<&Budgets> {
+        self.surroundings.get().map(|surroundings| surroundings.buffers.budgets())
+    }
+
+    /// Starts to gather a response of at most `limit` bytes while it is sent; `None` without memory.
+    pub fn gather(&self, limit: usize) -> Option<Gathering> {
+        let budget = self.budgets().map(|budgets| budgets.of(Resource::Copies));
+        let reservation = budget.map(|budget| budget.reserve(self.client.address(), 0)).transpose().ok()?;
+        let gathering = Gathering::new(limit, reservation);
+        self.extras.gather(gathering.shared());
+        Some(gathering)
+    }
+
+    /// Gives up all gathered bytes of responses, because the client reads them too slowly.
+    pub fn stop_gathering(&self) {
+        let gatherings = self.extras.take_gatherings();
+        gatherings.iter().filter_map(Weak::upgrade).for_each(|shared| drop(shared.take()));
+    }
+
     /// Whether the drain timeout is over. The connection then ends together with its requests in flight.
     pub fn is_cut(&self) -> bool {
         self.surroundings.get().is_some_and(|surroundings| surroundings.drain.is_cut())
@@ -145,10 +167,14 @@ impl Connection {
 
     /// Ready while a response may hold more memory. Otherwise the task is woken when it may.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.answers.has_share() {
+            return Poll::Ready(());
+        }
         match self.surroundings.get() {
             Some(Surroundings { settings, buffers, .. }) => {
                 let (connection, process) = (settings.buffered, settings.buffered_total);
-                self.answers.poll_room(context, &Budget { connection, process, worker: buffers })
+                let client = self.client.address();
+                self.answers.poll_room(context, &RoomLimits { connection, process, worker: buffers, client })
             }
             None => Poll::Ready(()),
         }

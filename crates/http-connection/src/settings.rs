@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use brisk_budget::Limits;
+
 /// Timeouts and sizes of HTTP connections.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
@@ -29,9 +31,11 @@ pub struct HttpSettings {
     /// Maximum memory of active encoders in bytes, of all connections. Further responses are sent uncompressed.
     /// Default: 256 MiB.
     pub compression_memory: usize,
-    /// Maximum memory of compressed copies of files in bytes, of all workers. Default: 32 MiB.
+    /// Maximum memory of compressed copies of files in bytes, of all workers. A quarter is reserved for copies that are
+    /// being gathered. Default: 32 MiB.
     pub compressed_files: usize,
-    /// Maximum memory of responses stored as dictionaries in bytes. Default: 32 MiB.
+    /// Maximum memory of responses stored as dictionaries in bytes. A quarter is reserved for dictionaries that are being
+    /// gathered. Default: 32 MiB.
     pub dictionaries: usize,
     /// Minimum rate of a request body in bytes per second, until its response begins; 0 for none. A pause of
     /// `timeouts.body` in total is free. Default: 240.
@@ -61,6 +65,18 @@ pub struct HttpTimeouts {
     pub request: Option<Duration>,
     /// Lifetime of a connection, after which it is closed once its requests in flight are complete. Default: none.
     pub connection: Option<Duration>,
+}
+
+impl HttpSettings {
+    /// The limits of the memory budgets.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            responses: self.buffered_total as u64,
+            encoders: self.compression_memory as u64,
+            copies: (self.compressed_files as u64).saturating_add(self.dictionaries as u64),
+            requests: self.gathered_total,
+        }
+    }
 }
 
 impl Default for HttpSettings {

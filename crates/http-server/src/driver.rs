@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use brisk_answer::Service;
+use brisk_budget::Budgets;
 use brisk_http_connection::Connection;
 use brisk_http_connection::buffers::WorkerBuffers;
 use brisk_http_connection::connection::Surroundings;
@@ -47,9 +48,9 @@ pub struct CurrentService {
 }
 
 impl CurrentService {
-    /// Creates the holder with its first service.
-    pub fn new(service: Rc<Service>) -> Rc<Self> {
-        let buffers = WorkerBuffers::new(Arc::clone(&service.telemetry().metrics));
+    /// Creates the holder with its first service and the memory budgets of the process.
+    pub fn new(service: Rc<Service>, budgets: Arc<Budgets>) -> Rc<Self> {
+        let buffers = WorkerBuffers::new(Arc::clone(&service.telemetry().metrics), budgets);
         Rc::new(Self { service: RefCell::new(service), buffers, date: Date::default() })
     }
 

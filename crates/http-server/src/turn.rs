@@ -249,7 +249,11 @@ impl Rounds {
         if is_stuck && now.saturating_sub(self.still_since) >= timeouts.write {
             return Some(Stop::Abort(End::WriteTimeout));
         }
-        if connection.is_overloaded() && connection.answers.exceed_share() && progress < LITTLE {
+        let is_overloaded = connection.is_overloaded() && connection.answers.exceed_share();
+        if progress < LITTLE {
+            connection.stop_gathering();
+        }
+        if progress < LITTLE && (is_overloaded || connection.must_yield()) {
             http.service.current().telemetry().metrics.connection_shed();
             return Some(Stop::Abort(End::Shed));
         }

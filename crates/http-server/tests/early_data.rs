@@ -13,6 +13,7 @@ use brisk_answer::settings::{
     UpstreamAction, UpstreamPath,
 };
 use brisk_answer::{Service, Telemetry};
+use brisk_budget::Budgets;
 use brisk_http_connection::Connection;
 use brisk_http_server::{CurrentService, End, Http, HttpIo, HttpSettings, serve};
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
@@ -187,10 +188,11 @@ impl Stage {
             ..ClientSettings::new(HOST)
         });
         let (trigger, drain) = drain::channel();
+        let budgets = Arc::new(Budgets::new(&HttpSettings::default().limits()));
         Rc::new(Self {
             acceptor: acceptor(&ca),
             client: client.expect("settings that fit"),
-            service: CurrentService::new(Rc::new(service(&origin, &wheel, &metrics))),
+            service: CurrentService::new(Rc::new(service(&origin, &wheel, &metrics)), budgets),
             metrics,
             wheel,
             drain,

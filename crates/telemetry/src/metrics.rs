@@ -106,7 +106,6 @@ pub struct Metrics {
     reloads: [AtomicU64; Reload::ALL.len()],
     floods: [AtomicU64; Flood::ALL.len()],
     answers_held: AtomicIsize,
-    bodies_gathered: AtomicU64,
     shed: AtomicU64,
     certificates: ArcSwap<Vec<CertificateExpiry>>,
     lost_lines: Mutex<Vec<Arc<AtomicU64>>>,
@@ -126,7 +125,6 @@ impl Metrics {
             reloads: Default::default(),
             floods: Default::default(),
             answers_held: AtomicIsize::new(0),
-            bodies_gathered: AtomicU64::new(0),
             shed: AtomicU64::new(0),
             certificates: ArcSwap::default(),
             lost_lines: Mutex::default(),
@@ -174,16 +172,6 @@ impl Metrics {
     /// Bytes of answers that are held for clients, as far as workers have reported them.
     pub fn answers_held(&self) -> usize {
         usize::try_from(self.answers_held.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-
-    /// Adds `bytes` to the request bodies that are gathered before their upstreams get them, and returns the new total.
-    pub fn body_gathered(&self, bytes: u64) -> u64 {
-        self.bodies_gathered.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
-    }
-
-    /// Subtracts `bytes` from them.
-    pub fn gathered_body_released(&self, bytes: u64) {
-        self.bodies_gathered.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Counts a connection closed because answers took too much memory and its client did not take them.

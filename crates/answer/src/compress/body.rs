@@ -112,7 +112,9 @@ impl CompressedBody {
         let output =
             written(|output| lease.encoder().write(input, output, step)).map_err(BodyError::Encoder)?;
         self.bytes_out += output.len() as u64;
-        self.keeper.take_if(|keeper| !keeper.add(&output));
+        if let Some(keeper) = &self.keeper {
+            keeper.add(&output);
+        }
         Ok(output)
     }
 

@@ -2,10 +2,11 @@
 //! compressed against them for clients that still have them (`dcz`).
 //!
 //! All workers share the store and its limit. A lock is taken only for requests and responses that name a dictionary. A
-//! client names a dictionary by its SHA-256, so it already has the bytes: dictionaries of one host are harmless at
-//! another.
+//! client names a dictionary by its SHA-256, so the coding of a response reveals whether exactly these bytes were stored:
+//! a dictionary belongs to the authority that sent it, and only responses that are the same for all users
+//! ([`Credentials::permit_retention`](crate::credentials::Credentials::permit_retention)) are stored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use brisk_coding::Dictionary;
 use brisk_http::error::BodyError;
+use brisk_http_connection::Connection;
+use brisk_http_connection::gathering::Gathering;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Response};
@@ -37,11 +40,20 @@ static CLOCK: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
 struct Store {
-    dictionaries: HashMap<[u8; 32], Entry>,
+    dictionaries: HashMap<DictionaryKey, Entry>,
     bytes: usize,
-    /// Hashes of dictionaries, by the key of the response.
-    known: HashMap<u64, [u8; 32]>,
+    /// Dictionaries by the hash of the response that they were made of.
+    known: HashMap<u64, DictionaryKey>,
+    /// Hashes of the responses that are being gathered.
+    gathering: HashSet<u64>,
     hasher: RandomState,
+}
+
+/// Authority that sent a dictionary, in lower case, and the SHA-256 of the dictionary.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct DictionaryKey {
+    authority: Arc<str>,
+    hash: [u8; 32],
 }
 
 struct Entry {
@@ -54,70 +66,133 @@ pub(super) fn held() -> usize {
     read().bytes
 }
 
-/// The stored dictionary named by the client (RFC 9842 section 2.2).
-pub(super) fn available(headers: &HeaderMap) -> Option<Arc<Dictionary>> {
+/// The stored dictionary of `authority` that the client names (RFC 9842 section 2.2).
+pub(super) fn available(headers: &HeaderMap, authority: &str) -> Option<Arc<Dictionary>> {
     // A byte sequence of RFC 9651 section 3.3.5.
     let value = headers.get(AVAILABLE_DICTIONARY)?.to_str().ok()?.trim();
     let text = value.strip_prefix(':')?.strip_suffix(':')?;
     let hash: [u8; 32] = STANDARD.decode(text).ok()?.try_into().ok()?;
     let store = read();
-    let entry = store.dictionaries.get(&hash)?;
+    let entry = store.dictionaries.get(&DictionaryKey::new(authority, hash))?;
     entry.used.store(tick(), Ordering::Relaxed);
     Some(Arc::clone(&entry.dictionary))
 }
 
-/// Stores the body of `response` while it is sent, if it is marked as a dictionary (RFC 9842 section 2.1) and has no
-/// coding.
-pub(super) fn keep(file: &str, response: &mut Response<Body>, limit: usize) {
+/// Stores the body of `response` while it is sent on `connection`, if it is marked as a dictionary (RFC 9842 section 2.1)
+/// and has no coding. `source` is the requested resource. Finished dictionaries may take three quarters of `limit` bytes,
+/// since others are being gathered.
+pub(super) fn keep(
+    source: &DictionarySource,
+    response: &mut Response<Body>,
+    limit: usize,
+    connection: &Connection,
+) {
     let headers = response.headers();
     let is_one = headers.get(USE_AS_DICTIONARY).and_then(|value| value.to_str().ok());
     if limit == 0 || !is_one.is_some_and(|value| value.contains("match=")) {
         return;
     }
     let validator = headers.get(header::ETAG).or_else(|| headers.get(header::LAST_MODIFIED));
-    let known = known_by(file, validator, headers.get(USE_AS_DICTIONARY));
+    let known = known_by(source, validator, headers.get(USE_AS_DICTIONARY));
     if validator.is_some() && is_kept(known) {
         return;
     }
+    let limit = limit - limit / 4;
     let mut body = std::mem::take(response.body_mut());
     *response.body_mut() = match body.whole() {
         Some(whole) => {
             if whole.len() <= LARGEST {
-                insert(known, whole.to_vec(), limit);
+                insert(source, known, whole.to_vec(), limit);
             }
             Body::full(whole)
         }
-        None => Body::boxed(Kept { source: body, gathered: Some(Vec::new()), known, limit }),
+        None => match Gatherer::start(source, known, limit, connection) {
+            Some(gatherer) => Body::boxed(Kept { source: body, gatherer: Some(gatherer) }),
+            None => body,
+        },
     };
 }
 
-/// A body that is collected while it is sent.
+/// The resource whose response may become a dictionary.
+#[derive(Clone, Debug)]
+pub(super) struct DictionarySource {
+    /// The authority of the request, a name of the host, in lower case.
+    authority: Arc<str>,
+    /// The requested path; with the query, unless the resource is a file.
+    target: String,
+}
+
+impl DictionarySource {
+    pub(super) fn new(authority: &str, target: &str) -> Self {
+        Self { authority: authority.to_ascii_lowercase().into(), target: target.to_owned() }
+    }
+
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+}
+
+impl DictionaryKey {
+    fn new(authority: &str, hash: [u8; 32]) -> Self {
+        Self { authority: authority.into(), hash }
+    }
+}
+
+/// A body that is gathered while it is sent.
 struct Kept {
     source: Body,
-    gathered: Option<Vec<u8>>,
+    gatherer: Option<Gatherer>,
+}
+
+/// The gathered part of a future dictionary. One response at a time gathers it.
+struct Gatherer {
+    gathering: Option<Gathering>,
+    source: DictionarySource,
     known: u64,
     limit: usize,
+}
+
+impl Gatherer {
+    fn start(source: &DictionarySource, known: u64, limit: usize, connection: &Connection) -> Option<Self> {
+        if read().gathering.contains(&known) {
+            return None;
+        }
+        let gathering = connection.gather(LARGEST)?;
+        let is_first = write().gathering.insert(known);
+        is_first.then(|| Self { gathering: Some(gathering), source: source.clone(), known, limit })
+    }
+
+    fn finish(mut self) {
+        if let Some(bytes) = self.gathering.take().and_then(Gathering::finish) {
+            insert(&self.source, self.known, bytes, self.limit);
+        }
+    }
+}
+
+impl Drop for Gatherer {
+    fn drop(&mut self) {
+        write().gathering.remove(&self.known);
+    }
 }
 
 impl Kept {
     fn note(&mut self, polled: Option<&Result<Frame<Bytes>, BodyError>>) {
         match polled {
             Some(Ok(frame)) => {
-                let data = frame.data_ref().map_or(&[][..], |data| &data[..]);
-                let fits = |gathered: &mut Vec<u8>| {
-                    gathered.extend_from_slice(data);
-                    gathered.len() <= LARGEST
-                };
-                self.gathered.take_if(|gathered| !fits(gathered));
+                if let (Some(gatherer), Some(data)) = (&self.gatherer, frame.data_ref())
+                    && let Some(gathering) = &gatherer.gathering
+                {
+                    gathering.add(data);
+                }
                 if !self.source.is_end_stream() && frame.is_data() {
                     return;
                 }
             }
-            Some(Err(_)) => self.gathered = None,
+            Some(Err(_)) => self.gatherer = None,
             None => {}
         }
-        if let Some(gathered) = self.gathered.take() {
-            insert(self.known, gathered, self.limit);
+        if let Some(gatherer) = self.gatherer.take() {
+            gatherer.finish();
         }
     }
 }
@@ -156,43 +231,44 @@ fn write() -> RwLockWriteGuard<'static, Store> {
     STORE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn known_by(file: &str, validator: Option<&HeaderValue>, says: Option<&HeaderValue>) -> u64 {
-    read().hasher.hash_one((file, validator, says))
+fn known_by(source: &DictionarySource, validator: Option<&HeaderValue>, says: Option<&HeaderValue>) -> u64 {
+    read().hasher.hash_one((source.authority(), &source.target, validator, says))
 }
 
 fn is_kept(known: u64) -> bool {
     let store = read();
-    store.known.get(&known).is_some_and(|hash| store.dictionaries.contains_key(hash))
+    store.known.get(&known).is_some_and(|key| store.dictionaries.contains_key(key))
 }
 
-fn insert(known: u64, bytes: Vec<u8>, limit: usize) {
+fn insert(source: &DictionarySource, known: u64, bytes: Vec<u8>, limit: usize) {
     let Some(dictionary) = Dictionary::new(bytes) else { return };
     let mut store = write();
     if store.known.len() >= KNOWN {
         store.known.clear();
     }
-    store.known.insert(known, *dictionary.hash());
-    store.insert(dictionary, limit);
+    let key = DictionaryKey { authority: Arc::clone(&source.authority), hash: *dictionary.hash() };
+    store.known.insert(known, key.clone());
+    store.insert(key, dictionary, limit);
 }
 
 impl Store {
-    fn insert(&mut self, dictionary: Dictionary, limit: usize) {
+    fn insert(&mut self, key: DictionaryKey, dictionary: Dictionary, limit: usize) {
         let size = dictionary.bytes().len();
-        if self.dictionaries.contains_key(dictionary.hash()) || size > limit {
+        if self.dictionaries.contains_key(&key) || size > limit {
             return;
         }
         while self.bytes + size > limit {
             let used = |entry: &Entry| entry.used.load(Ordering::Relaxed);
-            let oldest = self.dictionaries.iter().min_by_key(|(_, entry)| used(entry)).map(|(hash, _)| *hash);
+            let oldest =
+                self.dictionaries.iter().min_by_key(|(_, entry)| used(entry)).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else { return };
             if let Some(entry) = self.dictionaries.remove(&oldest) {
                 self.bytes -= entry.dictionary.bytes().len();
             }
         }
         self.bytes += size;
-        let hash = *dictionary.hash();
         self.dictionaries
-            .insert(hash, Entry { dictionary: Arc::new(dictionary), used: AtomicU64::new(tick()) });
+            .insert(key, Entry { dictionary: Arc::new(dictionary), used: AtomicU64::new(tick()) });
     }
 }
 
@@ -210,14 +286,16 @@ mod tests {
     fn the_least_recently_used_goes_when_there_are_too_many() {
         let mut store = Store::default();
         let dictionary = |byte: u8| Dictionary::new(vec![byte; 1000]).expect("a dictionary");
+        let key = |dictionary: &Dictionary| DictionaryKey::new("a.example", *dictionary.hash());
         for byte in 0..10 {
-            store.insert(dictionary(byte), 5000);
+            store.insert(key(&dictionary(byte)), dictionary(byte), 5000);
             assert!(store.bytes <= 5000);
         }
         assert_eq!(store.dictionaries.len(), 5);
-        assert!(store.dictionaries.contains_key(dictionary(9).hash()));
-        assert!(!store.dictionaries.contains_key(dictionary(0).hash()));
-        store.insert(Dictionary::new(vec![7; 6000]).expect("a dictionary"), 5000);
+        assert!(store.dictionaries.contains_key(&key(&dictionary(9))));
+        assert!(!store.dictionaries.contains_key(&key(&dictionary(0))));
+        let large = Dictionary::new(vec![7; 6000]).expect("a dictionary");
+        store.insert(key(&large), large, 5000);
         assert_eq!(store.dictionaries.len(), 5, "too large for any");
     }
 
@@ -225,13 +303,14 @@ mod tests {
     fn a_name_is_a_hash_as_a_byte_sequence() {
         let bytes = b"a dictionary that is kept for this test".to_vec();
         let hash = *Dictionary::new(bytes.clone()).expect("a dictionary").hash();
-        insert(1, bytes, 1 << 20);
+        insert(&DictionarySource::new("A.example", "/"), 1, bytes, 1 << 20);
         let name = STANDARD.encode(hash);
-        assert!(available(&named(&format!(":{name}:"))).is_some());
+        assert!(available(&named(&format!(":{name}:")), "a.example").is_some());
+        assert!(available(&named(&format!(":{name}:")), "b.example").is_none(), "of another host");
         for wrong in [name.as_str(), ":", "::", ":AAAA:", ":!:", "", &format!(":{name}{name}:")] {
-            assert!(available(&named(wrong)).is_none(), "{wrong}");
+            assert!(available(&named(wrong), "a.example").is_none(), "{wrong}");
         }
-        assert!(available(&HeaderMap::new()).is_none());
+        assert!(available(&HeaderMap::new(), "a.example").is_none());
         assert!(Dictionary::new(vec![0x37, 0xa4, 0x30, 0xec, 0, 0, 0, 0, 0]).is_none(), "zstd's own form");
     }
 }

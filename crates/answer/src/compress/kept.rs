@@ -1,7 +1,7 @@
 //! Compressed copies of frequently requested files, in memory.
 //!
-//! Responses that are compressed anyway leave the copies. Each worker has its own copies; a limit applies to all of
-//! them together. The file's tag is part of the key, so the copy of a changed file is never found again and is evicted
+//! Responses that are compressed anyway leave the copies, one response at a time for each copy. Each worker has its own
+//! copies; a limit applies to all of them together. The file's tag is part of the key, so the copy of a changed file is never found again and is evicted
 //! as least recently used.
 
 use std::cell::RefCell;
@@ -10,6 +10,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brisk_coding::Coding;
+use brisk_http_connection::Connection;
+use brisk_http_connection::gathering::Gathering;
 use bytes::Bytes;
 use http::HeaderValue;
 
@@ -51,6 +53,8 @@ pub(super) enum Found {
 struct Kept {
     copies: HashMap<Key, Copy>,
     seen: HashSet<u64>,
+    /// Copies that responses in progress gather.
+    gathering: HashSet<Key>,
     hasher: RandomState,
     /// Logical clock for the time of last use.
     clock: u64,
@@ -61,10 +65,10 @@ struct Copy {
     used: u64,
 }
 
-/// Collects a copy while the response is sent.
+/// Gathers a copy while the response is sent.
 pub(super) struct Keeper {
     key: Key,
-    bytes: Vec<u8>,
+    gathering: Option<Gathering>,
     limit: usize,
 }
 
@@ -73,8 +77,9 @@ pub(super) fn held() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// Looks up a copy. All copies together may take `limit` bytes; 0 disables them.
-pub(super) fn find(key: Key, limit: usize) -> Found {
+/// Looks up a copy for a response on `connection`. Finished copies may take three quarters of `limit` bytes, since others
+/// are being gathered; 0 disables them.
+pub(super) fn find(key: Key, limit: usize, connection: &Connection) -> Found {
     if limit == 0 {
         return Found::Nothing;
     }
@@ -85,8 +90,14 @@ pub(super) fn find(key: Key, limit: usize) -> Found {
             return Found::Copy(copy.bytes.clone());
         }
         let hash = kept.hasher.hash_one(&key);
-        if kept.seen.remove(&hash) {
-            return Found::Wanted(Keeper { key, bytes: Vec::new(), limit });
+        if kept.seen.contains(&hash) {
+            if kept.gathering.contains(&key) {
+                return Found::Nothing;
+            }
+            let Some(gathering) = connection.gather(limit / SHARE) else { return Found::Nothing };
+            kept.seen.remove(&hash);
+            kept.gathering.insert(key.clone());
+            return Found::Wanted(Keeper { key, gathering: Some(gathering), limit });
         }
         if kept.seen.len() >= SEEN {
             kept.seen.clear();
@@ -97,19 +108,27 @@ pub(super) fn find(key: Key, limit: usize) -> Found {
 }
 
 impl Keeper {
-    /// Adds a piece. Returns `false` if the copy is too large and must be dropped.
-    pub(super) fn add(&mut self, piece: &[u8]) -> bool {
-        if self.bytes.len() + piece.len() > self.limit / SHARE {
-            return false;
+    /// Adds a piece.
+    pub(super) fn add(&self, piece: &[u8]) {
+        if let Some(gathering) = &self.gathering {
+            gathering.add(piece);
         }
-        self.bytes.extend_from_slice(piece);
-        true
     }
 
-    /// Stores the complete copy.
-    pub(super) fn finish(self) {
-        let Self { key, bytes, limit } = self;
-        KEPT.with_borrow_mut(|kept| kept.insert(key, bytes.into(), limit));
+    /// Stores the complete copy, unless it was given up.
+    pub(super) fn finish(mut self) {
+        let bytes = self.gathering.take().and_then(Gathering::finish);
+        if let Some(bytes) = bytes {
+            let limit = self.limit - self.limit / 4;
+            KEPT.with_borrow_mut(|kept| kept.insert(self.key.clone(), bytes.into(), limit));
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // An error means that the thread is ending.
+        let _ = KEPT.try_with(|kept| kept.borrow_mut().gathering.remove(&self.key));
     }
 }
 
@@ -152,37 +171,49 @@ mod tests {
         Key { file: file.to_owned(), tag, coding: Coding::Gzip, level: 6 }
     }
 
+    fn look_up(file: &str, limit: usize) -> Found {
+        find(key(file), limit, &crate::compress::tests::connection())
+    }
+
     fn keep(file: &str, bytes: usize, limit: usize) -> bool {
-        let Found::Wanted(mut keeper) = find(key(file), limit) else { return false };
-        let fits = keeper.add(&vec![0; bytes]);
-        if fits {
-            keeper.finish();
-        }
-        fits
+        let Found::Wanted(keeper) = look_up(file, limit) else { return false };
+        keeper.add(&vec![0; bytes]);
+        keeper.finish();
+        is_kept(file, limit)
     }
 
     fn is_kept(file: &str, limit: usize) -> bool {
-        matches!(find(key(file), limit), Found::Copy(_))
+        matches!(look_up(file, limit), Found::Copy(_))
+    }
+
+    #[test]
+    fn one_response_at_a_time_leaves_a_copy() {
+        let limit = 16_000;
+        assert!(matches!(look_up("one", limit), Found::Nothing));
+        let Found::Wanted(first) = look_up("one", limit) else { panic!("the second request gathers") };
+        for _ in 0..4 {
+            assert!(matches!(look_up("one", limit), Found::Nothing));
+        }
+        drop(first);
+        assert!(matches!(look_up("one", limit), Found::Wanted(_)), "the first was not completed");
     }
 
     // One test: the memory is counted for the process.
     #[test]
     fn what_is_asked_for_twice_is_kept_and_the_least_recently_used_goes() {
         let limit = 16_000;
-        assert!(matches!(find(key("a"), limit), Found::Nothing));
+        assert!(matches!(look_up("a", limit), Found::Nothing));
         assert!(keep("a", 1500, limit) && is_kept("a", limit));
         for file in ["b", "c", "d", "e", "f", "g", "h", "i", "j", "k"] {
-            assert!(matches!(find(key(file), limit), Found::Nothing));
+            assert!(matches!(look_up(file, limit), Found::Nothing));
             assert!(keep(file, 1500, limit), "{file}");
             assert!(is_kept("a", limit), "a was used last but one");
             assert!(held() <= limit, "{}", held());
         }
         assert!(!is_kept("b", limit));
-        assert!(matches!(find(key("large"), limit), Found::Nothing));
+        assert!(matches!(look_up("large", limit), Found::Nothing));
         assert!(!keep("large", 3000, limit), "more than its share");
-        assert!(
-            matches!(find(key("off"), 0), Found::Nothing) && matches!(find(key("off"), 0), Found::Nothing)
-        );
+        assert!(matches!(look_up("off", 0), Found::Nothing) && matches!(look_up("off", 0), Found::Nothing));
         KEPT.take();
         assert_eq!(held(), 0);
     }

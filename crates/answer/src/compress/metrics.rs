@@ -1,12 +1,14 @@
 //! Metrics of compression, for the whole process.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use brisk_budget::{Budgets, Resource};
 use brisk_coding::Coding;
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-use super::{dictionaries, encoders, kept};
+use super::{dictionaries, kept};
 
 #[derive(Default)]
 struct Counts {
@@ -66,9 +68,9 @@ pub(super) fn copy_sent() {
     COPIES_SENT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Writes the metrics of compression.
-#[derive(Clone, Copy, Debug)]
-pub struct CompressionMetrics;
+/// Writes the metrics of compression. The memory of encoders and decoders is that of the budgets.
+#[derive(Clone, Debug)]
+pub struct CompressionMetrics(pub Arc<Budgets>);
 
 impl Collector for CompressionMetrics {
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
@@ -92,7 +94,8 @@ impl Collector for CompressionMetrics {
         }
         let mut family =
             page.bytes_gauge("compression_memory", "Memory of encoders and decoders in use, at most.")?;
-        family.gauge(&[], encoders::held() as u64)?;
+        let coders = [Resource::Encoders, Resource::Decoders, Resource::WideDecoders];
+        family.gauge(&[], coders.map(|resource| self.0.of(resource).held()).iter().sum::<u64>())?;
         let mut family =
             page.counter("compressed_copies_sent", "Answers that were compressed copies in memory.")?;
         family.counter(&[], COPIES_SENT.load(Ordering::Relaxed))?;

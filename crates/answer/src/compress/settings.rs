@@ -48,8 +48,8 @@ pub struct CompressionSettings {
     pub dictionaries: bool,
 }
 
-/// Protection against BREACH: requests with credentials (cookies, or `Authorization` without a bearer token) whose
-/// responses are not compressed.
+/// Protection against BREACH: requests with credentials that browsers add by themselves (cookies, passwords, client
+/// certificates, logins of the connection) whose responses are not compressed.
 ///
 /// Decided by the initiator of the request, which browsers send in `Sec-Fetch-Site`. `public` responses and static
 /// files are always compressed.

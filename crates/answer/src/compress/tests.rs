@@ -4,8 +4,14 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use brisk_budget::Budgets;
+use brisk_coding::Encoder;
 use brisk_http::error::BodyError;
-use brisk_telemetry::{ConnectionRecord, Timeline};
+use brisk_http_connection::buffers::WorkerBuffers;
+use brisk_http_connection::connection::Surroundings;
+use brisk_http_connection::settings::HttpSettings;
+use brisk_net::DeadlineWheel;
+use brisk_telemetry::{ConnectionRecord, Metrics, Timeline, TlsFacts};
 use http::{Request, Version};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -14,7 +20,7 @@ use super::*;
 
 type Piece = Result<Frame<Bytes>, BodyError>;
 
-fn connection() -> Rc<Connection> {
+pub(crate) fn connection() -> Rc<Connection> {
     let address = SocketAddr::from(([192, 0, 2, 1], 40000));
     Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true)
 }
@@ -41,8 +47,8 @@ fn text() -> Body {
 
 /// What becomes of an answer of a route that compresses.
 fn answered(request: &Parts, mut response: Response<Body>) -> Response<Body> {
-    let compression = Compression::new(&Arc::default(), true, None);
-    compression.negotiate(request, b"/").apply(&connection(), &mut response);
+    let compression = Compression::new(&Arc::default());
+    compression.negotiate(&connection(), request, b"/").apply(&connection(), &mut response);
     response
 }
 
@@ -145,22 +151,40 @@ fn pages_for_users_are_not_compressed_for_other_sites() {
     let exposed = request(&[ALL, cookie, site("cross-site")]);
     let public = response(&[HTML, ("cache-control", "public, max-age=60")], text());
     assert!(coding(&answered(&exposed, public)).is_some());
+    for facts in [None, Some("CN=alice")] {
+        let connection = connection();
+        let client_subject = facts.map(Into::into);
+        let facts = TlsFacts { client_subject, ..crate::timing::tests::facts() };
+        let has_certificate = facts.client_subject.is_some();
+        connection.client.record.borrow_mut().tls = Some(Box::new(facts));
+        let mut answer = response(&[HTML], text());
+        let asked = request(&[ALL, site("cross-site")]);
+        Compression::new(&Arc::default())
+            .negotiate(&connection, &asked, b"/")
+            .apply(&connection, &mut answer);
+        assert_eq!(
+            coding(&answer).is_none(),
+            has_certificate,
+            "browsers send certificates to other sites' requests"
+        );
+    }
     for (guard, from, compressed) in [
         (BreachGuard::SameSite, "same-site", false),
         (BreachGuard::SameSite, "same-origin", true),
         (BreachGuard::Off, "cross-site", true),
     ] {
-        let compression = Compression::new(
-            &Arc::new(CompressionSettings { guard, ..CompressionSettings::default() }),
-            true,
-            None,
-        );
+        let compression =
+            Compression::new(&Arc::new(CompressionSettings { guard, ..CompressionSettings::default() }));
         let mut answer = response(&[HTML], text());
-        compression.negotiate(&request(&[ALL, cookie, site(from)]), b"/").apply(&connection(), &mut answer);
+        compression
+            .negotiate(&connection(), &request(&[ALL, cookie, site(from)]), b"/")
+            .apply(&connection(), &mut answer);
         assert_eq!(coding(&answer).is_some(), compressed, "{guard:?} {from}");
     }
     let mut file = response(&[HTML], text());
-    Compression::new(&Arc::default(), false, None).negotiate(&exposed, b"/").apply(&connection(), &mut file);
+    let names = Rc::new(Names::new(&["www.example".to_owned()]).expect("names"));
+    let of_files = Compression::of_route(&Arc::default(), false, None, &names, Vec::new());
+    of_files.negotiate(&connection(), &exposed, b"/").apply(&connection(), &mut file);
     assert!(coding(&file).is_some(), "files hold no secrets and repeat nothing");
 }
 
@@ -277,7 +301,7 @@ async fn one_turn_compresses_a_limited_number_of_bytes() {
     let asked = request(&[gzip()]);
     let connection = connection();
     let mut answer = response(&[HTML], body);
-    Compression::new(&Arc::default(), true, None).negotiate(&asked, b"/").apply(&connection, &mut answer);
+    Compression::new(&Arc::default()).negotiate(&connection, &asked, b"/").apply(&connection, &mut answer);
     let mut body = answer.into_body();
     let mut turns = 0;
     let mut seen = Vec::new();
@@ -300,14 +324,27 @@ async fn one_turn_compresses_a_limited_number_of_bytes() {
     assert!(connection.limits.may_work(64 << 10) && !connection.limits.may_work(1));
 }
 
+/// A connection of a client with one half of the encoders' memory.
+fn connection_with_encoders(bytes: usize) -> Rc<Connection> {
+    let connection = connection();
+    let settings = HttpSettings { compression_memory: 2 * bytes, ..HttpSettings::default() };
+    let budgets = Arc::new(Budgets::new(&settings.limits()));
+    connection.surround(Surroundings {
+        settings: Rc::new(settings),
+        wheel: DeadlineWheel::new(),
+        buffers: WorkerBuffers::new(Metrics::new(), budgets),
+        drain: brisk_net::drain::channel().1,
+    });
+    connection
+}
+
 #[tokio::test]
 async fn encoders_beyond_the_memory_for_them_are_not_made() {
-    let held = encoders::held();
-    let one = Lease::take(Coding::Gzip, 6, usize::MAX).expect("an encoder");
-    assert!(Lease::take(Coding::Brotli, 4, 1 << 20).is_none());
+    let connection = connection_with_encoders(Encoder::memory(Coding::Gzip));
+    let one = Lease::take(Coding::Gzip, 6, &connection).expect("an encoder");
+    assert!(Lease::take(Coding::Gzip, 6, &connection).is_none());
     drop(one);
-    // Other tests use encoders at the same time.
-    assert!(held < 100 << 20);
+    assert!(Lease::take(Coding::Gzip, 6, &connection).is_some());
 }
 
 #[tokio::test]
@@ -318,7 +355,9 @@ async fn a_body_that_is_here_as_a_whole_and_is_not_compressed_at_once_arrives_wh
     for (text, connection) in [(whole.as_str(), connection()), (&whole[..20_000], busy)] {
         let mut answer = response(&[HTML], Body::full(text.to_owned()));
         let asked = request(&[gzip()]);
-        Compression::new(&Arc::default(), true, None).negotiate(&asked, b"/").apply(&connection, &mut answer);
+        Compression::new(&Arc::default())
+            .negotiate(&connection, &asked, b"/")
+            .apply(&connection, &mut answer);
         assert_eq!(coding(&answer), Some("gzip"));
         let compressed = answer.into_body().collect().await.expect("a body").to_bytes();
         assert!(inflated(&compressed) == text.as_bytes(), "{} bytes", compressed.len());

@@ -13,6 +13,7 @@ use std::time::Duration;
 use brisk_coding::Decoder;
 use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
+use brisk_http_connection::holding::Holding;
 use brisk_rewrite::{OriginMap, Rewriter};
 use brisk_telemetry::Throttle;
 use bytes::{Buf as _, Bytes};
@@ -22,7 +23,6 @@ use http_body::{Frame, SizeHint};
 use super::metrics;
 use crate::body::Body;
 use crate::compress::DIGESTS;
-use crate::compress::encoders::Room;
 
 /// Number of bytes processed per step, about the output of one decoder step.
 const SLICE: usize = 16 << 10;
@@ -50,7 +50,7 @@ pub(super) struct DocumentNames {
 pub(super) struct RewrittenBody {
     source: Body,
     /// The decoder and its memory reservation.
-    decoder: Option<(Decoder, Room)>,
+    decoder: Option<(Decoder, Holding)>,
     /// Whether the decoder may produce more output without further input.
     has_more: bool,
     rewriter: Rewriter,
@@ -78,7 +78,7 @@ impl RewrittenBody {
     /// A document whose body is still to arrive.
     pub(super) fn new(
         rewriter: Rewriter,
-        decoder: Option<(Decoder, Room)>,
+        decoder: Option<(Decoder, Holding)>,
         map: Arc<OriginMap>,
         names: DocumentNames,
         connection: Rc<Connection>,

@@ -1,7 +1,9 @@
 //! Requests to origins: the headers that an origin receives.
 
-use brisk_coding::{AcceptedCodings, Coding};
+use brisk_budget::Resource;
+use brisk_coding::{AcceptedCodings, Coding, Decoder};
 use brisk_http::claims;
+use brisk_http_connection::Connection;
 use brisk_rewrite::MappedOrigin;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
@@ -19,6 +21,10 @@ const OF_CLIENTS: [HeaderName; 3] = [
     HeaderName::from_static("x-request-id"),
 ];
 
+/// Number of gzip decoders for which the client must have memory when a document is requested: other requests in flight
+/// may need theirs first.
+const ROOM: usize = 16;
+
 /// Whether the response may be a document, which has to be changed.
 ///
 /// Documents are requested in gzip, whose decoder needs little memory; other content passes unchanged and is requested
@@ -30,11 +36,16 @@ fn may_be_document(headers: &HeaderMap) -> bool {
 }
 
 impl ConsolidatedRoute {
-    /// Changes the headers of a request for its origin. `own` is the host of the request, or empty.
-    pub(super) fn change_request(&self, headers: &mut HeaderMap, own: &str) {
+    /// Changes the headers of a request of `connection` for its origin. `own` is the host of the request, or empty.
+    pub(super) fn change_request(&self, connection: &Connection, headers: &mut HeaderMap, own: &str) {
         if self.rewrites {
-            // A coding without a decoder would prevent changes.
-            let offered = if may_be_document(headers) { &[Coding::Gzip][..] } else { &Coding::ALL };
+            // A coding without a decoder would prevent changes. Without memory for decoders, a document would be refused.
+            let has_room = connection.has_room(Resource::Decoders, ROOM * Decoder::memory(Coding::Gzip));
+            let offered = match may_be_document(headers) {
+                true if has_room => &[Coding::Gzip][..],
+                true => &[],
+                false => &Coding::ALL,
+            };
             let narrowed = AcceptedCodings::of(headers).narrowed(offered);
             headers.insert(header::ACCEPT_ENCODING, narrowed.unwrap_or(HeaderValue::from_static("identity")));
             headers.remove(AVAILABLE_DICTIONARY);

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use brisk_budget::Resource;
 use brisk_coding::{Coding, Decoder};
 use brisk_http_connection::Connection;
 use brisk_rewrite::{DocumentKind, Rewriter, policy, refresh};
@@ -12,8 +13,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use super::body::{DocumentNames, RewrittenBody};
 use super::{ConsolidatedRequest, Cookies, cookies, metrics};
 use crate::body::Body;
-use crate::compress::encoders::Room;
-use crate::compress::{DIGESTS, forbids_transforming, tokens};
+use crate::compress::DIGESTS;
+use crate::header_values::{forbids_transforming, tokens};
 
 /// Maximum length in bytes of complete documents that are changed at once and keep a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
@@ -78,13 +79,12 @@ impl ConsolidatedRequest {
         let Some((kind, coding)) = document(response) else { return };
         let decoder = match coding {
             Some(coding) => {
-                let limit = connection.settings().map_or(usize::MAX, |settings| settings.compression_memory);
-                let Some(room) = Room::take(coding, limit) else {
+                let Ok(holding) = connection.reserve(decoders(coding), Decoder::memory(coding)) else {
                     metrics::refused();
                     *response = no_room();
                     return;
                 };
-                Some((Decoder::new(coding), room))
+                Some((Decoder::new(coding), holding))
             }
             None => None,
         };
@@ -142,6 +142,14 @@ impl ConsolidatedRequest {
     fn names(&self) -> DocumentNames {
         let from = self.consolidated.place().map(|place| place.origin.to_string());
         DocumentNames { own: self.own.clone(), from, path: self.path.clone() }
+    }
+}
+
+/// The budget of a decoder.
+pub(super) fn decoders(coding: Coding) -> Resource {
+    match coding {
+        Coding::Gzip => Resource::Decoders,
+        Coding::Zstd | Coding::Brotli => Resource::WideDecoders,
     }
 }
 

@@ -42,8 +42,8 @@ fn asked(
     let consolidated = ConsolidatedRoute::new(&settings(cookies), place, true, false);
     let names = Names::new(&["www.example".to_owned()]).expect("names");
     let mut request = request(headers);
-    let asked = consolidated.begin(&request, "WWW.example:443", &names, b"/x");
-    asked.change_request(&mut request.headers);
+    let asked = consolidated.begin(&connection(), &request, "WWW.example:443", &names, b"/x");
+    asked.change_request(&connection(), &mut request.headers);
     consolidated.address(&mut request.headers);
     (request.headers, asked)
 }
@@ -314,19 +314,6 @@ fn the_place_of_an_origin_is_a_folder() {
     assert_eq!(folder(Some(0), "/_s/", "/_s/?x"), None);
     assert_eq!(folder(Some(0), "/_s/a", "/_s/a"), None);
     assert_eq!(folder(None, "/_s", "/_s"), None);
-}
-
-#[test]
-fn decoders_that_take_much_memory_leave_room_for_the_others() {
-    use crate::compress::encoders::Room;
-    use brisk_coding::Coding;
-    let limit = 256 << 20;
-    let held: Vec<_> = std::iter::from_fn(|| Room::take(Coding::Brotli, limit)).collect();
-    assert!((1..=3).contains(&held.len()), "{}", held.len());
-    assert!(Room::take(Coding::Brotli, 0).is_none());
-    assert!(Room::take(Coding::Gzip, limit).is_some());
-    drop(held);
-    assert!(Room::take(Coding::Brotli, limit).is_some());
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::body::Body;
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
 use crate::header_rules::ResponseHeaders;
-use crate::hosts::Names;
+use crate::names::Names;
 use crate::route::Routes;
 use crate::settings::{HstsSettings, RoutePath, RouteSettings, ServiceSettings};
 use crate::stage::{ClientRequest, HostContext, RequestState, StageContext, StageTarget};

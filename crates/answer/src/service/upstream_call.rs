@@ -7,7 +7,7 @@ use brisk_http::path::RequestPath;
 use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
-use brisk_http_connection::body::gathered::{Gathered, Room};
+use brisk_http_connection::body::gathered::Gathered;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
 use brisk_upstream::{Group, Server};
@@ -101,10 +101,8 @@ impl<'a> UpstreamCall<'a> {
         body: RequestBody,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
-        let limit = exchange.connection().settings().map_or(u64::MAX, |settings| settings.gathered_total);
-        let room = Room::new(&self.service.telemetry.metrics, limit);
-        let gathered = Gathered::from(body, room).await.map_err(|error| {
-            self.service.not_gathered(&error, exchange.id());
+        let gathered = Gathered::from(body, exchange.connection()).await.map_err(|error| {
+            tracing::debug!(%error, request = %exchange.id(), "a request body was not gathered");
             Refusal::new(error.status(), error.reason())
         })?;
         // The length is known now, so the upstream needs no chunked coding. Trailers need it (RFC 9112 section 7.1.2).

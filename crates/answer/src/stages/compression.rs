@@ -3,14 +3,13 @@
 
 use std::rc::Rc;
 
-use brisk_trials::HostExperiments;
 use http::{Method, Response};
 
 use crate::body::Body;
 use crate::compress::Compression;
 use crate::exchange::Exchange;
 use crate::settings::{Action, RouteSettings};
-use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
+use crate::stage::{ClientRequest, Flow, HostContext, RequestState, Stage, StageContext, StageTarget};
 
 /// Negotiates a content coding from the client's `Accept-Encoding` (RFC 9110 section 12.5.3). Compiled if the route
 /// compresses, and for the script that measures page views.
@@ -28,17 +27,23 @@ impl Stage for NegotiationStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let host = context.host?;
         let compression = match context.target {
-            StageTarget::Route(route) => of_route(route, &host.experiments)?,
+            StageTarget::Route(route) => of_route(route, host)?,
             StageTarget::Script => Rc::clone(host.visits.as_ref()?.compression()),
             StageTarget::Preconnect(_) | StageTarget::Beacon | StageTarget::Unrouted => return None,
         };
         Some(Self { compression })
     }
 
-    fn request(&self, _: &mut Exchange, request: &mut ClientRequest, state: &mut RequestState) -> Flow {
+    fn request(
+        &self,
+        exchange: &mut Exchange,
+        request: &mut ClientRequest,
+        state: &mut RequestState,
+    ) -> Flow {
         // The bytes after the head of a tunnel are no HTTP content, so no content coding applies.
         if request.head.method != Method::CONNECT {
-            let negotiated = self.compression.negotiate(&request.head, &request.path().decoded);
+            let connection = exchange.connection();
+            let negotiated = self.compression.negotiate(connection, &request.head, &request.path().decoded);
             state.compression = Some(Box::new(negotiated));
         }
         Flow::Continue
@@ -66,7 +71,7 @@ impl Stage for CompressionStage {
     }
 }
 
-fn of_route(route: &RouteSettings, experiments: &HostExperiments) -> Option<Rc<Compression>> {
+fn of_route(route: &RouteSettings, host: &HostContext<'_>) -> Option<Rc<Compression>> {
     let settings = route.compression.as_ref()?;
     // Only the responses of applications contain secrets beside reflected input (BREACH); files do not.
     let may_leak = matches!(route.action, Action::Upstream(_) | Action::Page(_));
@@ -74,5 +79,5 @@ fn of_route(route: &RouteSettings, experiments: &HostExperiments) -> Option<Rc<C
         Action::Static(files) => Some(files.root.clone()),
         _ => None,
     };
-    Some(Compression::drawn(settings, may_leak, root, experiments.levels()))
+    Some(Compression::of_route(settings, may_leak, root, &host.names, host.experiments.levels()))
 }

@@ -8,7 +8,7 @@ use http::{HeaderMap, Response, StatusCode};
 use crate::body::Body;
 use crate::consolidate::ConsolidatedRoute;
 use crate::exchange::Exchange;
-use crate::hosts::Names;
+use crate::names::Names;
 use crate::redirect;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
@@ -28,14 +28,20 @@ impl Stage for ConsolidationStage {
         Some(Self { route: consolidated, names: Rc::clone(&host.names) })
     }
 
-    fn request(&self, _: &mut Exchange, request: &mut ClientRequest, state: &mut RequestState) -> Flow {
+    fn request(
+        &self,
+        exchange: &mut Exchange,
+        request: &mut ClientRequest,
+        state: &mut RequestState,
+    ) -> Flow {
+        let connection = exchange.connection();
         let path = request.path();
         if let Some(folder) = self.route.folder(&path, &request.head) {
             return Flow::Respond(Box::new(redirect::to(StatusCode::PERMANENT_REDIRECT, folder)));
         }
         let authority = validate::authority_of(&request.head);
-        let consolidated = self.route.begin(&request.head, authority, &self.names, &path.decoded);
-        consolidated.change_request(&mut request.head.headers);
+        let consolidated = self.route.begin(connection, &request.head, authority, &self.names, &path.decoded);
+        consolidated.change_request(connection, &mut request.head.headers);
         state.consolidation = Some(Box::new(consolidated));
         Flow::Continue
     }

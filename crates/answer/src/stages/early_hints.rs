@@ -3,14 +3,17 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http::validate;
 use brisk_http_connection::Connection;
 use brisk_rewrite::OriginMap;
 use brisk_trials::ByArm;
 use http::Response;
 
 use crate::body::Body;
+use crate::credentials::Credentials;
 use crate::exchange::Exchange;
-use crate::hints::{self, EarlyHints};
+use crate::hints::{self, EarlyHints, PageKey};
+use crate::names::Names;
 use crate::settings::EarlyHintsSettings;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
@@ -21,6 +24,7 @@ pub(super) struct EarlyHintsStage {
     configured: Option<Rc<EarlyHints>>,
     /// Whether connections in an experiment get hints, by arm, and these hints.
     drawn: Option<(ByArm<bool>, Rc<EarlyHints>)>,
+    names: Rc<Names>,
     /// The origins whose URLs are translated in the hints of the host's own pages.
     origins: Option<Arc<OriginMap>>,
 }
@@ -34,7 +38,8 @@ impl Stage for EarlyHintsStage {
         let drawn = drawn.map(|arms| (arms, configured.clone().unwrap_or_else(usual)));
         let consolidation = host.settings.consolidation.as_ref().filter(|_| route.place.is_none());
         let origins = consolidation.map(|consolidation| Arc::clone(&consolidation.map));
-        context.may_hint().then_some(Self { configured, drawn, origins })
+        let names = Rc::clone(&host.names);
+        context.may_hint().then_some(Self { configured, drawn, names, origins })
     }
 
     fn request(
@@ -47,7 +52,10 @@ impl Stage for EarlyHintsStage {
         let hints = hints.filter(|_| hints::is_navigation(&request.head) && !exchange.is_early());
         state.hints = hints.and_then(|hints| {
             let interim = exchange.interim()?.consolidating(self.origins.clone());
-            Some(Box::new(hints.prepare(&request.head, &request.path().decoded, interim)))
+            let authority = validate::authority_of(&request.head);
+            let page = PageKey::new(&self.names, authority, &request.path().decoded);
+            let credentials = Credentials::of(&request.head.headers, exchange.connection());
+            Some(Box::new(hints.prepare(page, credentials, interim)))
         });
         Flow::Continue
     }

@@ -49,7 +49,7 @@ impl Stage for PageMeasurementStage {
         };
         if self.may_recode && view.inserts_script() {
             if self.compresses {
-                view.negotiate_compression(&request.head);
+                view.negotiate_compression(exchange.connection(), &request.head);
             }
             // The script can be inserted into identity content only.
             request.head.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));

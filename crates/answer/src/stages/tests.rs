@@ -18,7 +18,7 @@ use http::{HeaderValue, Request, StatusCode};
 use super::*;
 use crate::exchange::Telemetry;
 use crate::header_rules::ResponseHeaders;
-use crate::hosts::Names;
+use crate::names::Names;
 use crate::settings::{
     Action, ClientCert, Consolidation, Cookies, FixedResponse, HostHeaders, HostSettings, HostVisits,
     HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect, RoutePath, RouteSettings, ServerTiming,

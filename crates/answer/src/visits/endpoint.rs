@@ -5,13 +5,16 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 
-use brisk_beacon::{Held, Kind, LARGEST, Refusal as Dropped, SCRIPT, script_version};
+use brisk_beacon::{Kind, LARGEST, Refusal as Dropped, SCRIPT, script_version};
+use brisk_budget::Resource;
 use brisk_http::validate;
 use brisk_http::validate::Refusal;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
+use brisk_http_connection::holding::Holding;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -53,7 +56,12 @@ impl SiteVisits {
         Ok(taken())
     }
 
-    async fn receive(&self, head: &Parts, body: ClientBody, connection: &Connection) -> Result<(), Dropped> {
+    async fn receive(
+        &self,
+        head: &Parts,
+        body: ClientBody,
+        connection: &Rc<Connection>,
+    ) -> Result<(), Dropped> {
         let headers = &head.headers;
         if wants_privacy(headers) {
             return Err(Dropped::Privacy);
@@ -66,12 +74,13 @@ impl SiteVisits {
             return Err(Dropped::TooLarge);
         }
         let client = self.client(connection);
-        let held = self.beacons.admit(client)?;
+        self.beacons.admit(client)?;
         if head.method == Method::GET {
             let query = head.uri.query().unwrap_or_default();
             return self.beacons.take(Kind::Form, query.as_bytes(), &self.host, client);
         }
-        let arriving = Box::pin(arrived(body, held));
+        let holding = connection.reserve(Resource::Beacons, 0).map_err(|_| Dropped::Busy)?;
+        let arriving = Box::pin(arrived(body, holding));
         let whole = match connection.register_deadline() {
             Some(deadline) => {
                 deadline.set(ARRIVAL);
@@ -84,16 +93,19 @@ impl SiteVisits {
 }
 
 /// The whole body, with the memory reserved for it.
-async fn arrived(mut body: ClientBody, mut held: Held<'_>) -> Result<(Vec<u8>, Held<'_>), Dropped> {
+async fn arrived(mut body: ClientBody, mut holding: Holding) -> Result<(Vec<u8>, Holding), Dropped> {
     let mut whole = Vec::new();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|_| Dropped::CutOff)?;
         if let Ok(piece) = frame.into_data() {
-            held.add(piece.len())?;
+            if whole.len() + piece.len() > LARGEST {
+                return Err(Dropped::TooLarge);
+            }
+            holding.grow(piece.len()).map_err(|_| Dropped::Busy)?;
             whole.extend_from_slice(&piece);
         }
     }
-    Ok((whole, held))
+    Ok((whole, holding))
 }
 
 /// Whether a page of the same origin sent the request.

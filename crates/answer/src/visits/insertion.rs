@@ -17,7 +17,8 @@ use http_body::{Frame, SizeHint};
 
 use super::policy;
 use crate::body::Body;
-use crate::compress::{DIGESTS, forbids_transforming, is_identity, weaken};
+use crate::compress::{DIGESTS, weaken};
+use crate::header_values::{forbids_transforming, is_identity};
 
 /// Maximum length in bytes of complete pages that are changed at once and keep a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;

@@ -173,7 +173,7 @@ fn clients_that_read_nothing_leave_the_others_their_encoders_and_their_time() {
         }
         stream.write_all(b"0\r\n\r\n")
     });
-    let keys = "server.limits.compression_memory = \"4MiB\"";
+    let keys = "server.limits.compression_memory = \"8MiB\"";
     let site = Site::custom(keys, &compressing(&[&origin.url()]), |setup| setup);
     let ask = |accept: &str| format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nAccept-Encoding: {accept}\r\n\r\n");
     let stalled: Vec<_> = (0..6)
@@ -183,7 +183,7 @@ fn clients_that_read_nothing_leave_the_others_their_encoders_and_their_time() {
             connection
         })
         .collect();
-    // Two encoders of zstd fit; later answers stay as they are.
+    // Two encoders of zstd are half of the memory; later answers for the client stay as they are.
     let mut codings = Vec::new();
     let mut unread = Vec::new();
     for mut connection in stalled {

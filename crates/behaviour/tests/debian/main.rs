@@ -3,6 +3,7 @@
 mod access_log;
 mod admin;
 mod alerts;
+mod attacks_budgets;
 mod attacks_memory;
 mod bad_input;
 mod bench;

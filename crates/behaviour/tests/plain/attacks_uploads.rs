@@ -111,8 +111,8 @@ fn buffered_uploads_take_no_more_room_than_they_may_all_together() {
     let tables =
         "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nbuffer_request = true\nbody_size = \"2MiB\"\n";
     let tables = tables.to_owned() + &upstream(&[&origin.url()]);
-    let site = Site::custom("server.limits.buffered_requests = \"1MiB\"\n", &tables, |setup| setup);
-    let gathered = || site.brisk.metrics().sum("brisk_request_bodies_gathered_bytes", &[]);
+    let site = Site::custom("server.limits.buffered_requests = \"2MiB\"\n", &tables, |setup| setup);
+    let gathered = || site.brisk.metrics().sum("brisk_budget_held_bytes", &["budget=\"requests\""]);
     let body = vec![b'x'; 700_000];
     let mut first = upload(&site, body.len());
     first.write_all(&body[..600_000]).expect("a server that reads");
@@ -121,7 +121,7 @@ fn buffered_uploads_take_no_more_room_than_they_may_all_together() {
     // The answer may come before all of it is sent.
     let _ = second.write_all(&body);
     assert_eq!(second.response().status(), 503);
-    site.brisk.log_with("limits.buffered_requests is used up");
+    site.brisk.log_with("limits.buffered_requests");
     first.write_all(&body[600_000..]).expect("a server that reads");
     assert_eq!(first.response().text(), "700000 bytes");
     wait_until("room", || (gathered() < 0.5).then_some(()));

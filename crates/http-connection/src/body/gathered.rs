@@ -10,18 +10,25 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
+use brisk_budget::Resource;
 use brisk_http::error::BodyError;
-use brisk_telemetry::Metrics;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body as _, Frame};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::body::request::{BodyProgress, RequestBody};
+use crate::connection::Connection;
+use crate::holding::Holding;
 
 /// Maximum memory of one body in bytes, and the size of reads and writes of the file.
 const MEMORY: usize = 64 << 10;
+
+/// Rate in bytes per second below which a body gives way to other clients, after [`GRACE`].
+const SLOW: u64 = 16 << 10;
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A complete request body.
 #[derive(Debug)]
@@ -32,16 +39,7 @@ pub struct Gathered {
     trailers: Option<HeaderMap>,
     /// Progress of the client's upload.
     progress: Option<Rc<BodyProgress>>,
-    _room: Room,
-}
-
-/// Share of one body in the limit for all bodies; released on drop.
-#[derive(Debug)]
-pub struct Room {
-    metrics: Arc<Metrics>,
-    /// Limit for all bodies of the process, in bytes.
-    limit: u64,
-    taken: u64,
+    _holding: Holding,
 }
 
 /// The part of a body in a file, which precedes the part in memory.
@@ -54,14 +52,22 @@ struct Spilled {
 }
 
 impl Gathered {
-    /// Gathers all of `body`. Fails if the body fails or exceeds `room`.
-    pub async fn from(mut body: RequestBody, mut room: Room) -> Result<Self, BodyError> {
+    /// Gathers all of `body`, which arrives on `connection`. Fails if the body fails, if the client has no memory left for
+    /// it, and if the body arrives slowly while other clients need the memory.
+    pub async fn from(mut body: RequestBody, connection: &Rc<Connection>) -> Result<Self, BodyError> {
+        let mut holding = connection.reserve(Resource::Requests, 0).map_err(|_| BodyError::NoRoom)?;
+        let started = Instant::now();
         let progress = body.progress().cloned();
+        let mut bytes = 0;
         let (mut memory, mut file, mut trailers) = (BytesMut::new(), None, None);
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             match frame?.into_data() {
                 Ok(data) => {
-                    room.take(data.len() as u64)?;
+                    holding.grow(data.len()).map_err(|_| BodyError::NoRoom)?;
+                    bytes += data.len() as u64;
+                    if holding.must_yield() && is_slow(bytes, started.elapsed()) {
+                        return Err(BodyError::NoRoom);
+                    }
                     memory.extend_from_slice(&data);
                 }
                 Err(frame) => trailers = frame.into_trailers().ok(),
@@ -70,7 +76,7 @@ impl Gathered {
                 file = Some(Spilled::after(file, mem::take(&mut memory).freeze()).await?);
             }
         }
-        Ok(Self { memory: memory.freeze(), file, trailers, progress, _room: room })
+        Ok(Self { memory: memory.freeze(), file, trailers, progress, _holding: holding })
     }
 
     /// Progress of the client's upload.
@@ -105,23 +111,10 @@ impl Gathered {
     }
 }
 
-impl Room {
-    /// An empty reservation. All reservations with the same `metrics` share `limit` bytes.
-    pub fn new(metrics: &Arc<Metrics>, limit: u64) -> Self {
-        Self { metrics: Arc::clone(metrics), limit, taken: 0 }
-    }
-
-    fn take(&mut self, bytes: u64) -> Result<(), BodyError> {
-        self.taken += bytes;
-        let gathered = self.metrics.body_gathered(bytes);
-        if gathered > self.limit { Err(BodyError::NoRoom) } else { Ok(()) }
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.metrics.gathered_body_released(self.taken);
-    }
+/// Whether a body of `bytes` so far arrives too slowly to keep memory that other clients need.
+fn is_slow(bytes: u64, time: Duration) -> bool {
+    let due = u128::from(SLOW) * time.saturating_sub(GRACE).as_millis() / 1000;
+    u128::from(bytes) < due
 }
 
 impl Spilled {

@@ -1,13 +1,17 @@
 //! State that few connections need.
 
 use std::any::Any;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
+use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_budget::Resource;
 use brisk_net::rates::{Event, Rates};
 use brisk_visits::Arms;
+
+use crate::gathering::Shared;
 
 /// State that few connections need, allocated by the first use.
 #[derive(Debug, Default)]
@@ -24,6 +28,10 @@ struct Boxed {
     upgrade: RefCell<Option<Box<dyn Any>>>,
     /// Upstream connections that carry only this client's requests.
     logins: OnceCell<Box<dyn Any>>,
+    /// Number of holdings of each resource.
+    holdings: [Cell<u32>; Resource::ALL.len()],
+    /// Responses gathered while they are sent.
+    gatherings: RefCell<Vec<Weak<Shared>>>,
 }
 
 impl Extras {
@@ -72,6 +80,30 @@ impl Extras {
     pub fn over_rate(&self) -> Option<Duration> {
         let (rates, client) = self.0.get()?.rates.get()?;
         rates.take(*client, Event::Request).err()
+    }
+
+    pub(crate) fn hold(&self, resource: Resource) {
+        let holdings = &self.boxed().holdings[resource as usize];
+        holdings.set(holdings.get() + 1);
+    }
+
+    pub(crate) fn release(&self, resource: Resource) {
+        let holdings = &self.boxed().holdings[resource as usize];
+        holdings.set(holdings.get() - 1);
+    }
+
+    pub(crate) fn holds(&self, resource: Resource) -> bool {
+        self.0.get().is_some_and(|boxed| boxed.holdings[resource as usize].get() > 0)
+    }
+
+    pub(crate) fn gather(&self, shared: Weak<Shared>) {
+        let mut gatherings = self.boxed().gatherings.borrow_mut();
+        gatherings.retain(|shared| shared.strong_count() > 0);
+        gatherings.push(shared);
+    }
+
+    pub(crate) fn take_gatherings(&self) -> Vec<Weak<Shared>> {
+        self.0.get().map(|boxed| boxed.gatherings.take()).unwrap_or_default()
     }
 
     fn boxed(&self) -> &Boxed {

@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use brisk_answer::settings::{
     Action, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
 };
 use brisk_answer::{Service, Telemetry};
+use brisk_budget::Budgets;
 use brisk_http_connection::Connection;
 use brisk_http_connection::connection::Surroundings;
 use brisk_http_connection::settings::HttpSettings;
@@ -41,7 +43,7 @@ impl Bench {
         let connection = Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true);
         let settings =
             Rc::new(HttpSettings { headers: 10, h2_streams: 8, h2_resets: 5, ..HttpSettings::default() });
-        let service = CurrentService::new(Rc::new(service()));
+        let service = CurrentService::new(Rc::new(service()), Arc::new(Budgets::new(&settings.limits())));
         let deadline = DeadlineWheel::new().register();
         let drain = brisk_net::drain::channel().1;
         let http = Http { service, connection, settings, deadline, drain };

@@ -77,11 +77,6 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let mut family =
         page.bytes_gauge("answers_held", "Response bytes that clients have not received yet.")?;
     family.gauge(&[], metrics.answers_held() as u64)?;
-    let mut family = page.bytes_gauge(
-        "request_bodies_gathered",
-        "Request body bytes buffered before they go to an upstream.",
-    )?;
-    family.gauge(&[], load(&metrics.bodies_gathered))?;
     let mut family = page.counter(
         "connections_shed",
         "Connections closed because buffered responses exceeded the memory limit.",

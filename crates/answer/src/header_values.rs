@@ -1,0 +1,23 @@
+//! Values of headers that are lists of tokens.
+
+use http::HeaderMap;
+use http::header::{self, HeaderName};
+
+/// Whether `Cache-Control` contains `no-transform` (RFC 9111 sections 5.2.1.6 and 5.2.2.6).
+pub(crate) fn forbids_transforming(headers: &HeaderMap) -> bool {
+    has_directive(headers, "no-transform")
+}
+
+/// Whether `Cache-Control` contains `directive`.
+pub(crate) fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
+    tokens(headers, &header::CACHE_CONTROL).any(|token| token.eq_ignore_ascii_case(directive))
+}
+
+pub(crate) fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+pub(crate) fn is_identity(headers: &HeaderMap) -> bool {
+    tokens(headers, &header::CONTENT_ENCODING).all(|coding| coding.eq_ignore_ascii_case("identity"))
+}

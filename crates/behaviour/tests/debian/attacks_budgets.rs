@@ -1,0 +1,220 @@
+//! Attacks on memory that clients share: one client holds all that it gets, another one is served.
+
+use std::io::Write;
+use std::time::Duration;
+
+use brisk_behaviour::h2::{frame, get_with};
+use brisk_behaviour::h2_client::Client;
+use brisk_behaviour::site::{LIMIT, NAME, Site, upstream};
+use brisk_coding::{Coding, Encoder};
+use brisk_testkit::client::TlsStream;
+use brisk_testkit::http1::Message;
+use brisk_testkit::origin::{Origin, write_response};
+use brisk_testkit::process::{command, run, wait_until};
+
+/// Options of curl for another client than the attacker.
+const OTHER: [&str; 2] = ["--interface", "127.0.0.2"];
+
+const STREAMS: u32 = 100;
+
+fn held(site: &Site, budget: &str) -> f64 {
+    site.brisk.metrics().sum("brisk_budget_held_bytes", &[&format!("budget=\"{budget}\"")])
+}
+
+fn refusals(site: &Site, budget: &str) -> f64 {
+    site.brisk.metrics().sum("brisk_budget_refusals_total", &[&format!("budget=\"{budget}\"")])
+}
+
+/// Requests `/0.txt` to `/99.txt` on one connection, with `window` bytes for each response.
+fn ask_for_all(site: &Site, window: u32, headers: &[(&str, &str)]) -> Client {
+    let mut client = Client::connect(site);
+    let mut frames = frame(4, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat());
+    frames.extend(frame(8, 0, 0, &0x7000_0000_u32.to_be_bytes()));
+    frames
+        .extend((0..STREAMS).flat_map(|number| get_with(2 * number + 1, &format!("/{number}.txt"), headers)));
+    client.send(&frames);
+    client
+}
+
+/// Reads until nothing more arrives.
+fn drain(client: &mut Client) {
+    while !client.frames(Duration::from_millis(300)).is_empty() {}
+}
+
+#[test]
+fn future_dictionaries_of_clients_that_stop_reading_take_little_memory() {
+    const BODY: usize = 900_000;
+    let origin = Origin::answering(|request, stream| {
+        let path = request.head.line.split(' ').nth(1).unwrap_or_default().to_owned();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/javascript\r\nUse-As-Dictionary: match=\"/*\"\r\n";
+        write!(stream, "{head}ETag: \"{path}\"\r\nContent-Length: {BODY}\r\n\r\n")?;
+        stream.write_all(&vec![b'x'; BODY])
+    });
+    let tables =
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\ncompression = { dictionaries = true }\n";
+    let keys = "server.workers = 1\nserver.limits.compressed_files = \"0B\"\n";
+    let site = Site::custom(keys, &(tables.to_owned() + &upstream(&[&origin.url()])), |setup| setup);
+    drain(&mut ask_for_all(&site, 1000, &[]));
+    let before = site.brisk.process().resident_bytes();
+    // Everything but the end of each response is read.
+    let mut client = ask_for_all(&site, BODY as u32 - 1000, &[]);
+    drain(&mut client);
+    // A quarter of 32 MiB is for responses in progress, of which one client gets half, and less than one response more.
+    assert!(held(&site, "copies") <= f64::from(5 << 20), "{}", held(&site, "copies"));
+    let grown = site.brisk.process().resident_bytes().saturating_sub(before);
+    assert!(grown < 40 << 20, "{} KiB", grown / 1024);
+    assert!(refusals(&site, "copies") > 0.0);
+    site.brisk.log_with("a client has its share of a memory budget");
+    // Where the client makes no progress, nothing is gathered any more.
+    wait_until("gathered bytes that are given up", || (held(&site, "copies") < 0.5).then_some(()));
+    drop(client);
+}
+
+#[test]
+fn compressed_copies_of_clients_that_stop_reading_take_little_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for number in 0..STREAMS {
+        let line = |line: u32| format!("{line} {number} {}\n", line.wrapping_mul(line) % 7919 + number);
+        let text: String = (0..100_000).map(line).collect();
+        std::fs::write(folder.path().join(format!("{number}.txt")), text).expect("a file");
+    }
+    let tables = format!(
+        "\n[[host.route]]\npath = \"/\"\nstatic = {:?}\ncompression = {{ gzip_level = 1 }}\n",
+        folder.path()
+    );
+    let keys = "server.workers = 1\nserver.limits.dictionaries = \"0B\"\n";
+    let site = Site::custom(keys, &tables, |setup| setup);
+    let gzip = [("accept-encoding", "gzip")];
+    // The second request of a file gathers its copy.
+    drain(&mut ask_for_all(&site, 100, &gzip));
+    let mut client = ask_for_all(&site, 300_000, &gzip);
+    drain(&mut client);
+    // Half, and less than one copy more.
+    assert!(held(&site, "copies") <= f64::from(5 << 20), "{}", held(&site, "copies"));
+    assert!(refusals(&site, "copies") > 0.0);
+    wait_until("gathered bytes that are given up", || (held(&site, "copies") < 0.5).then_some(()));
+    drop(client);
+}
+
+#[test]
+fn slow_uploads_of_one_client_leave_memory_for_those_of_others() {
+    let origin = Origin::answering(|request, stream| {
+        write_response(stream, format!("{} bytes", request.body.len()).as_bytes())
+    });
+    let tables =
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nbuffer_request = true\nbody_size = \"2MiB\"\n";
+    let tables = tables.to_owned() + &upstream(&[&origin.url()]);
+    let site = Site::custom("server.limits.buffered_requests = \"1MiB\"\n", &tables, |setup| setup);
+    // As many bytes as the client gets, which then arrive no more.
+    let slow: Vec<TlsStream> = (0..12)
+        .map(|_| {
+            let mut client = site.connect();
+            let head = format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 200000\r\n\r\n");
+            client.write_all(head.as_bytes()).expect("a server that reads");
+            // The last of them are refused.
+            let _ = client.write_all(&vec![b'x'; 100_000]);
+            client
+        })
+        .collect();
+    wait_until("a client with its share", || (refusals(&site, "requests") > 0.5).then_some(()));
+    assert!(held(&site, "requests") <= f64::from(1 << 19), "{}", held(&site, "requests"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("upload");
+    std::fs::write(&file, vec![b'y'; 200_000]).expect("a file");
+    let data = format!("@{}", file.display());
+    for _ in 0..8 {
+        let answer = site.curl(&[&OTHER[..], &["--data-binary", &data]].concat(), "/");
+        assert_eq!(answer.success(), "200000 bytes");
+    }
+    drop(slow);
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut zipped = Vec::new();
+    Encoder::new(Coding::Gzip, 1).write_whole(text, &mut zipped).expect("memory");
+    zipped
+}
+
+/// A host with documents to rewrite, which its upstream sends in gzip if the request permits.
+fn rewriting(origin: &Origin, keys: &str) -> Site {
+    let tables = format!(
+        "consolidate = {{ \"https://static.test\" = {{ path = \"/_s\", upstream = \"app\" }} }}\n\n\
+         [[host.route]]\npath = \"/\"\nupstream = \"app\"\n{}",
+        upstream(&[&origin.url()])
+    );
+    Site::custom(keys, &tables, |setup| setup)
+}
+
+#[test]
+fn decoders_of_one_client_leave_memory_for_those_of_others() {
+    const LINES: usize = 20_000;
+    let page = || {
+        let line =
+            |line: usize| format!("<a href=\"https://static.test/{}\">{line}</a>\n", line * line % 7919);
+        (0..LINES).map(line).collect::<String>()
+    };
+    let zipped = gzip(page().as_bytes());
+    let plain = page();
+    let origin = Origin::answering(move |request, stream| {
+        let is_gzip = request.header("accept-encoding").is_some_and(|value| value.contains("gzip"));
+        let (coding, body) = if is_gzip { ("gzip", &zipped[..]) } else { ("identity", plain.as_bytes()) };
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n";
+        write!(stream, "{head}Content-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n", body.len())?;
+        stream.write_all(body)
+    });
+    // Decoders for gzip get 32 MiB.
+    let site = rewriting(&origin, "server.limits.compression_memory = \"4MiB\"\n");
+    let gzip = [("accept-encoding", "gzip"), ("accept", "text/html")];
+    let attackers: Vec<_> = (0..12).map(|_| ask_for_all(&site, 10, &gzip)).collect();
+    wait_until("a client with its share", || {
+        let held = held(&site, "decoders");
+        assert!(held <= f64::from(16 << 20), "{held}");
+        // With less than a mebibyte left, its documents are requested without a coding.
+        (held > f64::from(31 << 19)).then_some(())
+    });
+    // The documents of the attacker itself come without a coding.
+    let answer: Message = site.connect().request(&format!(
+        "GET /page HTTP/1.1\r\nHost: {NAME}\r\nAccept: text/html\r\nAccept-Encoding: gzip\r\n\r\n"
+    ));
+    assert_eq!(answer.status(), 200);
+    let requests = origin.requests();
+    let last = requests.iter().rfind(|request| request.head.line.contains(" /page ")).expect("a request");
+    assert_eq!(last.header("accept-encoding"), Some("identity"));
+    for _ in 0..8 {
+        let facts = ["--compressed", "--output", "/dev/null", "--write-out", "%{http_code}"];
+        assert_eq!(site.curl(&[&OTHER[..], &facts].concat(), "/page").success(), "200");
+    }
+    drop(attackers);
+}
+
+/// An upstream whose response to alice is hers alone.
+fn of_alice(control: &'static str) -> Origin {
+    Origin::answering(move |request, stream| {
+        let user = request.header("cookie").unwrap_or("nobody").to_owned();
+        let body = format!("token of {user}: {}\n", "0123456789abcdef".repeat(200));
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/javascript\r\nUse-As-Dictionary: match=\"/*\"\r\n";
+        write!(stream, "{head}Cache-Control: {control}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    })
+}
+
+#[test]
+fn a_guess_reveals_nothing_that_another_user_received() {
+    let tables =
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\ncompression = { dictionaries = true }\n";
+    let secret = format!("token of alice: {}\n", "0123456789abcdef".repeat(200));
+    let digest = "openssl dgst -sha256 -binary | openssl base64";
+    let hash = run(command("sh").args(["-c", digest]), secret.as_bytes(), LIMIT);
+    let guess = format!("Available-Dictionary: :{}:", hash.success().trim());
+    for (control, is_shared) in
+        [("max-age=60", false), ("private", false), ("public, no-store", false), ("public, max-age=60", true)]
+    {
+        let origin = of_alice(control);
+        let site = Site::with(&(tables.to_owned() + &upstream(&[&origin.url()])));
+        let alice = site.curl(&["--header", "Cookie: alice"], "/mine.js");
+        assert_eq!(alice.success(), secret);
+        let accept = ["--header", "Accept-Encoding: gzip, br, zstd, dcb, dcz", "--header", &guess];
+        let facts = ["--output", "/dev/null", "--write-out", "%header{content-encoding}"];
+        let coding = site.curl(&[&OTHER[..], &accept, &facts].concat(), "/other.js").success();
+        assert_eq!(coding == "dcz", is_shared, "{control}: {coding}");
+    }
+}

@@ -1,0 +1,76 @@
+//! Responses gathered while they are sent: future dictionaries and compressed copies of files.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use brisk_budget::Reservation;
+
+/// Bytes of a response that are gathered while it is sent. Given up if the bytes exceed their limit, if no memory is
+/// left for the client, and if the client stalls: a response that is not read needs no copy.
+pub struct Gathering {
+    shared: Rc<Shared>,
+    limit: usize,
+}
+
+/// The gathered bytes; `None` once they are given up.
+pub(crate) type Shared = RefCell<Option<Gathered>>;
+
+/// Gathered bytes and the reservation of their capacity.
+pub(crate) struct Gathered {
+    bytes: Vec<u8>,
+    /// `None` on a connection without budgets, as in tests.
+    reservation: Option<Reservation>,
+}
+
+impl Gathering {
+    /// Starts to gather a response of at most `limit` bytes, whose memory `reservation` grows to.
+    pub(crate) fn new(limit: usize, reservation: Option<Reservation>) -> Self {
+        Self { shared: Rc::new(RefCell::new(Some(Gathered { bytes: Vec::new(), reservation }))), limit }
+    }
+
+    /// The gathered bytes, for the connection.
+    pub(crate) fn shared(&self) -> Weak<Shared> {
+        Rc::downgrade(&self.shared)
+    }
+
+    /// Adds a piece. Without effect once the bytes are given up.
+    pub fn add(&self, piece: &[u8]) {
+        let mut shared = self.shared.borrow_mut();
+        if shared.as_mut().is_some_and(|gathered| !gathered.add(piece, self.limit)) {
+            *shared = None;
+        }
+    }
+
+    /// The whole response; `None` if it was given up.
+    pub fn finish(self) -> Option<Vec<u8>> {
+        self.shared.take().map(|gathered| gathered.bytes)
+    }
+}
+
+impl Gathered {
+    fn add(&mut self, piece: &[u8], limit: usize) -> bool {
+        let length = self.bytes.len() + piece.len();
+        let capacity = self.bytes.capacity();
+        if length > limit {
+            return false;
+        }
+        if length > capacity {
+            let larger = length.max(2 * capacity).min(limit);
+            let reserve =
+                |reservation: &mut Reservation| reservation.grow((larger - capacity) as u64).is_ok();
+            if !self.reservation.as_mut().is_none_or(reserve) {
+                return false;
+            }
+            self.bytes.reserve_exact(larger - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(piece);
+        true
+    }
+}
+
+impl fmt::Debug for Gathering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gathering").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}

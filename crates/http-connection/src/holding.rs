@@ -1,0 +1,73 @@
+//! Memory that requests reserve from the budgets of the process for the client of their connection.
+
+use std::rc::Rc;
+
+use brisk_budget::{Full, Reservation, Resource};
+
+use crate::connection::Connection;
+
+/// Resources of responses that cannot continue without their memory. A connection that holds such memory and makes no
+/// progress is closed while other clients need the memory.
+const OF_RESPONSES: [Resource; 3] = [Resource::Encoders, Resource::Decoders, Resource::WideDecoders];
+
+/// Memory reserved for the client of a connection, free again when dropped.
+#[derive(Debug)]
+pub struct Holding {
+    resource: Resource,
+    /// `None` on a connection without budgets, as in tests.
+    reservation: Option<Reservation>,
+    connection: Rc<Connection>,
+}
+
+impl Connection {
+    /// Reserves `bytes` of `resource` for the client.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if the client has its share of the budget or the limit is reached; logged and counted.
+    pub fn reserve(self: &Rc<Self>, resource: Resource, bytes: usize) -> Result<Holding, Full> {
+        let client = self.client.address();
+        let budget = self.budgets().map(|budgets| budgets.of(resource));
+        let reservation = budget.map(|budget| budget.reserve(client, bytes as u64)).transpose()?;
+        self.extras.hold(resource);
+        Ok(Holding { resource, reservation, connection: Rc::clone(self) })
+    }
+
+    /// Whether [`reserve`](Self::reserve) would succeed now.
+    pub fn has_room(&self, resource: Resource, bytes: usize) -> bool {
+        let client = self.client.address();
+        self.budgets().is_none_or(|budgets| budgets.of(resource).has_room(client, bytes as u64))
+    }
+
+    /// Whether the connection should end if its client makes no progress, because it holds memory for responses that
+    /// other clients need.
+    pub fn must_yield(&self) -> bool {
+        let Some(budgets) = self.budgets() else { return false };
+        let must_yield = |resource| budgets.of(resource).must_yield(self.client.address());
+        OF_RESPONSES.into_iter().any(|resource| self.extras.holds(resource) && must_yield(resource))
+            || (self.answers.exceed_share() && must_yield(Resource::Responses))
+    }
+}
+
+impl Holding {
+    /// Reserves `bytes` more.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] as for [`Connection::reserve`]. The holding stays as it was.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), Full> {
+        self.reservation.as_mut().map_or(Ok(()), |reservation| reservation.grow(bytes as u64))
+    }
+
+    /// Whether the memory should be released if the client makes no progress, because other clients need it.
+    pub fn must_yield(&self) -> bool {
+        let budgets = self.connection.budgets();
+        budgets.is_some_and(|budgets| budgets.of(self.resource).must_yield(self.connection.client.address()))
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.connection.extras.release(self.resource);
+    }
+}
