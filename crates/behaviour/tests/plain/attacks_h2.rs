@@ -220,7 +220,9 @@ fn decompressed_headers_of_many_requests_at_once_go_no_further() {
 
 #[test]
 fn http2_connections_without_a_whole_request_end_when_they_are_idle() {
-    let site = Site::custom("server.timeouts.idle = \"500ms\"\n", "", |setup| setup);
+    // After the idle time a client that does not acknowledge the end has the time of `write`.
+    let keys = "server.timeouts.idle = \"500ms\"\nserver.timeouts.write = \"500ms\"\n";
+    let site = Site::custom(keys, "", |setup| setup);
     let ends = |client: &mut Client| {
         client.frames(Duration::from_millis(200));
         client.is_closed().then_some(())
