@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
+use brisk_http::validate::host_of;
 use http::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN};
-use http::uri::Authority;
 use http::{Method, Request};
 
 use crate::settings::DashboardSettings;
@@ -16,23 +16,17 @@ pub(crate) const NAME: &str = "brisk-dashboard";
 /// Returns whether each host in the request is a host of the dashboard. Rejecting other names prevents DNS rebinding. A
 /// request without a host is rejected too; browsers always send one.
 pub(crate) fn is_for_own_host<B>(settings: &DashboardSettings, request: &Request<B>) -> bool {
-    let in_uri = request.uri().authority().is_none_or(|authority| is_own(settings, authority));
+    let in_uri = request.uri().authority().is_none_or(|authority| is_own(settings, authority.as_str()));
     let mut hosts = request.headers().get_all(HOST).iter();
-    let own = |host: &http::HeaderValue| {
-        Authority::try_from(host.as_bytes()).is_ok_and(|authority| is_own(settings, &authority))
-    };
+    let own = |host: &http::HeaderValue| host.to_str().is_ok_and(|authority| is_own(settings, authority));
     let first = hosts.next().is_some_and(own);
     in_uri && first && hosts.next().is_none()
 }
 
-fn is_own(settings: &DashboardSettings, authority: &Authority) -> bool {
-    // An authority with user information is never valid.
-    if authority.as_str().contains('@') {
-        return false;
-    }
-    let host = authority.host();
-    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    if let Ok(address) = address.parse::<IpAddr>() {
+fn is_own(settings: &DashboardSettings, authority: &str) -> bool {
+    // `Authority` of the crate `http` accepts "[::1].evil.test".
+    let Some(host) = host_of(authority) else { return false };
+    if let Ok(address) = host.parse::<IpAddr>() {
         // A dashboard on loopback is not reachable by another address, so such a name would be foreign.
         return !settings.is_local() || address.to_canonical().is_loopback();
     }
@@ -122,6 +116,9 @@ mod tests {
             "127.0.0.1.evil.test",
             "localhost@evil.test",
             "evil@localhost",
+            "[::1].evil.test",
+            "[::1]evil.test:8440",
+            "127.0.0.1:8440.evil.test",
             "",
         ] {
             assert!(!asked(local, host) && !asked(open, host), "{host}");

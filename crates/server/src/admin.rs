@@ -266,6 +266,7 @@ mod tests {
             "localhost.evil.test",
             "127.0.0.1.evil.test",
             "localhost@evil.test",
+            "[::1].evil.test",
             "",
         ];
         for host in names {

@@ -2,24 +2,23 @@
 
 use std::net::IpAddr;
 
+use brisk_http::validate::host_of;
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue};
-use http::uri::Authority;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 
 /// Whether the host of a request is an IP address or `localhost` in every place that names it.
 pub(super) fn is_without_name<B>(request: &Request<B>) -> bool {
-    let headers = request.headers().get_all(HOST).iter();
-    let mut hosts = headers.map(|host| Authority::try_from(host.as_bytes()).ok());
-    request.uri().authority().is_none_or(is_address_or_localhost)
-        && hosts.all(|host| host.as_ref().is_some_and(is_address_or_localhost))
+    let mut hosts = request.headers().get_all(HOST).iter();
+    request.uri().authority().is_none_or(|authority| is_address_or_localhost(authority.as_str()))
+        && hosts.all(|host| host.to_str().is_ok_and(is_address_or_localhost))
 }
 
-fn is_address_or_localhost(authority: &Authority) -> bool {
-    let host = authority.host();
-    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    address.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost")
+fn is_address_or_localhost(authority: &str) -> bool {
+    // `Authority` of the crate `http` accepts "[::1].evil.test".
+    let host = host_of(authority);
+    host.is_some_and(|host| host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost"))
 }
 
 pub(super) fn not_allowed(allowed: &'static str, message: &'static str) -> Response<Full<Bytes>> {
