@@ -119,7 +119,7 @@ impl Service {
     }
 
     /// Responds to one request over plain HTTP: with `text`, the response to an ACME challenge (RFC 8555 section 8.3),
-    /// or with a redirect to HTTPS.
+    /// or with a redirect to HTTPS. With `unknown_host = "refuse"`, names of no host get 421.
     pub fn redirect(
         &self,
         redirect: HttpsRedirect,
@@ -128,8 +128,14 @@ impl Service {
         head: &Parts,
     ) -> Response<RecordedBody> {
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
-        let usual = || text.map_or_else(|| redirect.answer(head), challenge);
-        let response = over_rate(connection, &mut exchange).unwrap_or_else(usual);
+        let response = match (over_rate(connection, &mut exchange), text) {
+            (Some(response), _) => response,
+            (None, Some(text)) => challenge(text),
+            (None, None) if self.is_for_no_host(head) => {
+                refuse(Misdirected.into(), head.version, &mut exchange)
+            }
+            (None, None) => redirect.answer(head),
+        };
         exchange.respond(response)
     }
 
@@ -147,6 +153,12 @@ impl Service {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
         }
         self.find(connection, head)
+    }
+
+    /// Whether a request over plain HTTP names a host that is not configured and not permitted.
+    fn is_for_no_host(&self, head: &Parts) -> bool {
+        let Ok(Target::Path { authority }) = validate::target(head) else { return false };
+        !authority.is_empty() && self.hosts.find(authority, Origin::Plain).is_err()
     }
 
     fn find(&self, connection: &Connection, head: &Parts) -> Result<Destination, Refusal> {

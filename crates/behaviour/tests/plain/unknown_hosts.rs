@@ -1,5 +1,8 @@
 //! Requests for names that belong to no host.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
@@ -27,6 +30,15 @@ fn unknown_names_can_be_refused() {
     assert_eq!(site.connect().request(REQUEST).status(), 421);
     assert_eq!(origin.requests().len(), 0);
     assert_eq!(site.get("/").status(), 200);
+    // Plain HTTP does not lead to a foreign host either.
+    let plain = |host: &str| {
+        let mut stream = TcpStream::connect(site.brisk.http()).expect("a connection");
+        write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("a request");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("a response");
+        response.split(' ').nth(1).expect("a status").to_owned()
+    };
+    assert_eq!((plain("evil.test"), plain(NAME)), ("421".to_owned(), "308".to_owned()));
 }
 
 #[test]
