@@ -29,7 +29,7 @@ use crate::login;
 use crate::login::PrivateConnections;
 use crate::open::AtLimit;
 use crate::settings::{Retry, ServerScheme};
-use crate::upgrade::PendingUpgrade;
+use crate::upgrade::{PendingUpgrade, is_requested};
 
 pub(crate) use self::tunnel::Tunnel;
 pub use self::tunnel::tunnel;
@@ -130,7 +130,8 @@ struct Journey<'a> {
     progress: Option<Rc<BodyProgress>>,
     /// Whether the request tries to authenticate its upstream connection.
     logs_in: bool,
-    wants_upgrade: bool,
+    /// The protocols that the client requests to switch to.
+    upgrade: Vec<HeaderValue>,
 }
 
 /// A server, and the connections that the attempt may use.
@@ -157,7 +158,7 @@ impl<'a> Journey<'a> {
             may_repeat: retries > 0 && body.is_end_stream() && head.method.is_idempotent(),
             progress,
             logs_in: login::is_attempt(&head.headers),
-            wants_upgrade: head.headers.contains_key(header::UPGRADE),
+            upgrade: head.headers.get_all(header::UPGRADE).iter().cloned().collect(),
         }
     }
 
@@ -278,7 +279,7 @@ impl<'a> Journey<'a> {
         http1: Box<Http1>,
         lease: Lease,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
-        if !self.wants_upgrade {
+        if !is_requested(&self.upgrade, response.headers()) {
             return Err(UpstreamError::UnexpectedUpgrade);
         }
         let limit = self.group.state().settings().timeouts.head;

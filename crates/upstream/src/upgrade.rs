@@ -10,6 +10,7 @@ use std::time::Duration;
 use brisk_http_connection::Connection;
 use brisk_net::Deadline;
 use bytes::{Buf, Bytes};
+use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::group::Lease;
@@ -102,6 +103,25 @@ impl fmt::Debug for PendingUpgrade {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("PendingUpgrade").field("upstream", &self.upstream).finish_non_exhaustive()
     }
+}
+
+/// Whether each protocol in the `Upgrade` fields of a response is among `requested`, the fields of the request, and at least
+/// one is named. A client that receives another protocol would interpret its bytes as one that it chose.
+///
+/// `h2c` is never accepted: its streams would bypass the checks of requests.
+pub(crate) fn is_requested(requested: &[HeaderValue], response: &HeaderMap) -> bool {
+    let requested: Vec<_> = requested.iter().flat_map(protocols).collect();
+    let mut switched = response.get_all(UPGRADE).iter().flat_map(protocols).peekable();
+    switched.peek().is_some()
+        && switched.all(|protocol| {
+            !protocol.eq_ignore_ascii_case("h2c")
+                && requested.iter().any(|own| own.eq_ignore_ascii_case(protocol))
+        })
+}
+
+/// RFC 9110 section 7.8: a comma-separated list. A value that is not text counts as one unknown protocol.
+fn protocols(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    value.to_str().unwrap_or("\u{fffd}").split(',').map(str::trim).filter(|protocol| !protocol.is_empty())
 }
 
 /// One of the two directions.
@@ -243,5 +263,24 @@ mod tests {
         assert_eq!(&received[..5], b"ahead");
         assert_eq!(&received[5..], &sent[..]);
         assert_eq!(direction.moved, 50_005);
+    }
+
+    #[test]
+    fn only_a_requested_protocol_is_switched_to() {
+        let check = |request: &'static str, response: &'static str| {
+            let response = [(UPGRADE, HeaderValue::from_static(response))].into_iter().collect();
+            is_requested(&[HeaderValue::from_static(request)], &response)
+        };
+        assert!(check("websocket", "WebSocket") && check("a/1, b", "b"));
+        for (request, response) in [
+            ("websocket", "h2c"),
+            ("h2c", "h2c"),
+            ("websocket", "other"),
+            ("websocket", "websocket, other"),
+            ("a", ""),
+        ] {
+            assert!(!check(request, response), "{request} {response}");
+        }
+        assert!(!is_requested(&[HeaderValue::from_static("websocket")], &HeaderMap::new()));
     }
 }

@@ -1,6 +1,6 @@
 //! WebSocket through brisk, from a tungstenite client to a tungstenite server.
 
-use std::io;
+use std::io::{self, Write};
 
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_behaviour::websocket::echo;
@@ -75,4 +75,17 @@ fn a_socket_without_traffic_ends_after_the_idle_time() {
     socket.send(Message::text("here")).expect("a server that reads");
     assert!(socket.read().is_ok());
     assert!(socket.read().is_err());
+}
+
+#[test]
+fn a_protocol_that_the_client_did_not_request_is_a_bad_gateway() {
+    for protocol in ["h2c", "other", "websocket, h2c"] {
+        let origin = Origin::answering(move |_, stream| {
+            write!(stream, "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n")
+        });
+        let site = Site::proxying(&[&origin.url()]);
+        let request =
+            format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        assert_eq!(site.connect().request(&request).status(), 502, "{protocol}");
+    }
 }
