@@ -2,7 +2,9 @@
 
 mod keys;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -136,11 +138,40 @@ fn early_data(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     Ok(())
 }
 
+/// Status codes with a label of their own: the IANA registry, and 499 of other gateways. An upstream can respond with any
+/// code, and each label is a time series.
+const LABELLED: [RangeInclusive<u16>; 13] = [
+    100..=104,
+    200..=208,
+    226..=226,
+    300..=305,
+    307..=308,
+    400..=418,
+    421..=426,
+    428..=429,
+    431..=431,
+    451..=451,
+    499..=499,
+    500..=508,
+    510..=511,
+];
+
+fn status_label(status: u16) -> String {
+    match status {
+        0 => "none".to_owned(),
+        status if LABELLED.iter().any(|range| range.contains(&status)) => status.to_string(),
+        status => format!("{}xx", status / 100),
+    }
+}
+
 fn requests(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let shards = &metrics.shards;
     let mut family = page.counter("requests", "Requests, by status code; none without a response.")?;
+    let mut labels = BTreeMap::new();
     for (status, count) in shards.statuses() {
-        let status = if status == 0 { "none".to_owned() } else { status.to_string() };
+        *labels.entry(status_label(status)).or_insert(0) += count;
+    }
+    for (status, count) in labels {
         family.counter(&[("status", &status)], count)?;
     }
     let mut family =
@@ -203,4 +234,22 @@ fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
 
 fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_that_an_upstream_invents_share_a_label() {
+        assert_eq!(
+            ["0", "200", "404", "421", "511"].map(|code| code.parse().map(status_label).unwrap()),
+            ["none", "200", "404", "421", "511"]
+        );
+        assert_eq!([299, 454, 599].map(status_label), ["2xx", "4xx", "5xx"]);
+        let labels: BTreeSet<_> = (100..600).map(status_label).collect();
+        assert!(labels.len() < 80, "{labels:?}");
+    }
 }

@@ -102,7 +102,7 @@ impl Shards {
         Totals::of(self.0.all().map(histogram))
     }
 
-    /// Status codes that were counted, 0 for none, each with its count.
+    /// Status codes that were counted, 0 for none, each with its count. Upstreams choose the codes.
     pub(super) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         (0..=NO_STATUS).filter_map(|index| {
             let count = self.sum(|shard| &shard.statuses[index]);
