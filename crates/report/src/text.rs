@@ -1,5 +1,7 @@
 //! Text from strangers made safe for terminals and pages.
 
+use brisk_telemetry::changes_display;
+
 /// Characters kept of a name.
 const NAME: usize = 200;
 
@@ -17,17 +19,7 @@ pub fn printable_value(text: &str) -> String {
 }
 
 fn cleaned(text: &str, most: usize) -> String {
-    let is_hidden = |letter: char| letter.is_control() || is_format(letter);
-    text.chars().take(most).map(|letter| if is_hidden(letter) { '\u{fffd}' } else { letter }).collect()
-}
-
-/// Whether a character is in Unicode's categories Cf, Zl or Zp: invisible, and able to reverse or break the text beside it.
-const fn is_format(letter: char) -> bool {
-    matches!(letter,
-        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
-        | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-        | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
-        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
+    text.chars().take(most).map(|letter| if changes_display(letter) { '\u{fffd}' } else { letter }).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! the [`Sink`] once. Calls per request or per connection take no contended lock and look up no label.
 
 pub mod access_log;
+mod display;
 pub mod metrics;
 mod outcome;
 mod problems;
@@ -15,6 +16,7 @@ mod throttle;
 mod timeline;
 
 pub use access_log::{AccessLog, AccessLogError, AccessLogSettings};
+pub use display::changes_display;
 pub use metrics::Metrics;
 pub use outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Resumption, ResumptionFailure, Side};
 pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};

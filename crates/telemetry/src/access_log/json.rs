@@ -1,11 +1,16 @@
 //! Lines as JSON objects.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
+
 use super::clock;
 use super::fields::{self, Fields};
+use crate::display::changes_display;
 use crate::outcome::HandshakeOutcome;
 use crate::record::{ConnectionRecord, RequestRecord};
 
@@ -58,13 +63,41 @@ impl Object<'_> {
     }
 }
 
+fn string(line: &mut Vec<u8>, value: &str) {
+    // A string always serialises, and writing to a vector cannot fail.
+    let _ = value.serialize(&mut Serializer::with_formatter(line, Visible));
+}
+
+/// Writes characters that change the display of a terminal as escapes.
+struct Visible;
+
+impl Formatter for Visible {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        mut fragment: &str,
+    ) -> io::Result<()> {
+        while let Some(place) = fragment.find(changes_display) {
+            let (before, rest) = fragment.split_at(place);
+            writer.write_all(before.as_bytes())?;
+            let mut characters = rest.chars();
+            for unit in
+                characters.next().into_iter().flat_map(|found| found.encode_utf16(&mut [0; 2]).to_vec())
+            {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            fragment = characters.as_str();
+        }
+        writer.write_all(fragment.as_bytes())
+    }
+}
+
 impl Fields for Object<'_> {
     /// Bytes that are no UTF-8 become U+FFFD.
     fn text(&mut self, key: &'static str, value: &[u8]) {
         self.key(key);
         let value = String::from_utf8_lossy(value);
-        // A string always serialises, and writing to a vector cannot fail.
-        let _ = serde_json::to_writer(&mut *self.0, &*value);
+        string(self.0, &value);
     }
 
     fn word(&mut self, key: &'static str, value: &str) {
@@ -83,10 +116,9 @@ impl Fields for Object<'_> {
             if place > 0 {
                 self.0.push(b',');
             }
-            // Writing to a `Vec` cannot fail.
-            let _ = serde_json::to_writer(&mut *self.0, &**name);
+            string(self.0, name);
             self.0.push(b':');
-            let _ = serde_json::to_writer(&mut *self.0, &**text);
+            string(self.0, text);
         }
         self.0.push(b'}');
     }

@@ -287,6 +287,19 @@ fn one_thread_may_write_to_several_logs() {
 }
 
 #[test]
+fn characters_that_change_a_terminal_are_escaped_in_json() {
+    let connection = connection();
+    let agent = "a\u{9b}31m\u{7f}\u{202e}\u{2066}\u{200f}\u{2028}\u{2029}\u{e0001}é→\"";
+    let mut line = Vec::new();
+    json::request(&mut line, &RequestRecord { user_agent: Some(agent.as_bytes()), ..request(&connection) });
+    let text = String::from_utf8(line).unwrap();
+    let written = r#""a\u009b31m\u007f\u202e\u2066\u200f\u2028\u2029\udb40\udc01é→\"""#;
+    assert!(text.contains(written), "{text}");
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["user_agent"], agent);
+}
+
+#[test]
 fn a_log_that_cannot_be_opened_names_its_file() {
     let path = std::path::Path::new("/nonexistent/access.log");
     let error = AccessLog::open(&file_settings(path, AccessLogFormat::Text)).unwrap_err();
