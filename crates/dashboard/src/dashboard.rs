@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use aws_lc_rs::digest;
-use brisk_net::{AddressLimit, ConnectionLimit, Listener};
+use brisk_net::{Listener, SilentLimit, SilentPermit};
 use brisk_tls::internal::{InternalAcceptor, InternalSettings};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -42,7 +42,7 @@ const SPARE_DESCRIPTORS: usize = 4;
 
 /// Timeouts of a handshake and of a request head.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-const HEAD_LIMIT: Duration = Duration::from_secs(30);
+const HEAD_LIMIT: Duration = Duration::from_secs(5);
 
 /// Timeout of the kernel (`TCP_USER_TIMEOUT`) for a client that does not acknowledge data.
 const UNREAD_LIMIT: Duration = Duration::from_secs(20);
@@ -236,8 +236,7 @@ struct ServerState {
     board: Rc<Board>,
     verifier: TokenVerifier,
     live: watch::Receiver<Arc<ActiveSettings>>,
-    connections: ConnectionLimit,
-    of_address: AddressLimit,
+    connections: SilentLimit,
 }
 
 /// Serves until the dashboard is dropped or the listener fails.
@@ -252,8 +251,7 @@ async fn serve(
         board: Rc::clone(&board),
         verifier,
         live: changes.clone(),
-        connections: ConnectionLimit::new(CONNECTIONS),
-        of_address: AddressLimit::new(CONNECTIONS_OF_ONE),
+        connections: SilentLimit::new(CONNECTIONS, CONNECTIONS_OF_ONE),
     });
     let ticks = async {
         let mut seconds = interval(SECOND);
@@ -274,24 +272,22 @@ async fn serve(
 async fn accept(state: &Rc<ServerState>, mut listener: Listener) -> io::Result<()> {
     loop {
         let (tcp, peer) = listener.accept().await?;
-        let connections = state.connections.try_acquire().zip(state.of_address.try_acquire(peer.ip()));
         // Dropping `tcp` closes the connection; the client may retry.
-        let Some(connections) = connections else { continue };
+        let Some(permit) = state.connections.try_acquire(peer.ip()) else { continue };
         // A failure only loses the timeout for clients that do not read.
         let _ = SockRef::from(&tcp).set_tcp_user_timeout(Some(UNREAD_LIMIT));
         let state = Rc::clone(state);
         spawn_local(async move {
-            serve_connection(state, tcp, peer.ip()).await;
-            drop(connections);
+            permit.run(serve_connection(state, tcp, peer.ip(), &permit)).await;
         });
     }
 }
 
-async fn serve_connection(state: Rc<ServerState>, tcp: TcpStream, peer: IpAddr) {
+async fn serve_connection(state: Rc<ServerState>, tcp: TcpStream, peer: IpAddr, permit: &SilentPermit) {
     let live = Arc::clone(&state.live.borrow());
-    let Some(acceptor) = &live.acceptor else { return serve_http(state, tcp, &live, peer).await };
+    let Some(acceptor) = &live.acceptor else { return serve_http(state, tcp, &live, peer, permit).await };
     match timeout(HANDSHAKE_LIMIT, acceptor.accept(tcp)).await {
-        Ok(Ok(stream)) => serve_http(state, stream, &live, peer).await,
+        Ok(Ok(stream)) => serve_http(state, stream, &live, peer, permit).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "dashboard: handshake failed"),
         Err(_) => tracing::debug!(%peer, "dashboard: handshake took too long"),
     }
@@ -303,9 +299,11 @@ async fn serve_http(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     live: &Arc<ActiveSettings>,
     peer: IpAddr,
+    permit: &SilentPermit,
 ) {
     let mut changes = state.live.clone();
     let service = service_fn(|request| {
+        permit.head_received();
         let (state, live) = (Rc::clone(&state), Arc::clone(live));
         async move {
             let answered = pages::answer(&state.board, &live.settings, &state.verifier, request).await;

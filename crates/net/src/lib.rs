@@ -18,6 +18,7 @@ mod peer;
 pub mod proxy_protocol;
 pub mod rates;
 mod share;
+mod silent;
 mod source;
 pub mod tcp_info;
 
@@ -33,5 +34,6 @@ pub use peer::Peer;
 pub use proxy_protocol::ProxyProtocolError;
 pub use rates::{RateLimits, Rates};
 pub use share::{FairShare, SharePermit};
+pub use silent::{SilentLimit, SilentPermit};
 pub use source::{ConnectOptions, FastOpenConnect, connect_from};
 pub use tcp_info::TcpInfo;

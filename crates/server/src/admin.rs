@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_net::Drain;
+use brisk_net::{Drain, SilentLimit};
 use bytes::Bytes;
 use http::header::{HeaderMap, ORIGIN};
 use http::{Method, Request, Response, StatusCode};
@@ -17,7 +17,6 @@ use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::Semaphore;
 
 use self::answers::{is_without_name, not_allowed, text, typed};
 use self::profile::Begun;
@@ -30,7 +29,7 @@ const CONNECTIONS: usize = 64;
 pub(crate) const SPARE_DESCRIPTORS: usize = 8;
 
 /// Time for a client to send a request head, from the start of the connection or the end of the last response.
-const HEAD_LIMIT: Duration = Duration::from_secs(30);
+const HEAD_LIMIT: Duration = Duration::from_secs(5);
 
 /// The pages of a service on the admin listener. Every server has `/healthz` and `/readyz` beside them.
 #[derive(Default)]
@@ -135,13 +134,14 @@ pub(crate) async fn serve(admin: Admin, socket: TcpListener) {
 
 async fn accept(admin: Admin, socket: TcpListener) -> std::io::Result<Infallible> {
     let mut listener = brisk_net::Listener::new(socket)?.with_spare_descriptors(SPARE_DESCRIPTORS);
-    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let limit = SilentLimit::new(CONNECTIONS, CONNECTIONS);
     loop {
-        let (tcp, _) = listener.accept().await?;
-        let Ok(permit) = Arc::clone(&free).try_acquire_owned() else { continue };
+        let (tcp, peer) = listener.accept().await?;
+        let Some(permit) = limit.try_acquire(peer.ip()) else { continue };
         let admin = admin.clone();
         tokio::spawn(async move {
-            let service = service_fn(move |request| {
+            let service = service_fn(|request| {
+                permit.head_received();
                 let begun = admin.begin(&request);
                 async move {
                     Ok::<_, Infallible>(match begun {
@@ -154,10 +154,9 @@ async fn accept(admin: Admin, socket: TcpListener) -> std::io::Result<Infallible
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_LIMIT)
                 .serve_connection(TokioIo::new(tcp), service);
-            if let Err(error) = connection.await {
+            if let Some(Err(error)) = permit.run(connection).await {
                 tracing::debug!(%error, "admin connection");
             }
-            drop(permit);
         });
     }
 }

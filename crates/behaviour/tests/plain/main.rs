@@ -15,6 +15,7 @@ mod records;
 mod reload;
 mod routes;
 mod server_timing;
+mod silent_operators;
 mod smuggling;
 mod speed;
 mod unknown_hosts;
