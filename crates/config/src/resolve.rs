@@ -7,6 +7,7 @@ mod clients;
 mod compression;
 mod consolidate;
 pub(crate) mod context;
+mod dangers;
 mod dashboard;
 mod dns;
 mod early_data;
@@ -108,6 +109,7 @@ pub(super) fn resolve(
     let isolated = isolation::read(&raw.keys, development, &mut context);
     isolation::warn_of_exceptions(raw, &mut context);
     early_data::size(raw, &mut context);
+    dangers::review(raw, server.state_dir.as_deref(), &mut context);
     unused(raw, &mut context);
     let Context { findings, keystore, files: certificate_files, .. } = context;
     let warnings = findings.conclude()?;

@@ -3,6 +3,7 @@
 mod acme;
 mod certificates;
 mod clients;
+mod dangers;
 mod dashboard;
 mod experiments;
 mod forms;

@@ -24,6 +24,8 @@ pub(super) struct Context<'d> {
     pub(super) key_process: (NonZeroUsize, NonZeroUsize),
     /// Files that the settings were made from.
     pub(super) files: CertificateFiles,
+    /// Files with secrets, which no route may serve.
+    pub(super) secrets: Vec<PathBuf>,
     /// Whether files belong to the certificates of the last host.
     pub(super) loads_certificates: bool,
 }
@@ -38,6 +40,7 @@ impl<'d> Context<'d> {
             isolated: Isolated::default(),
             key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),
             files: CertificateFiles::default(),
+            secrets: Vec::new(),
             loads_certificates: false,
         }
     }

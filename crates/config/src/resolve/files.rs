@@ -21,8 +21,9 @@ pub(super) fn read_privately<T, E: Display>(
     Some(value)
 }
 
-/// Warns where others than the owner and the group may read a secret, or others than the owner may change it.
+/// Notes a file with a secret, and warns where others than the owner and the group may read a secret, or others than the owner may change it.
 pub(super) fn warn_of_access(file: &Path, context: &mut Context<'_>) {
+    context.secrets.push(file.to_owned());
     let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
     let file = file.display();
     if mode & 0o004 != 0 {

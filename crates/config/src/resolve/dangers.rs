@@ -1,0 +1,126 @@
+//! Settings that give strangers more than their operator may expect: warnings, and an error for a served folder that
+//! contains a secret.
+
+use std::ffi::OsStr;
+use std::net::IpAddr;
+use std::path::{Component, Path, PathBuf};
+
+use http::Uri;
+
+use super::context::Context;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::values::{Network, ProxyProtocol};
+
+/// Folders that contain far more than a site.
+const SYSTEM: [&str; 10] = ["/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/var"];
+
+/// Reviews `raw` after all files were read, so that the secrets in `context` are known.
+pub(super) fn review(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Context<'_>) {
+    proxies(&raw.server, context);
+    admin(raw, context);
+    for (index, host) in raw.host.iter().enumerate() {
+        let path = KeyPath::of("host").index(index);
+        if let Some(ask) = host.on_demand.as_ref().and_then(|on_demand| on_demand.ask.as_ref()) {
+            decisions(ask, &path.key("on_demand").key("ask"), context);
+        }
+    }
+    served_folders(raw, state_dir, context);
+}
+
+fn proxies(server: &raw::Server, context: &mut Context<'_>) {
+    let path = KeyPath::of("server");
+    let is_everyone = |network: &&Network| network.0.prefix_len() == 0;
+    if let Some(everyone) = server.trusted_proxies.iter().find(is_everyone) {
+        let (path, everyone) = (path.key("trusted_proxies"), everyone.0);
+        let warning = format!(
+            "{path}: {everyone} contains every address, so each client can claim the address of another by a header: list \
+             your proxies alone"
+        );
+        context.findings.warn(warning);
+    }
+    let everyone = match &server.proxy_protocol {
+        Some(ProxyProtocol::Everyone) => true,
+        Some(ProxyProtocol::Trusted(networks)) => networks.iter().any(|network| is_everyone(&network)),
+        Some(ProxyProtocol::Off) | None => false,
+    };
+    let listeners = server.https.iter().chain(&server.http);
+    let open = listeners.map(|address| address.0).find(|address| !address.ip().to_canonical().is_loopback());
+    if let Some(open) = open.filter(|_| everyone) {
+        let path = path.key("proxy_protocol");
+        let warning = format!(
+            "{path}: each peer that connects to {open} can claim the address of another client: write the networks of your \
+             balancers, as [\"10.0.0.0/8\"]"
+        );
+        context.findings.warn(warning);
+    }
+}
+
+fn admin(raw: &raw::Config, context: &mut Context<'_>) {
+    let Some(address) = raw.admin.listen.map(|address| address.0) else { return };
+    if address.ip().is_unspecified() || brisk_fetch::is_public(address.ip()) {
+        let port = address.port();
+        let warning = format!(
+            "admin.listen: {address} accepts connections from other networks, and the admin listener has no authentication: \
+             write \"127.0.0.1:{port}\" or a private address"
+        );
+        context.findings.warn(warning);
+    }
+}
+
+/// Warns of decisions that cross a network in plain text. The message omits the URL, which may contain secrets.
+fn decisions(ask: &str, path: &KeyPath, context: &mut Context<'_>) {
+    let Ok(url) = ask.parse::<Uri>() else { return };
+    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let is_local = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+    if url.scheme_str() == Some("http") && !is_local {
+        let warning = format!(
+            "{path}: {host} decides over plain HTTP, so whoever controls the network in between can approve names: write an \
+             https:// URL"
+        );
+        context.findings.warn(warning);
+    }
+}
+
+fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Context<'_>) {
+    let folders = raw.host.iter().filter_map(|host| host.certificate_folder.as_ref());
+    let folders = folders.map(|folder| context.base.join(folder));
+    let secrets: Vec<PathBuf> = context
+        .secrets
+        .iter()
+        .cloned()
+        .chain(folders)
+        .chain(state_dir.map(Path::to_owned))
+        .filter_map(|secret| secret.canonicalize().ok())
+        .collect();
+    for (index, host) in raw.host.iter().enumerate() {
+        for (number, route) in host.route.iter().enumerate() {
+            let Some(folder) = &route.directory else { continue };
+            let path = KeyPath::of("host").index(index).key("route").index(number).key("static");
+            let Ok(root) = context.base.join(folder).canonicalize() else { continue };
+            let shown = root.display();
+            if let Some(secret) = secrets.iter().find(|secret| is_served(&root, secret)) {
+                let message = format!(
+                    "clients could request {}, which is in {shown}: serve another folder, or move the secret out of it",
+                    secret.display()
+                );
+                context.findings.wrong(&path, message);
+            } else if SYSTEM.iter().any(|system| root == Path::new(system)) {
+                let warning = format!(
+                    "{path}: every client can read {shown} as a whole: name a folder that contains public files alone"
+                );
+                context.findings.warn(warning);
+            }
+        }
+    }
+}
+
+/// Whether `secret` is in the served folder `root`, and no part of its path is hidden and therefore not served.
+fn is_served(root: &Path, secret: &Path) -> bool {
+    let is_hidden = |part: Component<'_>| {
+        let name: &OsStr = part.as_os_str();
+        name.as_encoded_bytes().starts_with(b".") && name != ".well-known"
+    };
+    secret.strip_prefix(root).is_ok_and(|rest| !rest.components().any(is_hidden))
+}

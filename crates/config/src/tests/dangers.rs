@@ -1,0 +1,95 @@
+//! Warnings about dangerous settings, and folders with secrets.
+
+use super::*;
+
+fn warnings(text: &str) -> Vec<String> {
+    accepted(text).warnings
+}
+
+fn warned(text: &str, parts: &[&str]) {
+    let warnings = warnings(text);
+    let found = warnings.iter().any(|warning| parts.iter().all(|part| warning.contains(part)));
+    assert!(found, "{parts:?} is not in {warnings:?}");
+}
+
+#[test]
+fn settings_that_believe_or_admit_everyone_are_warnings() {
+    let with = |listener: &str, keys: &str| {
+        format!("[server]\nunknown_host = \"default\"\nhttps = [\"{listener}\"]\n{keys}\n{HOST}")
+    };
+    let open = |keys: &str| with("0.0.0.0:8443", keys);
+    for network in ["0.0.0.0/0", "::/0"] {
+        let keys = format!("trusted_proxies = [\"10.0.0.0/8\", \"{network}\"]");
+        warned(&open(&keys), &["server.trusted_proxies: ", network, "list your proxies alone"]);
+        let keys = format!("proxy_protocol = [\"{network}\"]");
+        warned(&open(&keys), &["server.proxy_protocol: ", "0.0.0.0:8443", "10.0.0.0/8"]);
+    }
+    warned(&open("proxy_protocol = true"), &["server.proxy_protocol: ", "0.0.0.0:8443"]);
+    for address in ["0.0.0.0:9443", "[::]:9443", "1.1.1.1:9443"] {
+        let keys = format!("[admin]\nlisten = \"{address}\"");
+        warned(&open(&keys), &["admin.listen: ", address, "127.0.0.1:9443"]);
+    }
+    for fine in [
+        with("127.0.0.1:8443", "proxy_protocol = true"),
+        open("proxy_protocol = [\"10.0.0.0/8\"]"),
+        open("trusted_proxies = [\"10.0.0.0/8\"]"),
+        open("[admin]\nlisten = \"127.0.0.1:9443\""),
+        open("[admin]\nlisten = \"10.0.0.1:9443\""),
+    ] {
+        let warnings = warnings(&fine);
+        let keys = ["server.trusted_proxies", "server.proxy_protocol", "admin.listen"];
+        assert!(!warnings.iter().any(|warning| keys.iter().any(|key| warning.contains(key))), "{warnings:?}");
+    }
+}
+
+#[test]
+fn decisions_over_plain_http_to_another_machine_are_a_warning() {
+    let with = |url: &str| {
+        format!("{LISTENER}{HOST}acme = true\non_demand = {{ names = [\"*.a.test\"], ask = \"{url}\" }}\n")
+    };
+    warned(&with("http://10.0.0.1/ask"), &["host[0].on_demand.ask: 10.0.0.1 ", "https://"]);
+    for fine in
+        ["http://127.0.0.1:8000/ask", "http://[::1]/ask", "http://localhost/ask", "https://a.test/ask"]
+    {
+        let warnings = warnings(&with(fine));
+        assert!(!warnings.iter().any(|warning| warning.contains("on_demand.ask")), "{warnings:?}");
+    }
+}
+
+#[test]
+fn folders_of_the_system_are_warnings() {
+    for folder in ["/", "/etc", "/proc", "/sys", "/var"] {
+        let text = format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nstatic = \"{folder}\"\n");
+        warned(&text, &["host[0].route[0].static: ", &format!("read {folder} as a whole")]);
+    }
+}
+
+#[test]
+fn a_served_folder_must_not_contain_a_secret() {
+    let (folder, ca) = (folder(), TestCa::new());
+    let leaf = ca.server(&["localhost"]).issue();
+    for inner in ["www", "www/keys", "www/.keys", "keys"] {
+        fs::create_dir(folder.path().join(inner)).expect("a folder");
+        fs::copy(&leaf.chain, folder.path().join(inner).join("a.pem")).expect("a copy");
+        fs::copy(&leaf.key, folder.path().join(inner).join("a.key")).expect("a copy");
+    }
+    let text = |keys: &str, root: &str, server: &str| {
+        format!(
+            "{LISTENER}{server}{HOST}certificates = [{{ chain = \"{keys}/a.pem\", key = \"{keys}/a.key\" }}]\n\
+             [[host.route]]\npath = \"/\"\nstatic = \"{root}\"\n"
+        )
+    };
+    for (keys, root, server, secret) in [
+        ("www", "www", "", "www/a.key"),
+        ("www/keys", "www", "", "www/keys/a.key"),
+        ("keys", ".", "", "keys/a.key"),
+        ("keys", "www", "state_dir = \"www/keys\"\n", "www/keys"),
+    ] {
+        let message = checked(folder.path(), &text(keys, root, server)).expect_err("a secret is served");
+        let parts = ["host[0].route[0].static: clients could request ", secret, "serve another folder"];
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+    for keys in ["keys", "www/.keys"] {
+        checked(folder.path(), &text(keys, "www", "")).expect("no secret is served");
+    }
+}
