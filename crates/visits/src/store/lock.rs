@@ -7,6 +7,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
+
 use crate::error::VisitsError;
 
 /// Lock file; empty and never removed.
@@ -40,8 +42,10 @@ pub(super) fn alone(folder: &Path) -> Result<File, VisitsError> {
 
 fn lock(folder: &Path, lock: fn(&File) -> Result<(), TryLockError>, held: &str) -> Result<File, VisitsError> {
     let path = folder.join(FILE);
-    let opened =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    // In a folder that others can write to, the lock file may be a link to another file.
+    let opened = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(&path);
     let wrong = |reason: String| VisitsError::File { path: path.clone(), reason };
     let file = opened.map_err(|error| wrong(error.to_string()))?;
     for _ in 0..TRIES {
@@ -52,4 +56,18 @@ fn lock(folder: &Path, lock: fn(&File) -> Result<(), TryLockError>, held: &str) 
         }
     }
     Err(wrong(held.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_a_link_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let victim = folder.path().join("victim");
+        std::os::unix::fs::symlink(&victim, folder.path().join(FILE)).expect("a link");
+        assert!(alone(folder.path()).is_err());
+        assert!(!victim.exists(), "a file was created in another place");
+    }
 }
