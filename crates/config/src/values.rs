@@ -1,6 +1,7 @@
 //! Values written as text or in several forms: addresses, networks, redirects.
 
 mod key_place;
+mod private_host;
 mod sessions;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 
 pub(crate) use key_place::KeyPlace;
+pub(crate) use private_host::PrivateHost;
 pub(crate) use sessions::{EarlyData, RedisServer, TicketKeys};
 
 /// A value written as text, with a description of its form.
@@ -68,22 +70,6 @@ impl FromStr for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// A host outside of the public internet from which the gateway may fetch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PrivateHost(pub(crate) brisk_fetch::PrivateHost);
-
-impl Written for PrivateHost {
-    const EXPECTED: &'static str = "an address, a network or a host name in quotes, as \"10.0.0.0/8\"";
-}
-
-impl FromStr for PrivateHost {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self)
     }
 }
 

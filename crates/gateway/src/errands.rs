@@ -30,7 +30,7 @@ pub(crate) fn start(settings: &CertificateSettings, errands: Arc<Errands>) -> Re
 
 /// Fetches with a client that is made for the first fetch: most gateways never need one.
 ///
-/// Certificates contain the URLs, and whoever provides a certificate chooses them. So only public addresses are permitted,
+/// Certificates contain the URLs, so the provider of a certificate chooses them. So only public addresses are permitted,
 /// and those that the configuration names.
 #[derive(Debug)]
 pub(crate) struct Errands {

@@ -76,7 +76,7 @@ fn decisions(ask: &str, path: &KeyPath, context: &mut Context<'_>) {
         || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
     if url.scheme_str() == Some("http") && !is_local {
         let warning = format!(
-            "{path}: {host} decides over plain HTTP, so whoever controls the network in between can approve names: write an \
+            "{path}: {host} decides over plain HTTP, so an attacker in the network in between can approve names: write an \
              https:// URL"
         );
         context.findings.warn(warning);
