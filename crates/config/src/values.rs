@@ -361,7 +361,6 @@ macro_rules! read_as_text {
 read_as_text!(
     Address,
     Network,
-    PrivateHost,
     HashBy,
     KeyServerAddress,
     LogFile,

@@ -26,6 +26,18 @@ fn the_wait_for_staples_has_a_range() {
 }
 
 #[test]
+fn private_hosts_are_addresses_networks_and_names() {
+    let with = |hosts: &str| format!("{LISTENER}[certificates]\nallow_private = [{hosts}]\n{HOST}");
+    let resolved = accepted(&with("\"127.0.0.1\", \"10.0.0.0/8\", \"ocsp.internal\""));
+    assert_eq!(resolved.settings.certificates.allow_private.len(), 3);
+    refused(
+        &with("\"http://ca.internal\""),
+        "brisk.toml:4:18: certificates.allow_private[0]: \"http://ca.internal\" is neither an address, a network nor a host \
+         name: write \"127.0.0.1\", \"10.0.0.0/8\" or \"ocsp.internal\"",
+    );
+}
+
+#[test]
 fn must_staple_needs_a_responder_or_a_file() {
     let (folder, text) = with(|ca, _| ca.server(&["localhost"]).must_staple().issue(), "");
     let message = checked(folder.path(), &text).expect_err("it has neither");
