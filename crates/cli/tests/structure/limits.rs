@@ -13,7 +13,7 @@ const HEADING: &str = "## Limits by protocol";
 const COLUMNS: usize = 4;
 
 /// The files with a test of each name.
-fn tests() -> BTreeMap<String, Vec<PathBuf>> {
+pub(crate) fn tests() -> BTreeMap<String, Vec<PathBuf>> {
     let folders = crates().into_iter().flat_map(|path| [path.join("src"), path.join("tests")]);
     let mut tests: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for file in folders.flat_map(|folder| sources(&folder)) {
@@ -40,7 +40,7 @@ fn tests_in(text: &str) -> Vec<String> {
 }
 
 /// Whether a cell names a test, given as `module::name`, in a file of that module, and no other code with `::`.
-fn is_tested(cell: &str, tests: &BTreeMap<String, Vec<PathBuf>>) -> bool {
+pub(crate) fn is_tested(cell: &str, tests: &BTreeMap<String, Vec<PathBuf>>) -> bool {
     let spans: Vec<_> = cell.split('`').skip(1).step_by(2).filter(|span| span.contains("::")).collect();
     let exists = |span: &&str| {
         let (modules, name) = span.rsplit_once("::")?;
@@ -52,18 +52,24 @@ fn is_tested(cell: &str, tests: &BTreeMap<String, Vec<PathBuf>>) -> bool {
     !spans.is_empty() && spans.iter().all(|span| exists(span).is_some())
 }
 
+/// The cells of the first table below `heading`, and there below `subheading`, without the head of the table.
+pub(crate) fn rows<'t>(text: &'t str, heading: &str, subheading: &str) -> Vec<Vec<&'t str>> {
+    let section = text.split(heading).nth(1).unwrap_or_default();
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let section = &section[section.find(subheading).unwrap_or(section.len())..];
+    let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
+    rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+}
+
 /// Errors in the table of a document.
 fn findings(text: &str, tests: &BTreeMap<String, Vec<PathBuf>>) -> Vec<String> {
-    let section = text.split(HEADING).nth(1).unwrap_or_default();
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    let rows = rows(text, HEADING, "");
     let mut findings = Vec::new();
     if rows.is_empty() {
         findings.push(format!("no table below {HEADING:?}"));
     }
     for row in rows {
-        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [limit, cells @ ..] = &cells[..] else { continue };
+        let [limit, cells @ ..] = &row[..] else { continue };
         if cells.len() != COLUMNS {
             findings.push(format!("{limit}: {} columns", cells.len()));
         }
