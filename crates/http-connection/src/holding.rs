@@ -6,9 +6,9 @@ use brisk_budget::{Full, Reservation, Resource};
 
 use crate::connection::Connection;
 
-/// Resources of responses that cannot continue without their memory. A connection that holds such memory and makes no
-/// progress is closed while other clients need the memory.
-const OF_RESPONSES: [Resource; 3] = [Resource::Encoders, Resource::Decoders, Resource::WideDecoders];
+/// Resources without which the responses of other clients fail. A connection that holds such memory and makes no progress
+/// is closed while other clients need the memory. Encoders are none of them: without an encoder a response is only longer.
+const INDISPENSABLE: [Resource; 2] = [Resource::Decoders, Resource::WideDecoders];
 
 /// Memory reserved for the client of a connection, free again when dropped.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Connection {
     pub fn must_yield(&self) -> bool {
         let Some(budgets) = self.budgets() else { return false };
         let must_yield = |resource| budgets.of(resource).must_yield(self.client.address());
-        OF_RESPONSES.into_iter().any(|resource| self.extras.holds(resource) && must_yield(resource))
+        INDISPENSABLE.into_iter().any(|resource| self.extras.holds(resource) && must_yield(resource))
             || (self.answers.exceed_share() && must_yield(Resource::Responses))
     }
 }
