@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,9 +41,8 @@ struct Shared {
     label: Label,
     refused: AtomicU64,
     warnings: Throttle,
-    /// Whether a client that held little was refused since `short_at`, in milliseconds after `started`.
-    is_short: AtomicBool,
-    short_at: AtomicU64,
+    /// End of the latest shortage, in milliseconds after `started`; 0 before the first one.
+    short_until: AtomicU64,
 }
 
 /// Identity of a budget in the log.
@@ -79,8 +78,7 @@ impl Budget {
             shards: std::array::from_fn(|_| Mutex::default()),
             hasher: RandomState::new(),
             started: Instant::now(),
-            is_short: AtomicBool::new(false),
-            short_at: AtomicU64::new(0),
+            short_until: AtomicU64::new(0),
         }))
     }
 
@@ -135,16 +133,8 @@ impl Budget {
     }
 
     fn is_short(&self) -> bool {
-        let shared = &*self.0;
-        if !shared.is_short.load(Ordering::Relaxed) {
-            return false;
-        }
-        let since = shared.now().saturating_sub(shared.short_at.load(Ordering::Relaxed));
-        let is_short = since < milliseconds(SHORTAGE);
-        if !is_short {
-            shared.is_short.store(false, Ordering::Relaxed);
-        }
-        is_short
+        let until = self.0.short_until.load(Ordering::Relaxed);
+        until > 0 && self.0.now() < until
     }
 
     fn average(&self) -> u64 {
@@ -168,8 +158,7 @@ impl Budget {
             return Ok(());
         }
         if own < self.average() || own == 0 {
-            shared.short_at.store(shared.now(), Ordering::Relaxed);
-            shared.is_short.store(true, Ordering::Relaxed);
+            shared.short_until.store(shared.now() + milliseconds(SHORTAGE), Ordering::Relaxed);
         }
         shared.refused.fetch_add(1, Ordering::Relaxed);
         self.warn(client);
