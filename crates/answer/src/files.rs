@@ -156,7 +156,12 @@ fn may_be_copy(asked: &Request<()>) -> bool {
 
 fn is_hidden(decoded: &[u8]) -> bool {
     let mut segments = decoded.split(|byte| *byte == b'/');
-    segments.any(|segment| segment.starts_with(b".") && segment != b".well-known")
+    segments.any(is_hidden_name)
+}
+
+/// Whether files and folders with this name are not served: hidden ones, except `.well-known` (RFC 8615).
+pub fn is_hidden_name(name: &[u8]) -> bool {
+    name.starts_with(b".") && name != b".well-known"
 }
 
 fn status(status: StatusCode) -> Response<Body> {

@@ -39,5 +39,6 @@ pub use compress::CompressionMetrics;
 pub use consolidate::RewritingMetrics;
 pub use error::ServiceError;
 pub use exchange::{RecordedBody, Telemetry};
+pub use files::is_hidden_name;
 pub use redirect::HttpsRedirect;
 pub use service::Service;

@@ -166,7 +166,7 @@ impl Walk<'_> {
             Err(error) => return self.results.fail(&folder.path, &error),
         };
         for entry in entries {
-            let is_hidden = entry.name.as_encoded_bytes().starts_with(b".") && entry.name != ".well-known";
+            let is_hidden = brisk_answer::is_hidden_name(entry.name.as_encoded_bytes());
             let handled = match entry.kind {
                 _ if is_hidden => Ok(()),
                 FileType::Directory if depth == DEEPEST => {

@@ -1,7 +1,6 @@
 //! Settings that give strangers more than their operator may expect: warnings, and an error for a served folder that
 //! contains a secret.
 
-use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
@@ -118,9 +117,6 @@ fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Con
 
 /// Whether `secret` is in the served folder `root`, and no part of its path is hidden and therefore not served.
 fn is_served(root: &Path, secret: &Path) -> bool {
-    let is_hidden = |part: Component<'_>| {
-        let name: &OsStr = part.as_os_str();
-        name.as_encoded_bytes().starts_with(b".") && name != ".well-known"
-    };
+    let is_hidden = |part: Component<'_>| brisk_answer::is_hidden_name(part.as_os_str().as_encoded_bytes());
     secret.strip_prefix(root).is_ok_and(|rest| !rest.components().any(is_hidden))
 }
