@@ -11,6 +11,9 @@ use crate::budget::Label;
 /// Minimum budget of all decoders in bytes, however small the limit of encoders is.
 const LEAST_OF_DECODERS: u64 = 64 << 20;
 
+/// Divisor of a limit of stored responses for the part that is reserved for responses being gathered.
+const GATHERED: u64 = 4;
+
 /// Memory of beacons that arrive, in bytes.
 const BEACONS: u64 = 16 << 20;
 
@@ -49,6 +52,11 @@ pub struct Limits {
 /// The budgets of the process.
 #[derive(Debug)]
 pub struct Budgets([Budget; Resource::ALL.len()]);
+
+/// The part of `limit` bytes that finished copies or dictionaries may take. The rest is [`Resource::Copies`].
+pub fn stored_part(limit: usize) -> usize {
+    limit - limit / GATHERED as usize
+}
 
 impl Resource {
     /// All resources.
@@ -92,7 +100,7 @@ impl Resource {
             Self::Responses => limits.responses,
             Self::Encoders => limits.encoders,
             Self::Decoders | Self::WideDecoders => decoders / 2,
-            Self::Copies => limits.copies / 4,
+            Self::Copies => limits.copies / GATHERED,
             Self::Requests => limits.requests,
             Self::Beacons => BEACONS,
         }

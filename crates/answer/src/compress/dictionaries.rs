@@ -15,6 +15,7 @@ use std::task::{Context, Poll, ready};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use brisk_budget::stored_part;
 use brisk_coding::Dictionary;
 use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
@@ -97,7 +98,7 @@ pub(super) fn keep(
     if validator.is_some() && is_kept(known) {
         return;
     }
-    let limit = limit - limit / 4;
+    let limit = stored_part(limit);
     let mut body = std::mem::take(response.body_mut());
     *response.body_mut() = match body.whole() {
         Some(whole) => {

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use brisk_budget::stored_part;
 use brisk_coding::Coding;
 use brisk_http_connection::Connection;
 use brisk_http_connection::gathering::Gathering;
@@ -119,7 +120,7 @@ impl Keeper {
     pub(super) fn finish(mut self) {
         let bytes = self.gathering.take().and_then(Gathering::finish);
         if let Some(bytes) = bytes {
-            let limit = self.limit - self.limit / 4;
+            let limit = stored_part(self.limit);
             KEPT.with_borrow_mut(|kept| kept.insert(self.key.clone(), bytes.into(), limit));
         }
     }
