@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -76,6 +77,7 @@ pub struct Pebble {
     http: u16,
     folder: TempDir,
     ca: TestCa,
+    root: OnceLock<PathBuf>,
 }
 
 impl Pebble {
@@ -84,24 +86,7 @@ impl Pebble {
         let ca = TestCa::new();
         let [dns_port, dns_management, directory, management, free, http] = [(); 6].map(|()| free_port());
         let https = options.https.unwrap_or(free);
-        let dns = Process::start(command("pebble-challtestsrv").args([
-            "-dnsserver",
-            &local(dns_port),
-            "-management",
-            &local(dns_management),
-            "-defaultIPv4",
-            "127.0.0.1",
-            "-defaultIPv6",
-            "",
-            "-http01",
-            "",
-            "-https01",
-            "",
-            "-tlsalpn01",
-            "",
-            "-doh",
-            "",
-        ]));
+        let dns = dns_server(dns_port, dns_management);
         let leaf = ca.server(&["127.0.0.1", "localhost"]).issue();
         // RSA for OCSP: Pebble does not disclose ECDSA keys, and the test's responder needs the key.
         let algorithm = if options.responder.is_empty() { "ecdsa" } else { "rsa" };
@@ -132,8 +117,18 @@ impl Pebble {
                 .env("PEBBLE_AUTHZREUSE", "0")
                 .env("PEBBLE_WFE_NONCEREJECT", options.nonces_rejected.to_string()),
         );
-        let mut pebble =
-            Self { process, dns, dns_management, directory, management, https, http, folder, ca };
+        let mut pebble = Self {
+            process,
+            dns,
+            dns_management,
+            directory,
+            management,
+            https,
+            http,
+            folder,
+            ca,
+            root: OnceLock::new(),
+        };
         wait_until("pebble that listens", || pebble.listens());
         pebble
     }
@@ -171,12 +166,15 @@ impl Pebble {
         self.http
     }
 
-    /// Writes the root of the certificates that it issues to a file. The root is new at each start.
+    /// File with the root of the certificates that it issues. The root is new at each start. Written once, because a
+    /// client of another thread may be reading it: one that reads while it is written anew trusts no root.
     pub fn root(&self) -> PathBuf {
-        let pem = self.manage("roots/0", None);
-        let file = self.folder.path().join("root.pem");
-        fs::write(&file, pem).expect("a temporary file");
-        file
+        let write = || {
+            let file = self.folder.path().join("root.pem");
+            fs::write(&file, self.manage("roots/0", None)).expect("a temporary file");
+            file
+        };
+        self.root.get_or_init(write).clone()
     }
 
     /// Writes the issuing certificate and its key to files. They are new at each start; for a pebble with
@@ -244,6 +242,28 @@ impl Pebble {
     }
 }
 
+/// Starts a DNS server that resolves every name to this machine.
+fn dns_server(port: u16, management: u16) -> Process {
+    Process::start(command("pebble-challtestsrv").args([
+        "-dnsserver",
+        &local(port),
+        "-management",
+        &local(management),
+        "-defaultIPv4",
+        "127.0.0.1",
+        "-defaultIPv6",
+        "",
+        "-http01",
+        "",
+        "-https01",
+        "",
+        "-tlsalpn01",
+        "",
+        "-doh",
+        "",
+    ]))
+}
+
 fn local(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
@@ -252,4 +272,16 @@ fn local(port: u16) -> String {
 fn object(members: &[(&str, &str)]) -> String {
     let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\": \"{value}\"")).collect();
     format!("{{{}}}", members.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_not_written_while_another_thread_may_read_it() {
+        let pebble = PebbleOptions::default().start();
+        let written = || fs::metadata(pebble.root()).unwrap().modified().unwrap();
+        assert_eq!(written(), written());
+    }
 }
