@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use brisk_keys::{KeyAlgorithm, KeyId};
+use brisk_keys::{KeyAlgorithm, KeyId, encoding_fault, pem_fault};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{PemObject, SectionKind};
 
@@ -187,9 +187,14 @@ fn renewal_is_late(not_before: SystemTime, not_after: SystemTime) -> SystemTime 
 fn parse(pem: &[u8], source: &Path) -> Result<Vec<Link>, CertError> {
     let mut links: Vec<Link> = Vec::new();
     let mut sections = 0;
+    let damaged = |reason| CertError::Pem { path: source.to_owned(), reason };
+    // The parser would skip the first certificate because of a byte order mark.
+    if let Some(fault) = encoding_fault(pem) {
+        return Err(damaged(fault.to_owned()));
+    }
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
         let (kind, der) =
-            section.map_err(|error| CertError::Pem { path: source.to_owned(), reason: error.to_string() })?;
+            section.map_err(|error| damaged(pem_fault(pem).unwrap_or_else(|| error.to_string())))?;
         sections += 1;
         if kind != SectionKind::Certificate || links.iter().any(|link| *link.der == *der) {
             continue;
@@ -203,6 +208,9 @@ fn parse(pem: &[u8], source: &Path) -> Result<Vec<Link>, CertError> {
         links.push(Link { der: der.into(), facts });
     }
     if links.is_empty() {
+        if let Some(fault) = pem_fault(pem) {
+            return Err(damaged(fault));
+        }
         let found = if sections > 0 { "a private key or something else" } else { "no PEM at all" };
         return Err(CertError::NoCertificate { path: source.to_owned(), found });
     }
@@ -285,6 +293,20 @@ mod tests {
 
     fn refusal(pem: &str) -> String {
         chain(pem).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_with_line_and_correction() {
+        let ca = TestCa::new();
+        let pem = ca.server(&["a.test"]).issue().chain_pem;
+        assert!(
+            refusal(&format!("\u{feff}{pem}"))
+                .contains("chain.pem: damaged PEM: line 1 begins with a byte order mark")
+        );
+        let text = refusal(&pem.replacen('\n', "\n> ", 1));
+        assert!(text.contains("line 2: not base64"), "{text}");
+        let text = refusal(&pem.replace("-----BEGIN", "----BEGIN"));
+        assert!(text.contains("line 1: BEGIN and END lines have five dashes"), "{text}");
     }
 
     fn self_signed(params: &CertificateParams) -> String {

@@ -35,7 +35,7 @@ pub enum CertError {
     Pem {
         /// Path of the file.
         path: PathBuf,
-        /// Error of the parser.
+        /// The fault with its line and the correction.
         reason: String,
     },
     /// A chain file contains no certificate.

@@ -154,6 +154,12 @@ impl ConfigError {
         let problem = Problem::Wrong(format!("cannot be read: {error}"));
         Self::new(file, vec![Located { position: None, path: KeyPath::default(), problem }])
     }
+
+    /// A file that is not UTF-8; `position` is that of the first wrong byte, if the file as a whole is not UTF-16.
+    pub(super) fn encoding(file: &Path, position: Option<(usize, usize)>, fault: &str) -> Self {
+        let problem = Problem::Wrong(fault.to_owned());
+        Self::new(file, vec![Located { position, path: KeyPath::default(), problem }])
+    }
 }
 
 impl fmt::Display for ConfigError {

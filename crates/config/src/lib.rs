@@ -142,7 +142,15 @@ pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, Co
 }
 
 fn read_text(file: &Path) -> Result<String, ConfigError> {
-    fs::read_to_string(file).map_err(|error| ConfigError::unreadable(file, &error))
+    let bytes = fs::read(file).map_err(|error| ConfigError::unreadable(file, &error))?;
+    if let Some(fault) = brisk_keys::encoding_fault(&bytes) {
+        return Err(ConfigError::encoding(file, None, fault));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let lines = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n');
+        let column = lines.clone().next_back().map_or(0, <[u8]>::len) + 1;
+        ConfigError::encoding(file, Some((lines.count(), column)), "not UTF-8: save the file as UTF-8")
+    })
 }
 
 fn read(

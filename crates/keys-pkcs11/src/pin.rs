@@ -38,7 +38,13 @@ impl Pin {
         let bytes = Zeroizing::new(bytes);
         let text = std::str::from_utf8(&bytes).map(|text| text.strip_suffix('\n').unwrap_or(text));
         let text = text.ok().map(|text| text.strip_suffix('\r').unwrap_or(text));
-        let usable = |text: &&str| !text.is_empty() && text.len() <= LONGEST && !text.contains(['\n', '\0']);
+        // Editors add a byte order mark; the token would count the PIN as wrong.
+        let usable = |text: &&str| {
+            !text.is_empty()
+                && !text.starts_with('\u{feff}')
+                && text.len() <= LONGEST
+                && !text.contains(['\n', '\0'])
+        };
         let text = text.filter(usable).ok_or_else(|| TokenError::PinForm { path: path.clone() })?;
         let text = Zeroizing::new(text.to_owned());
         let marked = Zeroizing::new(format!("{serial}\0{}", *text));
@@ -80,7 +86,7 @@ mod tests {
         for contents in ["12 34", "12 34\n", "12 34\r\n"] {
             assert_eq!(*read(contents.as_bytes()).unwrap().text, "12 34");
         }
-        for contents in [&b""[..], b"\n", b"1\n2\n", b"1\0", b"\xff", &[b'1'; 2000]] {
+        for contents in [&b""[..], b"\n", b"1\n2\n", b"1\0", b"\xff", b"\xef\xbb\xbf12 34", &[b'1'; 2000]] {
             let error = read(contents).err().expect("no PIN").to_string();
             assert!(error.contains("a PIN in one line"), "{error}");
         }

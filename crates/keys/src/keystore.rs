@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use rustls_pki_types::{PrivateKeyDer, pem, pem::PemObject};
 use zeroize::Zeroize;
 
-use crate::{KeyAlgorithm, KeyError, KeyId, PrivateKeyEngine, private_key::PrivateKey};
+use crate::{KeyAlgorithm, KeyError, KeyId, PrivateKeyEngine, pem_fault, private_key::PrivateKey};
 
 /// Engines of keys outside this process, by key.
 pub(crate) type Elsewhere = HashMap<KeyId, Arc<dyn PrivateKeyEngine>>;
@@ -120,6 +120,8 @@ fn unreadable(pem: &[u8], error: &pem::Error) -> KeyError {
         "the private key is protected by a passphrase: decrypt it, for example with `openssl pkey`".into()
     } else if contains("BEGIN CERTIFICATE") && !contains("PRIVATE KEY") {
         "a certificate where a private key was expected".into()
+    } else if let Some(fault) = pem_fault(pem) {
+        format!("the PEM of the private key is damaged: {fault}")
     } else if matches!(error, pem::Error::NoItemsFound) {
         "no private key: wanted PEM with a section PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY".into()
     } else {
@@ -221,7 +223,9 @@ mod tests {
         assert!(refusal(encrypted.as_bytes()).contains("passphrase"));
         assert!(refusal(b"").contains("no private key"));
         let damaged = pair.serialize_pem().replace("-----END", "!!!!\n-----END");
-        assert!(refusal(damaged.as_bytes()).contains("damaged"));
+        assert!(refusal(damaged.as_bytes()).contains("damaged: line 5: not base64"));
+        let marked = format!("\u{feff}{}", pair.serialize_pem());
+        assert!(refusal(marked.as_bytes()).contains("byte order mark"));
         let p521 = generate(&rcgen::PKCS_ECDSA_P521_SHA512);
         assert!(refusal(p521.serialize_pem().as_bytes()).contains("P-256 or P-384"));
     }

@@ -22,6 +22,7 @@ mod private_key;
 mod rsa;
 #[cfg(test)]
 mod testing;
+mod text_fault;
 pub mod turn;
 
 pub use brisk_lanes::{Encapsulation, Exchange, KeyPair, LanesUse};
@@ -38,3 +39,4 @@ pub use operation::{KeyId, KeyOperation, OperationKind};
 pub use pending::{Completion, KeyResult, PendingOperation};
 pub use points::is_point_of;
 pub use premaster::{PREMASTER, PremasterEngine};
+pub use text_fault::{encoding_fault, pem_fault};

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
+use brisk_keys::pem_fault;
 use rustls_pki_types::CertificateRevocationListDer;
 use rustls_pki_types::pem::{PemObject, SectionKind};
 use x509_parser::certificate::X509Certificate;
@@ -39,13 +40,18 @@ impl Crl {
         }
         let mut lists = Vec::new();
         for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&bytes) {
-            let (kind, der) = section
-                .map_err(|error| CertError::Pem { path: file.to_owned(), reason: error.to_string() })?;
+            let (kind, der) = section.map_err(|error| {
+                let reason = pem_fault(&bytes).unwrap_or_else(|| error.to_string());
+                CertError::Pem { path: file.to_owned(), reason }
+            })?;
             if kind == SectionKind::Crl {
                 lists.push(Self::parse(der).map_err(malformed)?);
             }
         }
         if lists.is_empty() {
+            if let Some(reason) = pem_fault(&bytes) {
+                return Err(CertError::Pem { path: file.to_owned(), reason });
+            }
             return Err(malformed(
                 "there is none, neither in DER nor between -----BEGIN X509 CRL----- lines".to_owned(),
             ));

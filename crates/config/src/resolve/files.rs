@@ -1,10 +1,14 @@
 //! Files with secrets: reading, and checks of their permissions.
 
 use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use brisk_certs::CertError;
+use brisk_keys::encoding_fault;
+use zeroize::Zeroizing;
 
 use super::context::Context;
 use crate::error::KeyPath;
@@ -16,9 +20,23 @@ pub(super) fn read_privately<T, E: Display>(
     context: &mut Context<'_>,
     read: impl FnOnce(&Path) -> Result<T, E>,
 ) -> Option<T> {
-    let value = read(file).map_err(|error| context.findings.wrong(path, error.to_string())).ok()?;
+    let value = read(file).map_err(|error| {
+        let message = match start(file).and_then(|bytes| encoding_fault(&*bytes)) {
+            Some(fault) => format!("{}: {fault}", file.display()),
+            None => error.to_string(),
+        };
+        context.findings.wrong(path, message);
+    });
+    let value = value.ok()?;
     warn_of_access(file, context);
     Some(value)
+}
+
+/// The first bytes of `file`, which suffice to recognize its encoding.
+fn start(file: &Path) -> Option<Zeroizing<[u8; 16]>> {
+    let mut start = Zeroizing::new([0; 16]);
+    File::open(file).ok()?.read_exact(&mut *start).ok()?;
+    Some(start)
 }
 
 /// Notes a file with a secret, and warns where others than the owner and the group may read a secret, or others than the owner may change it.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use brisk_keys::{encoding_fault, pem_fault};
 use brisk_session::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, RedisTopology};
 use zeroize::Zeroizing;
 
@@ -100,7 +101,13 @@ fn tls(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Option<Re
     let authorities = raw.ca.as_ref().map(|ca| {
         let file = context.file(ca);
         let pem = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        RedisTls::trusting(&pem).map_err(|error| format!("{}: {error}", file.display()))
+        if let Some(fault) = encoding_fault(&pem) {
+            return Err(format!("{}: {fault}", file.display()));
+        }
+        RedisTls::trusting(&pem).map_err(|error| match pem_fault(&pem) {
+            Some(fault) => format!("{}: {fault}", file.display()),
+            None => format!("{}: {error}", file.display()),
+        })
     });
     let trusted = authorities.unwrap_or_else(|| Ok(RedisTls::system())).unwrap_or_else(|message| {
         context.findings.wrong(&path, message);
@@ -138,6 +145,9 @@ impl User<'_> {
 fn read_password(file: &Path) -> Result<Zeroizing<String>, String> {
     let text = fs::read_to_string(file).map(Zeroizing::new);
     let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    if let Some(fault) = encoding_fault(text.as_bytes()) {
+        return Err(format!("{}: {fault}", file.display()));
+    }
     match text.trim_end_matches(['\r', '\n']) {
         "" => Err(format!("{}: no password in it; write it as the only line", file.display())),
         lines if lines.contains(['\r', '\n']) => {

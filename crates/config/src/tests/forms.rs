@@ -160,3 +160,21 @@ fn a_missing_file_is_named() {
     let error = check(Path::new("no-such.toml"), &Running::default()).expect_err("there is no such file");
     assert_eq!(error.to_string(), "no-such.toml: cannot be read: No such file or directory (os error 2)");
 }
+
+#[test]
+fn a_file_in_another_encoding_brings_the_correction() {
+    let folder = folder();
+    let file = folder.path().join("brisk.toml");
+    let text = "[server]\nhttp = []\n";
+    let utf16 = text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+    for (bytes, expected) in [
+        (format!("\u{feff}{text}").into_bytes(), ": line 1 begins with a byte order mark"),
+        (utf16.clone(), ": it is UTF-16 instead of UTF-8"),
+        ([&[0xff, 0xfe][..], &utf16].concat(), ": it is UTF-16 instead of UTF-8"),
+        (b"[server]\n# caf\xe9\n".to_vec(), ":2:6: not UTF-8: save the file as UTF-8"),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        let error = check(&file, &Running::default()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

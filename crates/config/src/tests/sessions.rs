@@ -25,6 +25,7 @@ fn fleet(sessions: &str) -> (TempDir, Result<Resolved, String>) {
     private("password", b"hush\n");
     private("two.password", b"one\ntwo\n");
     private("empty.password", b"\n");
+    private("marked.password", b"\xef\xbb\xbfhush\n");
     private("ca.pem", TestCa::new().root_pem().as_bytes());
     let resolved =
         checked(folder.path(), &format!("server.https = [\"127.0.0.1:443\"]\n\n{sessions}\n{HOST}"));
@@ -269,6 +270,11 @@ fn redis_has_keys_that_act_on_something() {
     fleet_refused(
         &with("password_file = \"empty.password\""),
         "brisk.toml:8:17: sessions.redis.password_file: empty.password: no password in it; write it as the only line",
+    );
+    fleet_refused(
+        &with("password_file = \"marked.password\""),
+        "brisk.toml:8:17: sessions.redis.password_file: marked.password: line 1 begins with a byte order mark: remove it \
+         with `sed -i '1s/^\\xEF\\xBB\\xBF//'`, or save the file as UTF-8 without it",
     );
     fleet_refused(
         &with("password_file = \"two.password\""),
