@@ -4,8 +4,9 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, mpsc as std_mpsc};
 use std::thread;
+use std::time::Duration;
 
 use brisk_certs::challenge::ChallengeLookup;
 use brisk_certs::{Challenges, Publish, Store};
@@ -57,6 +58,21 @@ pub struct PreparedDemandThread(Option<DemandThread>);
 struct HostsUpdate {
     settings: AcmeSettings,
     hosts: Vec<AcmeHost>,
+    /// Dropped by each new host after its first publication.
+    published: std_mpsc::Sender<()>,
+}
+
+/// Publication of the stored certificates of a new configuration.
+#[derive(Debug)]
+#[must_use = "a start waits for the publication"]
+pub struct StoredPublication(std_mpsc::Receiver<()>);
+
+impl StoredPublication {
+    /// Blocks until all new hosts have read the store and published its certificates, but not longer than `limit`.
+    pub fn wait(self, limit: Duration) {
+        // Nothing is sent: the end of the last sender is the end of the publication.
+        let _ = self.0.recv_timeout(limit);
+    }
 }
 
 impl AcmeThread {
@@ -100,17 +116,19 @@ impl AcmeThread {
         hosts: Vec<AcmeHost>,
         demanded: Vec<OnDemandHost>,
         PreparedDemandThread(prepared): PreparedDemandThread,
-    ) {
+    ) -> StoredPublication {
         assert!(!settings.authorities.is_empty() && !settings.challenges.is_empty(), "settings are checked");
         self.challenges.look_elsewhere(self.lookups.clone());
         // An error means that the thread has panicked; the panic is in the log.
-        let _ = self.orders.send(HostsUpdate { settings, hosts });
+        let (published, ends) = std_mpsc::channel();
+        let _ = self.orders.send(HostsUpdate { settings, hosts, published });
         if let Some(prepared) = prepared {
             self.demands.get_or_init(|| prepared);
         }
         if let Some(demands) = self.demands.get() {
             demands.follow(demanded);
         }
+        StoredPublication(ends)
     }
 
     /// Starts the thread for names on demand, if `demanded` is the first configuration to need it. The thread is idle before
@@ -154,7 +172,7 @@ impl AcmeLoop {
         let mut context: Option<Rc<AcmeContext>> = None;
         let mut tasks: Vec<HostTask> = Vec::new();
         loop {
-            let HostsUpdate { settings, hosts } = tokio::select! {
+            let HostsUpdate { settings, hosts, published } = tokio::select! {
                 following = self.following.recv() => match following {
                     Some(following) => following,
                     None => return,
@@ -178,7 +196,7 @@ impl AcmeLoop {
                 let kept = before.iter().position(|task| task.wanted == host.wanted);
                 tasks.push(match kept {
                     Some(index) => before.swap_remove(index),
-                    None => start(host, &now),
+                    None => start(host, &now, &published),
                 });
             }
             drop(before);
@@ -198,9 +216,9 @@ impl AcmeLoop {
     }
 }
 
-fn start(host: AcmeHost, context: &Rc<AcmeContext>) -> HostTask {
+fn start(host: AcmeHost, context: &Rc<AcmeContext>, published: &std_mpsc::Sender<()>) -> HostTask {
     let AcmeHost { wanted, publish } = host;
-    let host = Rc::new(Host::new(wanted.clone(), publish, Rc::clone(context)));
+    let host = Rc::new(Host::new(wanted.clone(), publish, Rc::clone(context), Some(published.clone())));
     let state = OwnedTask::supervise(wanted.name(), move || Rc::clone(&host).look_after());
     HostTask { wanted, _task: state }
 }
@@ -243,7 +261,7 @@ mod tests {
             dns: None,
             allow_private: Arc::default(),
         };
-        thread.look_after(settings, Vec::new(), Vec::new(), demands);
+        thread.look_after(settings, Vec::new(), Vec::new(), demands).wait(Duration::from_mins(1));
         assert_eq!(response().await.as_deref(), Some("in force"));
     }
 }

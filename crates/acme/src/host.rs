@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::{Certificate, Chain, Loaded, Publish};
@@ -34,6 +35,8 @@ pub(crate) struct Host {
     /// Records of the last reading with their parsed content. Most readings find the same bytes, and parsing costs more
     /// than the comparison.
     known: RefCell<HashMap<KeyKind, Known>>,
+    /// Dropped after the first publication.
+    published: RefCell<Option<Sender<()>>>,
 }
 
 /// A stored record as bytes, and its parsed content.
@@ -64,8 +67,14 @@ impl UsableCertificate {
 }
 
 impl Host {
-    pub(crate) fn new(wanted: CertificateSpec, publish: Arc<dyn Publish>, context: Rc<AcmeContext>) -> Self {
-        Self { wanted, publish, context, shown: RefCell::default(), known: RefCell::default() }
+    pub(crate) fn new(
+        wanted: CertificateSpec,
+        publish: Arc<dyn Publish>,
+        context: Rc<AcmeContext>,
+        published: Option<Sender<()>>,
+    ) -> Self {
+        let (shown, known, published) = (RefCell::default(), RefCell::default(), RefCell::new(published));
+        Self { wanted, context, publish, shown, known, published }
     }
 
     /// Publishes stored certificates and obtains missing or due ones, until the task is dropped.
@@ -83,6 +92,7 @@ impl Host {
     /// Does everything that is due now. Returns the latest time of the next run.
     async fn run_once(&self) -> SystemTime {
         let looks = self.show_and_report().await;
+        self.published.take();
         let mut next = SystemTime::now() + STORE_INTERVAL;
         for look in &looks {
             let attempt = Attempt::new(&self.context, &self.wanted, look.kind);
@@ -184,15 +194,26 @@ impl Host {
         Some(key_status(&self.context, &self.wanted, (look.kind, own.as_deref()), status))
     }
 
-    /// Status of a host, read from the [`Store`].
-    pub(crate) fn status_of(context: &AcmeContext, wanted: &CertificateSpec) -> HostStatus {
+    /// Status of a host, read from the [`Store`]. The error of a damaged record is the last error of its key.
+    pub(crate) fn status_of(
+        context: &AcmeContext,
+        wanted: &CertificateSpec,
+    ) -> Result<HostStatus, AcmeError> {
         let of = |kind: KeyKind| {
-            let status = context.records.status(wanted.name(), kind).ok()?;
-            let own = usable(&context.records, wanted.name(), kind).ok()?;
-            Some(key_status(context, wanted, (kind, own.as_ref()), &status))
+            let status = context.records.status(wanted.name(), kind);
+            let own = status.and_then(|status| Ok((usable(&context.records, wanted.name(), kind)?, status)));
+            let (own, status) = match own {
+                Ok(found) => found,
+                Err(error @ AcmeError::Store(_)) => return Err(error),
+                Err(error) => {
+                    let last_error = Some(error.to_string());
+                    (None, AttemptStatus { last_error, ..AttemptStatus::default() })
+                }
+            };
+            Ok(key_status(context, wanted, (kind, own.as_ref()), &status))
         };
-        let keys = wanted.keys.iter().filter_map(|kind| of(*kind)).collect();
-        HostStatus { names: wanted.names.clone(), keys }
+        let keys = wanted.keys.iter().map(|kind| of(*kind)).collect::<Result<_, _>>()?;
+        Ok(HostStatus { names: wanted.names.clone(), keys })
     }
 }
 
@@ -353,7 +374,7 @@ mod tests {
     fn host(records: &Records, name: &str, publish: Slow) -> Rc<Host> {
         let wanted =
             CertificateSpec { names: vec![name.to_owned()], keys: vec![KeyKind::Ecdsa], profile: None };
-        Rc::new(Host::new(wanted, Arc::new(publish), context(records)))
+        Rc::new(Host::new(wanted, Arc::new(publish), context(records), None))
     }
 
     #[tokio::test]

@@ -29,7 +29,7 @@ mod responses;
 mod revoked;
 pub mod settings;
 
-pub use acme_thread::{AcmeHost, AcmeThread, PreparedDemandThread};
+pub use acme_thread::{AcmeHost, AcmeThread, PreparedDemandThread, StoredPublication};
 pub use attempt::rfc3339;
 pub use context::{HostStatus, KeyStatus};
 pub use demand::{DemandSettings, OnDemandHost, OrderRate};

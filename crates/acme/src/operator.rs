@@ -52,7 +52,11 @@ impl Operator {
     }
 
     /// Status of a host.
-    pub fn status(&self, wanted: &CertificateSpec) -> HostStatus {
+    ///
+    /// # Errors
+    ///
+    /// Errors of the store.
+    pub fn status(&self, wanted: &CertificateSpec) -> Result<HostStatus, AcmeError> {
         Host::status_of(&self.context, wanted)
     }
 

@@ -16,13 +16,13 @@ use crate::AcmeError;
 use crate::dns::Txt;
 use crate::settings::KeyKind;
 
-const CERTIFICATES: &str = "certificates";
+pub(crate) const CERTIFICATES: &str = "certificates";
 const ORDERS: &str = "orders";
 const STATUS: &str = "status";
-const ACCOUNTS: &str = "accounts";
+pub(crate) const ACCOUNTS: &str = "accounts";
 const ACCOUNT_KEYS: &str = "account-keys";
 const ANSWERS: &str = "answers";
-const ON_DEMAND: &str = "on-demand";
+pub(crate) const ON_DEMAND: &str = "on-demand";
 const TRIED: &str = "on-demand-tried";
 
 /// A private key as PEM, wiped when dropped.

@@ -3,12 +3,16 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use brisk_acme::{AcmeHost, AcmeThread, PreparedDemandThread, Revoked};
+use brisk_acme::{AcmeHost, AcmeThread, PreparedDemandThread, Revoked, StoredPublication};
 use brisk_certs::{Certificate, Challenges};
 use brisk_config::ResolvedAcme;
 use brisk_gateway::{ObtainedHost, Obtainer};
 use brisk_server::{Part, PartError};
+
+/// Longest wait of a start for the publication of stored certificates.
+const FIRST: Duration = Duration::from_secs(10);
 
 /// ACME state of this process, shared by the gateway (as its [`Obtainer`]) and by reloads (as a [`Part`]).
 #[derive(Debug, Default)]
@@ -35,16 +39,38 @@ impl Obtained {
         &self.challenges
     }
 
-    /// Obtains the certificates of the first configuration. Fails if a thread cannot be started.
+    /// Publishes the stored certificates of the first configuration and obtains the others. Returns after the
+    /// publication, so that the first handshakes find the certificates, and at the latest after [`FIRST`]. Fails if a
+    /// thread cannot be started.
     pub(crate) fn start(&self, first: &ResolvedAcme) -> io::Result<()> {
-        self.commit(self.prepare_threads(first)?);
+        if let Some(publication) = self.follow_configuration(self.prepare_threads(first)?) {
+            publication.wait(FIRST);
+        }
         Ok(())
+    }
+
+    /// Obtains certificates for the hosts that the gateway serves now; specifications without such a host are skipped.
+    fn follow_configuration(
+        &self,
+        PreparedAcme { wanted, threads }: PreparedAcme,
+    ) -> Option<StoredPublication> {
+        let (keeper, demands) = threads?;
+        let served = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = |wanted: &brisk_acme::CertificateSpec| {
+            let served = served.iter().find(|served| served.names == wanted.names)?;
+            Some(AcmeHost { wanted: wanted.clone(), publish: Arc::clone(&served.publish) })
+        };
+        let hosts = wanted.wanted.iter().filter_map(host).collect();
+        let keeper = self.keeper.get_or_init(|| keeper);
+        Some(keeper.look_after(wanted.settings, hosts, wanted.demanded, demands))
     }
 
     fn prepare_threads(&self, wanted: &ResolvedAcme) -> io::Result<PreparedAcme> {
         let keeper = match (self.keeper.get(), wanted.place.as_ref().filter(|_| wanted.is_used())) {
             (Some(keeper), _) => Some(keeper.clone()),
-            (None, Some(place)) => Some(AcmeThread::start(place.store(), &self.challenges, &self.revoked)?),
+            (None, Some(place)) => {
+                Some(AcmeThread::start(place.store_with_copy(), &self.challenges, &self.revoked)?)
+            }
             (None, None) => None,
         };
         let demands = keeper.as_ref().map(|keeper| keeper.prepare(&wanted.demanded)).transpose()?;
@@ -62,15 +88,9 @@ impl Part for Obtained {
 
     /// Orders and renews certificates for the hosts that the gateway serves now; specifications without such a host are
     /// skipped.
-    fn commit(&self, PreparedAcme { wanted, threads }: PreparedAcme) {
-        let Some((keeper, demands)) = threads else { return };
-        let served = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = |wanted: &brisk_acme::CertificateSpec| {
-            let served = served.iter().find(|served| served.names == wanted.names)?;
-            Some(AcmeHost { wanted: wanted.clone(), publish: Arc::clone(&served.publish) })
-        };
-        let hosts = wanted.wanted.iter().filter_map(host).collect();
-        self.keeper.get_or_init(|| keeper).look_after(wanted.settings, hosts, wanted.demanded, demands);
+    fn commit(&self, prepared: PreparedAcme) {
+        // Not waited for: open connections and the hosts of before are served meanwhile.
+        let _ = self.follow_configuration(prepared);
     }
 }
 

@@ -93,7 +93,7 @@ fn list(chosen: &Chosen) -> anyhow::Result<()> {
     let table = ["names", "key", "issuer", "expires", "next renewal", "last error"];
     let mut table = table.into_iter().fold(Table::new("certificates"), Table::text);
     for wanted in &site.hosts(&chosen.names)? {
-        let status = site.operator.status(wanted);
+        let status = site.operator.status(wanted)?;
         for key in &status.keys {
             table.row(row(&status, key));
         }
@@ -116,7 +116,7 @@ fn inspect(chosen: &Chosen) -> anyhow::Result<()> {
     let site = Site::open(&chosen.config)?;
     let mut text = String::new();
     for wanted in &site.hosts(&chosen.names)? {
-        for key in site.operator.status(wanted).keys {
+        for key in site.operator.status(wanted)?.keys {
             describe(&site, wanted, &key, &mut text)?;
         }
     }

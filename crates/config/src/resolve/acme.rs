@@ -47,23 +47,35 @@ impl ResolvedAcme {
 pub enum CertificatePlace {
     /// A folder.
     Folder(PathBuf),
-    /// The Redis of the fleet.
-    Fleet(Box<FleetStore>),
+    /// The Redis of the fleet, and the folder for the local copy, if there is one.
+    Fleet(Box<FleetStore>, Option<PathBuf>),
 }
 
 impl CertificatePlace {
     /// The store there, if a fleet shares it.
     pub(super) fn shared(&self) -> Option<Arc<dyn Store>> {
-        matches!(self, Self::Fleet(_)).then(|| self.store())
+        matches!(self, Self::Fleet(..)).then(|| self.store())
     }
 
-    /// The store there.
+    /// The store there. It fails while the Redis of a fleet is unavailable.
     pub fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Folder(folder) => Arc::new(Folder::new(folder)),
-            Self::Fleet(fleet) => Arc::new(brisk_acme::FleetStore::new(fleet.redis.clone(), &fleet.secret)),
+            Self::Fleet(fleet, _) => Arc::new(shared(fleet)),
         }
     }
+
+    /// The store of a gateway: while the Redis of its fleet is unavailable, it reads from its local copy.
+    pub fn store_with_copy(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Fleet(fleet, Some(folder)) => Arc::new(shared(fleet).with_copy(folder.clone())),
+            _ => self.store(),
+        }
+    }
+}
+
+fn shared(fleet: &FleetStore) -> brisk_acme::FleetStore {
+    brisk_acme::FleetStore::new(fleet.redis.clone(), &fleet.secret)
 }
 
 /// Resolves `[acme]` for `hosts`, which have the order of the hosts in `raw`.
@@ -122,7 +134,8 @@ fn place(
             let message = "needs [sessions.redis] with its `servers`, and `sessions.secret`";
             context.findings.wrong(&KeyPath::of("acme").key("store"), message);
         }
-        return sessions.fleet.clone().map(|fleet| CertificatePlace::Fleet(Box::new(fleet)));
+        let copy = state_dir.map(|dir| dir.join("fleet-certificates"));
+        return sessions.fleet.clone().map(|fleet| CertificatePlace::Fleet(Box::new(fleet), copy));
     }
     state_dir.map(|dir| CertificatePlace::Folder(dir.join("certificates")))
 }
