@@ -1,0 +1,3 @@
+module sealedsessions
+
+go 1.23
