@@ -61,6 +61,10 @@ PLAN ?= peers
 COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
+# Programs of the packages in `clients`, and the command of Go, empty if it is older than 1.23.
+CLIENT_PACKAGES := $(CARGO_TARGET_DIR)/clients
+GO := $(shell printf '%s\n' go1.23 "$$(go env GOVERSION 2> /dev/null)" | sort -CV && echo go)
+
 # Output of the last run of the tests, with durations.
 TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 
@@ -68,7 +72,7 @@ TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test client-packages fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -82,6 +86,7 @@ build:
 # Every test program runs under tools/timed, and the twenty slowest tests are listed at the end.
 test:
 	@CACHE=$(CACHE) tools/setup build test
+	@$(MAKE) --no-print-directory client-packages
 	@mkdir -p $(CARGO_TARGET_DIR) && : > $(TEST_TIMES)
 	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib TEST_TIMES=$(TEST_TIMES) \
 	  cargo test --locked --workspace --lib --bins --tests --no-fail-fast --config 'target."cfg(all())".runner="tools/timed"' -- $(TEST)
@@ -89,6 +94,19 @@ test:
 	@sed -nE 's/^test (.*) \.\.\. .* <([0-9.]+)s>$$/\2 \1/p' $(TEST_TIMES) | sort -rn | head -20
 ifeq ($(TEST),)
 	@$(MAKE) --no-print-directory check-kernels
+	cargo test --locked --manifest-path clients/rust/Cargo.toml --target-dir $(CLIENT_PACKAGES)
+ifneq ($(GO),)
+	cd clients/go && $(GO) vet ./... && $(GO) test ./...
+endif
+endif
+
+# Programs of the client packages, for the behaviour tests. Without a sufficiently new Go, its package is not tested.
+client-packages:
+	cargo build --locked --manifest-path clients/rust/Cargo.toml --target-dir $(CLIENT_PACKAGES) --example fetch
+ifneq ($(GO),)
+	cd clients/go && $(GO) build -o $(CLIENT_PACKAGES)/go-fetch ./fetch && $(GO) build -o $(CLIENT_PACKAGES)/go-server ./server
+else
+	@echo "Go 1.23 or newer is missing: clients/go is not tested" >&2
 endif
 
 fuzz:
@@ -97,7 +115,9 @@ fuzz:
 check:
 	@CACHE=$(CACHE) tools/setup build
 	cargo fmt --all --check
+	cargo fmt --manifest-path clients/rust/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
+	cargo clippy --locked --manifest-path clients/rust/Cargo.toml --target-dir $(CLIENT_PACKAGES) --all-targets -- --deny warnings
 	cargo clippy --locked --workspace --all-targets --features brisk-cli/cuda,brisk-behaviour/cuda -- --deny warnings
 	RUSTFLAGS='--cfg fuzzing' cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR)/fuzzing
 	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps

@@ -14,6 +14,7 @@ mod bench_schedule;
 mod certificates;
 mod claims;
 mod client_certificates;
+mod client_sessions;
 mod compression;
 mod curl;
 mod dashboard;
