@@ -105,6 +105,9 @@ fn init(arguments: &Init) -> anyhow::Result<()> {
     // Checks all names before the first file is written: `init` refuses a folder with files, so a half-made one would be
     // stuck.
     PrivateCa::check(&folder.join("server"), &server)?;
+    if let Some(other) = &arguments.ca {
+        return join(arguments, &PrivateCa::open(other)?, &server, &names);
+    }
     PrivateCa::check(&stem(folder, &arguments.gateway), &Purpose::Client(arguments.gateway.clone()))?;
     let ca = PrivateCa::create(folder, "brisk key server CA", now)?;
     ca.issue(&folder.join("server"), &server, now)?;
@@ -124,6 +127,36 @@ fn init(arguments: &Init) -> anyhow::Result<()> {
         client.chain.display(),
         client.key.display(),
         for_gateway(server, &arguments.gateway),
+    );
+    Ok(())
+}
+
+/// Creates the folder of a further key server, whose certificate is issued by the CA of another one.
+fn join(arguments: &Init, ca: &PrivateCa, server: &Purpose, names: &[String]) -> anyhow::Result<()> {
+    let folder = &*arguments.folder;
+    let certificate = folder.join("ca.pem");
+    if certificate.exists() {
+        return Err(CertError::Exists { path: certificate }.into());
+    }
+    ca.issue(&folder.join("server"), server, SystemTime::now())?;
+    let keys = folder.join("keys");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
+    fs::copy(ca.certificate(), certificate)?;
+    let config = folder.join("keyserver.toml");
+    fs::write(&config, configuration(&arguments.gateway))?;
+    let name = names.first().map_or("", String::as_str);
+    println!(
+        "{}: made a certificate for {}, issued by the CA of {}\n\n\
+         1. Copy the private keys of the other key server into {}, and its [client.NAME] tables into {}\n\
+         2. Copy the folder to the machine of this key server, and start it there: \
+         brisk keyserver --config keyserver.toml\n\
+         3. On each gateway, add \"{}:8444\" to `servers` of [keyserver.NAME]",
+        folder.display(),
+        names.join(", "),
+        ca.certificate().parent().unwrap_or(Path::new("")).display(),
+        keys.display(),
+        config.display(),
+        bracketed(name),
     );
     Ok(())
 }
@@ -194,8 +227,13 @@ listen = "127.0.0.1:9444"
     )
 }
 
+/// A host in an address: IPv6 in brackets.
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
 fn for_gateway(server: &str, gateway: &str) -> String {
-    let server = if server.contains(':') { format!("[{server}]") } else { server.to_owned() };
+    let server = bracketed(server);
     format!(
         r#"[keyserver.main]
 servers = ["{server}:8444"]

@@ -29,6 +29,7 @@ mod keyless;
 mod keyless_decryption;
 mod keyless_faults;
 mod keyless_hostile;
+mod keyless_procedures;
 mod keyless_tokens;
 mod keys;
 mod load;

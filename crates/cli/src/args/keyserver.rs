@@ -58,6 +58,10 @@ pub(crate) struct Init {
     /// Name of the first gateway
     #[arg(long, value_name = "NAME", default_value = "gateway-1", value_parser = client_name)]
     pub(crate) gateway: String,
+    /// Folder with ca.pem and ca.key of another key server, whose gateways use this one too; creates no CA and no
+    /// certificate of a gateway
+    #[arg(long, value_name = "DIR")]
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// Arguments of `brisk keyserver enrol`.
@@ -74,6 +78,8 @@ pub(crate) struct Enrol {
 const AFTER: &str = "\
 Examples:
   brisk keyserver init /etc/brisk-keys --name keys.internal    a CA, certificates and a configuration
+  brisk keyserver init keys2 --ca /etc/brisk-keys --name keys2.internal
+                                                               a second key server for the same gateways
   brisk keyserver enrol gateway-2 --folder /etc/brisk-keys     a certificate for another gateway
   brisk keyserver --config /etc/brisk-keys/keyserver.toml      serve";
 
