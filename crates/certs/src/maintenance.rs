@@ -247,6 +247,16 @@ impl Maintenance {
         self.shared.settings().staples
     }
 
+    /// Names of certificates of hosts that clients refuse for lack of a staple (must-staple, RFC 7633), at most ten.
+    /// Certificates of catalogues are left out: one of many thousand names says little about the whole process.
+    pub fn without_required_staple(&self) -> Vec<String> {
+        let now = SystemTime::now();
+        let all = lock(&self.shared.certificates);
+        let lacking =
+            all.values().filter(|own| own.origin() == Origin::Host && own.lacks_required_staple(now));
+        lacking.map(|maintained| maintained.certificate().title()).take(10).collect()
+    }
+
     /// The state of all maintained certificates, ordered by expiry.
     pub fn report(&self) -> Vec<Report> {
         let now = SystemTime::now();

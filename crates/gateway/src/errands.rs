@@ -105,6 +105,7 @@ fn described(report: &Report) -> Value {
         "not_after": unix_seconds(report.not_after),
         "sent": report.chain_length,
         "complete": report.is_complete,
+        "must_staple": report.must_staple,
         "wants_staple": report.wants_staple,
         "staple": staple,
         "watched": report.names_list,
@@ -163,6 +164,13 @@ impl Collector for CertificateMetrics {
     }
 }
 
+/// The reason for which a gateway is not ready: certificates that clients refuse for lack of a staple.
+pub(crate) fn staple_trouble(maintenance: &Maintenance) -> Option<String> {
+    let lacking = maintenance.without_required_staple();
+    let is_lacking = !lacking.is_empty();
+    is_lacking.then(|| format!("must-staple certificates without a valid staple: {}", lacking.join(", ")))
+}
+
 /// Excludes a name that was just requested: its staple may arrive in a moment.
 fn lacks_staple(report: &Report) -> bool {
     report.wants_staple && report.staple.is_none() && (report.is_tried || !report.is_of_folder)
@@ -176,6 +184,8 @@ fn totals(page: &mut Encoder<'_, '_>, reports: &[Report]) -> fmt::Result {
     let mut family = page.gauge("certificates_in_trouble", "Certificates that need attention, by reason.")?;
     family.gauge(&[("reason", "revoked")], count(&|report| report.revoked.is_some()))?;
     family.gauge(&[("reason", "staple")], count(&lacks_staple))?;
+    let unstapled = |report: &Report| report.must_staple && report.staple.is_none() && report.is_tried;
+    family.gauge(&[("reason", "must_staple")], count(&unstapled))?;
     family.gauge(&[("reason", "chain")], count(&|report| !report.is_complete))?;
     let sum = |of: &dyn Fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
     let mut family = page.gauge(

@@ -119,8 +119,10 @@ fn pages(shared: &Shared) -> Pages {
     let (shown, rotated) = (Arc::clone(shared.resumption.keyring()), Arc::clone(shared.resumption.keyring()));
     let (engines, maintenance) =
         (Arc::clone(&shared.certificates.engines), Arc::clone(&shared.certificates.maintenance));
+    let stapled = Arc::clone(&maintenance);
     Pages::default()
         .ready_unless(move || engines.trouble())
+        .ready_unless(move || errands::staple_trouble(&stapled))
         .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())
         .show("/connections", "application/json", move || connections::shown(&sink.recent()))
         .show("/tickets", "application/json", move || tickets::shown(&shown, SystemTime::now()))

@@ -358,6 +358,29 @@ fn names_of_a_folder_have_staples_when_they_are_asked_for() {
 }
 
 #[test]
+fn a_gateway_with_a_must_staple_certificate_and_no_staple_is_not_ready() {
+    let (ca, site) = (TestCa::new(), CaSite::new());
+    let leaf = ca.server(&[NAME]).must_staple().ocsp_at(&site.url("/ocsp")).issue();
+    site.set("/ocsp", Answer::Bytes(b"down".to_vec()));
+    let brisk = setup().config(&(base("") + &host(&[NAME], &[&leaf]))).start();
+    brisk.log_with("clients refuse this certificate without a staple (must-staple)");
+    let readiness = brisk.ask_admin("/readyz");
+    assert_eq!(readiness.status(), 503, "{}", readiness.text());
+    assert!(
+        readiness.text().contains("must-staple certificates without a valid staple: "),
+        "{}",
+        readiness.text()
+    );
+    assert!(readiness.text().contains(NAME), "{}", readiness.text());
+    let lacking = || brisk.metrics().sum("brisk_certificates_in_trouble", &["reason=\"must_staple\""]);
+    assert!(lacking() > 0.5);
+    let (_openssl, address) = responder(&ca, &[&leaf], &[], None);
+    site.set("/ocsp", Answer::Of(address));
+    wait_until("readiness", || (brisk.ask_admin("/readyz").status() == 200).then_some(()));
+    assert!(lacking() < 0.5);
+}
+
+#[test]
 fn gateways_of_a_fleet_ask_the_responder_once() {
     let (ca, site, redis) = (TestCa::new(), CaSite::new(), Redis::start());
     let leaf = ca.server(&[NAME]).ocsp_at(&site.url("/ocsp")).issue();

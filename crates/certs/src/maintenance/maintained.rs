@@ -113,6 +113,8 @@ pub struct Report {
     pub chain_length: usize,
     /// Whether no intermediate is known to be missing.
     pub is_complete: bool,
+    /// Whether clients refuse the certificate without a staple (must-staple, RFC 7633).
+    pub must_staple: bool,
     /// Whether the certificate names a responder or has a staple file.
     pub wants_staple: bool,
     /// `thisUpdate` and `nextUpdate` of the staple.
@@ -230,6 +232,17 @@ impl MaintainedCertificate {
         before != state.revoked().is_some()
     }
 
+    /// Whether clients refuse the certificate, because it requires a staple (must-staple, RFC 7633) and none is valid
+    /// after an attempt to obtain one.
+    pub(super) fn lacks_required_staple(&self, now: SystemTime) -> bool {
+        if !self.certificate.services.must_staple {
+            return false;
+        }
+        let state = lock(&self.state);
+        let staple = self.certificate.staple.as_ref().or(state.staple.as_ref());
+        state.tried && !staple.is_some_and(|staple| staple.is_fresh(now) && state.revoked().is_none())
+    }
+
     /// The revocation date that `source` reports.
     pub(super) fn revoked_by(&self, source: RevocationSource) -> Option<SystemTime> {
         lock(&self.state).revoked[source as usize]
@@ -283,6 +296,7 @@ impl MaintainedCertificate {
             not_after: shown.not_after,
             chain_length: shown.chain.len(),
             is_complete: shown.is_complete,
+            must_staple: shown.services.must_staple,
             wants_staple: shown.staple.is_some() || !shown.services.responders.is_empty(),
             staple: staple.map(|staple| (staple.this_update, staple.next_update)),
             names_list: !shown.services.lists.is_empty(),

@@ -72,7 +72,20 @@ fn wants(shared: &Shared, certificate: &Certificate) -> bool {
 pub(super) fn warn_of_issuer(shared: &Shared, maintained: &MaintainedCertificate) {
     let reason = "no staple: its issuer is not known; append the certificate of the issuer to the chain file";
     if wants(shared, maintained.certificate()) && maintained.failed(FetchKind::Staple, reason.to_owned()) {
-        tracing::warn!(certificate = maintained.certificate().title(), "{reason}");
+        complain(maintained, reason);
+    }
+}
+
+/// Logs a failure: as an error if clients refuse the certificate without the staple that it lacks.
+fn complain(maintained: &MaintainedCertificate, reason: &str) {
+    let certificate = maintained.certificate();
+    if certificate.services.must_staple && maintained.staple().is_none() {
+        tracing::error!(
+            certificate = certificate.title(),
+            "{reason}; clients refuse this certificate without a staple (must-staple)"
+        );
+    } else {
+        tracing::warn!(certificate = certificate.title(), "{reason}");
     }
 }
 
@@ -89,14 +102,14 @@ pub(super) async fn keep(
             sleep_towards(staple.next_update).await;
         }
         shared.apply(certificate.fingerprint);
-        tracing::warn!(
-            certificate = certificate.title(),
-            "its staple file has expired, and is not shown any more"
-        );
+        complain(maintained, "its staple file has expired, and is not shown any more");
         return;
     }
     let cert_id = CertId::new(&certificate.chain[0], issuer).filter(|_| wants(shared, &certificate));
     let Some(cert_id) = cert_id else {
+        if certificate.services.must_staple {
+            complain(maintained, "no staple is fetched");
+        }
         maintained.set_tried();
         shared.notify_tried();
         return;
@@ -108,6 +121,7 @@ pub(super) async fn keep(
         if shown.as_ref().is_some_and(|staple| !staple.is_fresh(now)) {
             maintained.set_staple(None);
             shared.apply(certificate.fingerprint);
+            complain(maintained, "its staple has expired, and there is no newer one");
         }
         if !next.is_past() {
             let end = shown.as_ref().filter(|staple| staple.is_fresh(now)).map(|staple| staple.next_update);
@@ -226,7 +240,7 @@ fn succeeded(shared: &Shared, maintained: &MaintainedCertificate, staple: Staple
 
 fn failed(shared: &Shared, maintained: &MaintainedCertificate, failure: &Failure) {
     let certificate = maintained.certificate();
-    let (title, responder) = (certificate.title(), &certificate.services.responders[0]);
+    let responder = &certificate.services.responders[0];
     if let Failure::Answer(OcspError::Revoked(since)) = failure {
         revoked(shared, maintained, RevocationSource::Responder, *since, responder);
         return;
@@ -242,7 +256,7 @@ fn failed(shared: &Shared, maintained: &MaintainedCertificate, failure: &Failure
         } else {
             "none is shown"
         };
-        tracing::warn!(certificate = title, "{reason}; {shown}");
+        complain(maintained, &format!("{reason}; {shown}"));
     }
 }
 
