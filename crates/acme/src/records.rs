@@ -263,7 +263,7 @@ impl Records {
     }
 
     /// On-demand names with a first order, in progress or failed, and no certificate.
-    pub(crate) fn tried(&self) -> Result<Vec<String>, AcmeError> {
+    pub fn tried(&self) -> Result<Vec<String>, AcmeError> {
         Ok(self.0.list(&Name::of([TRIED]))?.iter().map(Name::last).collect())
     }
 

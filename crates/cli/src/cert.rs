@@ -37,6 +37,8 @@ struct Site {
     operator: Operator,
     /// Names on demand that have a stored certificate.
     on_demand: Vec<CertificateSpec>,
+    /// Names on demand whose first order is in progress or has failed.
+    tried: Vec<CertificateSpec>,
 }
 
 impl Site {
@@ -47,9 +49,15 @@ impl Site {
         };
         owner::become_owner(place)?;
         let operator = Operator::new(acme.settings.clone(), place.store())?;
-        let names = if acme.demanded.is_empty() { Vec::new() } else { operator.records().demanded()? };
-        let on_demand = names.iter().filter_map(|name| on_demand(&acme, name)).collect();
-        Ok(Self { acme, operator, on_demand })
+        let (mut obtained, mut tried) = (Vec::new(), Vec::new());
+        if !acme.demanded.is_empty() {
+            obtained = operator.records().demanded()?;
+            tried = operator.records().tried()?;
+        }
+        tried.retain(|name| !obtained.contains(name));
+        let specify = |names: Vec<String>| names.iter().filter_map(|name| on_demand(&acme, name)).collect();
+        let (on_demand, tried) = (specify(obtained), specify(tried));
+        Ok(Self { acme, operator, on_demand, tried })
     }
 
     /// Certificates to order: of the hosts with these names, or of all hosts with `acme` if `names` is empty. Names on
@@ -92,7 +100,11 @@ fn list(chosen: &Chosen) -> anyhow::Result<()> {
     let site = Site::open(&chosen.config)?;
     let table = ["names", "key", "issuer", "expires", "next renewal", "last error"];
     let mut table = table.into_iter().fold(Table::new("certificates"), Table::text);
-    for wanted in &site.hosts(&chosen.names)? {
+    let mut hosts = site.hosts(&chosen.names)?;
+    if chosen.names.is_empty() {
+        hosts.extend_from_slice(&site.tried);
+    }
+    for wanted in &hosts {
         let status = site.operator.status(wanted)?;
         for key in &status.keys {
             table.row(row(&status, key));

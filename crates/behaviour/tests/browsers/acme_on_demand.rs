@@ -160,6 +160,17 @@ fn a_server_that_does_not_decide_has_nothing_ordered_and_is_reported() {
 }
 
 #[test]
+fn names_whose_order_failed_are_listed_with_the_words_of_the_authority() {
+    let (pebble, state, decider) = (PebbleOptions::default().start(), state(), decider());
+    let config = config(&pebble, state.path(), &decider, ", wait = \"50s\"").replace("*.shops", "*.blocked");
+    let brisk = start(&config);
+    try_once(&pebble, &brisk, "good.blocked.test").expect_err("the authority refuses it");
+    let listed =
+        setup().file("brisk.toml", &config).run("cert", &["list", "--config", "brisk.toml"]).success();
+    assert!(listed.contains("good.blocked.test") && listed.contains("policy"), "{listed}");
+}
+
+#[test]
 fn a_fleet_orders_once_for_a_name() {
     let (pebble, redis, decider) = (PebbleOptions::default().start(), Redis::start(), decider());
     let node = |node: u8| {
