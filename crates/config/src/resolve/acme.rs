@@ -1,6 +1,7 @@
 //! `[acme]` and the hosts with `acme = true`.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use super::files::read_privately;
 use super::{certificates, dns, on_demand};
 use crate::error::KeyPath;
 use crate::raw;
+use crate::values::Address;
 
 /// The certificates that are obtained.
 #[derive(Clone, Debug)]
@@ -114,6 +116,9 @@ pub(super) fn acme(
             profile: own.profile.clone(),
         });
     }
+    if !wanted.is_empty() || !demanded.is_empty() {
+        ports(raw, &settings.challenges, context);
+    }
     let place = place(&raw.acme, state_dir, sessions, context);
     let resolved = ResolvedAcme { settings, wanted, demanded, place };
     if resolved.is_used() && resolved.place.is_none() {
@@ -149,6 +154,38 @@ fn provable(names: &[String], challenges: &[ChallengeKind], path: &KeyPath, cont
             "\"{name}\" can be proven by dns-01 alone, whose settings are in [acme.dns], or by dns-persist-01: write one of them"
         );
         context.findings.wrong(&path.key("names"), message);
+    }
+    let is_address = |name: &&String| name.parse::<IpAddr>().is_ok();
+    for name in names.iter().filter(is_address).filter(|_| challenges.iter().all(by_dns)) {
+        let message = format!(
+            "the address {name} cannot be proven by DNS: write acme.challenges with \"tls-alpn-01\" or \"http-01\""
+        );
+        context.findings.wrong(&path.key("names"), message);
+    }
+}
+
+/// Warns of challenges whose port has no listener: each one that is written, or all of the usual ones together. Listeners
+/// on loopback are behind another server, whose ports are unknown here.
+fn ports(raw: &raw::Config, challenges: &[ChallengeKind], context: &mut Context<'_>) {
+    let is_missing = |listeners: &[Address], port: u16| {
+        listeners.iter().all(|own| own.0.port() != port && !own.0.ip().is_loopback())
+    };
+    let missing: Vec<_> = [
+        (ChallengeKind::TlsAlpn01, &raw.server.https, 443, "server.https"),
+        (ChallengeKind::Http01, &raw.server.http, 80, "server.http"),
+    ]
+    .into_iter()
+    .filter(|(kind, listeners, port, _)| challenges.contains(kind) && is_missing(listeners, *port))
+    .collect();
+    if raw.acme.challenges.is_none() && missing.len() < challenges.len() {
+        return;
+    }
+    for (kind, _, port, key) in missing {
+        context.findings.warn(format!(
+            "{}: authorities connect to port {port}, and `{key}` has no address with it: add one, forward the port to brisk, \
+             or write other `acme.challenges`",
+            kind.name()
+        ));
     }
 }
 
@@ -251,12 +288,14 @@ fn contact(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Vec<St
 
 fn challenges(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) -> Vec<ChallengeKind> {
     let path = path.key("challenges");
-    // http-01 without a port for it can only fail.
+    // http-01 without a port for it can only fail. With [acme.dns], authorities need no port: they may not reach one.
     let usual = || {
+        if raw.acme.dns.is_some() {
+            return vec![ChallengeKind::Dns01];
+        }
         let http = (!raw.server.http.is_empty()).then_some(ChallengeKind::Http01);
         let tls = (!raw.server.https.is_empty()).then_some(ChallengeKind::TlsAlpn01);
-        let dns = raw.acme.dns.is_some().then_some(ChallengeKind::Dns01);
-        tls.into_iter().chain(http).chain(dns).collect()
+        tls.into_iter().chain(http).collect()
     };
     let Some(written) = &raw.acme.challenges else { return usual() };
     if written.is_empty() && !context.findings.written(&path.index(0)) {
@@ -267,6 +306,10 @@ fn challenges(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) -> V
             context
                 .findings
                 .wrong(&path.index(index), "needs `server.http`, the port 80 where authorities ask");
+        }
+        if *challenge == raw::Challenge::TlsAlpn && raw.server.https.is_empty() {
+            let message = "needs `server.https`, the port 443 to which authorities connect";
+            context.findings.wrong(&path.index(index), message);
         }
         if *challenge == raw::Challenge::Dns && raw.acme.dns.is_none() {
             context

@@ -47,6 +47,10 @@ fn what_cannot_work_is_refused_with_what_would() {
         ("[acme]\nkeys = []\n", "write [\"ecdsa\"]"),
         ("[acme]\nchallenges = []\n", "write at least one"),
         ("[acme]\nchallenges = [\"dns-01\"]\n", "needs [acme.dns]"),
+        (
+            "[server]\nhttp = [\"127.0.0.1:80\"]\n[acme]\nchallenges = [\"tls-alpn-01\"]\n",
+            "needs `server.https`",
+        ),
         ("[acme]\nstore = \"redis\"\n", "needs [sessions.redis]"),
         ("[acme.dns]\nwait = \"1s\"\n", "write one of `server`"),
         ("[acme.dns]\nserver = \"192.0.2.1\"\n", "needs `key_name` and `key_file`"),
@@ -70,10 +74,31 @@ fn what_cannot_work_is_refused_with_what_would() {
     let host = |names: &str| {
         format!("[acme.dns]\nacme_dns = \"acme-dns.toml\"\n[[host]]\nnames = [{names}]\nacme = true\n")
     };
-    assert!(checked(folder.path(), &host("\"a.example\", \"*.a.example\", \"*.b.example\"")).is_ok());
+    let two = checked(folder.path(), &host("\"*.a.example\", \"*.b.example\"")).expect("two names");
+    assert_eq!(two.acme.settings.challenges, [ChallengeKind::Dns01], "no port is needed");
+    let address = checked(folder.path(), &host("\"192.0.2.1\"")).expect_err("it has no zone");
+    assert!(address.contains("192.0.2.1 cannot be proven by DNS"), "{address}");
     let message = checked(folder.path(), &host("\"*.a.example\", \"*.b.example\", \"*.c.example\""))
         .expect_err("three");
     assert!(message.contains("acme-dns keeps two records: write hosts of at most two"), "{message}");
+}
+
+#[test]
+fn ports_to_which_authorities_connect_are_compared_with_the_listeners() {
+    let warnings = |listeners: &str, challenges: &str| {
+        let text = format!("[server]\n{listeners}\n[acme]\n{challenges}\n{OBTAINED}");
+        let warnings = checked(folder().path(), &text).expect("a configuration").warnings;
+        warnings
+            .into_iter()
+            .filter(|warning| warning.contains("authorities connect to port"))
+            .collect::<Vec<_>>()
+    };
+    let (high, both) = ("https = [\"0.0.0.0:8443\"]", "https = [\"0.0.0.0:8443\"]\nhttp = [\"0.0.0.0:80\"]");
+    let warned = warnings(high, "");
+    assert!(warned.len() == 1 && warned[0].starts_with("tls-alpn-01"), "{warned:?}");
+    assert_eq!(warnings(both, "").len(), 0, "http-01 is left");
+    assert_eq!(warnings(both, "challenges = [\"tls-alpn-01\", \"http-01\"]").len(), 1);
+    assert_eq!(warnings("https = [\"127.0.0.1:8443\"]", "").len(), 0, "another server is in front");
 }
 
 #[test]
