@@ -71,14 +71,30 @@ impl HttpClient for Http {
     }
 }
 
-/// Reports an error response that is not JSON by its status. Without it, `instant-acme` would report a JSON syntax
-/// error.
+/// Longest excerpt of an error response, in characters.
+const EXCERPT: usize = 200;
+
+/// Reports an error response that is not JSON by its status and the beginning of its text. Without it, `instant-acme`
+/// would report a JSON syntax error.
 fn understood(place: &str, response: &FetchResponse) -> Result<(), Error> {
     let kind = response.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if response.status.is_success() || response.status.is_redirection() || kind.contains("json") {
         return Ok(());
     }
-    Err(Error::Other(format!("{place}: the server responded with {}", response.status).into()))
+    let mut message = format!("{place}: the server responded with {}", response.status);
+    let text = excerpt(&response.body);
+    if !text.is_empty() {
+        message = format!("{message}: {text}");
+    }
+    Err(Error::Other(message.into()))
+}
+
+/// The beginning of a text in one line, without control characters.
+fn excerpt(body: &[u8]) -> String {
+    // More bytes than characters are needed, and not more than these are converted.
+    let text = String::from_utf8_lossy(&body[..body.len().min(8 * EXCERPT)]);
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect()
 }
 
 /// Parses `Retry-After`: seconds or a date (RFC 9110 section 10.2.3). Values above [`LONGEST`] are replaced in the
@@ -103,6 +119,15 @@ fn bound_retry_after(headers: &mut HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_that_is_not_json_is_quoted_in_one_line() {
+        assert_eq!(
+            excerpt(b"<h1>down</h1>\r\n\tuntil\x1b[2J 5 pm\xff"),
+            "<h1>down</h1> until [2J 5 pm\u{fffd}"
+        );
+        assert_eq!(excerpt("é ".repeat(9000).as_bytes()).chars().count(), EXCERPT);
+    }
 
     #[test]
     fn no_answer_keeps_a_name_waiting_for_longer_than_a_day() {

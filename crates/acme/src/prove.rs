@@ -295,7 +295,7 @@ pub(crate) async fn why_invalid(order: &mut Order) -> AcmeError {
             return AcmeError::Unverified {
                 name: handle.identifier().to_string(),
                 challenge: name_of(&challenge.r#type).to_owned(),
-                reason: problem.detail.clone().unwrap_or_else(|| problem.to_string()),
+                reason: problem.to_string(),
             };
         }
     }
