@@ -16,4 +16,5 @@ pub mod programs;
 pub mod redis;
 pub mod relay;
 pub mod rsa;
+pub mod step_ca;
 pub mod token;

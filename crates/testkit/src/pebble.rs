@@ -243,7 +243,7 @@ impl Pebble {
 }
 
 /// Starts a DNS server that resolves every name to this machine.
-fn dns_server(port: u16, management: u16) -> Process {
+pub(crate) fn dns_server(port: u16, management: u16) -> Process {
     Process::start(command("pebble-challtestsrv").args([
         "-dnsserver",
         &local(port),

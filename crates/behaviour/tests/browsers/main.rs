@@ -7,6 +7,7 @@ mod acme_dns;
 mod acme_fleet;
 mod acme_on_demand;
 mod acme_orders;
+mod acme_step_ca;
 mod beacons;
 mod chromium;
 mod consolidate;
