@@ -83,6 +83,52 @@ fn an_order_that_is_cut_off_anywhere_is_finished_with_one_order() {
     }
 }
 
+/// Kills the program during the order of another name in each round, at moments that are spread over the order. The next
+/// start finishes the order; only a kill between the authority's response and the following write repeats it.
+fn kill_during_orders(rounds: usize) {
+    let (gate, state) = (Gate::closed(), state());
+    let pebble = PebbleOptions::default().https(gate.port).start();
+    let own_port = format!("127.0.0.1:{}", gate.port);
+    let base = base(&pebble, state.path()).replace(&own_port, "127.0.0.1:0");
+    let mut repeated = 0;
+    for round in 0..rounds {
+        let name = format!("shop{round}.test");
+        let config = base.clone() + &host(&[&name], "");
+        let before = pebble.orders();
+        let mut first = setup().config(&config).start();
+        gate.lead_to(first.https());
+        first.log_with("obtaining a certificate");
+        thread::sleep(Duration::from_millis(round as u64 * 131 % 1500));
+        first.process().signal(Signal::KILL);
+        first.wait();
+        let second = setup().config(&config).start();
+        gate.lead_to(second.https());
+        connect(&pebble, second.https(), &name);
+        let issued = record(state.path(), "certificates", &name, "ecdsa").expect("a certificate");
+        assert_eq!(issued["names"][0], name.as_str());
+        let orders = pebble.orders() - before;
+        assert!((1..=2).contains(&orders), "{name}: {orders} orders: {}", pebble.log());
+        repeated += orders - 1;
+        wait_until("the end of the order", || {
+            record(state.path(), "orders", &name, "ecdsa").is_none().then_some(())
+        });
+    }
+    let kept = fs::read_dir(state.path().join("certificates/certificates")).expect("certificates").count();
+    assert_eq!(kept, rounds, "one for each name");
+    println!("{rounds} kills repeated {repeated} orders");
+}
+
+#[test]
+fn kills_during_orders_repeat_an_order_at_most_once() {
+    kill_during_orders(6);
+}
+
+#[test]
+#[ignore = "takes minutes; the short variant runs always"]
+fn a_hundred_kills_during_orders_repeat_an_order_at_most_once_per_name() {
+    kill_during_orders(100);
+}
+
 #[test]
 fn certificates_are_listed_renewed_and_revoked_by_hand() {
     let (pebble, state) = (PebbleOptions::default().start(), state());
