@@ -146,6 +146,8 @@ named! {
         UnknownName = "unknown-name",
         /// Client and server have no version, suite, group or application protocol in common.
         NothingInCommon = "nothing-in-common",
+        /// The client offers TLS 1.2 with RSA key exchange only.
+        RsaKeyExchange = "rsa-key-exchange",
         /// The client's certificate is missing or not trusted.
         ClientCertificate = "client-certificate",
         /// The client refused with an alert.

@@ -302,7 +302,10 @@ impl Acceptor {
                 }
                 Ok(Accepted { stream, facts, demands })
             }
-            Err(refusal) => Err(Refusal { server_name: hello.server_name, ..refusal }),
+            Err(refusal) => {
+                let outcome = negotiation::refined(refusal.outcome, &hello);
+                Err(Refusal { server_name: hello.server_name, outcome, ..refusal })
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use brisk_behaviour::openssl::{ask, facts_of, s_client};
 use brisk_behaviour::site::{LIMIT, NAME, Site, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
-use brisk_testkit::process::{Finished, run};
+use brisk_testkit::process::{Finished, run, wait_until};
 
 fn ask_site(site: &Site, options: &[&str]) -> Finished {
     ask(&site.ca, &site.brisk, &[&["-servername", NAME], options].concat())
@@ -209,4 +209,22 @@ fn a_renegotiation_is_refused() {
         output.text()
     );
     site.assert_alive();
+}
+
+#[test]
+fn a_client_with_rsa_key_exchange_only_is_counted_as_such() {
+    let site = Site::with_both_certificates("");
+    // The second client offers a suite with ephemeral keys too, which brisk does not have.
+    for suites in ["AES128-GCM-SHA256:AES256-SHA", "AES128-GCM-SHA256:ECDHE-RSA-AES128-SHA"] {
+        let output = ask(&site.ca, &site.brisk, &["-servername", NAME, "-tls1_2", "-cipher", suites]);
+        assert!(!output.status.success(), "{}", output.text());
+    }
+    site.brisk.logged("\"outcome\":\"rsa-key-exchange\"");
+    let failed = |outcome: &str| {
+        site.brisk.metrics().sum("brisk_handshakes_failed_total", &[&*format!("outcome=\"{outcome}\"")])
+    };
+    wait_until("both failures", || {
+        let other = failed("nothing-in-common") + failed("no-certificate");
+        (failed("rsa-key-exchange") > 0.5 && failed("rsa-key-exchange") < 1.5 && other > 0.5).then_some(())
+    });
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
+use brisk_wire::suites::{self, Exchange};
 use rustls::AlertDescription;
 use rustls::server::{ServerConfig, UnbufferedServerConnection};
 use rustls::sign::CertifiedKey;
@@ -174,6 +175,24 @@ fn mark(timeline: &mut Timeline, notes: &Notes) {
         timeline.mark_at(Milestone::KeyOperationStarted, started);
         timeline.mark_at(Milestone::KeyOperationFinished, started + took);
     }
+}
+
+/// [`HandshakeOutcome::RsaKeyExchange`] instead of a less precise `outcome`: operators count clients that need another
+/// server.
+pub(super) fn refined(outcome: HandshakeOutcome, hello: &ClientHello) -> HandshakeOutcome {
+    let is_vague = matches!(outcome, HandshakeOutcome::NothingInCommon | HandshakeOutcome::NoCertificate);
+    if !is_vague || !hello.offers_version(ProtocolVersion::TLS1_2) {
+        return outcome;
+    }
+    let suites = hello.suites.iter().filter_map(|suite| suites::find(*suite));
+    let mut rsa_only = false;
+    for suite in suites {
+        if suite.has_forward_secrecy() {
+            return outcome;
+        }
+        rsa_only |= suite.exchange == Exchange::Rsa;
+    }
+    if rsa_only { HandshakeOutcome::RsaKeyExchange } else { outcome }
 }
 
 fn refusal(error: &rustls::Error, notes: Notes) -> Refusal {
