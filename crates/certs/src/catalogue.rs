@@ -6,6 +6,7 @@
 //! and without failing handshakes.
 
 mod changes;
+mod expiry;
 mod index;
 mod loader;
 mod watch;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use arc_swap::ArcSwap;
 use brisk_keys::{Keystore, PrivateKeyEngine};
 use tokio::sync::oneshot;
 
@@ -26,6 +28,8 @@ use crate::maintenance::Maintenance;
 use crate::resolver::Names;
 use crate::slot::Served;
 use changes::Follower;
+pub use expiry::FolderExpiry;
+use expiry::Survey;
 use index::Index;
 use loader::Loader;
 
@@ -41,7 +45,8 @@ pub struct Catalogue {
     index: Index,
     engines: OnceLock<MakeEngine>,
     maintenance: OnceLock<Arc<Maintenance>>,
-    loader: OnceLock<(Loader, Follower)>,
+    loader: OnceLock<(Loader, Follower, Survey)>,
+    expiry: ArcSwap<FolderExpiry>,
     /// Held during an eviction, so that one thread at a time evicts.
     evicting: Mutex<()>,
     statistics: Statistics,
@@ -120,12 +125,13 @@ impl Catalogue {
             engines: OnceLock::new(),
             maintenance: OnceLock::new(),
             loader: OnceLock::new(),
+            expiry: ArcSwap::default(),
             evicting: Mutex::default(),
             statistics: Statistics::default(),
         })
     }
 
-    /// Starts the threads that load certificates and follow changes. Keys are in engines made by `engines`; `maintenance`
+    /// Starts the threads that load certificates, follow changes and note the expiry of all certificates. Keys are in engines made by `engines`; `maintenance`
     /// maintains staples. Further calls have no effect.
     pub fn start(
         self: &Arc<Self>,
@@ -141,7 +147,8 @@ impl Catalogue {
         }
         let loader = Loader::start(self).map_err(CertError::Watch)?;
         let follower = Follower::start(self).map_err(CertError::Watch)?;
-        self.loader.set((loader, follower)).map_err(|_| ()).expect("it was not started");
+        let survey = Survey::start(self).map_err(CertError::Watch)?;
+        self.loader.set((loader, follower, survey)).map_err(|_| ()).expect("it was not started");
         Ok(())
     }
 
@@ -151,7 +158,7 @@ impl Catalogue {
         if let Some(loaded) = entry.loaded() {
             return CatalogueLookup::Ready(loaded);
         }
-        let Some((loader, _)) = self.loader.get().filter(|_| !entry.failed_lately()) else {
+        let Some((loader, ..)) = self.loader.get().filter(|_| !entry.failed_lately()) else {
             return CatalogueLookup::Failed;
         };
         let (waiter, loading) = oneshot::channel();

@@ -26,7 +26,7 @@ pub mod store;
 pub mod watch;
 mod x509;
 
-pub use catalogue::{Catalogue, CatalogueLookup, Catalogues};
+pub use catalogue::{Catalogue, CatalogueLookup, Catalogues, FolderExpiry};
 pub use certificate::{Certificate, Fingerprint, Loaded, load};
 pub use chain::Chain;
 pub use challenge::Challenges;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use brisk_certs::{Certificate, Challenges, Maintenance, Publish, Slot};
+use brisk_certs::{Catalogues, Certificate, Challenges, Maintenance, Publish, Slot};
 use brisk_keys::{Engines, Keystore};
 use brisk_tls::HostSettings;
 
@@ -23,6 +23,8 @@ pub(crate) struct Certificates {
     obtainer: Arc<dyn Obtainer>,
     /// Keeps staples, completes chains, notices revocation.
     pub(crate) maintenance: Arc<Maintenance>,
+    /// Folders of certificates in use.
+    pub(crate) catalogues: Catalogues,
     errands: Arc<Errands>,
 }
 
@@ -36,9 +38,13 @@ impl Certificates {
         let maintenance = Arc::new(errands::start(settings, Arc::clone(&errands))?);
         let replaces = Arc::clone(&obtainer);
         maintenance.on_revoked(move |certificate| replaces.revoked(certificate));
-        let metrics = CertificateMetrics { maintenance: Arc::clone(&maintenance), catalogues, on_demand };
+        let metrics = CertificateMetrics {
+            maintenance: Arc::clone(&maintenance),
+            catalogues: catalogues.clone(),
+            on_demand,
+        };
         environment.metrics.register(metrics);
-        Ok(Self { engines, challenges, obtainer, maintenance, errands })
+        Ok(Self { engines, challenges, obtainer, maintenance, catalogues, errands })
     }
 
     /// Makes the catalogues of `settings` load certificates on demand, with engines for the keys of names on demand.

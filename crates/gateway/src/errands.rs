@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::maintenance::{Fetch, Fetched, Fetching, Report};
-use brisk_certs::{Catalogues, CertError, Certificate, Maintenance, OnDemandHosts, Store};
+use brisk_certs::{Catalogue, Catalogues, CertError, Certificate, Maintenance, OnDemandHosts, Store};
 use brisk_fetch::{Client, ClientSettings, Destinations, Limits, PrivateHost};
 use brisk_telemetry::metrics::{Collector, Encoder};
 use http::header::CACHE_CONTROL;
@@ -82,14 +82,31 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
     seconds.map(Duration::from_secs)
 }
 
-/// All published certificates as JSON. Times are in Unix seconds.
-pub(crate) fn shown(maintenance: &Maintenance, now: SystemTime) -> String {
+/// All published certificates as JSON, and the first to expire of each folder. Times are in Unix seconds.
+pub(crate) fn shown(maintenance: &Maintenance, catalogues: &Catalogues, now: SystemTime) -> String {
     let reports = maintenance.report();
     let all = json!({
         "now": unix_seconds(now),
         "certificates": reports.iter().map(described).collect::<Vec<_>>(),
+        "folders": catalogues.all().iter().map(|catalogue| folder(catalogue)).collect::<Vec<_>>(),
     });
     format!("{all:#}\n")
+}
+
+fn folder(catalogue: &Catalogue) -> Value {
+    let (expiry, statistics) = (catalogue.expiry(), catalogue.statistics());
+    let first = expiry
+        .first
+        .iter()
+        .map(|(not_after, name)| json!({ "name": name, "not_after": unix_seconds(*not_after) }));
+    json!({
+        "folder": catalogue.folder().display().to_string(),
+        "names": statistics.names,
+        "loaded": statistics.loaded,
+        "read": expiry.read_at.map(unix_seconds),
+        "unreadable": expiry.unreadable,
+        "first_to_expire": first.collect::<Vec<_>>(),
+    })
 }
 
 fn described(report: &Report) -> Value {
@@ -145,11 +162,7 @@ impl Collector for CertificateMetrics {
         let mut family =
             page.gauge("certificate_days_left", "Days to the end of the certificate's validity.")?;
         for Labelled { report, labels } in &labelled {
-            let left = report
-                .not_after
-                .duration_since(now)
-                .map_or_else(|error| -error.duration().as_secs_f64(), |left| left.as_secs_f64());
-            family.gauge(&labels.each(), (left / 864.0).floor() / 100.0)?;
+            family.gauge(&labels.each(), days_left(report.not_after, now))?;
         }
         let mut family = page.seconds_gauge("certificate_staple_age", "Time since the staple was made.")?;
         for Labelled { report, labels } in labelled.iter().filter(|one| one.report.staple.is_some()) {
@@ -169,6 +182,14 @@ pub(crate) fn staple_trouble(maintenance: &Maintenance) -> Option<String> {
     let lacking = maintenance.without_required_staple();
     let is_lacking = !lacking.is_empty();
     is_lacking.then(|| format!("must-staple certificates without a valid staple: {}", lacking.join(", ")))
+}
+
+/// Days until `not_after` with two decimals, negative after it.
+fn days_left(not_after: SystemTime, now: SystemTime) -> f64 {
+    let left = not_after
+        .duration_since(now)
+        .map_or_else(|error| -error.duration().as_secs_f64(), |left| left.as_secs_f64());
+    (left / 864.0).floor() / 100.0
 }
 
 /// Excludes a name that was just requested: its staple may arrive in a moment.
@@ -202,23 +223,39 @@ fn catalogues(page: &mut Encoder<'_, '_>, catalogues: &Catalogues) -> fmt::Resul
     let all: Vec<_> = catalogues
         .all()
         .iter()
-        .map(|catalogue| (catalogue.folder().display().to_string(), catalogue.statistics()))
+        .map(|catalogue| {
+            (catalogue.folder().display().to_string(), catalogue.statistics(), catalogue.expiry())
+        })
         .collect();
     if all.is_empty() {
         return Ok(());
     }
     let mut family = page.gauge("certificate_folder_names", "Names in a folder of certificates.")?;
-    for (folder, of) in &all {
+    for (folder, of, _) in &all {
         family.gauge(&[("folder", folder)], of.names as u64)?;
+    }
+    let mut family = page.gauge(
+        "certificate_folder_days_left",
+        "Days to the end of the validity of the certificate that expires first, of all in a folder.",
+    )?;
+    for (folder, _, expiry) in &all {
+        if let Some((not_after, _)) = expiry.first.first() {
+            family.gauge(&[("folder", folder)], days_left(*not_after, SystemTime::now()))?;
+        }
+    }
+    let mut family =
+        page.gauge("certificate_folder_unreadable", "Names of a folder without a readable chain.")?;
+    for (folder, _, expiry) in &all {
+        family.gauge(&[("folder", folder)], expiry.unreadable as u64)?;
     }
     let mut family =
         page.gauge("certificate_folder_loaded", "Names of a folder whose certificates are in memory.")?;
-    for (folder, of) in &all {
+    for (folder, of, _) in &all {
         family.gauge(&[("folder", folder)], of.loaded as u64)?;
     }
     let mut family =
         page.counter("certificate_folder_events", "What was done with names of a folder, by kind.")?;
-    for (folder, of) in &all {
+    for (folder, of, _) in &all {
         for (event, count) in [
             ("loaded", of.loads),
             ("failed", of.failures),

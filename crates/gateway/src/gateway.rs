@@ -120,13 +120,15 @@ fn pages(shared: &Shared) -> Pages {
     let (engines, maintenance) =
         (Arc::clone(&shared.certificates.engines), Arc::clone(&shared.certificates.maintenance));
     let stapled = Arc::clone(&maintenance);
+    let catalogues = shared.certificates.catalogues.clone();
+    let certificates = move || errands::shown(&maintenance, &catalogues, SystemTime::now());
     Pages::default()
         .ready_unless(move || engines.trouble())
         .ready_unless(move || errands::staple_trouble(&stapled))
         .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())
         .show("/connections", "application/json", move || connections::shown(&sink.recent()))
         .show("/tickets", "application/json", move || tickets::shown(&shown, SystemTime::now()))
-        .show("/certificates", "application/json", move || errands::shown(&maintenance, SystemTime::now()))
+        .show("/certificates", "application/json", certificates)
         .act("/tickets/rotate", move || match tickets::rotate(&rotated, SystemTime::now()) {
             Ok(done) => Ok(done.to_owned()),
             Err(error) => Err(error.to_string()),

@@ -288,6 +288,11 @@ fn names_of_a_folder_are_served_changed_and_removed_without_a_reload() {
         client(name).connect(brisk.https()).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
     assert!(brisk.metrics().sum("brisk_certificate_folder_loaded", &[]) > 299.5);
+    wait_until("the expiry of all names", || {
+        (brisk.metrics().sum("brisk_certificate_folder_days_left", &[]) > 1.0).then_some(())
+    });
+    let page: Value = serde_json::from_str(&brisk.ask_admin("/certificates").text()).expect("JSON");
+    assert_eq!(page["folders"][0]["first_to_expire"].as_array().map(Vec::len), Some(100), "{page}");
 
     let new = ca.server(&["*.names.test", "new.example"]).issue();
     for name in &names {

@@ -239,7 +239,7 @@ impl Catalogue {
     }
 
     /// The chain and key files of the first and the second certificate of `name`.
-    fn files(&self, name: &str) -> [(PathBuf, PathBuf); 2] {
+    pub(super) fn files(&self, name: &str) -> [(PathBuf, PathBuf); 2] {
         let written = self.stem(name);
         let file = |suffix: &str| self.folder.join(format!("{written}{suffix}"));
         let (first, second) = ((file(".pem"), file(".key")), (file(".rsa.pem"), file(".rsa.key")));

@@ -1,6 +1,6 @@
 //! Loading on request, changes of single names, and eviction.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use brisk_keys::LocalEngine;
 use brisk_testkit::ca::{Leaf, TestCa};
@@ -241,4 +241,19 @@ fn must_staple_without_a_responder_is_refused() {
     let catalogue = started(&folder);
     assert!(load(&catalogue, "a.test").is_none());
     assert!(load(&catalogue, "b.test").is_some());
+}
+
+#[test]
+fn expiry_is_that_of_all_names_also_of_those_without_requests() {
+    let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
+    put(&folder, "later.test", &ca.server(&["later.test"]).issue());
+    put(&folder, "_.sooner.test", &ca.server(&["*.sooner.test"]).expired().issue());
+    fs::write(folder.path().join("wrong.test.pem"), "no certificate").unwrap();
+    let catalogue = started(&folder);
+    let expiry =
+        wait_until("all files to be read", || Some(catalogue.expiry()).filter(|one| one.read_at.is_some()));
+    let names: Vec<_> = expiry.first.iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!((names, expiry.unreadable), (vec!["*.sooner.test", "later.test"], 1));
+    assert!(expiry.first[0].0 < SystemTime::now() && expiry.first[1].0 > SystemTime::now());
+    assert_eq!(catalogue.statistics().loaded, 0, "nothing is loaded for it");
 }
