@@ -10,9 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use openssl::asn1::Asn1Time;
+use openssl::ec::{EcGroup, EcKey};
 use openssl::hash::MessageDigest;
+use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
-use openssl::rsa::Rsa;
 use openssl::ssl::{SslAcceptor, SslConnector, SslMethod, SslOptions, SslStream, SslVersion};
 use openssl::x509::extension::SubjectAlternativeName;
 use openssl::x509::{X509, X509NameBuilder};
@@ -29,7 +30,8 @@ struct Server {
 impl Server {
     /// Answers one request of each connection; `early` is the limit of early data.
     fn start(version: SslVersion, early: u32) -> Self {
-        let key = PKey::from_rsa(Rsa::generate(2048).unwrap()).unwrap();
+        let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
+        let key = PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap();
         let certificate = certificate(&key);
         let mut builder = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls_server()).unwrap();
         builder.set_max_proto_version(Some(version)).unwrap();
