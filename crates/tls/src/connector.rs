@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use brisk_certs::Chain;
-use brisk_tls_base::{file_roots, system_roots};
+use brisk_tls_base::system_roots;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, SupportedProtocolVersion};
@@ -18,6 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::TlsError;
+use crate::authorities::authorities;
 
 /// Settings of connections on which brisk is the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Connector {
     /// Reads the authorities and the client certificate. Blocks on files, so it must not be called in a worker.
     pub fn new(settings: &ConnectorSettings) -> Result<Self, TlsError> {
         let roots = match &settings.authorities {
-            Some(path) => file_roots(path)?,
+            Some(path) => authorities(path)?,
             None => system_roots()?,
         };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -6,6 +6,7 @@
 //! `brisk-tls-client`.
 
 pub mod acceptor;
+mod authorities;
 mod batch;
 pub mod connector;
 mod demands;
