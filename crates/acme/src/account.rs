@@ -22,9 +22,6 @@ use crate::settings::{AcmeSettings, AuthoritySettings};
 const LOCK_ATTEMPTS: u32 = 60;
 const LOCK_PAUSE: Duration = Duration::from_millis(500);
 
-/// Upper limit for `Retry-After` between two polls of an order. A larger value would hold the host's lock for minutes.
-const LONGEST_POLL: Duration = Duration::from_mins(1);
-
 /// Number of times that a request is repeated because the authority rejected its nonce (`badNonce`, RFC 8555 section
 /// 6.5).
 pub(crate) const NONCES: u32 = 20;
@@ -106,10 +103,9 @@ impl Authority {
         Ok(PersistentRecord::of(names, &issuer, self.account.id()))
     }
 
-    /// Pause before the next poll of an order: `own`, or the `Retry-After` of the last response if that is longer, at
-    /// most [`LONGEST_POLL`].
+    /// Pause before the next poll of an order: `own`, or the `Retry-After` of the last response if that is longer.
     pub(crate) fn pause(&self, own: Duration) -> Duration {
-        own.max(self.noted.retry_after().unwrap_or_default().min(LONGEST_POLL))
+        own.max(self.noted.retry_after().unwrap_or_default())
     }
 
     /// Wraps an error of this authority, together with the `Retry-After` of its last response.

@@ -1,6 +1,6 @@
 //! Renewal information of authorities (ARI, RFC 9773).
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use brisk_certs::Certificate;
 use instant_acme::CertificateIdentifier;
@@ -50,9 +50,14 @@ pub(crate) async fn ask(
     }))
 }
 
-/// Information to store after a request without result: the `known` window or none, and the time of the next request.
-pub(crate) fn unknown(certificate: String, known: Option<&RenewalAdvice>) -> RenewalAdvice {
-    let again = seconds(ask_again(SystemTime::now(), None));
+/// Information to store after a request without result: the `known` window or none, and the time of the next request, which
+/// the authority may have sent as `Retry-After`.
+pub(crate) fn unknown(
+    certificate: String,
+    known: Option<&RenewalAdvice>,
+    retry_after: Option<Duration>,
+) -> RenewalAdvice {
+    let again = seconds(ask_again(SystemTime::now(), retry_after));
     let none = RenewalAdvice { certificate, start: 0, end: 0, chosen: u64::MAX, again, explanation: None };
     known.cloned().map_or(none, |known| RenewalAdvice { again, ..known })
 }

@@ -213,9 +213,9 @@ impl<'h> Attempt<'h> {
         // Without renewal information the lifetime decides; see [`by_lifetime`](crate::renewal::by_lifetime).
         let advice = advice.unwrap_or_else(|error| {
             tracing::debug!(host = self.name(), key = %self.kind, %error, "no renewal information");
-            None
+            Some(unknown(id.clone(), known, error.retry_after()))
         });
-        let advice = advice.unwrap_or_else(|| unknown(id, known));
+        let advice = advice.unwrap_or_else(|| unknown(id, known, None));
         if known.is_none_or(|known| known.chosen != advice.chosen) && advice.is_known() {
             let (renewal, why) = (rfc3339(moment(advice.chosen)), advice.explanation.as_deref());
             tracing::info!(host = self.name(), key = %self.kind, renewal, why, "the authority advises when to renew");

@@ -85,6 +85,9 @@ pub enum AcmeError {
     /// An order exceeded the timeout.
     #[error("the order is not complete after {} s; it is continued later", .0.as_secs())]
     Timeout(Duration),
+    /// The authority requests a pause within an order that is longer than the timeout.
+    #[error("the authority asks to wait {} s for the order; it is continued then", .0.as_secs())]
+    Postponed(Duration),
     /// Another gateway holds the lock of the order.
     #[error("another gateway has taken over the order")]
     Overtaken,
@@ -137,6 +140,7 @@ impl AcmeError {
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Authority { retry_after, .. } => *retry_after,
+            Self::Postponed(pause) => Some(*pause),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use brisk_certs::store::Lock;
 use instant_acme::{CertificateIdentifier, Identifier, NewOrder, Order, OrderStatus};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use crate::AcmeError;
 use crate::account::{Authority, NONCES};
@@ -22,6 +22,9 @@ use crate::settings::{ChallengeKind, KeyKind};
 
 /// Timeout of an order. The authority may still finish it; the next attempt continues it.
 pub(crate) const LIMIT: Duration = Duration::from_mins(10);
+
+/// Interval at which the lock is extended during long operations.
+pub(crate) const LOCK: Duration = Duration::from_secs(20);
 
 /// Pauses between two polls of an order: the first, and the longest.
 pub(crate) const POLLS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
@@ -83,7 +86,7 @@ impl OrderJob<'_> {
                     order.finalize_csr(&request).await.map(|()| None)
                 }
                 OrderStatus::Processing => {
-                    sleep(self.authority.pause(pause)).await;
+                    self.wait_to_poll(pause, deadline).await?;
                     pause = (pause * 2).min(POLLS.1);
                     order.refresh().await.map(|_| None)
                 }
@@ -213,6 +216,25 @@ impl OrderJob<'_> {
     /// [`AcmeError::Overtaken`] if another gateway holds it.
     pub(crate) fn still_ours(&mut self) -> Result<(), AcmeError> {
         if self.lock.holds() { Ok(()) } else { Err(AcmeError::Overtaken) }
+    }
+
+    /// Waits before the next poll: `own`, or exactly the `Retry-After` of the last response if that is longer. Extends
+    /// the lock meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`AcmeError::Postponed`] if the `Retry-After` ends after `deadline`; [`AcmeError::Overtaken`] if the lock is lost.
+    pub(crate) async fn wait_to_poll(&mut self, own: Duration, deadline: Instant) -> Result<(), AcmeError> {
+        let pause = self.authority.pause(own);
+        let until = Instant::now() + pause;
+        if pause > own && until > deadline {
+            return Err(AcmeError::Postponed(pause));
+        }
+        while Instant::now() < until {
+            sleep_until(until.min(Instant::now() + LOCK)).await;
+            self.still_ours()?;
+        }
+        Ok(())
     }
 
     fn issued(pending: Pending, chain: String) -> Result<IssuedCertificate, AcmeError> {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::pin::pin;
-use std::time::Duration;
 
 use instant_acme::{
     AuthorizationHandle, AuthorizationStatus, ChallengeStatus, ChallengeType, Order, OrderStatus,
@@ -14,13 +13,10 @@ use crate::account::NONCES;
 use crate::certify::is_same;
 use crate::dns::{Txt, put};
 use crate::error::is_bad_nonce;
-use crate::order::{LIMIT, OrderJob, POLLS};
+use crate::order::{LIMIT, LOCK, OrderJob, POLLS};
 use crate::records::Pending;
 use crate::responses::PublishedResponse;
 use crate::settings::ChallengeKind;
-
-/// Interval at which the lock is extended during long operations.
-const LOCK: Duration = Duration::from_secs(20);
 
 /// A step that all names pass before any passes the next, so that slow DNS copies are waited for once.
 #[derive(Clone, Copy)]
@@ -241,7 +237,7 @@ impl Prover<'_, '_> {
         let (mut pause, mut nonces) = (POLLS.0, 0);
         loop {
             self.job.still_ours()?;
-            sleep(self.job.authority.pause(pause)).await;
+            self.job.wait_to_poll(pause, self.deadline).await?;
             pause = (pause * 2).min(POLLS.1);
             match order.refresh().await {
                 Ok(state) if state.status != OrderStatus::Pending => {

@@ -91,11 +91,15 @@ pub(crate) fn ask_again(now: SystemTime, retry_after: Option<Duration>) -> Syste
     now + retry_after.unwrap_or(ASK_AGAIN).clamp(SOONEST, LATEST)
 }
 
-/// Pause after `failures` consecutive failures: 1 minute, doubled each time up to 6 hours, at least `retry_after`. Up
-/// to a tenth is added at random, so that the names of a fleet do not retry at the same moment.
+/// Pause after `failures` consecutive failures: exactly `retry_after` if the authority has requested one, but at least
+/// [`SOONEST`]. Otherwise 1 minute, doubled each time up to 6 hours, and up to a tenth more at random, so that the names
+/// of a fleet do not retry at the same moment.
 pub(crate) fn pause(failures: u32, retry_after: Option<Duration>) -> Duration {
+    if let Some(retry_after) = retry_after {
+        return retry_after.max(SOONEST);
+    }
     let doubled = Duration::from_mins(1) * 2_u32.pow(failures.saturating_sub(1).min(9));
-    let pause = doubled.min(Duration::from_hours(6)).max(retry_after.unwrap_or_default());
+    let pause = doubled.min(Duration::from_hours(6));
     pause + Duration::from_secs(random_below(pause.as_secs() / 10 + 1))
 }
 
@@ -184,7 +188,10 @@ mod tests {
         assert_eq!(minutes(2), 2);
         assert!((32..36).contains(&minutes(6)));
         assert!((360..397).contains(&minutes(40)));
-        assert!(pause(1, Some(Duration::from_hours(3))) >= Duration::from_hours(3));
+        for failures in [1, 40] {
+            assert_eq!(pause(failures, Some(Duration::from_hours(3))), Duration::from_hours(3));
+            assert_eq!(pause(failures, Some(Duration::from_secs(1))), SOONEST);
+        }
     }
 
     #[test]

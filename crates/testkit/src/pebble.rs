@@ -23,6 +23,7 @@ pub struct PebbleOptions {
     dns: Option<SocketAddr>,
     https: Option<u16>,
     responder: String,
+    order_pause: Option<u32>,
 }
 
 /// Key of the external account `kid-1` that a pebble with [`PebbleOptions::external_account`] knows.
@@ -56,6 +57,12 @@ impl PebbleOptions {
     /// Issues certificates that name this OCSP responder, and makes [its key](Pebble::intermediate) available.
     pub fn ocsp_at(mut self, url: &str) -> Self {
         url.clone_into(&mut self.responder);
+        self
+    }
+
+    /// Requests a pause of so many seconds before the next poll of an order in progress.
+    pub fn order_pause(mut self, seconds: u32) -> Self {
+        self.order_pause = Some(seconds);
         self
     }
 
@@ -95,7 +102,7 @@ impl Pebble {
             "{{ \"pebble\": {{ \"listenAddress\": \"{}\", \"managementListenAddress\": \"{}\", \"certificate\": {:?}, \
              \"privateKey\": {:?}, \"httpPort\": {http}, \"tlsPort\": {https}, \"ocspResponderURL\": {:?}, \
              \"externalAccountBindingRequired\": {}, \"externalAccountMACKeys\": {keys}, \"domainBlocklist\": \
-             [\"blocked.test\"], \"retryAfter\": {{ \"authz\": 1, \"order\": 1 }}, \"keyAlgorithm\": {algorithm:?}, \
+             [\"blocked.test\"], \"retryAfter\": {{ \"authz\": 1, \"order\": {} }}, \"keyAlgorithm\": {algorithm:?}, \
              \"profiles\": {{ \"default\": {{ \"description\": \"90 days\", \"validityPeriod\": 7776000 }}, \
              \"shortlived\": {{ \"description\": \"6 days\", \"validityPeriod\": 518400 }} }} }} }}",
             local(directory),
@@ -104,6 +111,7 @@ impl Pebble {
             leaf.key.display().to_string(),
             options.responder,
             options.external_account,
+            options.order_pause.unwrap_or(1),
         );
         let file = folder.path().join("pebble.json");
         fs::write(&file, config).expect("a temporary file");

@@ -1,6 +1,6 @@
 //! Outcome of an order: the [`AttemptStatus`] that is recorded, and the time of the next attempt.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::{Attempt, SOON, is_past, rfc3339};
 use crate::AcmeError;
@@ -19,6 +19,11 @@ pub(super) enum OrderOutcome {
     Trial,
     /// The trial authority could not be used.
     NoTrial,
+}
+
+/// Rounds up: no request is sent before the moment that the authority has named.
+fn whole_seconds(at: SystemTime) -> u64 {
+    seconds(at + Duration::from_millis(999))
 }
 
 impl Attempt<'_> {
@@ -49,12 +54,13 @@ impl Attempt<'_> {
         let others = self.context.settings.authorities.len() > 1;
         // With several authorities, only the rate-limited one is paused (see `held`); the others are tried after the
         // usual pause.
-        let next = now + pause(failures, error.retry_after().filter(|_| !others));
+        let requested = error.retry_after().filter(|said| !others && !said.is_zero());
+        let next = now + pause(failures, requested);
         let status = AttemptStatus {
             failures,
             last_error: Some(error.to_string()),
             failed: seconds(now),
-            retry: seconds(next),
+            retry: whole_seconds(next),
             held: self.held(&before, &error, now),
             unverified: error.is_about_names(),
             // A failure other than verification after a successful trial says nothing about the names, so the trial is
@@ -75,7 +81,7 @@ impl Attempt<'_> {
             before.held.iter().filter(|own| !is_past(moment(own.until))).cloned().collect();
         if let Some(retry_after) = error.retry_after().filter(|said| !said.is_zero()) {
             held.retain(|own| own.authority != *asked);
-            held.push(PausedAuthority { authority: asked.clone(), until: seconds(now + retry_after) });
+            held.push(PausedAuthority { authority: asked.clone(), until: whole_seconds(now + retry_after) });
         }
         held
     }

@@ -15,6 +15,7 @@ use brisk_testkit::pebble::PebbleOptions;
 use brisk_testkit::process::wait_until;
 use brisk_testkit::relay::pass_on;
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::acme::{HOST, base, connect, host, record, state};
 
@@ -127,6 +128,28 @@ fn kills_during_orders_repeat_an_order_at_most_once() {
 #[ignore = "takes minutes; the short variant runs always"]
 fn a_hundred_kills_during_orders_repeat_an_order_at_most_once_per_name() {
     kill_during_orders(100);
+}
+
+#[test]
+fn an_order_is_continued_when_the_authority_said() {
+    let (pebble, state) = (PebbleOptions::default().order_pause(3600).start(), state());
+    let config = base(&pebble, state.path()) + &host(&[HOST], "");
+    let brisk = setup().config(&config).start();
+    let log = brisk.log_with("no certificate was obtained");
+    assert!(log.contains("the authority asks to wait 3"), "{log}");
+    let mut status = record(state.path(), "status", HOST, "ecdsa").expect("a status");
+    let number = |name: &str| status[name].as_u64().expect("a number");
+    let pause = number("retry") - number("failed");
+    assert!((3590..=3601).contains(&pause), "{status}");
+    drop(brisk);
+    // An hour later.
+    status["retry"] = 0.into();
+    status["held"] = Value::Array(Vec::new());
+    let file = state.path().join("certificates/status").join(HOST).join("ecdsa");
+    fs::write(file, status.to_string()).expect("a record");
+    let again = setup().config(&config).start();
+    connect(&pebble, again.https(), HOST);
+    assert_eq!(pebble.orders(), 1, "{}", pebble.log());
 }
 
 #[test]
