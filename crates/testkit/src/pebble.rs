@@ -60,7 +60,7 @@ impl PebbleOptions {
         self
     }
 
-    /// Requests a pause of so many seconds before the next poll of an order in progress.
+    /// Requests a pause of `seconds` before the next poll of an order in progress.
     pub fn order_pause(mut self, seconds: u32) -> Self {
         self.order_pause = Some(seconds);
         self
