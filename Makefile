@@ -3,6 +3,7 @@
 # make run             build and serve https://localhost:8443                           ARGS='--upstream http://127.0.0.1:8080'
 # make test            all tests                                                        TEST='h2': tests with h2 in their name
 # make fuzz            every fuzz target for 20 seconds                                 FUZZ_SECONDS=600 TARGET=path
+# make live-fuzz       mutated input for every listener of a running brisk              LIVE_FUZZ='--seconds 600'        1 minute
 # make check           formatting, lints, documentation
 # make check-lanes     100,000 operations of each kind in lanes, compared with AWS-LC, also on portable lanes   2 minutes
 # make check-timing    search for a dependence on secrets in the time of RSA, X25519 and ECDSA in lanes         minutes, quiet
@@ -37,7 +38,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
 # Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/page, bench/beacons,
-# bench/visit-cost, bench/probe, bench/compression, bench/clients/run and bench/audit/run.
+# bench/visit-cost, bench/probe, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
@@ -51,6 +52,7 @@ COMPRESSION ?=
 SOAK ?=
 CLIENTS ?=
 AUDIT ?=
+LIVE_FUZZ ?=
 
 # Output file of the bill of materials, and the features of the brisk that it describes.
 SBOM ?= $(CARGO_TARGET_DIR)/brisk.cdx.json
@@ -72,7 +74,7 @@ TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test client-packages fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -194,6 +196,10 @@ many-certificates: build
 	@CACHE=$(CACHE) tools/setup strangers
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/many-certificates --output docs/results/many-certificates.md $(MANY)
+
+live-fuzz: build
+	@CACHE=$(CACHE) tools/setup strangers
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/live-fuzz $(LIVE_FUZZ)
 
 soak: build
 	@CACHE=$(CACHE) tools/setup strangers

@@ -1,1 +1,2 @@
-"""Shared code of bench/strangers, bench/soak and bench/neighbours: frames, a client, attacks, upstreams, servers."""
+"""Shared code of bench/strangers, bench/soak, bench/neighbours and bench/live-fuzz: frames, a client, attacks, mutations, upstreams,
+servers."""
