@@ -8,6 +8,8 @@ from .client import CONTEXTS, NAME, Client, Http2
 
 # What paces the rapid reset: so many requests, this long until they are reset.
 BURST, PAUSE = 16, 0.004
+# The flag of DATA with padding.
+PADDED = 8
 # Streams that a client asks on who reads nothing, if the server allows so many.
 STREAMS = 128
 
@@ -52,9 +54,10 @@ async def resets_again_and_again(port, path, seconds):
     return opened, connections
 
 
-async def flood(port, piece, seconds, pause=PAUSE):
-    """Sends 100 times this frame, again and again. Returns the frames, the seconds, and how the server ended it."""
+async def flood(port, piece, seconds, pause=PAUSE, begin=b""):
+    """Sends 100 times this frame after `begin`, again and again. Returns the frames, the seconds, and how the server ended it."""
     client = await Http2.start(port)
+    await client.send(begin)
     began, sent = time.monotonic(), 0
     try:
         while time.monotonic() - began < seconds and not client.ended():
@@ -68,6 +71,13 @@ async def flood(port, piece, seconds, pause=PAUSE):
 
 
 PING_FLOOD = frames.frame(frames.PING, payload=bytes(8))
+# Frames without effect by name, and the frames before them: an upload whose data consists of padding only.
+FLOODS = {
+    "PING": (PING_FLOOD, b""),
+    "SETTINGS": (frames.frame(frames.SETTINGS), b""),
+    "SETTINGS ACK": (frames.frame(frames.SETTINGS, frames.ACK), b""),
+    "padding": (frames.frame(frames.DATA, PADDED, 1, bytes([64]) + bytes(64)), frames.head(1, NAME, "/hang/padding", "POST", end=False)),
+}
 
 
 def hello():
@@ -182,3 +192,22 @@ async def drip(port, path, protocol, seconds, pause=0.3):
         await asyncio.sleep(max(0, pause - (time.monotonic() - began) % pause))
     client.close()
     return status, end, time.monotonic() - began
+
+
+async def endless_interim(port, path, protocol, seconds):
+    """Asks for a response that has no end of interim ones. Returns the final status or the end, and the interim responses."""
+    began, count, text = time.monotonic(), 0, b""
+    client = await (Http2.start(port) if protocol == "h2" else Client.connect(port))
+    await client.send(frames.head(1, NAME, path) if protocol == "h2" else get(path))
+    status = None
+    while time.monotonic() - began < seconds and not status and not client.over:
+        if protocol == "h2":
+            statuses = [frames.status(payload) for kind, _, _, payload in await client.read(0.25) if kind == frames.HEADERS]
+        else:
+            *heads, text = (text + await client.receive(0.25)).split(b"\r\n\r\n")
+            statuses = [int(head.split(b" ", 2)[1]) for head in heads if head.startswith(b"HTTP/")]
+        count += statuses.count(103)
+        status = next((status for status in statuses if status and status >= 200), None)
+    taken, end = time.monotonic() - began, status or client.over
+    client.close()
+    return f"{f'{end} after {taken:.1f} s' if end else 'goes on'}, {count:,} interim responses"

@@ -6,6 +6,7 @@ Runs as a separate process. Responses by path:
   /big...       1 MiB
   /watch...     a head and a first chunk, then nothing
   /upload...    when the body is complete
+  /interim...   103 again and again, never the final response
   /stats        the counts by path, as JSON (for the measuring script itself)
   else          "ok"
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 
 BIG, PIECE = 1 << 20, 16 << 10
 BODY = b"x" * PIECE
+INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload; as=style\r\n\r\n"
 COUNTS = {"connections": 0, "open_connections": 0, "paths": {}}
 
 
@@ -83,6 +85,8 @@ class Upstream(asyncio.Protocol):
             self.transport.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
         elif kind == "upload":
             self.take_body(b"")
+        elif kind == "interim":
+            self.write_interim()
         elif kind != "hang":
             self.answer(b"ok")
 
@@ -92,6 +96,12 @@ class Upstream(asyncio.Protocol):
         whole = data.endswith(b"0\r\n\r\n") if self.chunked else self.left <= 0
         if whole and self.path.startswith("/upload"):
             self.answer(b"taken")
+
+    def write_interim(self):
+        if self.request and not self.transport.is_closing():
+            if self.transport.get_write_buffer_size() < PIECE:
+                self.transport.write(INTERIM * 10)
+            asyncio.get_running_loop().call_later(0.01, self.write_interim)
 
     def resume_writing(self):
         while self.unsent and not self.transport.is_closing() and self.transport.get_write_buffer_size() < PIECE:
