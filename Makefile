@@ -24,7 +24,7 @@
 # make visit-cost      processor time of measuring a visitor                            VISIT_COST='--rounds 31'         2 minutes, quiet
 # make visits          a million visits with a hidden effect; size of a store of 30 days of 100 hosts                    minutes
 # make compression     compressed text per CPU second, with nginx, Caddy and Envoy      COMPRESSION='--rounds 9'         4 minutes
-# make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              STRANGERS='--attack resets'      4 minutes
+# make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              STRANGERS='--attack resets'      6 minutes
 # make neighbours      responses of these four servers with broken upstreams            NEIGHBOURS='--case reset'        4 minutes
 # make soak            steady load beside 10,000 slow clients, resets and floods        SOAK='--minutes 5'               30 minutes, quiet
 # make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     MANY='--names 10000'             5 minutes, 1 GB of disk
