@@ -113,7 +113,7 @@ impl TokenEngine {
     }
 
     fn start(&self, operation: KeyOperation) -> Result<PendingOperation, KeyError> {
-        let KeyOperation { key, kind, deadline } = operation;
+        let KeyOperation { key, kind, deadline, .. } = operation;
         let key = self.shared.key(key).ok_or(KeyError::UnknownKey(key))?;
         key.check(&kind)?;
         let (pending, completion) = PendingOperation::with_completion(deadline);

@@ -1,7 +1,7 @@
 //! Conversion of a token's signatures to the encoding of TLS, and their verification.
 
-use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
-use brisk_keys::KeyAlgorithm;
+use aws_lc_rs::signature::ParsedPublicKey;
+use brisk_keys::{KeyAlgorithm, verification};
 use brisk_wire::registry::SignatureScheme;
 use x509_parser::{prelude::FromDer, public_key, x509::SubjectPublicKeyInfo};
 
@@ -38,20 +38,6 @@ impl PublicKey {
         let key = self.schemes.iter().find(|(own, _)| *own == scheme);
         key.is_some_and(|(_, key)| key.verify_sig(message, signature).is_ok())
     }
-}
-
-fn verification(scheme: SignatureScheme) -> Option<&'static dyn VerificationAlgorithm> {
-    Some(match scheme {
-        SignatureScheme::ECDSA_SECP256R1_SHA256 => &signature::ECDSA_P256_SHA256_ASN1,
-        SignatureScheme::ECDSA_SECP384R1_SHA384 => &signature::ECDSA_P384_SHA384_ASN1,
-        SignatureScheme::RSA_PSS_RSAE_SHA256 => &signature::RSA_PSS_2048_8192_SHA256,
-        SignatureScheme::RSA_PSS_RSAE_SHA384 => &signature::RSA_PSS_2048_8192_SHA384,
-        SignatureScheme::RSA_PSS_RSAE_SHA512 => &signature::RSA_PSS_2048_8192_SHA512,
-        SignatureScheme::RSA_PKCS1_SHA256 => &signature::RSA_PKCS1_2048_8192_SHA256,
-        SignatureScheme::RSA_PKCS1_SHA384 => &signature::RSA_PKCS1_2048_8192_SHA384,
-        SignatureScheme::RSA_PKCS1_SHA512 => &signature::RSA_PKCS1_2048_8192_SHA512,
-        _ => return None,
-    })
 }
 
 fn modulus(spki: &[u8]) -> Option<Vec<u8>> {

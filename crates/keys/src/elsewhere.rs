@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    KeyAlgorithm, KeyId, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine, keystore::Elsewhere,
+    KeyAlgorithm, KeyId, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine, PublicKey,
+    keystore::{Elsewhere, KeyElsewhere},
 };
 
 impl Keystore {
@@ -12,7 +13,7 @@ impl Keystore {
     /// its engine.
     pub fn add_elsewhere(&mut self, spki: &[u8], engine: Arc<dyn PrivateKeyEngine>) -> KeyId {
         let id = KeyId::of_spki(spki);
-        self.elsewhere.insert(id, engine);
+        self.elsewhere.insert(id, KeyElsewhere { engine, public_key: PublicKey::of_spki(spki) });
         id
     }
 
@@ -51,10 +52,10 @@ impl Keystore {
     /// Whether both stores have the same keys, and the same engines for keys elsewhere. If so, an engine for one
     /// store serves the other too.
     pub fn is_same(&self, other: &Self) -> bool {
-        let same_engine = |(id, engine)| {
-            other.elsewhere.get(id).is_some_and(|other: &Arc<dyn PrivateKeyEngine>| {
+        let same_engine = |(id, key): (&KeyId, &KeyElsewhere)| {
+            other.elsewhere.get(id).is_some_and(|other| {
                 // Compares addresses without vtables: the compiler may emit several vtables for one type.
-                std::ptr::addr_eq(Arc::as_ptr(engine), Arc::as_ptr(other))
+                std::ptr::addr_eq(Arc::as_ptr(&key.engine), Arc::as_ptr(&other.engine))
             })
         };
         self.len() == other.len()
@@ -64,7 +65,7 @@ impl Keystore {
     }
 }
 
-/// Engine that delegates each operation to the engine of its key.
+/// Engine that delegates each operation to the engine of its key, with the public key if the key is elsewhere.
 #[derive(Debug)]
 struct ByKey {
     here: Arc<dyn PrivateKeyEngine>,
@@ -73,7 +74,8 @@ struct ByKey {
 
 impl PrivateKeyEngine for ByKey {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
-        self.elsewhere.get(&operation.key).unwrap_or(&self.here).submit(operation)
+        let Some(key) = self.elsewhere.get(&operation.key) else { return self.here.submit(operation) };
+        key.engine.submit(KeyOperation { public_key: Some(key.public_key.clone()), ..operation })
     }
 }
 

@@ -5,10 +5,17 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use rustls_pki_types::{PrivateKeyDer, pem, pem::PemObject};
 use zeroize::Zeroize;
 
-use crate::{KeyAlgorithm, KeyError, KeyId, PrivateKeyEngine, pem_fault, private_key::PrivateKey};
+use crate::{KeyAlgorithm, KeyError, KeyId, PrivateKeyEngine, PublicKey, pem_fault, private_key::PrivateKey};
 
 /// Engines of keys outside this process, by key.
-pub(crate) type Elsewhere = HashMap<KeyId, Arc<dyn PrivateKeyEngine>>;
+pub(crate) type Elsewhere = HashMap<KeyId, KeyElsewhere>;
+
+/// Engine and public key of a key outside this process.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyElsewhere {
+    pub(crate) engine: Arc<dyn PrivateKeyEngine>,
+    pub(crate) public_key: PublicKey,
+}
 
 /// A set of private keys. Filled once and then shared; a reload builds a new store and replaces the old one as a
 /// whole.
@@ -55,7 +62,7 @@ impl Keystore {
         for (id, key) in &other.keys {
             self.keys.entry(*id).or_insert_with(|| Arc::clone(key));
         }
-        self.elsewhere.extend(other.elsewhere.iter().map(|(id, engine)| (*id, Arc::clone(engine))));
+        self.elsewhere.extend(other.elsewhere.iter().map(|(id, key)| (*id, key.clone())));
         self.algorithms.extend(&other.algorithms);
     }
 
@@ -65,7 +72,7 @@ impl Keystore {
         let mut subset = Self::new();
         for id in ids {
             subset.keys.extend(self.keys.get(&id).map(|key| (id, Arc::clone(key))));
-            subset.elsewhere.extend(self.elsewhere.get(&id).map(|engine| (id, Arc::clone(engine))));
+            subset.elsewhere.extend(self.elsewhere.get(&id).map(|key| (id, key.clone())));
             subset.algorithms.extend(self.algorithms.get(&id).map(|algorithm| (id, *algorithm)));
         }
         subset

@@ -5,7 +5,7 @@ use std::{fmt, time::Instant};
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 
-use crate::algorithm::scheme_label;
+use crate::{PublicKey, algorithm::scheme_label};
 
 /// Identifier of a private key: the SHA-256 of its DER `SubjectPublicKeyInfo`.
 ///
@@ -45,17 +45,20 @@ pub struct KeyOperation {
     pub kind: OperationKind,
     /// Time after which the caller does not need the result. Work that has not begun by then is not performed.
     pub deadline: Instant,
+    /// Public key, for engines that verify a signature which another process made. Set for keys that are registered
+    /// by [`Keystore::add_elsewhere`](crate::Keystore::add_elsewhere).
+    pub public_key: Option<PublicKey>,
 }
 
 impl KeyOperation {
     /// Creates a signature over `message` with `key`.
     pub const fn sign(key: KeyId, scheme: SignatureScheme, message: Bytes, deadline: Instant) -> Self {
-        Self { key, kind: OperationKind::Sign { scheme, message }, deadline }
+        Self { key, kind: OperationKind::Sign { scheme, message }, deadline, public_key: None }
     }
 
     /// Creates a decryption of `ciphertext` with `key`, an RSA key.
     pub const fn decrypt(key: KeyId, ciphertext: Bytes, deadline: Instant) -> Self {
-        Self { key, kind: OperationKind::Decrypt { ciphertext }, deadline }
+        Self { key, kind: OperationKind::Decrypt { ciphertext }, deadline, public_key: None }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aws_lc_rs::signature::{self, VerificationAlgorithm};
+use aws_lc_rs::signature::VerificationAlgorithm;
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 use rcgen::RsaKeySize;
@@ -48,18 +48,7 @@ pub(crate) fn sign(key: KeyId, scheme: SignatureScheme) -> KeyOperation {
     KeyOperation::sign(key, scheme, Bytes::from_static(MESSAGE), deadline())
 }
 
-/// How a signature is verified that one of our keys made.
+/// Algorithm that verifies signatures of `scheme`.
 pub(crate) fn verification(scheme: SignatureScheme) -> &'static dyn VerificationAlgorithm {
-    match scheme {
-        SignatureScheme::ECDSA_SECP256R1_SHA256 => &signature::ECDSA_P256_SHA256_ASN1,
-        SignatureScheme::ECDSA_SECP384R1_SHA384 => &signature::ECDSA_P384_SHA384_ASN1,
-        SignatureScheme::ED25519 => &signature::ED25519,
-        SignatureScheme::RSA_PSS_RSAE_SHA256 => &signature::RSA_PSS_2048_8192_SHA256,
-        SignatureScheme::RSA_PSS_RSAE_SHA384 => &signature::RSA_PSS_2048_8192_SHA384,
-        SignatureScheme::RSA_PSS_RSAE_SHA512 => &signature::RSA_PSS_2048_8192_SHA512,
-        SignatureScheme::RSA_PKCS1_SHA256 => &signature::RSA_PKCS1_2048_8192_SHA256,
-        SignatureScheme::RSA_PKCS1_SHA384 => &signature::RSA_PKCS1_2048_8192_SHA384,
-        SignatureScheme::RSA_PKCS1_SHA512 => &signature::RSA_PKCS1_2048_8192_SHA512,
-        _ => panic!("no key makes {scheme}"),
-    }
+    crate::verification(scheme).expect("a scheme that a key supports")
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_certs::{Certificate, Served};
-use brisk_keys::{KeyAlgorithm, KeyOperation, OperationKind, PrivateKeyEngine, turn};
+use brisk_keys::{KeyAlgorithm, KeyOperation, PrivateKeyEngine, turn};
 use brisk_wire::registry;
 use bytes::Bytes;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -93,11 +93,8 @@ impl Signer for EngineSigner {
             return Err(rustls::Error::General("the client has had its share of key operations".into()));
         };
         let started = Instant::now();
-        let operation = KeyOperation {
-            key: self.certificate.key,
-            kind: OperationKind::Sign { scheme: self.scheme, message: Bytes::copy_from_slice(message) },
-            deadline: started + KEY_OPERATION_LIMIT,
-        };
+        let (message, deadline) = (Bytes::copy_from_slice(message), started + KEY_OPERATION_LIMIT);
+        let operation = KeyOperation::sign(self.certificate.key, self.scheme, message, deadline);
         let submit = || self.engine.submit(operation);
         let mut pending = if self.waits_for_others() { submit() } else { turn::alone(submit) };
         let result = match pending.try_take() {

@@ -31,6 +31,7 @@ mod keyless_faults;
 mod keyless_hostile;
 mod keyless_procedures;
 mod keyless_tokens;
+mod keyless_wrong;
 mod keys;
 mod load;
 mod looked_after;

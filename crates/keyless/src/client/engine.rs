@@ -7,6 +7,7 @@ use std::{fmt, io, thread};
 
 use brisk_keys::{
     Completion, KeyError, KeyId, KeyOperation, OperationKind, PendingOperation, Performer, PrivateKeyEngine,
+    PublicKey,
 };
 use brisk_tls::TlsError;
 use brisk_tls::connector::{Connector, ConnectorSettings, Versions};
@@ -42,6 +43,7 @@ pub(super) struct Job {
     pub(super) scheme: SignatureScheme,
     pub(super) message: Bytes,
     pub(super) deadline: Instant,
+    pub(super) public_key: Option<PublicKey>,
     pub(super) completion: Completion,
     pub(super) counted: InProgress,
 }
@@ -146,7 +148,8 @@ impl RemoteEngine {
         let deadline = operation.deadline.min(Instant::now() + self.settings.deadline);
         let (pending, completion) = PendingOperation::with_completion(deadline);
         let counted = InProgress::new(&self.statistics);
-        let job = Job { key: operation.key, scheme, message, deadline, completion, counted };
+        let KeyOperation { key, public_key, .. } = operation;
+        let job = Job { key, scheme, message, deadline, public_key, completion, counted };
         Ok((jobs.clone(), job, pending))
     }
 }

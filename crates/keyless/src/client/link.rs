@@ -57,6 +57,8 @@ pub(super) struct ServerLink {
     silent: Cell<bool>,
     troubles: Cell<u32>,
     rests_until: Cell<Option<Instant>>,
+    /// The server returned a wrong signature on this connection.
+    is_wrong: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -92,6 +94,7 @@ impl ServerLink {
             silent: Cell::new(false),
             troubles: Cell::new(0),
             rests_until: Cell::new(None),
+            is_wrong: Cell::new(false),
             waker: RefCell::default(),
         }
     }
@@ -111,7 +114,7 @@ impl ServerLink {
                     let since = Instant::now();
                     let error = self.converse(&pool, stream, incoming).await;
                     self.disconnect(&pool);
-                    if since.elapsed() >= GOOD {
+                    if !self.is_wrong.replace(false) && since.elapsed() >= GOOD {
                         backoff.reset();
                     }
                     error
@@ -246,15 +249,9 @@ impl ServerLink {
 
     fn take(&self, pool: &Pool, answer: Response) -> Result<(), io::Error> {
         match answer {
-            Response::Result { operation, result } => {
-                self.answered(pool, operation, Ok(result));
-                Ok(())
-            }
+            Response::Result { operation, result } => self.answered(pool, operation, Ok(result)),
             Response::Error { operation: 0, code, text } => Err(refused(code, &text)),
-            Response::Error { operation, code, .. } => {
-                self.answered(pool, operation, Err(code));
-                Ok(())
-            }
+            Response::Error { operation, code, .. } => self.answered(pool, operation, Err(code)),
             Response::Key { state: Err(code), .. } => {
                 let server = &pool.statistics.servers[self.server].address;
                 tracing::warn!(keyserver = pool.settings.name, server, %code, "a key server refuses a key");
@@ -271,12 +268,22 @@ impl ServerLink {
         }
     }
 
-    fn answered(&self, pool: &Pool, number: u32, result: Result<Bytes, ErrorCode>) {
+    /// Has another server perform an operation whose signature is wrong. The returned error ends this [`ServerLink`]:
+    /// the server has a damaged key, faulty hardware or an attacker, and its next connection waits for the pause.
+    fn reject(&self, pool: &Pool, number: u32) -> io::Error {
+        self.is_wrong.set(true);
+        pool.statistics.servers[self.server].wrong.fetch_add(1, Ordering::Relaxed);
+        pool.answered(number, Err(ErrorCode::Failed));
+        invalid("it returned a signature that the certificate's public key does not verify".to_owned())
+    }
+
+    fn answered(&self, pool: &Pool, number: u32, result: Result<Bytes, ErrorCode>) -> Result<(), io::Error> {
         let sent = self.connected.borrow_mut().as_mut().and_then(|own| own.under_way.remove(&number));
         // A response to an unknown operation, for example to one that was cancelled, is ignored.
-        let Some(sent) = sent else { return };
+        let Some(sent) = sent else { return Ok(()) };
         let figures = &pool.statistics.servers[self.server];
         match &result {
+            Ok(signature) if !pool.verifies(number, signature) => return Err(self.reject(pool, number)),
             Ok(_) => {
                 figures.answered(sent.elapsed());
                 self.troubles.set(0);
@@ -289,6 +296,7 @@ impl ServerLink {
         }
         pool.answered(number, result.map(|bytes| bytes.to_vec()));
         pool.has_room();
+        Ok(())
     }
 
     /// Counts operations that the server could not perform, and avoids the server for a while if there are too many in

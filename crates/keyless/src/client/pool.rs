@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use brisk_keys::{Completion, KeyError, KeyId, KeyResult};
+use brisk_keys::{Completion, KeyError, KeyId, KeyResult, PublicKey};
 use brisk_tls::connector::Connector;
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
@@ -118,6 +118,7 @@ pub(super) struct Operation {
     pub(super) scheme: SignatureScheme,
     pub(super) message: Bytes,
     pub(super) deadline: Instant,
+    public_key: Option<PublicKey>,
     completion: Completion,
     /// Servers that have or had the operation, as a bit set of indices.
     asked: u64,
@@ -145,7 +146,7 @@ impl Pool {
     }
 
     fn submit(&self, job: Job) {
-        let Job { key, scheme, message, deadline, completion, counted } = job;
+        let Job { key, scheme, message, deadline, public_key, completion, counted } = job;
         let Some(completion) = completion.begin() else { return };
         let number = self.free_number();
         let operation = Operation {
@@ -153,6 +154,7 @@ impl Pool {
             scheme,
             message,
             deadline,
+            public_key,
             completion,
             asked: 0,
             waiting: 0,
@@ -294,6 +296,15 @@ impl Pool {
     /// Asks servers not to begin an operation.
     fn cancel(&self, number: u32) {
         self.links.iter().filter(|link| link.has(number)).for_each(|link| link.cancel(number));
+    }
+
+    /// Returns whether `signature` is valid for an operation; true if the operation has ended, or was submitted without
+    /// a public key.
+    pub(super) fn verifies(&self, number: u32, signature: &[u8]) -> bool {
+        let operations = self.operations.borrow();
+        let Some(operation) = operations.get(&number) else { return true };
+        let public_key = operation.public_key.as_ref();
+        public_key.is_none_or(|key| key.verifies(operation.scheme, &operation.message, signature))
     }
 
     /// Processes a response.

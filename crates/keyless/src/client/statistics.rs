@@ -34,6 +34,8 @@ pub(super) struct ServerStatistics {
     pub(super) usable: AtomicUsize,
     pub(super) done: AtomicU64,
     pub(super) refused: AtomicU64,
+    /// Operations whose signature the public key does not verify.
+    pub(super) wrong: AtomicU64,
     /// Operations whose connection ended before the response.
     pub(super) lost: AtomicU64,
     /// Connection attempts, and failed ones.
@@ -52,6 +54,7 @@ impl Statistics {
             usable: AtomicUsize::new(0),
             done: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            wrong: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             connects: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -177,7 +180,12 @@ fn servers(page: &mut Encoder<'_, '_>, sets: &[Arc<Statistics>]) -> fmt::Result 
     let mut family =
         page.counter("keyserver_operations", "Key operations sent to key servers, by server and outcome.")?;
     for (name, server) in each() {
-        let outcomes = [("ok", &server.done), ("refused", &server.refused), ("lost", &server.lost)];
+        let outcomes = [
+            ("ok", &server.done),
+            ("refused", &server.refused),
+            ("wrong", &server.wrong),
+            ("lost", &server.lost),
+        ];
         for (outcome, count) in outcomes {
             let labels = [("keyserver", name), ("server", &*server.address), ("outcome", outcome)];
             family.counter(&labels, load(count))?;

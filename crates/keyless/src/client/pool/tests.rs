@@ -35,6 +35,7 @@ fn submit(pool: &Pool) -> PendingOperation {
         scheme: SignatureScheme::ED25519,
         message: Bytes::from_static(b"message"),
         deadline,
+        public_key: None,
         completion,
         counted: InProgress::new(&pool.statistics),
     });
