@@ -10,7 +10,7 @@ use crate::tree::{crates, is_in, name, product, read, root, sources};
 /// The crates from the lowest layer to the highest; a crate may use those of lower layers only. Its tests may use those
 /// of its own layer too.
 const LAYERS: &[&[&str]] = &[
-    &["wire", "coding", "rewrite", "lanes"],
+    &["wire", "coding", "rewrite", "lanes", "secrets"],
     &["net", "telemetry", "keys", "link", "profile"],
     &["certs", "session", "report", "tls-base", "visits", "http", "budget"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view"],
