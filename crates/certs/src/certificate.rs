@@ -9,7 +9,6 @@ use std::time::SystemTime;
 use aws_lc_rs::digest::{SHA256, digest};
 use brisk_keys::{KeyAlgorithm, KeyId, Keystore};
 use rustls_pki_types::CertificateDer;
-use zeroize::Zeroizing;
 
 use crate::chain::Chain;
 use crate::error::{CertError, Warning};
@@ -176,8 +175,8 @@ pub fn load(
 }
 
 fn add_key(path: &Path, keystore: &mut Keystore) -> Result<KeyId, CertError> {
-    let pem = fs::read(path).map_err(|source| CertError::Read { path: path.to_owned(), source })?;
-    let pem = Zeroizing::new(pem);
+    let pem =
+        brisk_secrets::read(path).map_err(|source| CertError::Read { path: path.to_owned(), source })?;
     keystore.add_pem(&pem).map_err(|source| CertError::Key { path: path.to_owned(), source })
 }
 

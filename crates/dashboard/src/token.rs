@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,8 +57,7 @@ impl Token {
         if mode & 0o077 != 0 {
             return Err(TokenError::Open(path.to_owned(), mode));
         }
-        let mut bytes = Zeroizing::new(Vec::with_capacity(2 * MOST));
-        file.by_ref().take(2 * MOST as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+        let bytes = brisk_secrets::read_open(&mut file, 2 * MOST).map_err(unreadable)?;
         Self::of(&bytes).map_err(|reason| TokenError::Wrong(path.to_owned(), reason))
     }
 

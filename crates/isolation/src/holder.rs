@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::mem;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use brisk_certs::FileWatch;
 use brisk_keys::Keystore;
+use brisk_secrets::read_open;
 use brisk_tls::gather;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
@@ -267,7 +268,7 @@ fn read(file: &Path, keys: &mut Keystore) -> Result<String, String> {
 fn contents(file: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     // `NONBLOCK`, so that opening a pipe does not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(file, flags, Mode::empty())?);
+    let mut file = File::from(rustix::fs::open(file, flags, Mode::empty())?);
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -275,10 +276,7 @@ fn contents(file: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     if metadata.len() > MOST_BYTES {
         return Err(io::Error::other("it is longer than 1 MiB, which no key is"));
     }
-    // Allocated in full first: a growing buffer would leave copies of the key in memory.
-    let mut contents = Zeroizing::new(Vec::with_capacity(MOST_BYTES.min(metadata.len() + 1) as usize));
-    file.take(MOST_BYTES).read_to_end(&mut contents)?;
-    Ok(contents)
+    read_open(&mut file, MOST_BYTES as usize)
 }
 
 /// Truncates a message to the limit of a packet, however long file names are.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    fs,
     sync::{Mutex, PoisonError},
 };
 
@@ -34,8 +33,8 @@ impl Pin {
     /// [`TokenError::PinFile`] or [`TokenError::PinForm`].
     pub(crate) fn read(source: &PinSource, serial: &str) -> Result<Self, TokenError> {
         let path = source.path();
-        let bytes = fs::read(path).map_err(|source| TokenError::PinFile { path: path.clone(), source })?;
-        let bytes = Zeroizing::new(bytes);
+        let bytes =
+            brisk_secrets::read(path).map_err(|source| TokenError::PinFile { path: path.clone(), source })?;
         let text = std::str::from_utf8(&bytes).map(|text| text.strip_suffix('\n').unwrap_or(text));
         let text = text.ok().map(|text| text.strip_suffix('\r').unwrap_or(text));
         // Editors add a byte order mark; the token would count the PIN as wrong.
@@ -73,6 +72,8 @@ impl Pin {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn read(contents: &[u8]) -> Result<Pin, TokenError> {

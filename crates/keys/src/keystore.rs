@@ -2,7 +2,8 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use rustls_pki_types::{PrivateKeyDer, pem, pem::PemObject};
+use brisk_secrets::{PemError, PrivateKeyDocument};
+use rustls_pki_types::PrivateKeyDer;
 use zeroize::Zeroize;
 
 use crate::{KeyAlgorithm, KeyError, KeyId, PrivateKeyEngine, PublicKey, pem_fault, private_key::PrivateKey};
@@ -43,15 +44,19 @@ impl Keystore {
     ///
     /// The caller wipes `pem`.
     pub fn add_pem(&mut self, pem: &[u8]) -> Result<KeyId, KeyError> {
-        let der = PrivateKeyDer::from_pem_slice(pem).map_err(|error| unreadable(pem, &error))?;
-        self.add_der(der)
+        let key = PrivateKeyDocument::from_pem(pem).map_err(|error| unreadable(pem, error))?;
+        self.add(&key.der())
     }
 
     /// Adds a private key in DER and wipes `der`.
     pub fn add_der(&mut self, mut der: PrivateKeyDer<'static>) -> Result<KeyId, KeyError> {
-        let key = PrivateKey::from_der(&der);
+        let added = self.add(&der);
         der.zeroize();
-        let key = key?;
+        added
+    }
+
+    fn add(&mut self, der: &PrivateKeyDer<'_>) -> Result<KeyId, KeyError> {
+        let key = PrivateKey::from_der(der)?;
         let id = key.id();
         self.keys.entry(id).or_insert_with(|| Arc::new(key));
         Ok(id)
@@ -121,7 +126,7 @@ impl fmt::Debug for Keystore {
 }
 
 /// The error for a file without a readable private key; names the actual content where it is recognized.
-fn unreadable(pem: &[u8], error: &pem::Error) -> KeyError {
+fn unreadable(pem: &[u8], error: PemError) -> KeyError {
     let contains = |text: &str| pem.windows(text.len()).any(|window| window == text.as_bytes());
     KeyError::Malformed(if contains("ENCRYPTED") {
         "the private key is protected by a passphrase: decrypt it, for example with `openssl pkey`".into()
@@ -129,11 +134,8 @@ fn unreadable(pem: &[u8], error: &pem::Error) -> KeyError {
         "a certificate where a private key was expected".into()
     } else if let Some(fault) = pem_fault(pem) {
         format!("the PEM of the private key is damaged: {fault}")
-    } else if matches!(error, pem::Error::NoItemsFound) {
-        "no private key: wanted PEM with a section PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY".into()
     } else {
-        // The message of the PEM parser is dropped: it may quote the file.
-        "the PEM of the private key is damaged".into()
+        error.to_string()
     })
 }
 

@@ -1,11 +1,6 @@
 //! The secret of a fleet, and independent keys derived from it, one for each purpose.
 
-use std::{
-    fmt,
-    fs::File,
-    io::{self, Read},
-    path::Path,
-};
+use std::{fmt, path::Path};
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use zeroize::Zeroizing;
@@ -139,13 +134,8 @@ impl KeyType for Length {
 
 /// Reads at most `most` bytes of a file with a secret.
 pub(crate) fn read_at_most(path: &Path, most: usize) -> Result<Zeroizing<Vec<u8>>, KeySourceError> {
-    let read = || -> io::Result<_> {
-        // Allocated in full, because a growing vector leaves copies of the secret behind.
-        let mut contents = Zeroizing::new(Vec::with_capacity(most + 1));
-        File::open(path)?.take(most as u64).read_to_end(&mut contents)?;
-        Ok(contents)
-    };
-    read().map_err(|source| KeySourceError::Read { path: path.to_owned(), source })
+    brisk_secrets::read_at_most(path, most)
+        .map_err(|source| KeySourceError::Read { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

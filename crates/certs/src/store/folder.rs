@@ -45,7 +45,7 @@ impl Store for Folder {
             if length > LARGEST {
                 return Err(io::Error::other(format!("it is longer than {LARGEST} bytes")));
             }
-            fs::read(&path).map(Zeroizing::new)
+            brisk_secrets::read(&path)
         };
         found(read()).map_err(|reason| StoreError::new("read", path.display(), reason))
     }

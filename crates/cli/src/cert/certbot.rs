@@ -52,7 +52,10 @@ fn read(certbot: &Path, folder: PathBuf) -> anyhow::Result<Certbot> {
     let (chain_file, key_file) = (folder.join("fullchain.pem"), folder.join("privkey.pem"));
     let text =
         |file: &Path| fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
-    let (pem, key) = (text(&chain_file)?, Zeroizing::new(text(&key_file)?));
+    let (pem, key) = (
+        text(&chain_file)?,
+        brisk_secrets::read_text(&key_file).with_context(|| format!("cannot read {}", key_file.display()))?,
+    );
     let chain = Chain::from_pem(pem.as_bytes(), &chain_file)?;
     let mut keys = Keystore::new();
     let id = keys.add_pem(key.as_bytes()).with_context(|| key_file.display().to_string())?;

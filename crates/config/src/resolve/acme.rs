@@ -1,12 +1,9 @@
 //! `[acme]` and the hosts with `acme = true`.
 
-use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use brisk_acme::dns::DnsProvider;
 use brisk_acme::{
     AcmeSettings, AuthoritySettings, CertificateSpec, ChallengeKind, ExternalAccount, KeyKind, OnDemandHost,
@@ -261,13 +258,11 @@ fn external(
 
 /// The MAC key as authorities show it: base64url, with padding or without.
 fn read_key(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
-    let text = fs::read_to_string(file).map(Zeroizing::new);
+    let text = brisk_secrets::read(file);
     let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    let key = URL_SAFE_NO_PAD.decode(text.trim()).or_else(|_| URL_SAFE.decode(text.trim()));
-    match key {
-        Ok(key) if !key.is_empty() => Ok(Zeroizing::new(key)),
-        _ => Err(format!("{}: not a key in base64url, as the authority's web site shows it", file.display())),
-    }
+    brisk_secrets::decode_url(&text).ok_or_else(|| {
+        format!("{}: not a key in base64url, as the authority's web site shows it", file.display())
+    })
 }
 
 fn contact(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Vec<String> {

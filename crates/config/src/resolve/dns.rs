@@ -1,11 +1,8 @@
 //! `[acme.dns]`: updates of DNS records for validation.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use brisk_acme::dns::{
     AcmeDnsSettings, DnsProvider, DnsSettings, HookSettings, TsigAlgorithm, TsigKey, UpdateSettings,
 };
@@ -70,12 +67,9 @@ fn update(raw: &raw::Dns, server: &str, path: &KeyPath, context: &mut Context<'_
 
 /// The secret as `keymgr -t` and `tsig-keygen` write it: base64.
 fn secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
-    let text = fs::read_to_string(file).map(Zeroizing::new);
+    let text = brisk_secrets::read(file);
     let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    match STANDARD.decode(text.trim()) {
-        Ok(secret) if !secret.is_empty() => Ok(Zeroizing::new(secret)),
-        _ => Err(format!("{}: not the secret alone in base64", file.display())),
-    }
+    brisk_secrets::decode(&text).ok_or_else(|| format!("{}: not the secret alone in base64", file.display()))
 }
 
 fn hook(raw: &raw::Dns, path: &KeyPath, context: &mut Context<'_>) -> HookSettings {
@@ -107,7 +101,7 @@ fn registration(file: &Path) -> Result<AcmeDnsSettings, String> {
         password: String,
         subdomain: String,
     }
-    let text = fs::read_to_string(file).map(Zeroizing::new);
+    let text = brisk_secrets::read_text(file);
     let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let found: Registration = toml::from_str(&text).map_err(|error| {
         format!("{}: {}; it has server, username, password and subdomain", file.display(), error.message())

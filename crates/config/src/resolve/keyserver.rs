@@ -17,7 +17,6 @@ use brisk_net::ListenerSettings;
 use brisk_server::ServerSettings;
 use brisk_tls::connector::Identity;
 use brisk_tls::mutual::MutualSettings;
-use zeroize::Zeroizing;
 
 use super::clients::authorities;
 use super::context::Context;
@@ -203,7 +202,7 @@ fn name_of(path: &Path) -> String {
 }
 
 fn read_key(file: &Path, keystore: &mut Keystore) -> Result<KeyId, String> {
-    let pem = Zeroizing::new(fs::read(file).map_err(|error| error.to_string())?);
+    let pem = brisk_secrets::read(file).map_err(|error| error.to_string())?;
     keystore.add_pem(&pem).map_err(|error| error.to_string())
 }
 

@@ -143,7 +143,7 @@ impl User<'_> {
 
 /// The line in `file`.
 fn read_password(file: &Path) -> Result<Zeroizing<String>, String> {
-    let text = fs::read_to_string(file).map(Zeroizing::new);
+    let text = brisk_secrets::read_text(file);
     let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     if let Some(fault) = encoding_fault(text.as_bytes()) {
         return Err(format!("{}: {fault}", file.display()));

@@ -1,7 +1,6 @@
 //! `[keyserver.NAME]`: key servers with keys of hosts.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -14,7 +13,6 @@ use brisk_certs::{Certificate, Chain, load};
 use brisk_keyless::{Fallback, RemoteEngine, RemoteSettings};
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_tls::connector::{ConnectorSettings, Identity};
-use zeroize::Zeroizing;
 
 use super::clients::authorities;
 use super::context::Context;
@@ -119,8 +117,7 @@ fn stamp(tls: &ConnectorSettings) -> Vec<u8> {
     let identity = tls.identity.iter().flat_map(|identity| [&identity.chain, &identity.key]);
     let mut hasher = DefaultHasher::new();
     for file in identity.chain(&tls.authorities) {
-        let contents = Zeroizing::new(fs::read(file).unwrap_or_default());
-        hasher.write(&contents);
+        hasher.write(&brisk_secrets::read(file).unwrap_or_default());
     }
     hasher.finish().to_be_bytes().to_vec()
 }

@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use brisk_tls::TlsError;
 use brisk_tls::connector::{Connector, ConnectorSettings};
 use brisk_wire::HttpVersion;
-use zeroize::Zeroizing;
 
 use crate::settings::{GroupSettings, ServerScheme, TlsProtocol, UpstreamTlsSettings};
 
@@ -22,7 +21,7 @@ impl TlsFiles {
         let files =
             [settings.ca.as_ref(), identity.map(|files| &files.chain), identity.map(|files| &files.key)];
         Self(files.map(|file| {
-            let contents = Zeroizing::new(std::fs::read(file?).ok()?);
+            let contents = brisk_secrets::read(file?).ok()?;
             let mut hasher = DefaultHasher::new();
             contents.hash(&mut hasher);
             Some(hasher.finish())
