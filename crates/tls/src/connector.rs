@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use brisk_certs::Chain;
+use brisk_secrets::PrivateKeyDocument;
 use brisk_tls_base::system_roots;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, SupportedProtocolVersion};
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::ServerName;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, Error, InconsistentKeys, SupportedProtocolVersion};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -77,10 +79,7 @@ impl Connector {
             .with_root_certificates(roots);
         let mut config = match &settings.identity {
             None => builder.with_no_client_auth(),
-            Some(identity) => {
-                let (chain, key) = identity.read("client certificate")?;
-                builder.with_client_auth_cert(chain, key)?
-            }
+            Some(identity) => builder.with_client_cert_resolver(identity.read("client certificate")?),
         };
         config.alpn_protocols = settings.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Ok(Self { inner: TlsConnector::from(Arc::new(config)) })
@@ -112,18 +111,23 @@ static TLS13_ALONE: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 impl Identity {
     /// Reads chain and key. `whose` begins the error message.
-    pub(crate) fn read(
-        &self,
-        whose: &str,
-    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    pub(crate) fn read(&self, whose: &str) -> Result<Arc<SingleCertAndKey>, TlsError> {
         let wrong = |path: &Path, reason: &dyn fmt::Display| {
             TlsError::Connector(format!("{whose}: cannot read {}: {reason}", path.display()))
         };
         let pem = std::fs::read(&self.chain).map_err(|error| wrong(&self.chain, &error))?;
         let chain =
             Chain::from_pem(&pem, &self.chain).map_err(|error| TlsError::Connector(error.to_string()))?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| wrong(&self.key, &error))?;
-        Ok((chain.certificates().cloned().collect(), key))
+        let pem = brisk_secrets::read(&self.key).map_err(|error| wrong(&self.key, &error))?;
+        let key = PrivateKeyDocument::from_pem(&pem).map_err(|error| wrong(&self.key, &error))?;
+        // rustls would take the DER and drop it unwiped. A key in the form of AWS-LC is wiped when dropped.
+        let key = any_supported_type(&key.der()).map_err(|error| wrong(&self.key, &error))?;
+        let own = CertifiedKey::new(chain.certificates().cloned().collect(), key);
+        match own.keys_match() {
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Arc::new(SingleCertAndKey::from(own)))
     }
 }
 
@@ -181,6 +185,8 @@ mod tests {
     use std::io::Write;
 
     use brisk_testkit::ca::TestCa;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;

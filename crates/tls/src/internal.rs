@@ -56,8 +56,7 @@ impl InternalAcceptor {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let (chain, key) = settings.identity.read("server certificate")?;
-        let mut config = builder.with_single_cert(chain, key)?;
+        let mut config = builder.with_cert_resolver(settings.identity.read("server certificate")?);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // No resumption, so that every connection proves again that the client has a valid certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -54,11 +54,10 @@ impl MutualAcceptor {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .build()
             .map_err(|error| TlsError::Connector(format!("authorities of clients: {error}")))?;
-        let (chain, key) = settings.identity.read("server certificate")?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key)?;
+            .with_cert_resolver(settings.identity.read("server certificate")?);
         config.alpn_protocols = vec![settings.protocol.as_bytes().to_vec()];
         // No resumption, so that every connection proves again that the client has a valid certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
