@@ -10,6 +10,7 @@ pub mod h2;
 pub mod h2_client;
 pub mod h2_origin;
 pub mod linked;
+pub mod memory;
 pub mod openssl;
 pub mod program;
 pub mod site;

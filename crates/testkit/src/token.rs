@@ -21,7 +21,7 @@ const MODULES: [&str; 2] =
 pub const VARIABLE: &str = "SOFTHSM2_CONF";
 
 /// PIN of every token.
-pub const PIN: &str = "24681357";
+pub const PIN: &str = "2468135790246813579024681357";
 
 /// Prefix of the `SubjectPublicKeyInfo` of a P-384 key, before the point.
 const P384_HEAD: [u8; 23] = [

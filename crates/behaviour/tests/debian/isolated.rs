@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use brisk_behaviour::memory::Secrets;
 use brisk_behaviour::openssl::ask;
 use brisk_behaviour::site::{NAME, NAMES, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
@@ -15,7 +16,7 @@ use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::wait_until;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-use crate::keyless::{holds, is_ready, secrets, wait_until_ready};
+use crate::keyless::{is_ready, wait_until_ready};
 
 pub(crate) const ISOLATE: &str = "keys.isolate = true\n";
 
@@ -90,14 +91,15 @@ fn keys_are_in_a_process_that_nobody_looks_into_and_the_gateway_has_none() {
     });
     let gateway_id = gateway.process().id();
     let holder = holder(gateway_id).expect("a key process");
-    let secrets = secrets(&rsa);
-    assert_eq!(holds(gateway_id, &secrets), Some(false));
-    match holds(keeper(gateway_id).expect("a keeper"), &secrets) {
-        Some(found) => assert!(!found, "the keeper has a key"),
-        None => assert!(!geteuid().is_root(), "root looks into every process"),
+    let secrets = Secrets::default().key("RSA", &rsa).key("P-256", &ecdsa);
+    for process in [gateway_id, keeper(gateway_id).expect("a keeper")] {
+        match secrets.found_in(process) {
+            Some(found) => assert!(found.is_empty(), "keys outside of the key process:\n{found}"),
+            None => assert!(!geteuid().is_root(), "root looks into every process"),
+        }
     }
-    if let Some(found) = holds(holder, &secrets) {
-        assert!(found, "the scan finds no key where there is one");
+    if let Some(found) = secrets.found_in(holder) {
+        assert!(found.has("RSA") && found.has("P-256"), "the search misses keys: {found}");
     } else {
         assert!(!geteuid().is_root(), "root looks into every process");
         eprintln!("not looked at: the memory of the key process, which is private to others than root");

@@ -1,21 +1,19 @@
 //! Gateway with private keys on key servers: all kinds of handshakes, changes by reloads, and absence of the keys from the
 //! gateway.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use brisk_behaviour::memory::Secrets;
 use brisk_behaviour::openssl::ask;
 use brisk_behaviour::site::{LIMIT, NAME, NAMES, setup};
 use brisk_testkit::brisk::{Brisk, base};
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::{command, free_port, run, wait_until};
-use memchr::memmem::Finder;
-use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::pem::PemObject;
 
 /// A CA for hosts, key servers and gateways alike, with an ECDSA and an RSA certificate for a host.
 pub(crate) struct Fleet {
@@ -215,59 +213,6 @@ fn a_local_key_steps_in_for_key_servers_that_are_gone() {
     assert!(page.text().contains("no key server of \"main\" answers"), "{}", page.text());
 }
 
-/// The secret numbers of a key as they lie in memory: the primes of RSA, in either order of bytes and in that of machine words.
-pub(crate) fn secrets(leaf: &Leaf) -> Vec<Vec<u8>> {
-    let PrivateKeyDer::Pkcs8(der) = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes()).expect("a key")
-    else {
-        panic!("not PKCS#8")
-    };
-    let der = der.secret_pkcs8_der();
-    // The primes of a 2048-bit key are INTEGERs of 129 bytes, the first of which is zero.
-    let head = [0x02, 0x81, 0x81, 0x00];
-    let places = (0..der.len()).filter(|&at| der[at..].starts_with(&head));
-    let primes: Vec<_> = places.map(|at| der[at + 4..at + 4 + 128].to_vec()).collect();
-    assert!(primes.len() >= 2, "{} numbers found", primes.len());
-    let reversed = primes.iter().map(|prime| prime.iter().rev().copied().collect());
-    reversed.chain(primes.iter().cloned()).collect()
-}
-
-/// Bytes that are looked at together.
-const WINDOW: u64 = 1 << 20;
-const PAGE: u64 = 4096;
-
-/// Whether one of these is in the memory of the process. `None` where the system does not let us look.
-pub(crate) fn holds(process: u32, secrets: &[Vec<u8>]) -> Option<bool> {
-    let open = |name: &str| File::open(format!("/proc/{process}/{name}")).ok();
-    let (memory, pages) = (open("mem")?, open("pagemap")?);
-    let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
-    let regions =
-        maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|mode| mode.starts_with("rw")));
-    let secrets: Vec<_> = secrets.iter().map(Finder::new).collect();
-    let (mut seen, mut found) = (0, false);
-    for line in regions {
-        let (start, end) = line.split(' ').next()?.split_once('-')?;
-        let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).expect("an address"));
-        for at in (start..end).step_by(WINDOW as usize).filter(|at| is_present(&pages, *at)) {
-            // Windows overlap by more than the length of a secret.
-            let length = (end - at).min(WINDOW + PAGE);
-            let mut window = vec![0; usize::try_from(length).expect("a length")];
-            let read = memory.read_at(&mut window, at).unwrap_or(0);
-            seen += read;
-            found |= secrets.iter().any(|secret| secret.find(&window[..read]).is_some());
-        }
-    }
-    assert!(seen > 1 << 20, "only {seen} bytes could be read");
-    Some(found)
-}
-
-/// Whether a page of the window at this address is in memory or swapped out: most of what an allocator reserves never was.
-fn is_present(pages: &File, at: u64) -> bool {
-    let mut entries = vec![0; usize::try_from(WINDOW / PAGE * 8).expect("a length")];
-    let read = pages.read_at(&mut entries, at / PAGE * 8).unwrap_or(0);
-    // The top two bits: present, swapped.
-    entries[..read].chunks_exact(8).any(|entry| entry[7] & 0xc0 != 0)
-}
-
 #[test]
 fn the_primes_are_in_the_memory_of_the_key_server_and_not_in_that_of_the_gateway() {
     let fleet = Fleet::new();
@@ -276,10 +221,13 @@ fn the_primes_are_in_the_memory_of_the_key_server_and_not_in_that_of_the_gateway
     wait_until_ready(&gateway);
     let options = ["-servername", NAME, "-tls1_3", "-sigalgs", "RSA-PSS+SHA256"];
     assert!(ask(&fleet.ca, &gateway, &options).stdout.contains("200"));
-    let secrets = secrets(&fleet.rsa);
-    assert_eq!(holds(gateway.process().id(), &secrets), Some(false));
-    match holds(server.process().id(), &secrets) {
-        Some(found) => assert!(found, "the scan finds no key where there is one"),
+    let secrets = Secrets::default().key("RSA", &fleet.rsa).key("P-256", &fleet.ecdsa);
+    let Some(in_gateway) = secrets.found_in(gateway.process().id()) else {
+        return eprintln!("not looked at: the memory of the gateway");
+    };
+    assert!(in_gateway.is_empty(), "keys in the gateway:\n{in_gateway}");
+    match secrets.found_in(server.process().id()) {
+        Some(found) => assert!(found.has("RSA") && found.has("P-256"), "the search misses keys: {found}"),
         None => {
             eprintln!("not looked at: the memory of the key server, which is private to others than root");
         }

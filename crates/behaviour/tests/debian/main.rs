@@ -20,6 +20,7 @@ mod curl;
 mod dashboard;
 mod development;
 mod early_data;
+mod erased;
 mod experiments;
 mod fleet;
 mod fleet_redis;
