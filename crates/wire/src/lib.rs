@@ -4,6 +4,7 @@
 //! The crate does no I/O, holds no keys and has no connections. Every parser accepts untrusted bytes and never panics.
 
 pub mod client_hello;
+pub mod fields;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

@@ -3,15 +3,12 @@
 mod constants;
 mod decoder;
 mod encoder;
-mod huffman;
 
 pub use constants::{CONSTANTS, constant, index_of_name};
-pub use decoder::{Decoded, Decoder, Fields, HpackError, Name};
+pub use decoder::Decoder;
 pub use encoder::Encoder;
 
-/// Bytes that each field of a table, or of a list, counts beside its name and value (RFC 7541 section 4.1, RFC 9113
-/// section 6.5.2).
-pub const OVERHEAD: usize = 32;
+pub use crate::fields::{Decoded, FieldBlockError as HpackError, Fields, Name, OVERHEAD};
 
 /// Bytes of a table before any setting (RFC 9113 section 6.5.2).
 pub const DEFAULT_TABLE: usize = 4096;

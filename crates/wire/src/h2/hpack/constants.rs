@@ -1,5 +1,7 @@
 //! The static table of RFC 7541 appendix A.
 
+use crate::fields::names::Names;
+
 /// The fields of the static table; its first index is 1.
 pub const CONSTANTS: [(&str, &str); 61] = [
     (":authority", ""),
@@ -70,50 +72,11 @@ pub fn constant(index: usize) -> Option<(&'static str, &'static str)> {
     CONSTANTS.get(index.checked_sub(1)?).copied()
 }
 
-/// Places of [`NAMES`]: a power of two, most of them free.
-const PLACES: usize = 256;
-
-/// The indices of names, 0 where there is none, at the place of their hash or behind it.
-static NAMES: [u8; PLACES] = places();
-
-const fn hash(name: &[u8]) -> usize {
-    let (first, last) = (name[0] as usize, name[name.len() - 1] as usize);
-    let middle = name[name.len() / 2] as usize;
-    (name.len() * 5 + first * 3 + last * 11 + middle * 17) % PLACES
-}
-
-const fn places() -> [u8; PLACES] {
-    let mut places = [0; PLACES];
-    let mut number = CONSTANTS.len();
-    // From the end, so that of equal names the first is found first.
-    while number > 0 {
-        number -= 1;
-        let mut at = hash(CONSTANTS[number].0.as_bytes());
-        let mut placed = number as u8 + 1;
-        // The earlier entry takes the place of the later one, which moves on.
-        while placed != 0 {
-            let there = places[at];
-            places[at] = placed;
-            placed = there;
-            at = (at + 1) % PLACES;
-        }
-    }
-    places
-}
+static NAMES: Names = Names::new(&CONSTANTS);
 
 /// The first index of the static table with this name.
 pub fn index_of_name(name: &[u8]) -> Option<usize> {
-    if name.is_empty() {
-        return None;
-    }
-    let mut at = hash(name);
-    loop {
-        match usize::from(NAMES[at]) {
-            0 => return None,
-            index if CONSTANTS[index - 1].0.as_bytes() == name => return Some(index),
-            _ => at = (at + 1) % PLACES,
-        }
-    }
+    NAMES.find(&CONSTANTS, name).map(|place| place + 1)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use super::constants::{constant, index_of_name};
-use super::{CONSTANTS, DEFAULT_TABLE, OVERHEAD, huffman};
+use super::{CONSTANTS, DEFAULT_TABLE, OVERHEAD};
+use crate::fields::write::{is_secret, number, text};
 
 /// Values that are longer stay out of the table.
 const LONG: usize = 512;
@@ -35,15 +36,6 @@ pub struct Encoder {
 struct Entry {
     bytes: Box<[u8]>,
     name: usize,
-}
-
-/// Indexing of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
-    /// Added to the table when it is repeated.
-    Again,
-    /// Never added to a table, neither here nor by intermediaries.
-    Secret,
 }
 
 impl Default for Encoder {
@@ -124,7 +116,7 @@ impl Encoder {
 
     /// Writes a field. Its name is in lower case.
     pub fn field(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-        if usage(name) == Use::Secret {
+        if is_secret(name) {
             let index = index_of_name(name);
             return literal(0x10, 4, index, name, value, out);
         }
@@ -192,15 +184,6 @@ impl Encoder {
     }
 }
 
-fn usage(name: &[u8]) -> Use {
-    match name {
-        b"set-cookie" | b"authorization" | b"proxy-authorization" | b"cookie" | b"authentication-info" => {
-            Use::Secret
-        }
-        _ => Use::Again,
-    }
-}
-
 /// Lengths and a few bytes of a field: it differs between most fields that differ.
 fn tag(name: &[u8], value: &[u8]) -> u64 {
     let byte = |bytes: &[u8], at: usize| u64::from(bytes.get(at).copied().unwrap_or_default());
@@ -234,35 +217,7 @@ fn hash(name: &[u8], value: &[u8]) -> u64 {
 fn literal(pattern: u8, prefix: u32, index: Option<usize>, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     number(pattern, prefix, index.unwrap_or(0), out);
     if index.is_none() {
-        text(name, out);
+        text(0, 7, name, out);
     }
-    text(value, out);
-}
-
-/// A string, in Huffman code where that is shorter.
-fn text(plain: &[u8], out: &mut Vec<u8>) {
-    let coded = huffman::coded_length(plain);
-    if coded < plain.len() {
-        number(0x80, 7, coded, out);
-        huffman::encode(plain, out);
-    } else {
-        number(0, 7, plain.len(), out);
-        out.extend_from_slice(plain);
-    }
-}
-
-/// A number in a prefix of `prefix` bits below `pattern`, and behind it (RFC 7541 section 5.1).
-fn number(pattern: u8, prefix: u32, number: usize, out: &mut Vec<u8>) {
-    let mask = (1_usize << prefix) - 1;
-    if number < mask {
-        out.push(pattern | number as u8);
-        return;
-    }
-    out.push(pattern | mask as u8);
-    let mut rest = number - mask;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
+    text(0, 7, value, out);
 }

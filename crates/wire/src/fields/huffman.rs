@@ -87,7 +87,7 @@ impl Tables {
 
 /// Appends the decoded bytes of `coded`; `None` if the code contains the end of a string, or the padding is longer than
 /// seven bits or differs from the begin of that code (RFC 7541 section 5.2).
-pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
+pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
     // No code is shorter than 5 bits.
     out.reserve(coded.len() * 8 / 5);
     // The next bits, from the highest on, and how many of them are there.
@@ -142,13 +142,13 @@ fn next_long(bits: u32) -> (u8, u32) {
 }
 
 /// Bytes that `plain` takes when it is coded.
-pub(super) fn coded_length(plain: &[u8]) -> usize {
+pub(crate) fn coded_length(plain: &[u8]) -> usize {
     let bits: usize = plain.iter().map(|byte| usize::from(LENGTHS[usize::from(*byte)])).sum();
     bits.div_ceil(8)
 }
 
 /// Appends `plain` in code.
-pub(super) fn encode(plain: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode(plain: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut count) = (0_u64, 0_u32);
     for byte in plain {
         let length = u32::from(LENGTHS[usize::from(*byte)]);
