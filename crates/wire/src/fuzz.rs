@@ -9,6 +9,7 @@ use crate::h2::hpack::{
 };
 use crate::h2::priority::Priority;
 use crate::h2::settings::PeerSettings;
+use crate::h3::qpack;
 use crate::server_flight::{self, Flight, FlightError, Part, ServerHello};
 use crate::suites;
 
@@ -187,6 +188,58 @@ pub fn hpack(bytes: &[u8]) {
     }
 }
 
+/// Takes fields of QPACK as bytes.
+#[derive(Debug, Default)]
+struct SectionLines(Vec<Line>);
+
+impl Fields for SectionLines {
+    type Field = Line;
+
+    fn constant(&mut self, index: usize) -> Line {
+        let (name, value) = qpack::CONSTANTS[index];
+        (name.into(), value.into())
+    }
+
+    fn literal(&mut self, name: Name<'_, Line>, value: &[u8]) -> Line {
+        let name = match name {
+            Name::Constant(index) => self.constant(index).0,
+            Name::Of((name, _)) => name.clone(),
+            Name::New(name) => name.to_vec(),
+        };
+        (name, value.to_vec())
+    }
+
+    fn take(&mut self, field: Line) {
+        self.0.push(field);
+    }
+}
+
+/// Field sections: no bytes make the decoder panic, limits change neither the size nor the first fields, and re-encoded
+/// fields are read as they were.
+pub fn qpack(bytes: &[u8]) {
+    let decoded = |section: &[u8], most| {
+        let mut lines = SectionLines::default();
+        let decoded = qpack::Decoder::default().decode(section, most, usize::MAX, &mut lines);
+        decoded.map(|decoded| (lines.0, decoded))
+    };
+    let (found, cut) = (decoded(bytes, usize::MAX), decoded(bytes, 2));
+    let Ok((lines, whole)) = found else {
+        assert_eq!(cut.err(), found.err());
+        return;
+    };
+    let sizes = lines.iter().map(|(name, value)| name.len() + value.len() + OVERHEAD);
+    assert_eq!(sizes.sum::<usize>(), whole.size);
+    let (first, part) = cut.expect("a section that can be decoded");
+    assert_eq!((part.size, part.is_whole), (whole.size, lines.len() <= 2));
+    assert_eq!(first, lines[..lines.len().min(2)]);
+    let mut again = Vec::new();
+    qpack::begin(&mut again);
+    for (name, value) in &lines {
+        qpack::field(name, value, &mut again);
+    }
+    assert_eq!(decoded(&again, usize::MAX), Ok((lines, whole)));
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -228,6 +281,15 @@ mod tests {
                 b"\x3f\xe1\x1f",
             ],
             super::hpack,
+        );
+    }
+
+    #[test]
+    fn fuzz_qpack() {
+        brisk_testkit::fuzz::drive(
+            "qpack",
+            &[b"\0\0", b"\x51\x0b/index.html", b"\xd1\xd7", b"\xff\x23", b"\x23x-a\x011"],
+            super::qpack,
         );
     }
 }

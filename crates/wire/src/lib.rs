@@ -1,5 +1,5 @@
 //! Wire formats of TLS and HTTP/2: code points with registered names, facts of a `ClientHello`, hellos of probes and
-//! responses of servers, HTTP/2 frames and header blocks.
+//! responses of servers, HTTP/2 frames and header blocks, field sections of HTTP/3.
 //!
 //! The crate does no I/O, holds no keys and has no connections. Every parser accepts untrusted bytes and never panics.
 
@@ -9,6 +9,7 @@ pub mod fields;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod h2;
+pub mod h3;
 mod http_version;
 pub mod offer;
 pub mod registry;
