@@ -1,6 +1,8 @@
 //! Fields of HTTP/2 and HTTP/3 as they are compressed: the parts that HPACK (RFC 7541) and QPACK (RFC 9204) share.
 
 pub(crate) mod huffman;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod lines;
 pub(crate) mod names;
 pub(crate) mod read;
 pub(crate) mod write;

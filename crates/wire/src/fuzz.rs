@@ -3,10 +3,9 @@
 use fluke_hpack::{Decoder as OtherDecoder, Encoder as OtherEncoder};
 
 use crate::client_hello::{ClientHello, Extent, Progress, extent};
+use crate::fields::lines::{Line, Lines};
 use crate::h2::frame::{FrameHead, HeadersPayload, WriteFrames, flag, without_padding};
-use crate::h2::hpack::{
-    DEFAULT_TABLE, Decoded, Decoder, Encoder, Fields, HpackError, Name, OVERHEAD, constant,
-};
+use crate::h2::hpack::{DEFAULT_TABLE, Decoded, Decoder, Encoder, HpackError, OVERHEAD};
 use crate::h2::priority::Priority;
 use crate::h2::settings::PeerSettings;
 use crate::h3::qpack;
@@ -106,42 +105,14 @@ pub fn http2_frame(bytes: &[u8]) {
     assert!(Priority::read(payload).urgency < 8);
 }
 
-type Line = (Vec<u8>, Vec<u8>);
-
-/// Takes fields as bytes.
-#[derive(Debug, Default)]
-struct Lines(Vec<Line>);
-
-impl Fields for Lines {
-    type Field = Line;
-
-    fn constant(&mut self, index: usize) -> Line {
-        let (name, value) = constant(index).expect("an index of the table");
-        (name.into(), value.into())
-    }
-
-    fn literal(&mut self, name: Name<'_, Line>, value: &[u8]) -> Line {
-        let name = match name {
-            Name::Constant(index) => self.constant(index).0,
-            Name::Of((name, _)) => name.clone(),
-            Name::New(name) => name.to_vec(),
-        };
-        (name, value.to_vec())
-    }
-
-    fn take(&mut self, field: Line) {
-        self.0.push(field);
-    }
-}
-
 fn decoded(
     decoder: &mut Decoder<Line>,
     block: &[u8],
     most: usize,
 ) -> Result<(Vec<Line>, Decoded), HpackError> {
-    let mut lines = Lines::default();
+    let mut lines = Lines::hpack();
     let decoded = decoder.decode(block, most, usize::MAX, &mut lines)?;
-    Ok((lines.0, decoded))
+    Ok((lines.lines, decoded))
 }
 
 /// Header blocks, each after one byte with its length: the result equals that of another decoder, as far as the other
@@ -188,39 +159,13 @@ pub fn hpack(bytes: &[u8]) {
     }
 }
 
-/// Takes fields of QPACK as bytes.
-#[derive(Debug, Default)]
-struct SectionLines(Vec<Line>);
-
-impl Fields for SectionLines {
-    type Field = Line;
-
-    fn constant(&mut self, index: usize) -> Line {
-        let (name, value) = qpack::CONSTANTS[index];
-        (name.into(), value.into())
-    }
-
-    fn literal(&mut self, name: Name<'_, Line>, value: &[u8]) -> Line {
-        let name = match name {
-            Name::Constant(index) => self.constant(index).0,
-            Name::Of((name, _)) => name.clone(),
-            Name::New(name) => name.to_vec(),
-        };
-        (name, value.to_vec())
-    }
-
-    fn take(&mut self, field: Line) {
-        self.0.push(field);
-    }
-}
-
 /// Field sections: no bytes make the decoder panic, limits change neither the size nor the first fields, and re-encoded
 /// fields are read as they were.
 pub fn qpack(bytes: &[u8]) {
     let decoded = |section: &[u8], most| {
-        let mut lines = SectionLines::default();
+        let mut lines = Lines::qpack();
         let decoded = qpack::Decoder::default().decode(section, most, usize::MAX, &mut lines);
-        decoded.map(|decoded| (lines.0, decoded))
+        decoded.map(|decoded| (lines.lines, decoded))
     };
     let (found, cut) = (decoded(bytes, usize::MAX), decoded(bytes, 2));
     let Ok((lines, whole)) = found else {

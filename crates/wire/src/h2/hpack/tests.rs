@@ -3,32 +3,7 @@
 mod stories;
 
 use super::*;
-
-/// Takes fields as text.
-#[derive(Debug, Default)]
-pub(crate) struct Plain(pub(crate) Vec<(String, String)>);
-
-impl Fields for Plain {
-    type Field = (String, String);
-
-    fn constant(&mut self, index: usize) -> Self::Field {
-        let (name, value) = constant(index).expect("an index of the table");
-        (name.to_owned(), value.to_owned())
-    }
-
-    fn literal(&mut self, name: Name<'_, Self::Field>, value: &[u8]) -> Self::Field {
-        let name = match name {
-            Name::Constant(index) => self.constant(index).0,
-            Name::Of((name, _)) => name.clone(),
-            Name::New(name) => name.escape_ascii().to_string(),
-        };
-        (name, value.escape_ascii().to_string())
-    }
-
-    fn take(&mut self, field: Self::Field) {
-        self.0.push(field);
-    }
-}
+use crate::fields::lines::{Line, Lines};
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
@@ -36,12 +11,12 @@ fn hex(text: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal")).collect()
 }
 
-type Table = Decoder<(String, String)>;
+type Table = Decoder<Line>;
 
 fn decoded(decoder: &mut Table, block: &[u8]) -> Result<Vec<String>, HpackError> {
-    let mut fields = Plain::default();
+    let mut fields = Lines::hpack();
     decoder.decode(block, 100, 1 << 16, &mut fields)?;
-    Ok(fields.0.into_iter().map(|(name, value)| format!("{name}: {value}")).collect())
+    Ok(fields.into_text())
 }
 
 #[test]
@@ -105,7 +80,7 @@ fn decoder_sizes(decoder: &Table) -> Vec<usize> {
     // An index beyond the last is refused; so the table is seen by asking.
     let mut sizes = Vec::new();
     for place in 0.. {
-        let mut fields = Plain::default();
+        let mut fields = Lines::hpack();
         let mut probe = decoder.clone_for_test();
         match probe.decode(&[0x80 | (62 + place)], 1, 1 << 16, &mut fields) {
             Ok(decoded) => sizes.push(decoded.size),
@@ -136,9 +111,9 @@ fn a_list_is_cut_at_its_limits_and_the_table_is_kept() {
     // One field of 41 bytes into the table, then ten times.
     let block = [hex("4003 6162 6306 6465 6667 6869"), vec![0xbe; 10]].concat();
     for (most, size, taken) in [(3, 1000, 3), (100, 4 * 41, 4), (0, 0, 0)] {
-        let mut fields = Plain::default();
+        let mut fields = Lines::hpack();
         let decoded = decoder.decode(&block, most, size, &mut fields).expect("a block");
-        assert_eq!((fields.0.len(), decoded.is_whole, decoded.size), (taken, false, 11 * 41));
+        assert_eq!((fields.lines.len(), decoded.is_whole, decoded.size), (taken, false, 11 * 41));
     }
     assert_eq!(decoded(&mut decoder, &[0xc0]).expect("three fields in the table"), ["abc: defghi"]);
 }

@@ -1,38 +1,13 @@
 //! Examples of RFC 9204, references that need a dynamic table, and limits.
 
 use super::*;
-use crate::fields::{FieldBlockError, Fields, Name, OVERHEAD};
-
-/// Takes fields as text.
-#[derive(Debug, Default)]
-struct Plain(Vec<(String, String)>);
-
-impl Fields for Plain {
-    type Field = (String, String);
-
-    fn constant(&mut self, index: usize) -> Self::Field {
-        let (name, value) = CONSTANTS[index];
-        (name.to_owned(), value.to_owned())
-    }
-
-    fn literal(&mut self, name: Name<'_, Self::Field>, value: &[u8]) -> Self::Field {
-        let name = match name {
-            Name::Constant(index) => CONSTANTS[index].0.to_owned(),
-            Name::Of((name, _)) => name.clone(),
-            Name::New(name) => name.escape_ascii().to_string(),
-        };
-        (name, value.escape_ascii().to_string())
-    }
-
-    fn take(&mut self, field: Self::Field) {
-        self.0.push(field);
-    }
-}
+use crate::fields::lines::Lines;
+use crate::fields::{FieldBlockError, OVERHEAD};
 
 fn decoded(section: &[u8]) -> Result<Vec<String>, FieldBlockError> {
-    let mut fields = Plain::default();
+    let mut fields = Lines::qpack();
     Decoder::default().decode(section, 100, 1 << 16, &mut fields)?;
-    Ok(fields.0.into_iter().map(|(name, value)| format!("{name}: {value}")).collect())
+    Ok(fields.into_text())
 }
 
 #[test]
@@ -125,9 +100,9 @@ fn lists_have_limits_of_fields_and_bytes() {
     let section = [&b"\0\0"[..], &[0xc0 | 15; 3]].concat();
     let size = ":method".len() + "CONNECT".len() + OVERHEAD;
     for (most, limit, taken) in [(3, 3 * size, 3), (2, 3 * size, 2), (3, 3 * size - 1, 2), (3, 0, 0)] {
-        let mut fields = Plain::default();
+        let mut fields = Lines::qpack();
         let decoded = Decoder::default().decode(&section, most, limit, &mut fields).expect("a section");
-        assert_eq!((fields.0.len(), decoded.is_whole, decoded.size), (taken, taken == 3, 3 * size));
+        assert_eq!((fields.lines.len(), decoded.is_whole, decoded.size), (taken, taken == 3, 3 * size));
     }
 }
 
@@ -136,6 +111,6 @@ fn a_long_string_leaves_no_room_behind() {
     let mut section = vec![0, 0];
     field(b"x-long", &vec![b'a'; 20_000], &mut section);
     let mut decoder = Decoder::default();
-    decoder.decode(&section, 100, 1 << 16, &mut Plain::default()).expect("a field");
+    decoder.decode(&section, 100, 1 << 16, &mut Lines::qpack()).expect("a field");
     assert!(decoder.room_for_test() <= 4 << 10, "{}", decoder.room_for_test());
 }
