@@ -8,6 +8,9 @@
 
 mod base64;
 mod file;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod pem;
 
 pub use base64::{decode, decode_url};
