@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock, PoisonError, mpsc as std_mpsc};
+use std::sync::{Arc, OnceLock, mpsc as std_mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::context::{AcmeContext, HostStatus, Statuses};
+use crate::context::AcmeContext;
 use crate::demand::job::DemandJob;
 use crate::demand::{DemandThread, OnDemandHost};
 use crate::host::Host;
@@ -45,7 +45,6 @@ pub struct AcmeThread {
     /// Queue of challenges that the listeners do not know.
     lookups: mpsc::Sender<ChallengeLookup>,
     records: Records,
-    statuses: Statuses,
     /// Started with the first host that has on-demand names.
     demands: Arc<OnceLock<DemandThread>>,
 }
@@ -87,24 +86,18 @@ impl AcmeThread {
         let (orders, following) = mpsc::unbounded_channel();
         // Unbounded: the number of pending on-demand names limits it.
         let (jobs, asked) = mpsc::unbounded_channel();
-        let (records, statuses) = (Records::new(store), Statuses::default());
+        let records = Records::new(store);
         let answers = ChallengeResponses::new(challenges, &records);
         let runtime =
             runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING).build()?;
         let (lookups, serve) = answers.serve_from_store();
         thread::Builder::new().name("acme-answers".to_owned()).spawn(serve)?;
-        let state = AcmeLoop {
-            records: records.clone(),
-            answers,
-            revoked: revoked.clone(),
-            statuses: Arc::clone(&statuses),
-            following,
-            jobs: asked,
-        };
+        let state =
+            AcmeLoop { records: records.clone(), answers, revoked: revoked.clone(), following, jobs: asked };
         let run = move || LocalSet::new().block_on(&runtime, state.run());
         thread::Builder::new().name("acme".to_owned()).spawn(run)?;
         let challenges = Arc::clone(challenges);
-        Ok(Self { orders, jobs, challenges, lookups, records, statuses, demands: Arc::default() })
+        Ok(Self { orders, jobs, challenges, lookups, records, demands: Arc::default() })
     }
 
     /// Replaces the configuration: `hosts` and `demanded` are the only hosts from now on. Orders in progress for
@@ -138,11 +131,6 @@ impl AcmeThread {
         let start = || DemandThread::start(self.records.clone(), self.jobs.clone());
         is_needed.then(start).transpose().map(PreparedDemandThread)
     }
-
-    /// Status of all configured hosts.
-    pub fn statuses(&self) -> Vec<HostStatus> {
-        self.statuses.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
 }
 
 impl fmt::Debug for HostsUpdate {
@@ -156,7 +144,6 @@ struct AcmeLoop {
     records: Records,
     answers: ChallengeResponses,
     revoked: Revoked,
-    statuses: Statuses,
     following: mpsc::UnboundedReceiver<HostsUpdate>,
     jobs: mpsc::UnboundedReceiver<DemandJob>,
 }
@@ -200,19 +187,13 @@ impl AcmeLoop {
                 });
             }
             drop(before);
-            self.forget_others(&tasks);
             context = Some(now);
         }
     }
 
     fn context(&self, settings: AcmeSettings) -> AcmeContext {
         let (records, answers) = (self.records.clone(), self.answers.clone());
-        AcmeContext::new(settings, records, answers, self.revoked.clone(), Arc::clone(&self.statuses))
-    }
-
-    fn forget_others(&self, tasks: &[HostTask]) {
-        let mut statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
-        statuses.retain(|name, _| tasks.iter().any(|task| task.wanted.name() == name));
+        AcmeContext::new(settings, records, answers, self.revoked.clone())
     }
 }
 

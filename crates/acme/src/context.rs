@@ -1,9 +1,8 @@
-//! State that the tasks of all hosts share: settings, store, accounts, permits and the status report.
+//! State that the tasks of all hosts share: settings, store, accounts and permits.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::Semaphore;
@@ -24,7 +23,7 @@ const ORDERS: usize = 8;
 /// must not delay.
 const DEMAND_ORDERS: usize = 6;
 
-/// Status of the certificates of one host, for `brisk cert` and metrics.
+/// Status of the certificates of one host, for `brisk cert`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStatus {
     /// Names of the host; the first names it in store and log.
@@ -50,9 +49,6 @@ pub struct KeyStatus {
     pub last_error: Option<String>,
 }
 
-/// Status of all hosts, by their first names.
-pub(crate) type Statuses = Arc<Mutex<BTreeMap<String, HostStatus>>>;
-
 /// State that the tasks of all hosts share.
 pub(crate) struct AcmeContext {
     pub(crate) settings: AcmeSettings,
@@ -67,7 +63,6 @@ pub(crate) struct AcmeContext {
     pub(crate) dns_orders: Semaphore,
     unwritten: RefCell<HashMap<(String, KeyKind), Unwritten>>,
     authorities: RefCell<HashMap<String, Rc<Authority>>>,
-    statuses: Statuses,
 }
 
 /// Consecutive attempts whose outcome the store rejected.
@@ -83,7 +78,6 @@ impl AcmeContext {
         records: Records,
         answers: ChallengeResponses,
         revoked: Revoked,
-        statuses: Statuses,
     ) -> Self {
         let (orders, demand_orders) = (Semaphore::new(ORDERS), Semaphore::new(DEMAND_ORDERS));
         let (dns_orders, unwritten) = (Semaphore::new(1), RefCell::default());
@@ -98,7 +92,6 @@ impl AcmeContext {
             dns_orders,
             unwritten,
             authorities,
-            statuses,
         }
     }
 
@@ -136,10 +129,5 @@ impl AcmeContext {
     pub(crate) fn remaining_pause(&self, host: &str, kind: KeyKind) -> Option<Duration> {
         let next = self.unwritten.borrow().get(&(host.to_owned(), kind))?.next;
         Some(next.saturating_duration_since(Instant::now())).filter(|rest| !rest.is_zero())
-    }
-
-    pub(crate) fn report(&self, status: HostStatus) {
-        let name = status.names.first().cloned().unwrap_or_default();
-        self.statuses.lock().unwrap_or_else(PoisonError::into_inner).insert(name, status);
     }
 }

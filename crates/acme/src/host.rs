@@ -91,7 +91,7 @@ impl Host {
 
     /// Does everything that is due now. Returns the latest time of the next run.
     async fn run_once(&self) -> SystemTime {
-        let looks = self.show_and_report().await;
+        let looks = self.read_and_show().await;
         self.published.take();
         let mut next = SystemTime::now() + STORE_INTERVAL;
         for look in &looks {
@@ -101,7 +101,7 @@ impl Host {
                 continue;
             }
             let done = attempt.obtain_if_due().await;
-            self.show_and_report().await;
+            self.read_and_show().await;
             match done {
                 Ok(again) => next = next.min(again),
                 Err(error) => {
@@ -120,11 +120,9 @@ impl Host {
         attempt.idle_until(have, status)
     }
 
-    async fn show_and_report(&self) -> Vec<StoredState> {
+    async fn read_and_show(&self) -> Vec<StoredState> {
         let looks: Vec<_> = self.wanted.keys.iter().map(|kind| self.read_state(*kind)).collect();
         self.show(&looks).await;
-        let keys = looks.iter().filter_map(|look| self.key_status(look)).collect();
-        self.context.report(HostStatus { names: self.wanted.names.clone(), keys });
         looks
     }
 
@@ -187,11 +185,6 @@ impl Host {
         }
         self.shown.replace(chains);
         tracing::info!(host = self.wanted.name(), "obtained certificates published");
-    }
-
-    fn key_status(&self, look: &StoredState) -> Option<KeyStatus> {
-        let (Ok(own), Ok(status)) = (&look.usable, &look.status) else { return None };
-        Some(key_status(&self.context, &self.wanted, (look.kind, own.as_deref()), status))
     }
 
     /// Status of a host, read from the [`Store`]. The error of a damaged record is the last error of its key.
@@ -348,7 +341,7 @@ mod tests {
             allow_private: Arc::default(),
         };
         let answers = ChallengeResponses::new(&Challenges::new(), records);
-        Rc::new(AcmeContext::new(settings, records.clone(), answers, Revoked::default(), Arc::default()))
+        Rc::new(AcmeContext::new(settings, records.clone(), answers, Revoked::default()))
     }
 
     /// Stores a certificate that needs no action.

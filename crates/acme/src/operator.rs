@@ -35,13 +35,7 @@ impl Operator {
         let answers = ChallengeResponses::new(&Challenges::new(), &records);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(Self {
-            context: Rc::new(AcmeContext::new(
-                settings,
-                records,
-                answers,
-                Revoked::default(),
-                Arc::default(),
-            )),
+            context: Rc::new(AcmeContext::new(settings, records, answers, Revoked::default())),
             runtime,
         })
     }

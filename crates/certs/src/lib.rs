@@ -35,7 +35,7 @@ pub use development::DevelopmentCa;
 pub use error::{CertError, Warning};
 pub use maintenance::{Maintenance, MaintenanceSettings};
 pub use ocsp::{OcspError, Staple};
-pub use on_demand::{OnDemand, OnDemandHosts, OnDemandSettings};
+pub use on_demand::{FailedName, OnDemand, OnDemandHosts, OnDemandSettings};
 pub use private_ca::{Issued, PrivateCa, Purpose};
 pub use resolver::{ClientAbilities, HostMap, Match, Names, UnknownName, choose};
 pub use slot::{Publish, Served, Slot};

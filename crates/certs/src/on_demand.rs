@@ -6,13 +6,13 @@
 
 mod pattern;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use brisk_keys::Keystore;
@@ -31,6 +31,12 @@ const QUESTIONS: usize = 1024;
 
 /// Number of parts of the table. With 10,000 names, a change copies 40.
 const PARTS: usize = 256;
+
+/// Maximum number of failed names that are kept: the latest. Clients cannot make the list longer.
+const FAILURES: usize = 100;
+
+/// Maximum length of the reason of a failure, in characters. Authorities write the reasons.
+const REASON: usize = 500;
 
 /// Settings of a host with names on demand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +71,7 @@ pub struct OnDemand {
     shown: AtomicUsize,
     refused: AtomicU64,
     obtained: AtomicU64,
+    failures: Mutex<VecDeque<FailedName>>,
 }
 
 type Part = HashMap<Box<str>, Arc<LoadedName>>;
@@ -75,6 +82,17 @@ struct LoadedName {
     served: Arc<Vec<Served>>,
     /// Time of the last use, in seconds since [`START`].
     used: AtomicU64,
+}
+
+/// A name without a certificate, because its last order failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedName {
+    /// The name in lower case.
+    pub name: String,
+    /// Time of the failure.
+    pub at: SystemTime,
+    /// Reason of the failure, in at most 500 characters.
+    pub reason: String,
 }
 
 /// Counters of an [`OnDemand`].
@@ -130,6 +148,7 @@ impl OnDemand {
             shown: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             obtained: AtomicU64::new(0),
+            failures: Mutex::default(),
         }
     }
 
@@ -218,12 +237,34 @@ impl OnDemand {
         let served: Arc<Vec<_>> = Arc::new(served.collect());
         let shown = Arc::new(LoadedName { served: Arc::clone(&served), used: AtomicU64::new(used) });
         self.change(name, |part| drop(part.insert(name.into(), shown)));
+        self.failed().retain(|failed| failed.name != name);
         Some(served)
     }
 
     /// Removes the certificates of `name` from memory.
     pub fn drop_shown(&self, name: &str) {
         self.change(name, |part| drop(part.remove(name)));
+    }
+
+    /// Notes that the order for `name` failed.
+    pub fn note_failure(&self, name: &str, reason: &str) {
+        let reason = reason.chars().take(REASON).collect();
+        let mut failures = self.failed();
+        failures.retain(|failed| failed.name != name);
+        if failures.len() == FAILURES {
+            failures.pop_front();
+        }
+        failures.push_back(FailedName { name: name.to_owned(), at: SystemTime::now(), reason });
+    }
+
+    /// The latest 100 names whose last order failed, oldest first. A name leaves the list when its certificate is
+    /// presented.
+    pub fn failures(&self) -> Vec<FailedName> {
+        self.failed().iter().cloned().collect()
+    }
+
+    fn failed(&self) -> MutexGuard<'_, VecDeque<FailedName>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts an obtained certificate.
@@ -301,7 +342,7 @@ mod tests {
     fn put(own: &OnDemand, name: &str) -> Arc<Vec<Served>> {
         let leaf = TestCa::new().server(&[name]).issue();
         let mut keys = Keystore::new();
-        let loaded = load(&leaf.chain, &leaf.key, &mut keys, std::time::SystemTime::now()).unwrap();
+        let loaded = load(&leaf.chain, &leaf.key, &mut keys, SystemTime::now()).unwrap();
         own.put(name, vec![Arc::new(loaded.certificate)], keys).unwrap()
     }
 
@@ -336,6 +377,21 @@ mod tests {
             slow.ask.try_send(NameRequest { name: "a.test".to_owned(), client: None, answer }).unwrap();
         }
         assert!(slow.find("b.test", None).await.is_none(), "at once");
+    }
+
+    #[test]
+    fn the_latest_failures_are_kept_until_a_certificate_is_presented() {
+        let own = open("failed.test", Duration::ZERO);
+        for number in 0..=FAILURES {
+            own.note_failure(&format!("{number}.test"), &"x".repeat(2 * REASON));
+        }
+        own.note_failure("7.test", "again");
+        put(&own, "9.test");
+        let failures = own.failures();
+        let names: Vec<_> = failures.iter().map(|failed| failed.name.as_str()).collect();
+        assert_eq!((names.len(), names[0], names[98]), (FAILURES - 1, "1.test", "7.test"));
+        assert!(!names.contains(&"9.test"));
+        assert_eq!((failures[0].reason.len(), failures[98].reason.as_str()), (REASON, "again"));
     }
 
     #[test]

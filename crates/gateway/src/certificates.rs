@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use brisk_certs::{Catalogues, Certificate, Challenges, Maintenance, Publish, Slot};
+use brisk_certs::{Catalogues, Certificate, Challenges, Maintenance, OnDemandHosts, Publish, Slot};
 use brisk_keys::{Engines, Keystore};
 use brisk_tls::HostSettings;
 
@@ -25,6 +25,8 @@ pub(crate) struct Certificates {
     pub(crate) maintenance: Arc<Maintenance>,
     /// Folders of certificates in use.
     pub(crate) catalogues: Catalogues,
+    /// Hosts with names on demand in use.
+    pub(crate) on_demand: OnDemandHosts,
     errands: Arc<Errands>,
 }
 
@@ -41,10 +43,10 @@ impl Certificates {
         let metrics = CertificateMetrics {
             maintenance: Arc::clone(&maintenance),
             catalogues: catalogues.clone(),
-            on_demand,
+            on_demand: on_demand.clone(),
         };
         environment.metrics.register(metrics);
-        Ok(Self { engines, challenges, obtainer, maintenance, catalogues, errands })
+        Ok(Self { engines, challenges, obtainer, maintenance, catalogues, on_demand, errands })
     }
 
     /// Makes the catalogues of `settings` load certificates on demand, with engines for the keys of names on demand.

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::maintenance::{Fetch, Fetched, Fetching, Report};
-use brisk_certs::{Catalogue, Catalogues, CertError, Certificate, Maintenance, OnDemandHosts, Store};
+use brisk_certs::{
+    Catalogue, Catalogues, CertError, Certificate, Maintenance, OnDemand, OnDemandHosts, Store,
+};
 use brisk_fetch::{Client, ClientSettings, Destinations, Limits, PrivateHost};
 use brisk_telemetry::metrics::{Collector, Encoder};
 use http::header::CACHE_CONTROL;
@@ -82,15 +84,29 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
     seconds.map(Duration::from_secs)
 }
 
-/// All published certificates as JSON, and the first to expire of each folder. Times are in Unix seconds.
-pub(crate) fn shown(maintenance: &Maintenance, catalogues: &Catalogues, now: SystemTime) -> String {
+/// All published certificates as JSON, the first to expire of each folder, and the failed names of each host with names
+/// on demand. Times are in Unix seconds.
+pub(crate) fn shown(
+    maintenance: &Maintenance,
+    catalogues: &Catalogues,
+    on_demand: &OnDemandHosts,
+    now: SystemTime,
+) -> String {
     let reports = maintenance.report();
     let all = json!({
         "now": unix_seconds(now),
         "certificates": reports.iter().map(described).collect::<Vec<_>>(),
         "folders": catalogues.all().iter().map(|catalogue| folder(catalogue)).collect::<Vec<_>>(),
+        "on_demand": on_demand.all().iter().map(|host| failures(host)).collect::<Vec<_>>(),
     });
     format!("{all:#}\n")
+}
+
+fn failures(host: &OnDemand) -> Value {
+    let failed = host.failures().into_iter();
+    let failed =
+        failed.map(|own| json!({ "name": own.name, "at": unix_seconds(own.at), "reason": own.reason }));
+    json!({ "host": host.settings().host, "failed": failed.collect::<Vec<_>>() })
 }
 
 fn folder(catalogue: &Catalogue) -> Value {

@@ -121,7 +121,8 @@ fn pages(shared: &Shared) -> Pages {
         (Arc::clone(&shared.certificates.engines), Arc::clone(&shared.certificates.maintenance));
     let stapled = Arc::clone(&maintenance);
     let catalogues = shared.certificates.catalogues.clone();
-    let certificates = move || errands::shown(&maintenance, &catalogues, SystemTime::now());
+    let on_demand = shared.certificates.on_demand.clone();
+    let certificates = move || errands::shown(&maintenance, &catalogues, &on_demand, SystemTime::now());
     Pages::default()
         .ready_unless(move || engines.trouble())
         .ready_unless(move || errands::staple_trouble(&stapled))

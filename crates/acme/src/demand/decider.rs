@@ -287,8 +287,24 @@ impl NameDecider {
         let (Outcome::Missing(until) | Outcome::Failed(until)) = outcome else {
             return self.refuse(name, UNKNOWN);
         };
+        if let Some(reason) = self.last_error(name).await {
+            self.names.note_failure(name, &reason);
+        }
         let pause = until.duration_since(SystemTime::now()).unwrap_or_default();
         self.refuse(name, pause.clamp(UNKNOWN, FAILED));
+    }
+
+    /// Reads the error of the last order for `name`, or the error of the [`Store`].
+    async fn last_error(&self, name: &str) -> Option<String> {
+        let (records, wanted) = (self.records.clone(), self.settings.wanted(name));
+        let read = move || {
+            wanted.keys.iter().find_map(|kind| match records.status(wanted.name(), *kind) {
+                Ok(status) => status.last_error,
+                Err(error) => Some(error.to_string()),
+            })
+        };
+        // An error means that the closure panicked; the panic is in the log.
+        spawn_blocking(read).await.ok().flatten()
     }
 
     async fn job(&self, name: &str, task: DemandTask) -> Outcome {

@@ -168,6 +168,11 @@ fn names_whose_order_failed_are_listed_with_the_words_of_the_authority() {
     let listed =
         setup().file("brisk.toml", &config).run("cert", &["list", "--config", "brisk.toml"]).success();
     assert!(listed.contains("good.blocked.test") && listed.contains("policy"), "{listed}");
+    // Listed after the handshake has been refused.
+    wait_until("the failed name is listed", || {
+        let page = brisk.ask_admin("/certificates").text();
+        (page.contains("good.blocked.test") && page.contains("policy")).then_some(())
+    });
 }
 
 #[test]
