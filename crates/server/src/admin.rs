@@ -25,6 +25,9 @@ use crate::watchdog::Pulse;
 /// Admin connections at a time: a few scrapers and people.
 const CONNECTIONS: usize = 64;
 
+/// Admin connections of one client at a time, so that a balancer beside a client that holds all it may gets a response.
+const CONNECTIONS_OF_CLIENT: usize = CONNECTIONS / 2;
+
 /// File descriptors reserved for admin connections, so that metrics can be read in a shortage.
 pub(crate) const SPARE_DESCRIPTORS: usize = 8;
 
@@ -134,7 +137,7 @@ pub(crate) async fn serve(admin: Admin, socket: TcpListener) {
 
 async fn accept(admin: Admin, socket: TcpListener) -> std::io::Result<Infallible> {
     let mut listener = brisk_net::Listener::new(socket)?.with_spare_descriptors(SPARE_DESCRIPTORS);
-    let limit = SilentLimit::new(CONNECTIONS, CONNECTIONS);
+    let limit = SilentLimit::new(CONNECTIONS, CONNECTIONS_OF_CLIENT);
     loop {
         let (tcp, peer) = listener.accept().await?;
         let Some(permit) = limit.try_acquire(peer.ip()) else { continue };

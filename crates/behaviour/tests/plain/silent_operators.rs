@@ -1,11 +1,29 @@
-//! Silent connections to the admin listener and the dashboard: they keep no operator and no balancer out.
+//! Connections that occupy the admin listener and the dashboard: they keep no operator and no balancer out.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 
 use brisk_behaviour::dashboard::ON;
 use brisk_behaviour::site::Site;
 use brisk_testkit::process::TIMEOUT;
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
+/// A connection of the client at `source`.
+fn connect_from(source: Ipv4Addr, listener: SocketAddr) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddrV4::new(source, 0)).expect("an address of this machine");
+    connect(&socket, &listener).expect("a listener");
+    socket.into()
+}
+
+/// The status of the first response on `stream`, which stays open.
+fn status(stream: &mut TcpStream, path: &str) -> Option<String> {
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).ok()?;
+    let mut status = [0; "HTTP/1.1 200".len()];
+    stream.read_exact(&mut status).ok()?;
+    std::str::from_utf8(&status).ok()?.split(' ').nth(1).map(str::to_owned)
+}
 
 /// The status of a request while more silent connections are open than the listener admits.
 fn status_beside_silent_connections(address: SocketAddr, path: &str) -> String {
@@ -29,4 +47,15 @@ fn silent_connections_give_way_on_the_admin_listener_and_the_dashboard() {
         assert_eq!(status_beside_silent_connections(site.brisk.admin(), path), "200", "{path}");
     }
     assert_eq!(status_beside_silent_connections(site.brisk.dashboard(), "/"), "200");
+}
+
+#[test]
+fn open_connections_of_one_client_leave_the_admin_listener_to_another() {
+    let site = Site::custom("", "", |setup| setup);
+    let admin = site.brisk.admin();
+    let mut connections: Vec<_> = (0..64).map(|_| connect_from(Ipv4Addr::LOCALHOST, admin)).collect();
+    let served = connections.iter_mut().filter_map(|stream| status(stream, "/healthz")).count();
+    assert!(served >= 32, "{served} of the connections got a response");
+    let mut balancer = connect_from(Ipv4Addr::new(127, 0, 0, 2), admin);
+    assert_eq!(status(&mut balancer, "/readyz").as_deref(), Some("200"));
 }
