@@ -1,5 +1,5 @@
 //! Settings that give strangers more than their operator may expect: warnings, and an error for a served folder that
-//! contains a secret.
+//! contains a secret or lies beside secrets.
 
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
@@ -84,15 +84,10 @@ fn decisions(ask: &str, path: &KeyPath, context: &mut Context<'_>) {
 
 fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Context<'_>) {
     let folders = raw.host.iter().filter_map(|host| host.certificate_folder.as_ref());
-    let folders = folders.map(|folder| context.base.join(folder));
-    let secrets: Vec<PathBuf> = context
-        .secrets
-        .iter()
-        .cloned()
-        .chain(folders)
-        .chain(state_dir.map(Path::to_owned))
-        .filter_map(|secret| secret.canonicalize().ok())
-        .collect();
+    let folders = folders.map(|folder| context.base.join(folder)).chain(state_dir.map(Path::to_owned));
+    let folders: Vec<PathBuf> = folders.map(|folder| canonical(&folder)).collect();
+    let secrets = context.secrets.iter().map(|secret| canonical(secret));
+    let secrets: Vec<PathBuf> = secrets.chain(folders.iter().cloned()).collect();
     for (index, host) in raw.host.iter().enumerate() {
         for (number, route) in host.route.iter().enumerate() {
             let Some(folder) = &route.directory else { continue };
@@ -105,6 +100,12 @@ fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Con
                     secret.display()
                 );
                 context.findings.wrong(&path, message);
+            } else if let Some(outer) = folders.iter().find(|outer| root.starts_with(outer)) {
+                let message = format!(
+                    "clients could request files of {}, where brisk keeps or reads private keys: serve a folder outside of it",
+                    outer.display()
+                );
+                context.findings.wrong(&path, message);
             } else if SYSTEM.iter().any(|system| root == Path::new(system)) {
                 let warning = format!(
                     "{path}: every client can read {shown} as a whole: name a folder that contains public files alone"
@@ -113,6 +114,14 @@ fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Con
             }
         }
     }
+}
+
+/// The path without links, also of a folder that brisk is yet to create.
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => canonical(parent).join(name),
+        _ => path.to_owned(),
+    })
 }
 
 /// Whether `secret` is in the served folder `root`, and no part of its path is hidden and therefore not served.

@@ -8,6 +8,7 @@ use http::uri::Authority;
 
 use super::clients::authorities;
 use super::context::Context;
+use super::files::warn_of_access;
 use super::upstreams::identity;
 use crate::error::KeyPath;
 use crate::raw;
@@ -63,7 +64,11 @@ fn names(raw: &raw::Dashboard, path: &KeyPath, context: &mut Context<'_>) -> Vec
 
 fn token(raw: &raw::Dashboard, path: &KeyPath, context: &mut Context<'_>) -> Option<Token> {
     let file = context.file(raw.token.as_ref()?);
-    Token::read(&file).map_err(|error| context.findings.wrong(&path.key("token"), error.to_string())).ok()
+    let token = Token::read(&file)
+        .map_err(|error| context.findings.wrong(&path.key("token"), error.to_string()))
+        .ok()?;
+    warn_of_access(&file, context);
+    Some(token)
 }
 
 fn tls(raw: &raw::Dashboard, path: &KeyPath, context: &mut Context<'_>) -> Option<InternalSettings> {

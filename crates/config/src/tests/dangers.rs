@@ -1,5 +1,7 @@
 //! Warnings about dangerous settings, and folders with secrets.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 fn warnings(text: &str) -> Vec<String> {
@@ -91,5 +93,64 @@ fn a_served_folder_must_not_contain_a_secret() {
     }
     for keys in ["keys", "www/.keys"] {
         checked(folder.path(), &text(keys, "www", "")).expect("no secret is served");
+    }
+}
+
+/// The message of `brisk check` for a host that serves `root`, in a folder with `www`, `names/inner` and `state/inner`.
+fn refusal(root: &str, server: &str, host: &str, tables: &str) -> Option<String> {
+    let (folder, ca) = (folder(), TestCa::new());
+    let leaf = ca.server(&["localhost"]).issue();
+    for inner in ["keys", "www/names", "names/inner", "state/inner"] {
+        fs::create_dir_all(folder.path().join(inner)).expect("a folder");
+    }
+    for inner in ["keys", "www"] {
+        fs::copy(&leaf.chain, folder.path().join(inner).join("a.pem")).expect("a copy");
+        fs::copy(&leaf.key, folder.path().join(inner).join("a.key")).expect("a copy");
+        let token = folder.path().join(inner).join("token");
+        fs::write(&token, "0123456789abcdef0123456789abcdef").expect("written");
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("permissions");
+    }
+    let text = format!(
+        "{LISTENER}{server}{HOST}certificates = [{{ chain = \"keys/a.pem\", key = \"keys/a.key\" }}]\n{host}\n\
+         [[host.route]]\npath = \"/\"\nstatic = \"{root}\"\n{tables}"
+    );
+    checked(folder.path(), &text).err()
+}
+
+#[test]
+fn served_folders_and_folders_of_keys_are_apart() {
+    let (state, names) = ("state_dir = \"state\"\n", "certificate_folder = \"names\"");
+    for (root, server, host, folder) in [
+        ("www", "", "certificate_folder = \"www/names\"", "www/names"),
+        ("names", "", names, "names"),
+        ("names/inner", "", names, "names"),
+        ("state/inner", state, "", "state"),
+        ("www", "state_dir = \"www/new/state\"\n", "", "www/new/state"),
+    ] {
+        let message = refusal(root, server, host, "").expect(root);
+        let parts = ["host[0].route[0].static: clients could request ", folder, "serve "];
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+    assert_eq!(refusal("www", state, names, ""), None);
+}
+
+#[test]
+fn tokens_and_keys_of_the_dashboard_and_of_upstreams_are_not_served() {
+    let tables = |folder: &str| {
+        let certificate =
+            format!("certificate = {{ chain = \"{folder}/a.pem\", key = \"{folder}/a.key\" }}\n");
+        [
+            (format!("[dashboard]\ntoken = \"{folder}/token\"\n"), "www/token"),
+            (format!("[dashboard]\n{certificate}"), "www/a.key"),
+            (format!("[upstream.app]\nservers = [\"https://127.0.0.1:1\"]\ntls.{certificate}"), "www/a.key"),
+        ]
+    };
+    for (tables, secret) in tables("www") {
+        let message = refusal("www", "", "", &tables).expect(secret);
+        let expected = format!("host[0].route[0].static: clients could request {secret}, ");
+        assert!(message.contains(&expected), "{message}");
+    }
+    for (tables, _) in tables("keys") {
+        assert_eq!(refusal("www", "", "", &tables), None);
     }
 }
