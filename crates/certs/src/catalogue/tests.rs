@@ -1,5 +1,6 @@
 //! Loading on request, changes of single names, and eviction.
 
+use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_keys::LocalEngine;
@@ -174,7 +175,7 @@ fn a_name_whose_files_cannot_be_looked_at_stays() {
     assert_eq!(names(&catalogue, "a.test"), ["a.test"]);
     // A link to itself is an error other than "not found".
     let file = folder.path().join("a.test.pem");
-    std::os::unix::fs::symlink(&file, folder.path().join("link")).unwrap();
+    symlink(&file, folder.path().join("link")).unwrap();
     fs::rename(folder.path().join("link"), &file).unwrap();
     wait_until("the look", || (catalogue.statistics().failures > 0).then_some(()));
     assert_eq!(names(&catalogue, "a.test"), ["a.test"]);
@@ -189,10 +190,40 @@ fn a_wildcard_whose_files_cannot_be_looked_at_stays() {
     let catalogue = started(&folder);
     assert_eq!(names(&catalogue, "x.a.test"), ["*.a.test"]);
     let file = folder.path().join("_.a.test.pem");
-    std::os::unix::fs::symlink(&file, folder.path().join("link")).unwrap();
+    symlink(&file, folder.path().join("link")).unwrap();
     fs::rename(folder.path().join("link"), &file).unwrap();
     wait_until("the look", || (catalogue.statistics().failures > 0).then_some(()));
     assert_eq!(names(&catalogue, "x.a.test"), ["*.a.test"]);
+}
+
+#[test]
+fn a_link_is_a_name_of_its_own_and_discloses_nothing_of_another_file() {
+    let (ca, folder, elsewhere) = (TestCa::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (leaf, secret) = (ca.server(&["a.test"]).issue(), elsewhere.path().join("secret"));
+    put(&elsewhere, "other", &leaf);
+    fs::write(&secret, "root:0123456789abcdef\n").unwrap();
+    let link = |target: PathBuf, name: &str| symlink(target, folder.path().join(name)).unwrap();
+    for suffix in ["pem", "key"] {
+        link(elsewhere.path().join(format!("other.{suffix}")), &format!("a.test.{suffix}"));
+        link(PathBuf::from(format!("a.test.{suffix}")), &format!("b.test.{suffix}"));
+        link(secret.clone(), &format!("secret.test.{suffix}"));
+        link(elsewhere.path().to_owned(), &format!("folder.test.{suffix}"));
+    }
+    link(elsewhere.path().join("other.pem"), "key.test.pem");
+    link(secret, "key.test.key");
+    let catalogue = started(&folder);
+    for name in ["a.test", "b.test"] {
+        assert_eq!(names(&catalogue, name), ["a.test"], "{name}");
+    }
+    for name in ["secret.test", "key.test"] {
+        let error = catalogue.read(name).expect_err(name);
+        let [message, details] = [error.to_string(), format!("{error:?}")];
+        for text in [message, details] {
+            assert!(!text.contains("root") && !text.contains("0123456789abcdef"), "{text}");
+        }
+        assert!(load(&catalogue, name).is_none(), "{name}");
+    }
+    assert!(load(&catalogue, "folder.test").is_none());
 }
 
 #[test]
