@@ -11,7 +11,7 @@
 //! - `Early-Data` is kept, and set on requests forwarded before the handshake is complete (RFC 8470).
 //! - `Via` is not added.
 
-use brisk_http::http2::Protocol;
+use brisk_http::fields::Protocol;
 use brisk_http::version;
 use http::header::{self, Entry};
 use http::request::Parts;

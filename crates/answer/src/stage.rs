@@ -6,7 +6,7 @@
 use std::mem;
 use std::rc::Rc;
 
-use brisk_http::http2::Protocol;
+use brisk_http::fields::Protocol;
 use brisk_http::path::{AmbiguousPath, NormalizedPath, RequestPath};
 use brisk_http::validate::Refusal;
 use brisk_http_connection::body::client::ClientBody;

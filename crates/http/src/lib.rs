@@ -1,17 +1,17 @@
-//! Messages of HTTP without I/O: codecs of HTTP/1.1, fields of HTTP/2, checks of a request's target, and errors.
+//! Messages of HTTP without I/O: codecs of HTTP/1.1, fields of HTTP/2 and HTTP/3, checks of a request's target, and errors.
 //!
 //! Everything here is a function of bytes and headers: no socket, no task, no clock. [`http1`] reads and writes the messages of
-//! HTTP/1.1 on both sides of the gateway, [`http2`] the fields of HTTP/2, whose frames are in `brisk_wire::h2`. [`validate`] and
-//! [`path`] refuse requests that two servers could parse differently, and [`claims`] removes headers by which a client could
-//! impersonate another address, scheme or login.
+//! HTTP/1.1 on both sides of the gateway, [`fields`] has the rules for fields of HTTP/2 and HTTP/3, whose frames are in
+//! `brisk_wire`. [`validate`] and [`path`] refuse requests that two servers could parse differently, and [`claims`] removes
+//! headers by which a client could impersonate another address, scheme or login.
 
 pub mod claims;
 pub mod error;
+pub mod fields;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http1;
-pub mod http2;
 pub mod path;
 pub mod validate;
 pub mod version;

@@ -19,7 +19,7 @@ use http::request::Parts;
 use http::uri::{Authority, Uri};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 
-use crate::http2::Protocol;
+use crate::fields::Protocol;
 use crate::path::AmbiguousPath;
 use crate::version;
 

@@ -1,7 +1,6 @@
 //! Assembly of a request's head from its fields (RFC 9113 section 8).
 
-use brisk_http::http2::field::Field;
-use brisk_http::http2::{Protocol, field};
+use brisk_http::fields::{self, Field, Protocol};
 use brisk_wire::h2::hpack::{Fields, Name};
 use http::header::{self, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -77,7 +76,7 @@ impl Head {
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_LENGTH && !value.is_empty() {
-            let length = field::length(&value);
+            let length = fields::length(&value);
             self.is_malformed |= length.is_none();
             self.length = self.length.or(length);
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 use std::task::{Context, Poll};
 
-use brisk_http::http2::field::is_connection_specific;
+use brisk_http::fields::is_connection_specific;
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;

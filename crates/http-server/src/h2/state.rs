@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use brisk_answer::RecordedBody;
-use brisk_http::http2::field::Field;
+use brisk_http::fields::Field;
 use brisk_http_connection::body::http2::{Inbox, Notices};
 use brisk_http_connection::chunk::Chunk;
 use brisk_http_connection::streams::StreamKey;

@@ -1,9 +1,8 @@
 //! Conversion of header blocks into heads of responses and trailers.
 
 use brisk_http::error::Http2Error;
+use brisk_http::fields::{self, Field};
 use brisk_http::http1::LINES;
-use brisk_http::http2::field;
-use brisk_http::http2::field::Field;
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::{Fields, Name};
 use brisk_wire::h2::reader::{Fault, HeaderBlock};
@@ -122,7 +121,7 @@ impl Head {
         let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
         self.is_malformed |= is_blank(value.as_bytes().first()) || is_blank(value.as_bytes().last());
         if name == CONTENT_LENGTH {
-            let length = field::length(&value);
+            let length = fields::length(&value);
             self.is_malformed |= length.is_none() || self.length.is_some_and(|other| Some(other) != length);
             self.length = length;
             // RFC 9110 section 8.6: repeated equal lengths are joined into one.

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use brisk_http::error::{BodyError, Http2Error};
-use brisk_http::http2::field::is_connection_specific;
+use brisk_http::fields::is_connection_specific;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};

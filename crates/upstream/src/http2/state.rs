@@ -5,7 +5,7 @@ use std::mem;
 use std::task::{Context, Waker};
 
 use brisk_http::error::Http2Error;
-use brisk_http::http2::field::Field;
+use brisk_http::fields::Field;
 use brisk_http_connection::wakes::Wakes;
 use brisk_wire::h2::frame::{LARGEST_WINDOW, PREFACE, Reason, WriteFrames, kind};
 use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
