@@ -6,9 +6,9 @@ use crate::client_hello::{ClientHello, Extent, Progress, extent};
 use crate::fields::lines::{Line, Lines};
 use crate::h2::frame::{FrameHead, HeadersPayload, WriteFrames, flag, without_padding};
 use crate::h2::hpack::{DEFAULT_TABLE, Decoded, Decoder, Encoder, HpackError, OVERHEAD};
-use crate::h2::priority::Priority;
 use crate::h2::settings::PeerSettings;
 use crate::h3::qpack;
+use crate::priority::Priority;
 use crate::server_flight::{self, Flight, FlightError, Part, ServerHello};
 use crate::suites;
 

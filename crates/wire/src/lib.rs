@@ -1,5 +1,5 @@
-//! Wire formats of TLS and HTTP/2: code points with registered names, facts of a `ClientHello`, hellos of probes and
-//! responses of servers, HTTP/2 frames and header blocks, field sections of HTTP/3.
+//! Wire formats of TLS, HTTP/2 and HTTP/3: code points with registered names, facts of a `ClientHello`, hellos of probes and
+//! responses of servers, frames and compressed fields of HTTP/2 and HTTP/3, priorities of responses.
 //!
 //! The crate does no I/O, holds no keys and has no connections. Every parser accepts untrusted bytes and never panics.
 
@@ -12,6 +12,7 @@ pub mod h2;
 pub mod h3;
 mod http_version;
 pub mod offer;
+pub mod priority;
 pub mod registry;
 pub mod server_flight;
 pub mod suites;

@@ -6,8 +6,8 @@ use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::http2::Inbox;
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::Decoded;
-use brisk_wire::h2::priority::Priority;
 use brisk_wire::h2::reader::{Fault, HeaderBlock};
+use brisk_wire::priority::Priority;
 use http::header::EXPECT;
 use http::{HeaderName, Request};
 

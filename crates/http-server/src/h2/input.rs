@@ -3,9 +3,9 @@
 use brisk_wire::h2::frame::{
     FrameHead, HEAD, LARGEST_WINDOW, PREFACE, Reason, WriteFrames, flag, kind, word,
 };
-use brisk_wire::h2::priority::Priority;
 use brisk_wire::h2::reader::{DataFrame, DataPart, Fault, exactly};
 use brisk_wire::h2::settings::DEFAULT_WINDOW;
+use brisk_wire::priority::Priority;
 
 use super::state::{Ended, Expect, H2, LAST_PING, WINDOW};
 

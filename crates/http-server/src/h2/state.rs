@@ -14,9 +14,9 @@ use brisk_http_connection::streams::StreamKey;
 use brisk_http_connection::wakes::Wakes;
 use brisk_wire::h2::frame::{LARGEST_WINDOW, Reason, WriteFrames, kind};
 use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
-use brisk_wire::h2::priority::{self, Priority};
 use brisk_wire::h2::reader::{DataFrame, FrameOrder};
 use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
+use brisk_wire::priority::{self, Priority};
 use http::response::Parts;
 use http::{HeaderMap, Response};
 
