@@ -1,5 +1,7 @@
 //! Properties that hold for any bytes, for tests and for libFuzzer.
 
+mod h3;
+
 use fluke_hpack::{Decoder as OtherDecoder, Encoder as OtherEncoder};
 
 use crate::client_hello::{ClientHello, Extent, Progress, extent};
@@ -11,6 +13,8 @@ use crate::h3::qpack;
 use crate::priority::Priority;
 use crate::server_flight::{self, Flight, FlightError, Part, ServerHello};
 use crate::suites;
+
+pub use h3::h3_frames;
 
 const LIMIT: usize = 2048;
 

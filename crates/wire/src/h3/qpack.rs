@@ -6,6 +6,7 @@
 mod constants;
 mod decoder;
 mod encoder;
+pub mod instructions;
 
 pub use constants::CONSTANTS;
 pub use decoder::Decoder;
