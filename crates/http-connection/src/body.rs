@@ -2,5 +2,5 @@
 
 pub mod client;
 pub mod gathered;
-pub mod http2;
+pub mod inbox;
 pub mod request;

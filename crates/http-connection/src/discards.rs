@@ -1,4 +1,4 @@
-//! Discarding of request bodies on HTTP/2 streams after an early response.
+//! Discarding of request bodies on HTTP/2 and HTTP/3 streams after an early response.
 //!
 //! Dropping such a body resets its stream, and many clients discard a response whose stream is reset (RFC 9113 section
 //! 8.1 permits both). The rest of the body is therefore read and discarded for a while. HTTP/1.1 connections linger
@@ -12,13 +12,13 @@ use std::time::Duration;
 use brisk_net::{Deadline, Lingering};
 use bytes::Bytes;
 
-use crate::body::http2::Inbox;
+use crate::body::inbox::Inbox;
 use crate::connection::Connection;
 
 /// Limits on the size and duration of the rest of a body.
 const LIMITS: Lingering = Lingering::UPLOAD;
 
-/// Abandoned uploads of one HTTP/2 connection, at most one per stream. They occupy no memory and keep their windows
+/// Abandoned uploads of one multiplexed connection, at most one per stream. They occupy no memory and keep their windows
 /// open; the driver of the connection reads and discards them.
 #[derive(Debug, Default)]
 pub struct Discards {

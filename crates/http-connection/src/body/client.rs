@@ -9,12 +9,12 @@ use brisk_http::error::BodyError;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use crate::body::http2::Inbox;
+use crate::body::inbox::Inbox;
 use crate::connection::Connection;
 
 /// A request body as delivered by the driver of its connection. It hides the driver from the code that responds.
 ///
-/// Dropping it before its end lets an HTTP/1.1 connection go and passes the rest of an HTTP/2 body to the
+/// Dropping it before its end lets an HTTP/1.1 connection go and passes the rest of a body on a stream to the
 /// [`discards`](crate::discards) of its connection.
 #[derive(Debug, Default)]
 pub enum ClientBody {
@@ -23,8 +23,8 @@ pub enum ClientBody {
     Empty,
     /// Read from an HTTP/1.1 connection, when polled.
     Http1(Rc<dyn Http1Source>),
-    /// Received from a stream of an HTTP/2 connection.
-    Http2(Rc<Inbox>, Rc<Connection>),
+    /// Received from a stream of a multiplexed connection (HTTP/2 or HTTP/3).
+    Stream(Rc<Inbox>, Rc<Connection>),
 }
 
 /// The HTTP/1.1 connection of a request body. The body may outlive the connection.
@@ -51,7 +51,7 @@ impl http_body::Body for ClientBody {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Http1(source) => source.poll_frame(context),
-            Self::Http2(inbox, _) => inbox.poll_frame(context),
+            Self::Stream(inbox, _) => inbox.poll_frame(context),
         }
     }
 
@@ -59,7 +59,7 @@ impl http_body::Body for ClientBody {
         match self {
             Self::Empty => true,
             Self::Http1(source) => source.left() == Some(0),
-            Self::Http2(inbox, _) => inbox.is_end_stream(),
+            Self::Stream(inbox, _) => inbox.is_end_stream(),
         }
     }
 
@@ -67,7 +67,7 @@ impl http_body::Body for ClientBody {
         let left = match self {
             Self::Empty => Some(0),
             Self::Http1(source) => source.left(),
-            Self::Http2(inbox, _) => inbox.left(),
+            Self::Stream(inbox, _) => inbox.left(),
         };
         left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
@@ -78,7 +78,7 @@ impl Drop for ClientBody {
         match self {
             Self::Empty => {}
             Self::Http1(source) => source.let_go(),
-            Self::Http2(inbox, connection) => connection.multiplex().discards.add(inbox, connection),
+            Self::Stream(inbox, connection) => connection.multiplex().discards.add(inbox, connection),
         }
     }
 }

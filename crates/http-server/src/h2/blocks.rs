@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use brisk_http_connection::body::client::ClientBody;
-use brisk_http_connection::body::http2::Inbox;
+use brisk_http_connection::body::inbox::Inbox;
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::Decoded;
 use brisk_wire::h2::reader::{Fault, HeaderBlock};
@@ -117,7 +117,7 @@ impl H2<'_> {
         let connection = &self.http.connection;
         let body = inbox
             .as_ref()
-            .map_or(ClientBody::Empty, |inbox| ClientBody::Http2(Rc::clone(inbox), Rc::clone(connection)));
+            .map_or(ClientBody::Empty, |inbox| ClientBody::Stream(Rc::clone(inbox), Rc::clone(connection)));
         let work = self.respond(request.map(|()| body));
         let place = self.open(Box::new(Stream {
             number,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use brisk_answer::RecordedBody;
 use brisk_http::fields::Field;
-use brisk_http_connection::body::http2::{Inbox, Notices};
+use brisk_http_connection::body::inbox::{Inbox, Notices};
 use brisk_http_connection::chunk::Chunk;
 use brisk_http_connection::streams::StreamKey;
 use brisk_http_connection::wakes::Wakes;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use brisk_http::error::Http2Error;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
-use brisk_http_connection::body::http2::{Inbox, Notices};
+use brisk_http_connection::body::inbox::{Inbox, Notices};
 use brisk_http_connection::body::request::RequestBody;
 use brisk_telemetry::{ConnectionRecord, Timeline};
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
@@ -96,7 +96,7 @@ impl Bench {
             inbox
         });
         let body = inbox.as_ref().map_or(RequestBody::Empty, |inbox| {
-            let body = ClientBody::Http2(Rc::clone(inbox), Rc::clone(&self.client));
+            let body = ClientBody::Stream(Rc::clone(inbox), Rc::clone(&self.client));
             RequestBody::new(body, &self.client, u64::MAX)
         });
         let mut request = Request::builder().method(method).uri("/").body(body).expect("a request");

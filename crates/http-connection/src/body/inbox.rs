@@ -1,4 +1,4 @@
-//! The body of an HTTP/2 request between its connection and its reader.
+//! The body of a request on a stream of HTTP/2 or HTTP/3, between its connection and its reader.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
