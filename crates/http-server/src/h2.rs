@@ -4,7 +4,6 @@
 //! are written in the order of their priorities. Everything runs in the single task of the connection.
 
 mod blocks;
-mod head;
 mod input;
 mod output;
 mod run;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use brisk_http::fields::{BodyLeft, Hpack, RequestHead};
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::inbox::Inbox;
 use brisk_wire::h2::frame::Reason;
@@ -11,8 +12,10 @@ use brisk_wire::priority::Priority;
 use http::header::EXPECT;
 use http::{HeaderName, Request};
 
-use super::head::Head;
 use super::state::{Ended, Goaway, H2, Stream, UNSTATED, Work};
+
+/// Head of a request in HPACK.
+type Head = RequestHead<Hpack>;
 
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
@@ -94,7 +97,8 @@ impl H2<'_> {
         let length = head.length();
         let request = head.into_request().ok_or(malformed)?;
         // RFC 9113 section 8.1.1: the body has the length that the head states.
-        if is_last && length.is_some_and(|length| length > 0) {
+        let left = BodyLeft::new(length);
+        if is_last && !left.may_end() {
             return Err(malformed);
         }
         let headers = request.headers();
@@ -102,7 +106,7 @@ impl H2<'_> {
         let expects =
             headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let inbox = (!is_last).then(|| Inbox::new(number, length, expects, &self.notices));
-        self.begin(number, request, inbox, length, stated.unwrap_or(UNSTATED));
+        self.begin(number, request, inbox, left, stated.unwrap_or(UNSTATED));
         Ok(())
     }
 
@@ -111,7 +115,7 @@ impl H2<'_> {
         number: u32,
         request: Request<()>,
         inbox: Option<Rc<Inbox>>,
-        left: Option<u64>,
+        left: BodyLeft,
         priority: Priority,
     ) {
         let connection = &self.http.connection;
@@ -149,7 +153,7 @@ impl H2<'_> {
         let Some(place) = self.find(number) else { return };
         let Some(stream) = self.stream(place) else { return };
         // RFC 9113 section 8.1.1: the body has the length that the head states.
-        if stream.left.is_some_and(|left| left > 0) {
+        if !stream.left.may_end() {
             self.reset(number, Reason::PROTOCOL_ERROR);
             return;
         }

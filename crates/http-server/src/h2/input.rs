@@ -312,11 +312,7 @@ impl H2<'_> {
             self.claim(bytes.len() as u32);
             return;
         };
-        let is_too_long = match &mut stream.left {
-            Some(left) => left.checked_sub(bytes.len() as u64).map(|less| *left = less).is_none(),
-            None => false,
-        };
-        if is_too_long {
+        if !stream.left.receive(bytes.len()) {
             // RFC 9113 section 8.1.1: the body is longer than the head states.
             self.claim(bytes.len() as u32);
             self.fault(Fault::Stream(data.stream, Reason::PROTOCOL_ERROR));

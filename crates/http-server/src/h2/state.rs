@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use brisk_answer::RecordedBody;
-use brisk_http::fields::Field;
+use brisk_http::fields::{BodyLeft, Field};
 use brisk_http_connection::body::inbox::{Inbox, Notices};
 use brisk_http_connection::chunk::Chunk;
 use brisk_http_connection::streams::StreamKey;
@@ -130,7 +130,7 @@ pub(super) struct Stream {
     pub(super) recv_window: i64,
     pub(super) unclaimed: u32,
     /// Remaining bytes of the body, if the head states its length.
-    pub(super) left: Option<u64>,
+    pub(super) left: BodyLeft,
     pub(super) send_window: i64,
     pub(super) priority: Priority,
     /// Whether the stream is in a queue of [`Sending::ready`].

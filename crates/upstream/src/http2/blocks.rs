@@ -1,7 +1,7 @@
 //! Conversion of header blocks into heads of responses and trailers.
 
 use brisk_http::error::Http2Error;
-use brisk_http::fields::{self, Field};
+use brisk_http::fields::{self, Field, Hpack};
 use brisk_http::http1::LINES;
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::{Fields, Name};
@@ -137,11 +137,11 @@ impl Fields for Head {
     type Field = Field;
 
     fn constant(&mut self, index: usize) -> Field {
-        Field::constant(index)
+        Field::constant::<Hpack>(index)
     }
 
     fn literal(&mut self, name: Name<'_, Field>, value: &[u8]) -> Field {
-        Field::literal(&name, value)
+        Field::literal::<Hpack>(&name, value)
     }
 
     fn take(&mut self, field: Field) {

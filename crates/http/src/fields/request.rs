@@ -1,14 +1,20 @@
-//! Assembly of a request's head from its fields (RFC 9113 section 8).
+//! Assembly of a request's head from its fields (RFC 9113 section 8.3, RFC 9114 section 4.3).
 
-use brisk_http::fields::{self, Field, Protocol};
-use brisk_wire::h2::hpack::{Fields, Name};
+use std::marker::PhantomData;
+
+use brisk_wire::fields::{Fields, Name};
 use http::header::{self, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Method, Request, Uri, Version, uri};
+use http::{HeaderMap, Method, Request, Uri, uri};
 
-/// Head or trailers of a request, decoded so far.
-#[derive(Debug, Default)]
-pub(super) struct Head {
+use super::Protocol;
+use super::field::Field;
+use super::length::length;
+use super::table::StaticTable;
+
+/// Head or trailers of a request, decoded so far from blocks that are compressed with the static table `T`.
+#[derive(Debug)]
+pub struct RequestHead<T> {
     method: Option<Method>,
     scheme: Option<Scheme>,
     authority: Option<Authority>,
@@ -17,29 +23,40 @@ pub(super) struct Head {
     headers: HeaderMap,
     length: Option<u64>,
     is_malformed: bool,
+    table: PhantomData<T>,
 }
 
-impl Head {
+impl<T: StaticTable> RequestHead<T> {
     /// Creates a head with capacity for the fields of a block of `block` bytes.
-    pub(super) fn with_room(block: usize) -> Self {
+    pub fn with_room(block: usize) -> Self {
         // Estimates: a short block consists of indices; otherwise the number of a browser's headers.
         let headers = if block < 16 { 3 } else { 12 };
-        Self { headers: HeaderMap::with_capacity(headers), ..Self::default() }
+        Self {
+            method: None,
+            scheme: None,
+            authority: None,
+            path: None,
+            protocol: None,
+            headers: HeaderMap::with_capacity(headers),
+            length: None,
+            is_malformed: false,
+            table: PhantomData,
+        }
     }
 
     /// Length of the body, from `Content-Length`.
-    pub(super) fn length(&self) -> Option<u64> {
+    pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// Converts to a request; `None` if it is malformed (RFC 9113 section 8.3.1).
-    pub(super) fn into_request(self) -> Option<Request<()>> {
+    /// Converts to a request; `None` if it is malformed (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1).
+    pub fn into_request(self) -> Option<Request<()>> {
         let method = self.method.filter(|_| !self.is_malformed)?;
         let is_connect = method == Method::CONNECT;
         if is_connect && self.authority.is_none() || self.protocol.is_some() && !is_connect {
             return None;
         }
-        // RFC 8441 section 4: an extended CONNECT has a scheme and a path.
+        // RFC 8441 section 4, RFC 9114 section 4.4: an extended CONNECT has a scheme and a path.
         let is_connect = is_connect && self.protocol.is_none();
         if is_connect != self.scheme.is_none() || is_connect != self.path.is_none() {
             return None;
@@ -52,7 +69,7 @@ impl Head {
         let mut request = Request::new(());
         *request.method_mut() = method;
         *request.uri_mut() = Uri::from_parts(parts).ok()?;
-        *request.version_mut() = Version::HTTP_2;
+        *request.version_mut() = T::VERSION;
         *request.headers_mut() = self.headers;
         if let Some(protocol) = self.protocol {
             request.extensions_mut().insert(Protocol(protocol));
@@ -60,8 +77,8 @@ impl Head {
         Some(request)
     }
 
-    /// Converts to trailers; `None` if they are malformed or have a pseudo-header (RFC 9113 section 8.1).
-    pub(super) fn into_trailers(self) -> Option<HeaderMap> {
+    /// Converts to trailers; `None` if they are malformed or have a pseudo-header (RFC 9113 section 8.1, RFC 9114 section 4.3).
+    pub fn into_trailers(self) -> Option<HeaderMap> {
         let has_pseudo = self.method.is_some()
             || self.scheme.is_some()
             || self.authority.is_some()
@@ -70,13 +87,13 @@ impl Head {
         (!has_pseudo && !self.is_malformed).then_some(self.headers)
     }
 
-    fn put<T>(place: &mut Option<T>, value: T, is_late: bool) -> bool {
+    fn put<V>(place: &mut Option<V>, value: V, is_late: bool) -> bool {
         place.replace(value).is_some() || is_late
     }
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_LENGTH && !value.is_empty() {
-            let length = fields::length(&value);
+            let length = length(&value);
             self.is_malformed |= length.is_none();
             self.length = self.length.or(length);
         }
@@ -85,19 +102,19 @@ impl Head {
     }
 }
 
-impl Fields for Head {
+impl<T: StaticTable> Fields for RequestHead<T> {
     type Field = Field;
 
     fn constant(&mut self, index: usize) -> Field {
-        Field::constant(index)
+        Field::constant::<T>(index)
     }
 
     fn literal(&mut self, name: Name<'_, Field>, value: &[u8]) -> Field {
-        Field::literal(&name, value)
+        Field::literal::<T>(&name, value)
     }
 
     fn take(&mut self, field: Field) {
-        // RFC 9113 section 8.3: pseudo-headers come before headers, once each.
+        // RFC 9113 section 8.3, RFC 9114 section 4.3: pseudo-headers come before headers, once each.
         let is_late = !self.headers.is_empty();
         let is_wrong = match field {
             Field::Method(method) => Self::put(&mut self.method, method, is_late),
@@ -117,10 +134,15 @@ impl Fields for Head {
 
 #[cfg(test)]
 mod tests {
+    use http::Version;
+
+    use super::super::table::{Hpack, Qpack};
     use super::*;
 
+    type Head = RequestHead<Qpack>;
+
     fn head(fields: &[(&str, &str)]) -> Head {
-        let mut head = Head::default();
+        let mut head = Head::with_room(0);
         for (name, value) in fields {
             let field = head.literal(Name::New(name.as_bytes()), value.as_bytes());
             head.take(field);
@@ -159,6 +181,19 @@ mod tests {
         assert_eq!(request.uri(), "https://a.example:8443/a?b");
         assert_eq!(request.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(with(&[("host", "a.example")]).expect("a request").uri(), "/a?b");
+    }
+
+    #[test]
+    fn a_request_has_the_version_of_its_table() {
+        fn version<T: StaticTable>(mut head: RequestHead<T>) -> Option<Version> {
+            for (name, value) in GET {
+                let field = head.literal(Name::New(name.as_bytes()), value.as_bytes());
+                head.take(field);
+            }
+            head.into_request().map(|request| request.version())
+        }
+        assert_eq!(version(RequestHead::<Hpack>::with_room(0)), Some(Version::HTTP_2));
+        assert_eq!(version(RequestHead::<Qpack>::with_room(0)), Some(Version::HTTP_3));
     }
 
     #[test]
