@@ -16,7 +16,6 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::buffers::WorkerBuffers;
 use brisk_http_connection::connection::Surroundings;
 use brisk_http_connection::end::End;
-use brisk_http_connection::handshake::Handshake;
 use brisk_http_connection::settings::HttpSettings;
 use brisk_net::{Deadline, Drain, Lingering};
 use brisk_tls::Stream;
@@ -109,7 +108,7 @@ impl Driver<'_> {
         self.acknowledge_handshake().await;
         let stop = loop {
             // A connection with an incomplete handshake does not rest, since only the driver advances the handshake.
-            if self.handshake().is_none()
+            if self.http.handshake().is_none()
                 && let Err(stop) = self.rest().await
             {
                 break stop;
@@ -125,7 +124,7 @@ impl Driver<'_> {
             }
         };
         let stop = match stop {
-            Stop::Close(_) if self.handshake().is_some() => Box::pin(self.finish_handshake(stop)).await,
+            Stop::Close(_) if self.http.handshake().is_some() => Box::pin(self.finish_handshake(stop)).await,
             stop => stop,
         };
         self.http.note_bytes(&self.io.stream());
@@ -153,11 +152,6 @@ impl Driver<'_> {
         record.tls.as_ref().and_then(|tls| tls.alpn).unwrap_or(HttpVersion::Http11)
     }
 
-    /// Handshake whose early data is being served; `None` once it is complete.
-    pub(super) fn handshake(&self) -> Option<&Handshake> {
-        self.http.connection.client.handshake()
-    }
-
     /// Waits for the client without protocol state and buffers.
     async fn rest(&self) -> Result<(), Stop> {
         let Http { connection, settings, deadline, .. } = self.http;
@@ -183,12 +177,7 @@ impl Driver<'_> {
         if self.http.drain.started() {
             return Poll::Ready(Err(Stop::Close(End::Drained)));
         }
-        self.http.deadline.poll_expired(cx).map(|()| Err(Stop::Close(self.end_of_idle())))
-    }
-
-    /// Reason of the end of a connection whose idle deadline has passed.
-    pub(super) fn end_of_idle(&self) -> End {
-        if self.http.deadline.is_evicted() { End::Evicted } else { End::Idle }
+        self.http.deadline.poll_expired(cx).map(|()| Err(Stop::Close(self.http.end_of_idle())))
     }
 
     /// Future that closes the connection. Boxed, and created outside of [`Self::run`], whose future would otherwise include
@@ -214,6 +203,11 @@ pub(super) fn lingering(end: End) -> Lingering {
 }
 
 impl Http {
+    /// Reason of the end of a connection whose idle deadline has passed.
+    pub(super) fn end_of_idle(&self) -> End {
+        if self.deadline.is_evicted() { End::Evicted } else { End::Idle }
+    }
+
     fn note_bytes(&self, stream: &Stream) {
         let mut record = self.connection.client.record.borrow_mut();
         (record.bytes_received, record.bytes_sent) = stream.bytes();

@@ -40,7 +40,7 @@ impl Driver<'_> {
         let stop = poll_fn(|cx| {
             multiplexed.discards.begin_turn(cx);
             self.advance_handshake(cx);
-            if turns.begins_to_drain(self) {
+            if turns.begins_to_drain(self.http) {
                 h2.drain();
             }
             if let Poll::Ready(stop) = self.poll_h2(cx, &mut h2) {
@@ -48,7 +48,7 @@ impl Driver<'_> {
             }
             multiplexed.discards.poll(cx);
             // The last permitted request may have arrived in this turn.
-            if turns.begins_to_drain(self) {
+            if turns.begins_to_drain(self.http) {
                 h2.drain();
                 cx.waker().wake_by_ref();
             }
@@ -59,7 +59,7 @@ impl Driver<'_> {
                 self.say_last(cx, &mut h2);
                 return Poll::Ready(Stop::Close(End::Flood));
             }
-            match turns.poll_end(cx, self) {
+            match turns.poll_end(cx, self.http, &self.io) {
                 // Announces the end with GOAWAY first. If the client does not finish, the next deadline ends the connection.
                 Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
                     ending = Some(end);

@@ -12,7 +12,7 @@ use brisk_http_connection::end::End;
 use brisk_http_connection::handshake::Handshake;
 use brisk_telemetry::Milestone;
 
-use super::driver::{Driver, Stop};
+use super::driver::{Driver, Http, Stop};
 
 impl Driver<'_> {
     /// Acknowledges the client's last flight with a TCP ACK if nothing else does: no ticket to send, and no request yet.
@@ -40,7 +40,7 @@ impl Driver<'_> {
     /// handshake.
     pub(super) fn advance_handshake(&self, cx: &mut Context<'_>) {
         let Self { io, http } = self;
-        let Some(handshake) = self.handshake() else { return };
+        let Some(handshake) = self.http.handshake() else { return };
         if handshake.failure().is_some() {
             return;
         }
@@ -68,29 +68,16 @@ impl Driver<'_> {
         }
     }
 
-    /// Reason to stop after a failed handshake, once only requests that wait for the handshake are in flight.
-    pub(super) fn failed_handshake(&self) -> Option<Stop> {
-        let handshake = self.handshake()?;
-        let end = handshake.failure()?;
-        (self.http.connection.flow.in_flight() == handshake.waiting()).then(|| stop(end))
-    }
-
-    /// Reason to stop after the timeout of the handshake.
-    pub(super) fn late_handshake(&self) -> Stop {
-        let failure = self.handshake().and_then(Handshake::failure);
-        failure.map_or(Stop::Abort(End::HandshakeTimeout), stop)
-    }
-
     /// Completes the handshake of a connection about to be closed: the client receives its tickets only after it, and needs
     /// them for its next early data.
     pub(super) async fn finish_handshake(&self, closing: Stop) -> Stop {
         let Self { io, http } = self;
-        if let Some(handshake) = self.handshake() {
+        if let Some(handshake) = http.handshake() {
             http.deadline.set(handshake.time_left());
         }
         poll_fn(|cx| {
             self.advance_handshake(cx);
-            let Some(handshake) = self.handshake() else {
+            let Some(handshake) = http.handshake() else {
                 return Poll::Ready(closing);
             };
             if let Poll::Ready(Err(_)) = io.stream_mut().poll_drain(cx) {
@@ -99,9 +86,29 @@ impl Driver<'_> {
             if let Some(end) = handshake.failure() {
                 return Poll::Ready(stop(end));
             }
-            http.deadline.poll_expired(cx).map(|()| self.late_handshake())
+            http.deadline.poll_expired(cx).map(|()| http.late_handshake())
         })
         .await
+    }
+}
+
+impl Http {
+    /// Handshake whose early data is being served; `None` once it is complete.
+    pub(super) fn handshake(&self) -> Option<&Handshake> {
+        self.connection.client.handshake()
+    }
+
+    /// Reason to stop after a failed handshake, once only requests that wait for the handshake are in flight.
+    pub(super) fn failed_handshake(&self) -> Option<Stop> {
+        let handshake = self.handshake()?;
+        let end = handshake.failure()?;
+        (self.connection.flow.in_flight() == handshake.waiting()).then(|| stop(end))
+    }
+
+    /// Reason to stop after the timeout of the handshake.
+    pub(super) fn late_handshake(&self) -> Stop {
+        let failure = self.handshake().and_then(Handshake::failure);
+        failure.map_or(Stop::Abort(End::HandshakeTimeout), stop)
     }
 }
 

@@ -61,14 +61,14 @@ impl Driver<'_> {
         poll_fn(|cx| {
             self.advance_handshake(cx);
             inbound.begin_turn(cx);
-            if turns.begins_to_drain(self) {
+            if turns.begins_to_drain(self.http) {
                 last.set(true);
             }
             match serving.as_mut().poll(cx) {
                 Poll::Ready(stop) => Poll::Ready(stop),
                 Poll::Pending => {
                     inbound.write_interim(cx);
-                    turns.poll_end(cx, self)
+                    turns.poll_end(cx, self.http, &self.io)
                 }
             }
         })

@@ -1,5 +1,6 @@
 //! End of a connection's turn: sends its output and checks its timeouts.
 
+use std::io;
 use std::mem;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use brisk_http_connection::pace::{ReadPace, ReadRate};
 use brisk_http_connection::streams::{Round, StreamLimits};
 use brisk_net::Peer;
 
-use super::driver::{Driver, Http, Stop};
+use super::driver::{Http, Stop};
+use super::io::HttpIo;
 
 /// Idle time after which an HTTP/1.1 connection releases its protocol state; the next byte restores it. Short, so that the
 /// state of many clients with one request each does not accumulate; an active client sends its next request sooner.
@@ -75,71 +77,73 @@ impl Turns {
     }
 
     /// Whether this turn is the first in which the connection accepts no further requests.
-    pub(super) fn begins_to_drain(&mut self, driver: &Driver<'_>) -> bool {
-        let http = driver.http;
+    pub(super) fn begins_to_drain(&mut self, http: &Http) -> bool {
         let begins = !self.draining && (http.drain.started() || http.connection.is_used_up());
         self.draining |= begins;
         begins
     }
 
     /// Ends a turn. If pending, the task is registered for all events that may begin the next turn.
-    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, driver: &Driver<'_>) -> Poll<Stop> {
-        let Driver { io, http } = driver;
-        if let Poll::Ready(Err(_)) = io.stream_mut().poll_drain(cx) {
-            match driver.handshake() {
+    pub(super) fn poll_end(
+        &mut self,
+        cx: &mut Context<'_>,
+        http: &Http,
+        channel: &impl Channel,
+    ) -> Poll<Stop> {
+        if let Poll::Ready(Err(_)) = channel.poll_drain(cx) {
+            match http.handshake() {
                 None => return Poll::Ready(Stop::Abort(End::ClientGone)),
                 // Requests already forwarded in early data are completed first, and then logged.
                 Some(handshake) => handshake.fail(End::ClientGone),
             }
         }
-        http.connection.flow.set_blocked(io.stream().is_blocked());
+        http.connection.flow.set_blocked(channel.is_blocked());
         http.connection.limits.end_turn();
-        if let Some(stop) = driver.failed_handshake() {
+        if let Some(stop) = http.failed_handshake() {
             return Poll::Ready(stop);
         }
-        let phase = self.current(driver);
+        let phase = self.current(http, channel);
         if self.phase != Some(phase) {
-            self.enter(phase, driver);
+            self.enter(phase, http, channel);
         }
         loop {
             if http.deadline.poll_expired(cx).is_pending() {
                 return Poll::Pending;
             }
-            if let Some(stop) = self.expired(phase, driver) {
+            if let Some(stop) = self.expired(phase, http, channel) {
                 return Poll::Ready(stop);
             }
         }
     }
 
     /// Reason to stop at the end of `phase`'s time; `None` after setting a new deadline.
-    fn expired(&mut self, phase: Phase, driver: &Driver<'_>) -> Option<Stop> {
+    fn expired(&mut self, phase: Phase, http: &Http, channel: &impl Channel) -> Option<Stop> {
         match phase {
-            Phase::Handshake => Some(driver.late_handshake()),
-            Phase::Idle(_) if self.multiplexed => Some(Stop::Close(driver.end_of_idle())),
+            Phase::Handshake => Some(http.late_handshake()),
+            Phase::Idle(_) if self.multiplexed => Some(Stop::Close(http.end_of_idle())),
             Phase::Idle(_) => Some(Stop::Rest),
             Phase::Head(_) => Some(Stop::Close(End::HeadTimeout)),
             Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => {
-                let sent = driver.io.stream().bytes().1;
-                self.rounds.turn(phase, sent, driver.http)
+                self.rounds.turn(phase, channel.bytes().1, http)
             }
-            Phase::Busy if driver.is_gone() => Some(Stop::Abort(End::ClientGone)),
-            Phase::Busy if is_overdue(driver.http) => Some(Stop::Close(End::RequestTimeout)),
+            Phase::Busy if channel.is_gone(http.settings.abort_on_close) => {
+                Some(Stop::Abort(End::ClientGone))
+            }
+            Phase::Busy if is_overdue(http) => Some(Stop::Close(End::RequestTimeout)),
             Phase::Busy => {
                 self.look_after = (self.look_after * 2).min(LOOK_AT_MOST);
-                driver.http.deadline.set(self.look_after);
+                http.deadline.set(self.look_after);
                 None
             }
         }
     }
 
-    fn current(&self, driver: &Driver<'_>) -> Phase {
-        let Driver { io, http } = driver;
-        if driver.handshake().is_some() {
+    fn current(&self, http: &Http, channel: &impl Channel) -> Phase {
+        if http.handshake().is_some() {
             return Phase::Handshake;
         }
-        let stream = io.stream();
-        let (received, sent) = stream.bytes();
-        if stream.is_blocked() {
+        let (received, sent) = channel.bytes();
+        if channel.is_blocked() {
             return Phase::Blocked(sent);
         }
         if http.connection.flow.in_flight() > 0 {
@@ -165,22 +169,21 @@ impl Turns {
         if begun { Phase::Head(requests) } else { Phase::Idle(requests) }
     }
 
-    fn enter(&mut self, phase: Phase, driver: &Driver<'_>) {
-        let Driver { io, http } = driver;
+    fn enter(&mut self, phase: Phase, http: &Http, channel: &impl Channel) {
         self.phase = Some(phase);
         self.rounds.stays_blocked &= matches!(phase, Phase::Blocked(_) | Phase::Held(_));
         let timeouts = &http.settings.timeouts;
         match phase {
             Phase::Handshake => {
-                let left = driver.handshake().map_or(Duration::ZERO, Handshake::time_left);
+                let left = http.handshake().map_or(Duration::ZERO, Handshake::time_left);
                 http.deadline.set(left);
             }
             Phase::Idle(_) => {
-                self.received_when_idle = io.stream().bytes().0;
+                self.received_when_idle = channel.bytes().0;
                 // An HTTP/1.1 connection keeps its buffers for the next request; it rests soon otherwise.
                 if self.multiplexed {
                     http.deadline.set_idle(http.connection.limits.idle(timeouts.idle));
-                    io.stream_mut().rest();
+                    channel.rest();
                 } else {
                     http.deadline.set(REST_AFTER.min(timeouts.idle));
                 }
@@ -306,13 +309,46 @@ fn is_overdue(http: &Http) -> bool {
     started.zip(limit).is_some_and(|(started, limit)| started.elapsed() >= limit)
 }
 
-impl Driver<'_> {
+/// Transport of a connection, as far as the end of a turn depends on it.
+pub(super) trait Channel {
+    /// Sends output as far as the client takes it.
+    fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Whether output waits for the client.
+    fn is_blocked(&self) -> bool;
+
+    /// Bytes received and sent so far.
+    fn bytes(&self) -> (u64, u64);
+
+    /// Releases the buffers of an idle connection.
+    fn rest(&self);
+
     /// Whether the client is gone and cannot read the response. A half-closed connection counts only with `abort_on_close`,
     /// because the client may still read (RFC 9112 section 9.6).
-    fn is_gone(&self) -> bool {
-        match Peer::of(self.io.stream().tcp()) {
+    fn is_gone(&self, abort_on_close: bool) -> bool;
+}
+
+impl Channel for HttpIo {
+    fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream_mut().poll_drain(cx)
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.stream().is_blocked()
+    }
+
+    fn bytes(&self) -> (u64, u64) {
+        self.stream().bytes()
+    }
+
+    fn rest(&self) {
+        self.stream_mut().rest();
+    }
+
+    fn is_gone(&self, abort_on_close: bool) -> bool {
+        match Peer::of(self.stream().tcp()) {
             Ok(Peer::Gone) => true,
-            Ok(Peer::HalfClosed) => self.http.settings.abort_on_close,
+            Ok(Peer::HalfClosed) => abort_on_close,
             Ok(Peer::Open) | Err(_) => false,
         }
     }
