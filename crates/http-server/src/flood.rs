@@ -1,8 +1,8 @@
-//! Budget of an HTTP/2 connection for frames that cost the server work and bring the client nothing.
+//! Budget of a multiplexed connection for frames that cost the server work and bring the client nothing.
 //!
 //! Points are charged for streams reset by the client (CVE-2023-44487, "Rapid Reset"), streams that the client makes the
-//! server reset (CVE-2025-8671), and control frames (CVE-2019-9512 and related). Responses, data and time
-//! earn points.
+//! server reset (CVE-2025-8671), and control frames (CVE-2019-9512 and related). Each protocol has a table of prices. Responses,
+//! data and time earn points.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use brisk_http_connection::streams::RESET;
 use brisk_telemetry::metrics::Flood;
-use brisk_wire::h2::frame::{FrameHead, Reason, flag, kind};
 
 /// Points charged per KiB of header fields beyond the size that their blocks explain. Browsers never cause this: the tables
 /// of HPACK and short names explain 8 KiB per head, which are free.
@@ -24,6 +23,9 @@ const ANSWER_DATA: u32 = 3;
 /// window (CVE-2019-9511).
 const DATA_WORTH: usize = 256;
 
+/// Reason and price, in points, of a frame from the client; `None` if the frame is free.
+pub(super) type Price = Option<(Flood, u32)>;
+
 /// Accounts the frames of one connection. Clones share the account.
 #[derive(Clone, Debug)]
 pub(super) struct FloodWatch(Rc<RefCell<Tally>>);
@@ -32,10 +34,6 @@ pub(super) struct FloodWatch(Rc<RefCell<Tally>>);
 #[derive(Debug)]
 struct Tally {
     budget: Budget,
-    /// `PING` frames sent and not yet acknowledged.
-    pings: u32,
-    /// Whether our `SETTINGS`, sent once, are not yet acknowledged.
-    settings: bool,
     /// Received bytes of header blocks.
     blocks: u64,
     /// KiB of long heads already charged.
@@ -57,7 +55,7 @@ impl FloodWatch {
     pub(super) fn new(resets: usize) -> Self {
         let full = u32::try_from(resets).unwrap_or(u32::MAX).saturating_mul(RESET);
         let budget = Budget::new(full, Instant::now());
-        Self(Rc::new(RefCell::new(Tally { budget, pings: 0, settings: true, blocks: 0, heads_charged: 0 })))
+        Self(Rc::new(RefCell::new(Tally { budget, blocks: 0, heads_charged: 0 })))
     }
 
     /// Adds `points`, up to the full budget.
@@ -66,7 +64,7 @@ impl FloodWatch {
     }
 
     /// Charges for header fields far larger than the blocks that encode them: HPACK can repeat a field of 4 KiB with one
-    /// byte. `long` is the total size of all long heads of the connection (see [`Connection::long_heads`]).
+    /// byte, and QPACK a field of its static table. `long` is the total size of all long heads of the connection (see [`Connection::long_heads`]).
     ///
     /// [`Connection::long_heads`]: brisk_http_connection::Connection::long_heads
     pub(super) fn heads(&self, long: u64) {
@@ -89,24 +87,16 @@ impl FloodWatch {
         budget.exhausted.then(|| budget.most_spent())
     }
 
-    /// Accounts a frame from the client.
-    pub(super) fn received(&self, frame: FrameHead) {
-        let mut tally = self.0.borrow_mut();
-        if matches!(frame.kind, kind::HEADERS | kind::CONTINUATION) {
-            tally.blocks += u64::from(frame.length);
-        }
-        if frame.has(flag::ACK) && frame.kind == kind::PING && tally.pings > 0 {
-            tally.pings -= 1;
-        } else if frame.has(flag::ACK) && frame.kind == kind::SETTINGS && tally.settings {
-            tally.settings = false;
-        } else if let Some((reason, points)) = price(frame) {
-            tally.budget.spend(reason, points);
-        }
+    /// Accounts the encoded fields of a frame from the client: `bytes` of its payload.
+    pub(super) fn block_received(&self, bytes: u64) {
+        self.0.borrow_mut().blocks += bytes;
     }
 
-    /// Charges for a `DATA` frame from the client that has padding only, which its head does not show.
-    pub(super) fn only_padding(&self) {
-        self.0.borrow_mut().budget.spend(Flood::EmptyData, 1);
+    /// Charges the price of a frame from the client.
+    pub(super) fn charge(&self, price: Price) {
+        if let Some((reason, points)) = price {
+            self.0.borrow_mut().budget.spend(reason, points);
+        }
     }
 
     /// Accounts a `DATA` frame of `length` bytes to the client.
@@ -116,55 +106,10 @@ impl FloodWatch {
         }
     }
 
-    /// Accounts a `PING` frame to the client; its acknowledgement is free.
-    pub(super) fn ping_sent(&self) {
-        self.0.borrow_mut().pings += 1;
-    }
-
-    /// Accounts a `RST_STREAM` frame to the client; charged if the client caused the reset.
-    pub(super) fn reset_sent(&self, reason: Reason) {
-        if is_clients_error(reason) {
-            self.0.borrow_mut().budget.spend(Flood::StreamError, RESET);
-        }
-    }
-
     /// Charges for a header block that was decoded and ignored.
     pub(super) fn ignored(&self) {
-        self.0.borrow_mut().budget.spend(Flood::OtherFrame, 1);
+        self.charge(Some((Flood::OtherFrame, 1)));
     }
-}
-
-/// Reason and price, in points, of a frame from the client; `None` if it is free.
-fn price(frame: FrameHead) -> Option<(Flood, u32)> {
-    match frame.kind {
-        // CVE-2019-9518, "Empty Frames Flood"
-        kind::DATA if frame.length == 0 && !frame.has(flag::END_STREAM) => Some((Flood::EmptyData, 1)),
-        // Data earns points, and heads are charged by their size.
-        kind::DATA | kind::HEADERS | kind::CONTINUATION => None,
-        kind::PRIORITY => Some((Flood::Priority, 1)),
-        // CVE-2023-44487, "Rapid Reset"
-        kind::RST_STREAM => Some((Flood::Reset, RESET)),
-        // Expensive: a client needs one or two, and each has to be acknowledged (RFC 9113 section 6.5.3). An acknowledgement
-        // without SETTINGS of ours is never legitimate.
-        kind::SETTINGS => Some((Flood::Settings, RESET)),
-        // Acknowledges no PING of ours, since those were counted before: never legitimate.
-        kind::PING if frame.has(flag::ACK) => Some((Flood::PingAck, RESET)),
-        kind::PING => Some((Flood::Ping, 1)),
-        kind::WINDOW_UPDATE => Some((Flood::WindowUpdate, 1)),
-        _ => Some((Flood::OtherFrame, 1)),
-    }
-}
-
-/// Whether `reason` reports a fault of the client.
-fn is_clients_error(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::PROTOCOL_ERROR
-            | Reason::FLOW_CONTROL_ERROR
-            | Reason::STREAM_CLOSED
-            | Reason::FRAME_SIZE_ERROR
-            | Reason::REFUSED_STREAM
-    )
 }
 
 impl Budget {
@@ -209,22 +154,17 @@ mod tests {
     use super::*;
     use brisk_http_connection::streams::ANSWER;
 
-    fn frame(kind: u8, flags: u8, length: u32) -> FrameHead {
-        FrameHead { length, kind, flags, stream: 1 }
-    }
-
-    fn reset() -> FrameHead {
-        frame(kind::RST_STREAM, 0, 4)
-    }
+    const RESETS: Price = Some((Flood::Reset, RESET));
+    const UPDATE: Price = Some((Flood::WindowUpdate, 1));
 
     #[test]
     fn resets_beyond_the_budget_exhaust_it() {
         let watch = FloodWatch::new(3);
         for _ in 0..3 {
-            watch.received(reset());
+            watch.charge(RESETS);
         }
         assert_eq!(watch.exhausted_by(), None);
-        watch.received(reset());
+        watch.charge(RESETS);
         assert_eq!(watch.exhausted_by(), Some(Flood::Reset));
     }
 
@@ -232,64 +172,25 @@ mod tests {
     fn two_answers_earn_a_reset() {
         let watch = FloodWatch::new(1);
         for _ in 0..100 {
-            watch.received(reset());
+            watch.charge(RESETS);
             watch.earn(ANSWER);
             watch.earn(ANSWER);
         }
         assert_eq!(watch.exhausted_by(), None);
-    }
-
-    #[test]
-    fn resets_that_the_client_provokes_count_and_our_own_do_not() {
-        let watch = FloodWatch::new(3);
-        for _ in 0..100 {
-            watch.reset_sent(Reason::INTERNAL_ERROR);
-        }
-        assert_eq!(watch.exhausted_by(), None);
-        for _ in 0..4 {
-            watch.reset_sent(Reason::PROTOCOL_ERROR);
-        }
-        assert_eq!(watch.exhausted_by(), Some(Flood::StreamError));
-    }
-
-    #[test]
-    fn an_acknowledgement_is_free_where_a_ping_was_sent() {
-        let watch = FloodWatch::new(1);
-        let ack = frame(kind::PING, flag::ACK, 8);
-        for _ in 0..10 {
-            watch.ping_sent();
-            watch.received(ack);
-        }
-        watch.received(ack);
-        assert_eq!(watch.exhausted_by(), None);
-        watch.received(ack);
-        assert_eq!(watch.exhausted_by(), Some(Flood::PingAck));
-    }
-
-    #[test]
-    fn only_one_acknowledgement_of_settings_is_free() {
-        let watch = FloodWatch::new(1);
-        let ack = frame(kind::SETTINGS, flag::ACK, 0);
-        watch.received(ack);
-        watch.received(ack);
-        assert_eq!(watch.exhausted_by(), None);
-        watch.received(ack);
-        assert_eq!(watch.exhausted_by(), Some(Flood::Settings));
     }
 
     #[test]
     fn window_updates_are_paid_for_by_data() {
         let watch = FloodWatch::new(1);
-        let update = frame(kind::WINDOW_UPDATE, 0, 4);
         for _ in 0..100 {
             watch.data_sent(256);
-            watch.received(update);
-            watch.received(update);
+            watch.charge(UPDATE);
+            watch.charge(UPDATE);
         }
         assert_eq!(watch.exhausted_by(), None);
         for _ in 0..11 {
             watch.data_sent(255);
-            watch.received(update);
+            watch.charge(UPDATE);
         }
         assert_eq!(watch.exhausted_by(), Some(Flood::WindowUpdate));
     }
@@ -299,7 +200,7 @@ mod tests {
         let watch = FloodWatch::new(1);
         let mut long = 0;
         for _ in 0..100 {
-            watch.received(frame(kind::HEADERS, flag::END_STREAM | flag::END_HEADERS, 0x2000));
+            watch.block_received(0x2000);
             long += 0x3000;
             watch.heads(long);
         }

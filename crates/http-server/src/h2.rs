@@ -6,6 +6,7 @@
 mod blocks;
 mod input;
 mod output;
+mod prices;
 mod run;
 mod scratch;
 mod state;

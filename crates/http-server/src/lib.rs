@@ -10,6 +10,8 @@ mod h2;
 mod handshake;
 mod http1;
 mod io;
+mod ready;
+mod response;
 mod turn;
 
 pub use brisk_http_connection::end::End;

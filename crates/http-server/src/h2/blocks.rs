@@ -12,7 +12,9 @@ use brisk_wire::priority::Priority;
 use http::header::EXPECT;
 use http::{HeaderName, Request};
 
-use super::state::{Ended, Goaway, H2, Stream, UNSTATED, Work};
+use super::state::{Ended, Goaway, H2, Stream};
+use crate::ready::UNSTATED;
+use crate::response::Work;
 
 /// Head of a request in HPACK.
 type Head = RequestHead<Hpack>;
@@ -122,7 +124,7 @@ impl H2<'_> {
         let body = inbox
             .as_ref()
             .map_or(ClientBody::Empty, |inbox| ClientBody::Stream(Rc::clone(inbox), Rc::clone(connection)));
-        let work = self.respond(request.map(|()| body));
+        let work = Work::respond(self.http, &self.flood, request.map(|()| body));
         let place = self.open(Box::new(Stream {
             number,
             key: None,

@@ -7,6 +7,7 @@ use brisk_wire::h2::reader::{DataFrame, DataPart, Fault, exactly};
 use brisk_wire::h2::settings::DEFAULT_WINDOW;
 use brisk_wire::priority::Priority;
 
+use super::prices::ONLY_PADDING;
 use super::state::{Ended, Expect, H2, LAST_PING, WINDOW};
 
 impl H2<'_> {
@@ -101,10 +102,10 @@ impl H2<'_> {
         false
     }
 
-    fn count(&self, head: FrameHead, code: u32) {
+    fn count(&mut self, head: FrameHead, code: u32) {
         let FrameHead { length, kind, flags, stream } = head;
         tracing::debug!(kind, flags, stream, length, code, "a frame of HTTP/2");
-        self.flood.received(head);
+        self.owed.received(head, &self.flood);
     }
 
     fn whole(&mut self, head: FrameHead, payload: &[u8]) {
@@ -286,7 +287,7 @@ impl H2<'_> {
             Ok(DataPart::PaddingLength(padding)) => {
                 self.claim_padding(data.stream, padding + 1);
                 if data.left == 0 && !data.is_last {
-                    self.flood.only_padding();
+                    self.flood.charge(ONLY_PADDING);
                 }
                 1
             }

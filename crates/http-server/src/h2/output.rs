@@ -14,9 +14,9 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
 use http_body::Body as _;
 
-use super::run::Next;
 use super::scratch;
-use super::state::{H2, Sending, Stream, Work};
+use super::state::{H2, Sending};
+use crate::response::{Next, Work};
 
 /// Bytes gathered before they are written to TLS: four records.
 const ROOM: usize = 64 << 10;
@@ -73,7 +73,7 @@ impl H2<'_> {
             if let Some(place) = self.send.heads.pop_front() {
                 self.write_head(place);
             } else if self.send.window > 0
-                && let Some(place) = self.send.next_ready()
+                && let Some(place) = self.send.ready.pop()
             {
                 self.write_data(place);
             } else {
@@ -86,8 +86,8 @@ impl H2<'_> {
     /// to be read at the minimum rate.
     fn excuse_waiting(&mut self) {
         let streams = &self.http.connection.multiplex().streams;
-        for place in self.send.ready.iter().flatten() {
-            let stream = self.places[*place as usize].as_deref();
+        for place in self.send.ready.iter() {
+            let stream = self.places[place as usize].as_deref();
             if let Some(key) = stream.and_then(|stream| stream.key) {
                 streams.excuse(key);
             }
@@ -134,7 +134,7 @@ impl H2<'_> {
             answer.chunk = None;
         }
         let is_last = is_empty && answer.body.is_end_stream();
-        let incremental = stream.priority.incremental;
+        let priority = stream.priority;
         if is_last {
             self.send.out[at + 4] |= flag::END_STREAM;
         }
@@ -146,10 +146,11 @@ impl H2<'_> {
             return self.after_data(place, at);
         }
         self.queue(place);
-        if !incremental {
-            self.send.keep_first(place, &self.places);
+        let is_queued = self.places[place as usize].as_deref().is_some_and(|stream| stream.is_queued);
+        if is_queued && !priority.incremental {
+            self.send.ready.keep_first(place, priority);
         }
-        if self.places[place as usize].as_deref().is_some_and(|stream| !stream.is_queued) {
+        if !is_queued {
             let waker = self.wakes.waker(place).clone();
             self.watch(place, &waker);
         }
@@ -229,23 +230,6 @@ impl Sending {
     fn rest(&mut self) {
         if self.out.is_empty() && self.out.capacity() > 0 {
             scratch::give_back(mem::take(&mut self.out));
-        }
-    }
-
-    /// Next stream to send: the first of the most urgent queue.
-    fn next_ready(&mut self) -> Option<u32> {
-        self.ready.iter_mut().find_map(std::collections::VecDeque::pop_front)
-    }
-
-    /// Keeps a non-incremental response first in its queue, because it is useful only as a whole (RFC 9218 section 10).
-    fn keep_first(&mut self, place: u32, places: &[Option<Box<Stream>>]) {
-        let Some(stream) = places[place as usize].as_deref().filter(|stream| stream.is_queued) else {
-            return;
-        };
-        let queue = &mut self.ready[usize::from(stream.priority.urgency)];
-        if queue.back() == Some(&place) {
-            queue.pop_back();
-            queue.push_front(place);
         }
     }
 

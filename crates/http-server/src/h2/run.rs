@@ -1,26 +1,12 @@
 //! Execution of streams: from requests to responses, and from response bodies to pieces.
 
 use std::mem;
-use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use brisk_http_connection::body::client::ClientBody;
 use brisk_wire::h2::frame::Reason;
-use http::Request;
-use http_body::Body as _;
 
-use super::state::{Answer, H2, Stream, Work};
-
-/// Next item of a response body.
-pub(super) enum Next {
-    Data,
-    /// No data yet.
-    Pending,
-    /// End of the data; trailers may follow.
-    End,
-    Broken,
-}
+use super::state::{H2, Stream};
+use crate::response::{Answer, Next, Work};
 
 impl H2<'_> {
     /// Runs all new and woken streams until none can continue without waiting.
@@ -68,20 +54,6 @@ impl H2<'_> {
         }
     }
 
-    /// Creates the future that produces the response to `request`.
-    pub(super) fn respond(&self, request: Request<ClientBody>) -> Work {
-        let (service, connection) = (self.http.service.current(), Rc::clone(&self.http.connection));
-        let flood = self.flood.clone();
-        Work::Running(Box::pin(async move {
-            // Checked per request: requests that arrived together with the one that exhausted the budget are refused too.
-            flood.heads(connection.multiplex().long_heads());
-            if flood.exhausted_by().is_some() {
-                return service.turn_away(&connection, request);
-            }
-            service.respond(&connection, request).await
-        }))
-    }
-
     /// Records the key that the service assigned to the stream when it was first polled.
     fn begun(&mut self, place: u32, waker: &Waker) {
         let begun = self.http.connection.multiplex().streams.take_begun();
@@ -95,8 +67,7 @@ impl H2<'_> {
         let Some(stream) = self.stream(place) else { return };
         let Work::Running(future) = &mut stream.work else { return };
         let Poll::Ready(response) = future.as_mut().poll(context) else { return };
-        let (head, body) = response.into_parts();
-        stream.work = Work::Answer(Box::new(Answer { head: Some(head), body, chunk: None, trailers: None }));
+        stream.work = Work::Answer(Answer::new(response));
         self.send.heads.push_back(place);
     }
 
@@ -141,25 +112,6 @@ impl H2<'_> {
     pub(super) fn next(&mut self, place: u32, context: &mut Context<'_>) -> Next {
         let Some(stream) = self.stream(place) else { return Next::Pending };
         let Work::Answer(answer) = &mut stream.work else { return Next::Pending };
-        loop {
-            let frame = match Pin::new(&mut answer.body).poll_frame(context) {
-                Poll::Pending => return Next::Pending,
-                Poll::Ready(None) => return Next::End,
-                Poll::Ready(Some(Err(_))) => return Next::Broken,
-                Poll::Ready(Some(Ok(frame))) => frame,
-            };
-            match frame.into_data() {
-                Ok(data) if bytes::Buf::has_remaining(&data) => {
-                    answer.chunk = Some(data);
-                    return Next::Data;
-                }
-                Ok(_) if answer.body.is_end_stream() => return Next::End,
-                Ok(_) => {}
-                Err(frame) => {
-                    answer.trailers = frame.into_trailers().ok();
-                    return Next::End;
-                }
-            }
-        }
+        answer.next(context)
     }
 }

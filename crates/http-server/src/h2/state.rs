@@ -1,27 +1,24 @@
 //! State of an HTTP/2 connection: streams, flow control windows and HPACK tables.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::mem;
-use std::pin::Pin;
 use std::rc::Rc;
 
-use brisk_answer::RecordedBody;
 use brisk_http::fields::{BodyLeft, Field};
 use brisk_http_connection::body::inbox::{Inbox, Notices};
-use brisk_http_connection::chunk::Chunk;
 use brisk_http_connection::streams::StreamKey;
 use brisk_http_connection::wakes::Wakes;
 use brisk_wire::h2::frame::{LARGEST_WINDOW, Reason, WriteFrames, kind};
 use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
 use brisk_wire::h2::reader::{DataFrame, FrameOrder};
 use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
-use brisk_wire::priority::{self, Priority};
-use http::response::Parts;
-use http::{HeaderMap, Response};
+use brisk_wire::priority::Priority;
 
+use super::prices::{self, Owed};
 use crate::driver::Http;
 use crate::flood::FloodWatch;
+use crate::ready::ReadyStreams;
+use crate::response::Work;
 
 /// Flow control window for uploads, per stream and connection, once the client has acknowledged our settings.
 pub(super) const WINDOW: u32 = 1 << 20;
@@ -36,6 +33,7 @@ const REMEMBERED: usize = 128;
 pub(super) struct H2<'a> {
     pub(super) http: &'a Http,
     pub(super) flood: FloodWatch,
+    pub(super) owed: Owed,
     pub(super) notices: Rc<Notices>,
     pub(super) wakes: Wakes,
     pub(super) recv: Receiving,
@@ -86,8 +84,8 @@ pub(super) struct Sending {
     pub(super) held: usize,
     /// Streams with a head to send.
     pub(super) heads: VecDeque<u32>,
-    /// Streams with data to send and an open window, by urgency (RFC 9218 section 4.1).
-    pub(super) ready: [VecDeque<u32>; 8],
+    /// Streams with data to send and an open window.
+    pub(super) ready: ReadyStreams,
 }
 
 /// Meaning of the next bytes.
@@ -133,26 +131,8 @@ pub(super) struct Stream {
     pub(super) left: BodyLeft,
     pub(super) send_window: i64,
     pub(super) priority: Priority,
-    /// Whether the stream is in a queue of [`Sending::ready`].
+    /// Whether the stream is in [`Sending::ready`].
     pub(super) is_queued: bool,
-}
-
-/// Processing state of a stream.
-pub(super) enum Work {
-    Running(Pin<Box<dyn Future<Output = Response<RecordedBody>>>>),
-    Answer(Box<Answer>),
-    /// Everything is sent.
-    Done,
-}
-
-/// Response being sent.
-pub(super) struct Answer {
-    /// Head, until it is sent.
-    pub(super) head: Option<Parts>,
-    pub(super) body: RecordedBody,
-    /// Piece of the body that waits for a window.
-    pub(super) chunk: Option<Chunk>,
-    pub(super) trailers: Option<HeaderMap>,
 }
 
 impl<'a> H2<'a> {
@@ -175,6 +155,7 @@ impl<'a> H2<'a> {
         Self {
             http,
             flood: FloodWatch::new(http.settings.h2_resets),
+            owed: Owed::new(),
             notices: Rc::default(),
             wakes: Wakes::default(),
             recv: Receiving {
@@ -196,7 +177,7 @@ impl<'a> H2<'a> {
                 written: 0,
                 held: 0,
                 heads: VecDeque::new(),
-                ready: Default::default(),
+                ready: ReadyStreams::default(),
             },
             places: Vec::new(),
             free: Vec::new(),
@@ -240,7 +221,7 @@ impl<'a> H2<'a> {
         }
         self.remember(stream.number, ended);
         if stream.is_queued {
-            self.send.ready[usize::from(stream.priority.urgency)].retain(|other| *other != place);
+            self.send.ready.remove(place, stream.priority);
         }
         if let Work::Answer(answer) = &stream.work
             && answer.head.is_some()
@@ -274,7 +255,7 @@ impl<'a> H2<'a> {
     /// Resets a stream, open or not.
     pub(super) fn reset(&mut self, number: u32, reason: Reason) {
         self.send.out.rst_stream(number, reason);
-        self.flood.reset_sent(reason);
+        self.flood.charge(prices::reset_sent(reason));
         match self.find(number) {
             Some(place) => self.close(place, Ended::Reset),
             None => self.remember(number, Ended::Reset),
@@ -287,7 +268,7 @@ impl<'a> H2<'a> {
             self.goaway = Goaway::Announced;
             self.send.out.goaway(LARGEST_WINDOW, Reason::NO_ERROR);
             self.send.out.frame(kind::PING, 0, 0, &LAST_PING);
-            self.flood.ping_sent();
+            self.owed.ping_sent();
         }
     }
 
@@ -325,7 +306,7 @@ impl<'a> H2<'a> {
             return;
         }
         stream.is_queued = true;
-        self.send.ready[usize::from(stream.priority.urgency)].push_back(place);
+        self.send.ready.push(place, stream.priority);
     }
 
     /// Changes the priority of a stream, and moves it to the queue of its new urgency.
@@ -333,15 +314,11 @@ impl<'a> H2<'a> {
         let Some(stream) = self.stream(place) else { return };
         let before = mem::replace(&mut stream.priority, priority);
         if before.urgency != priority.urgency && mem::take(&mut stream.is_queued) {
-            self.send.ready[usize::from(before.urgency)].retain(|other| *other != place);
+            self.send.ready.remove(place, before);
             self.queue(place);
         }
     }
 }
-
-/// Priority of a request without `Priority`: incremental, because its client may not know of priorities and would otherwise
-/// get its responses strictly in sequence.
-pub(super) const UNSTATED: Priority = Priority { incremental: true, ..priority::DEFAULT };
 
 impl Drop for H2<'_> {
     fn drop(&mut self) {

@@ -3,7 +3,8 @@
 use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, WriteFrames, word};
 use brisk_wire::h2::reader::{Fault, change_window, exactly};
 
-use super::state::{Ended, H2, WINDOW, Work};
+use super::state::{Ended, H2, WINDOW};
+use crate::response::Work;
 
 impl H2<'_> {
     pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {

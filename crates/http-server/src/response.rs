@@ -1,0 +1,93 @@
+//! Requests and their responses on the streams of a multiplexed connection: from the request to the pieces of the body.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use brisk_answer::RecordedBody;
+use brisk_http_connection::body::client::ClientBody;
+use brisk_http_connection::chunk::Chunk;
+use bytes::Buf as _;
+use http::response::Parts;
+use http::{HeaderMap, Request, Response};
+use http_body::Body as _;
+
+use crate::driver::Http;
+use crate::flood::FloodWatch;
+
+/// Processing state of a stream.
+pub(crate) enum Work {
+    Running(Pin<Box<dyn Future<Output = Response<RecordedBody>>>>),
+    Answer(Box<Answer>),
+    /// Everything is sent.
+    Done,
+}
+
+/// Response being sent.
+pub(crate) struct Answer {
+    /// Head, until it is sent.
+    pub(crate) head: Option<Parts>,
+    pub(crate) body: RecordedBody,
+    /// Piece of the body that waits for the client.
+    pub(crate) chunk: Option<Chunk>,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+/// Next item of a response body.
+pub(crate) enum Next {
+    Data,
+    /// No data yet.
+    Pending,
+    /// End of the data; trailers may follow.
+    End,
+    Broken,
+}
+
+impl Work {
+    /// Creates the future that produces the response to `request`.
+    pub(crate) fn respond(http: &Http, flood: &FloodWatch, request: Request<ClientBody>) -> Self {
+        let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
+        let flood = flood.clone();
+        Self::Running(Box::pin(async move {
+            // Checked per request: requests that arrived together with the one that exhausted the budget are refused too.
+            flood.heads(connection.multiplex().long_heads());
+            if flood.exhausted_by().is_some() {
+                return service.turn_away(&connection, request);
+            }
+            service.respond(&connection, request).await
+        }))
+    }
+}
+
+impl Answer {
+    /// Creates the state of a response of which nothing is sent.
+    pub(crate) fn new(response: Response<RecordedBody>) -> Box<Self> {
+        let (head, body) = response.into_parts();
+        Box::new(Self { head: Some(head), body, chunk: None, trailers: None })
+    }
+
+    /// Polls the body for its next piece, which becomes [`chunk`](Self::chunk).
+    pub(crate) fn next(&mut self, context: &mut Context<'_>) -> Next {
+        loop {
+            let frame = match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Pending => return Next::Pending,
+                Poll::Ready(None) => return Next::End,
+                Poll::Ready(Some(Err(_))) => return Next::Broken,
+                Poll::Ready(Some(Ok(frame))) => frame,
+            };
+            match frame.into_data() {
+                Ok(data) if data.has_remaining() => {
+                    self.chunk = Some(data);
+                    return Next::Data;
+                }
+                Ok(_) if self.body.is_end_stream() => return Next::End,
+                Ok(_) => {}
+                Err(frame) => {
+                    self.trailers = frame.into_trailers().ok();
+                    return Next::End;
+                }
+            }
+        }
+    }
+}
