@@ -2,7 +2,7 @@
 //!
 //! Reports whether the bytes are TLS, whether the hello is complete, and what it offers. The TLS stack decides whether the
 //! offer is acceptable. There are two steps of different cost: [`extent`] walks the record headers only,
-//! [`ClientHello::read`] reads the fields too.
+//! [`ClientHello::read`] reads the fields too. [`ClientHello::read_message`] is for QUIC, which has no TLS records.
 
 mod facts;
 mod plaintext;
@@ -102,6 +102,24 @@ impl ClientHello {
             return Ok(Progress::Incomplete);
         };
         let message = join_records(&bytes[..wire], message);
+        let hello = facts::read(&message[HANDSHAKE_HEADER..])?;
+        Ok(Progress::Complete(Box::new(hello)))
+    }
+
+    /// Reads the hello at the start of `bytes`, a handshake message without TLS records, as CRYPTO frames of QUIC carry
+    /// it (RFC 9001 section 4). `limit` bounds the message, its header of 4 bytes included; a longer one is refused
+    /// before its bytes arrive. Bytes after the message are ignored.
+    pub fn read_message(bytes: &[u8], limit: usize) -> Result<Progress, HelloError> {
+        let mut header = [0; HANDSHAKE_HEADER];
+        let seen = bytes.len().min(HANDSHAKE_HEADER);
+        header[..seen].copy_from_slice(&bytes[..seen]);
+        let length = message_length(header, seen)?;
+        if length.is_some_and(|length| length > limit) {
+            return Err(HelloError::TooLarge { limit });
+        }
+        let Some(message) = length.and_then(|length| bytes.get(..length)) else {
+            return Ok(Progress::Incomplete);
+        };
         let hello = facts::read(&message[HANDSHAKE_HEADER..])?;
         Ok(Progress::Complete(Box::new(hello)))
     }

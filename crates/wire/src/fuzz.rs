@@ -4,7 +4,7 @@ mod h3;
 
 use fluke_hpack::{Decoder as OtherDecoder, Encoder as OtherEncoder};
 
-use crate::client_hello::{ClientHello, Extent, Progress, extent};
+use crate::client_hello::{ClientHello, Extent, HelloError, Progress, extent};
 use crate::fields::lines::{Line, Lines};
 use crate::h2::frame::{FrameHead, HeadersPayload, WriteFrames, flag, without_padding};
 use crate::h2::hpack::{DEFAULT_TABLE, Decoded, Decoder, Encoder, HpackError, OVERHEAD};
@@ -18,7 +18,8 @@ pub use h3::h3_frames;
 
 const LIMIT: usize = 2048;
 
-/// Reader of a `ClientHello`: no bytes make it panic, and its result does not depend on how the bytes are split.
+/// Reader of a `ClientHello`: no bytes make it panic, its result does not depend on how the bytes are split, and a hello in
+/// records has the same fields as the message without them.
 pub fn client_hello(bytes: &[u8]) {
     let whole = ClientHello::read(bytes, LIMIT);
     if let Ok(Extent::Complete { wire, message }) = extent(bytes, LIMIT) {
@@ -27,6 +28,7 @@ pub fn client_hello(bytes: &[u8]) {
     if let Ok(Progress::Complete(hello)) = &whole {
         assert!(!hello.versions.is_empty() && !hello.suites.is_empty());
     }
+    same_without_records(bytes, &whole);
     let Some((&length, _)) = bytes.split_last() else {
         return;
     };
@@ -34,6 +36,25 @@ pub fn client_hello(bytes: &[u8]) {
         Ok(Progress::Incomplete) => {}
         Ok(complete) => assert_eq!(whole, Ok(complete)),
         Err(_) => assert!(whole.is_err()),
+    }
+}
+
+/// The payloads of the records at the start of `bytes`, and `bytes` itself, read as messages without records.
+fn same_without_records(bytes: &[u8], whole: &Result<Progress, HelloError>) {
+    let (mut message, mut rest) = (Vec::new(), bytes);
+    while let [22, _, _, high, low, after @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high, *low])).min(after.len());
+        message.extend_from_slice(&after[..length]);
+        rest = &after[length..];
+    }
+    if matches!(whole, Ok(Progress::Complete(_))) {
+        assert_eq!(ClientHello::read_message(&message, LIMIT), *whole);
+    }
+    if let Ok(Progress::Complete(hello)) = ClientHello::read_message(bytes, LIMIT) {
+        let size = 4 + usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+        let record = |part: &[u8]| [&[22, 3, 1], (part.len() as u16).to_be_bytes().as_slice(), part].concat();
+        let records: Vec<u8> = bytes[..size].chunks(97).flat_map(record).collect();
+        assert_eq!(ClientHello::read(&records, 2 * LIMIT), Ok(Progress::Complete(hello)));
     }
 }
 

@@ -182,6 +182,32 @@ fn headers_count_towards_the_limit() {
 }
 
 #[test]
+fn a_hello_without_records_has_the_same_fields() {
+    let hello = Hello::modern().with(35, b"ticket").with(41, &[0; 80]);
+    let message = hello.message();
+    let whole = Ok(Progress::Complete(Box::new(read(&hello.wire()))));
+    assert_eq!(ClientHello::read_message(&message, message.len()), whole);
+    let followed = [message.as_slice(), &[1, 0, 0]].concat();
+    assert_eq!(ClientHello::read_message(&followed, LIMIT), whole);
+    for length in 0..message.len() {
+        let read = ClientHello::read_message(&message[..length], LIMIT);
+        assert_eq!(read, Ok(Progress::Incomplete), "{length} bytes");
+    }
+}
+
+#[test]
+fn a_message_without_records_keeps_to_its_limit() {
+    let message = Hello::modern().message();
+    let limit = message.len() - 1;
+    let too_large = Err(HelloError::TooLarge { limit });
+    assert_eq!(ClientHello::read_message(&message[..4], limit), too_large);
+    assert_eq!(ClientHello::read_message(&message, limit), too_large);
+    assert_eq!(ClientHello::read_message(&message[..3], limit), Ok(Progress::Incomplete));
+    assert!(matches!(ClientHello::read_message(&[2], LIMIT), Err(HelloError::Malformed(_))));
+    assert!(matches!(ClientHello::read_message(&[1, 0, 0, 0], LIMIT), Err(HelloError::Malformed(_))));
+}
+
+#[test]
 fn plain_http_is_recognised() {
     for request in [
         "GET / HTTP/1.1\r\n",
