@@ -7,12 +7,9 @@ mod negotiation;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use brisk_certs::{Catalogue, CatalogueLookup, Challenges, HostMap, Names, OnDemand, Slot, UnknownName};
-use brisk_session::{
-    KeySource, MemorySettings, MemoryStore, RotationSettings, SessionIds, SessionStore, TicketKeyring,
-};
 use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
 use brisk_wire::registry::ProtocolVersion;
@@ -23,9 +20,9 @@ use tokio::net::TcpStream;
 
 use crate::TlsError;
 use crate::demands::Demands;
-use crate::gate::KeyGate;
 use crate::host_config::{ConfigBuilder, HostConfig};
 use crate::prepared_slot::PreparedSlot;
+use crate::resources::Resources;
 use crate::settings::{HostSettings, TlsSettings, Variant};
 use crate::stream::Stream;
 use negotiation::Negotiation;
@@ -41,34 +38,6 @@ const ALERT_UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 /// Response to plain HTTP on the TLS port.
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
 Content-Length: 70\r\nConnection: close\r\n\r\nThis port speaks HTTPS, not plain HTTP. Use https:// in the address.\r\n";
-
-/// Resources of handshakes besides their settings. They outlive a reload, so that sessions remain valid.
-#[derive(Clone, Debug)]
-pub struct Resources {
-    /// Sessions of all hosts by ID or PSK identity. A session resumes only under the name it was made for.
-    pub sessions: Arc<dyn SessionStore>,
-    /// The ticket keys.
-    pub keyring: Arc<TicketKeyring>,
-    /// Generates the session IDs of TLS 1.2, and recognizes them.
-    pub session_ids: SessionIds,
-    /// Limits of the key operations of one client.
-    pub key_gate: KeyGate,
-    /// Responses to authorities that validate by tls-alpn-01.
-    pub challenges: Arc<Challenges>,
-}
-
-impl Resources {
-    /// Resources of a process without a fleet: sessions and ticket keys in memory, and no limits.
-    pub fn of_process(now: SystemTime) -> Self {
-        Self {
-            sessions: Arc::new(MemoryStore::new(&MemorySettings::default())),
-            keyring: Arc::new(TicketKeyring::new(KeySource::Generated(RotationSettings::default()), now)),
-            session_ids: SessionIds::default(),
-            key_gate: KeyGate::default(),
-            challenges: Challenges::new(),
-        }
-    }
-}
 
 /// Accepts TLS connections for a set of hosts. Shared by all workers and replaced as a whole when its settings change.
 /// Certificates are not part of the settings: each host presents those in its [`Slot`].

@@ -11,10 +11,10 @@ use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier}
 use rustls::{RootCertStore, compress, version};
 
 use crate::TlsError;
-use crate::acceptor::Resources;
 use crate::hooks::{ChosenCertificate, Sessions, Tickets};
 use crate::key_log::KeyLogFile;
 use crate::provider::provider;
+use crate::resources::Resources;
 use crate::settings::{ClientCertificates, HostSettings, TlsSettings, UnknownRevocation};
 
 /// The configurations of a host, one of which suits each client.

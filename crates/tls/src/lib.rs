@@ -26,16 +26,18 @@ pub mod mutual;
 mod notes;
 mod prepared_slot;
 mod provider;
+mod resources;
 pub mod settings;
 mod stream;
 mod suspend;
 #[cfg(test)]
 mod testing;
 
-pub use acceptor::{Accepted, Acceptor, Refusal, Resources, Trace};
+pub use acceptor::{Accepted, Acceptor, Refusal, Trace};
 pub use demands::Demands;
 pub use error::TlsError;
 pub use flight::FirstFlight;
 pub use gate::KeyGate;
+pub use resources::Resources;
 pub use settings::{ClientCertificates, HostSettings, Revocation, TlsSettings, UnknownRevocation, Variant};
 pub use stream::{Confirmation, Stream};

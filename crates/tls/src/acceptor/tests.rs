@@ -2,6 +2,7 @@ mod early;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use brisk_certs::{Catalogues, Served, load};
 use brisk_keys::{Keystore, LocalEngine, Performer};
