@@ -3,18 +3,17 @@
 mod challenge;
 mod facts;
 mod negotiation;
+mod selection;
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use brisk_certs::{Catalogue, CatalogueLookup, Challenges, HostMap, Names, OnDemand, Slot, UnknownName};
+use brisk_certs::{Challenges, HostMap, Slot};
 use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
-use brisk_wire::registry::ProtocolVersion;
-use rustls::ServerConfig;
-use rustls::sign::CertifiedKey;
+use rustls::AlertDescription;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -26,14 +25,12 @@ use crate::resources::Resources;
 use crate::settings::{HostSettings, TlsSettings, Variant};
 use crate::stream::Stream;
 use negotiation::Negotiation;
+use selection::{Host, Hosts, OnDemandNames, Selection};
 
-/// Alerts sent before rustls has a connection: level fatal (2), then the description of RFC 8446 section 6.
-const ALERT_HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
-const ALERT_DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
-const ALERT_PROTOCOL_VERSION: [u8; 7] = [21, 3, 3, 0, 2, 2, 70];
-const ALERT_INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
-const ALERT_MISSING_EXTENSION: [u8; 7] = [21, 3, 3, 0, 2, 2, 109];
-const ALERT_UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+/// The alert record sent before rustls has a connection: level fatal (2), then the description of RFC 8446 section 6.
+fn alert(description: AlertDescription) -> [u8; 7] {
+    [21, 3, 3, 0, 2, 2, description.into()]
+}
 
 /// Response to plain HTTP on the TLS port.
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -42,75 +39,10 @@ Content-Length: 70\r\nConnection: close\r\n\r\nThis port speaks HTTPS, not plain
 /// Accepts TLS connections for a set of hosts. Shared by all workers and replaced as a whole when its settings change.
 /// Certificates are not part of the settings: each host presents those in its [`Slot`].
 pub struct Acceptor {
-    hosts: HostMap<Host>,
+    hosts: Hosts,
     settings: TlsSettings,
     challenge: HostConfig,
     challenges: Arc<Challenges>,
-}
-
-#[derive(Debug)]
-struct Host {
-    /// Index in the list of hosts.
-    place: usize,
-    demands: Demands,
-    config: HostConfig,
-    prepared: PreparedSlot,
-    catalogue: Option<Arc<Catalogue>>,
-    on_demand: Option<OnDemandNames>,
-}
-
-/// Names of an [`OnDemand`], except those that the host has otherwise.
-#[derive(Debug)]
-struct OnDemandNames {
-    names: Arc<OnDemand>,
-    own: HostMap<()>,
-}
-
-impl Host {
-    /// The certificate for this client, and the matching configuration. Waits for the catalogue to read a file, or for
-    /// a certificate on demand, until the host's timeout.
-    async fn certificate<'h>(
-        &'h self,
-        hello: &ClientHello,
-        client: Option<IpAddr>,
-        config: &'h HostConfig,
-    ) -> (Option<Arc<CertifiedKey>>, &'h Arc<ServerConfig>) {
-        if let (Some(catalogue), Some(name)) = (&self.catalogue, hello.server_name.as_deref()) {
-            // No fallback to the host's own certificates, because they are for other names.
-            let served = match catalogue.find(name) {
-                CatalogueLookup::Ready(served) => Some(Some(served)),
-                CatalogueLookup::Loading(loading) => Some(loading.await.ok()),
-                CatalogueLookup::Failed => Some(None),
-                CatalogueLookup::Missing => None,
-            };
-            if let Some(served) = served {
-                let certificate = served.and_then(|served| self.prepared.of(&served, hello));
-                return (certificate, config.choose_for_folder(hello));
-            }
-        }
-        if let (Some(on_demand), Some(name)) = (&self.on_demand, hello.server_name.as_deref())
-            && on_demand.is_for(name)
-        {
-            let served = on_demand.names.find(name, client).await;
-            let certificate = served.and_then(|served| self.prepared.of(&served, hello));
-            return (certificate, config.choose_for_folder(hello));
-        }
-        (self.prepared.choose(hello), config.choose(hello))
-    }
-}
-
-impl OnDemandNames {
-    fn new(host: &HostSettings) -> Result<Option<Self>, TlsError> {
-        let Some(names) = host.on_demand.clone() else { return Ok(None) };
-        let mut own = HostMap::new(UnknownName::Refuse);
-        own.add(host.names.iter().map(String::as_str), ())?;
-        Ok(Some(Self { names, own }))
-    }
-
-    /// Configured certificates take precedence.
-    fn is_for(&self, name: &str) -> bool {
-        self.own.get(Some(name)).host().is_none() && self.names.has(name)
-    }
 }
 
 /// Facts of a handshake in progress, which remain available if it fails or is dropped at its deadline.
@@ -195,18 +127,20 @@ impl Acceptor {
         }
         map.set_default(HostSettings::default_of(hosts));
         let challenge = builder.challenge()?;
-        Ok(Self { hosts: map, settings, challenge, challenges: Arc::clone(&resources.challenges) })
+        let hosts = Hosts { map, min_version: settings.min_version };
+        Ok(Self { hosts, settings, challenge, challenges: Arc::clone(&resources.challenges) })
     }
 
     /// Prepares the certificates in the slots of all hosts, and drops those used before. Without this call, the next
     /// handshake of each host does so.
     pub fn refresh(&self) {
-        self.hosts.hosts().iter().for_each(|host| host.prepared.refresh());
+        self.hosts.map.hosts().iter().for_each(|host| host.prepared.refresh());
     }
 
     /// Like [`refresh`](Self::refresh), for one slot.
     pub fn refresh_slot(&self, slot: &Arc<Slot>) {
         self.hosts
+            .map
             .hosts()
             .iter()
             .filter(|host| host.prepared.is_of(slot))
@@ -232,7 +166,7 @@ impl Acceptor {
         self.accept_from(None, io, received, &vary, trace).await
     }
 
-    /// Like [`accept`](Self::accept), for a client whose key operations are limited by the [`KeyGate`] of the
+    /// Like [`accept`](Self::accept), for a client whose key operations are limited by the [`KeyGate`](crate::KeyGate) of the
     /// resources. `vary` is called once the host is known, with its index, and returns the settings of this connection.
     pub async fn accept_from(
         &self,
@@ -246,20 +180,24 @@ impl Acceptor {
         trace.timeline.mark(Milestone::ClientHello);
         let started = Instant::now();
         let mut variant = Variant::default();
-        let result = if let Some((alert, reason)) = self.unanswerable(&hello) {
-            send_last(&mut io, alert, &mut trace).await;
-            Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
-        } else if challenge::is_validation(&hello) {
-            let refusal = Box::pin(self.answer_challenge(&hello, io, incoming, &mut trace)).await;
-            return Err(Refusal { server_name: hello.server_name, ..refusal });
-        } else if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {
-            variant = vary(host.place);
-            let host = (host, host.config.with_tickets(variant.tickets));
-            Negotiation::run(host, &hello, client, &mut io, incoming, &mut trace).await
-        } else {
-            // RFC 6066 section 3: a fatal alert, because the reaction of clients to a warning is unpredictable.
-            send_last(&mut io, &ALERT_UNRECOGNIZED_NAME, &mut trace).await;
-            Err(Refusal::new(HandshakeOutcome::UnknownName))
+        let result = match self.hosts.select(&hello) {
+            Selection::Unanswerable(description, reason) => {
+                send_last(&mut io, &alert(description), &mut trace).await;
+                Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
+            }
+            Selection::Validation => {
+                let refusal = Box::pin(self.answer_challenge(&hello, io, incoming, &mut trace)).await;
+                return Err(Refusal { server_name: hello.server_name, ..refusal });
+            }
+            Selection::UnknownName => {
+                send_last(&mut io, &alert(AlertDescription::UnrecognisedName), &mut trace).await;
+                Err(Refusal::new(HandshakeOutcome::UnknownName))
+            }
+            Selection::Host(host) => {
+                variant = vary(host.place);
+                let prepared = host.prepare(host.config.with_tickets(variant.tickets), &hello, client).await;
+                Negotiation::run(prepared, &mut io, incoming, &mut trace).await
+            }
         };
         match result {
             Ok(negotiation) => {
@@ -276,23 +214,6 @@ impl Acceptor {
                 Err(Refusal { server_name: hello.server_name, outcome, ..refusal })
             }
         }
-    }
-
-    /// The alert for a hello that no host can accept, and the reason. rustls would send `handshake_failure` for most of
-    /// them.
-    fn unanswerable(&self, hello: &ClientHello) -> Option<(&'static [u8; 7], &'static str)> {
-        // RFC 8446 section 6.2: "protocol_version" if the version of the peer is recognised but not supported.
-        if hello.versions.iter().all(|version| *version < self.settings.min_version) {
-            return Some((&ALERT_PROTOCOL_VERSION, "the client offers only versions that are too old"));
-        }
-        // RFC 8446 section 9.2.
-        let (groups, shares) = (!hello.groups.is_empty(), hello.key_shares.is_some());
-        // RFC 8446 section 9.2: the requirements on a ClientHello of TLS 1.3, and the alert "missing_extension".
-        let misses = groups != shares || (!hello.has_psk && (!groups || hello.signature_schemes.is_empty()));
-        (hello.offers_version(ProtocolVersion::TLS1_3) && misses).then_some((
-            &ALERT_MISSING_EXTENSION,
-            "TLS 1.3 without supported_groups, key_share or signature_algorithms",
-        ))
     }
 
     async fn read_hello(
@@ -324,11 +245,12 @@ impl fmt::Debug for Acceptor {
 }
 
 async fn refuse_hello(io: &mut TcpStream, error: HelloError, trace: &mut Trace<'_>) -> Refusal {
+    let decode_error = alert(AlertDescription::DecodeError);
     let (outcome, answer): (_, &[u8]) = match error {
         HelloError::PlainHttp => (HandshakeOutcome::PlainHttp, PLAIN_HTTP_ANSWER),
         HelloError::NotTls => (HandshakeOutcome::NotTls, &[]),
-        HelloError::TooLarge { .. } => (HandshakeOutcome::TooLarge, &ALERT_DECODE_ERROR),
-        _ => (HandshakeOutcome::Malformed, &ALERT_DECODE_ERROR),
+        HelloError::TooLarge { .. } => (HandshakeOutcome::TooLarge, &decode_error),
+        _ => (HandshakeOutcome::Malformed, &decode_error),
     };
     send_last(io, answer, trace).await;
     Refusal::because(outcome, &error)

@@ -3,22 +3,18 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use brisk_certs::challenge::ALPN;
 use brisk_certs::{Served, Slot};
 use brisk_telemetry::HandshakeOutcome;
 use brisk_wire::client_hello::ClientHello;
+use rustls::AlertDescription;
 use tokio::net::TcpStream;
 
 use super::negotiation::Negotiation;
-use super::{ALERT_UNRECOGNIZED_NAME, Acceptor, Host, Refusal, Trace, send_last};
+use super::selection::Host;
+use super::{Acceptor, Refusal, Trace, alert, send_last};
 use crate::demands::Demands;
 use crate::gate::KeyGate;
 use crate::prepared_slot::PreparedSlot;
-
-/// Whether the client is a validating authority: it offers this protocol only (RFC 8737 section 3).
-pub(super) fn is_validation(hello: &ClientHello) -> bool {
-    matches!(&hello.alpn[..], [only] if only == ALPN)
-}
 
 impl Acceptor {
     /// Presents the certificate for the validation, if there is one for the name, and closes. The refusal contains the
@@ -36,16 +32,16 @@ impl Acceptor {
             None => None,
         };
         let Some(served) = served else {
-            send_last(&mut io, &ALERT_UNRECOGNIZED_NAME, trace).await;
+            send_last(&mut io, &alert(AlertDescription::UnrecognisedName), trace).await;
             let reason = "an authority checks by tls-alpn-01, but no certificate is ordered for that name";
             return Refusal::because(HandshakeOutcome::UnknownName, &reason);
         };
         let host = self.challenge_host(served);
-        let negotiation =
-            match Negotiation::run((&host, &host.config), hello, None, &mut io, incoming, trace).await {
-                Ok(negotiation) => negotiation,
-                Err(refusal) => return refusal,
-            };
+        let prepared = host.prepare(&host.config, hello, None).await;
+        let negotiation = match Negotiation::run(prepared, &mut io, incoming, trace).await {
+            Ok(negotiation) => negotiation,
+            Err(refusal) => return refusal,
+        };
         let (mut stream, _) = negotiation.into_stream(io, self.settings.records, trace);
         // In TLS 1.2 the server sends the last message of the handshake, which is still in the stream.
         let closed = poll_fn(|cx| stream.poll_close(cx)).await;

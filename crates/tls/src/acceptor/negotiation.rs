@@ -1,7 +1,5 @@
 //! A handshake on its socket, from the complete hello to a [`Stream`].
 
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
@@ -9,21 +7,16 @@ use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
 use brisk_wire::suites::{self, Exchange};
 use rustls::AlertDescription;
-use rustls::server::{ServerConfig, UnbufferedServerConnection};
-use rustls::sign::CertifiedKey;
+use rustls::server::UnbufferedServerConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::facts::HostFacts;
-use super::{
-    ALERT_DECODE_ERROR, ALERT_HANDSHAKE_FAILURE, ALERT_INTERNAL_ERROR, Host, Refusal, Trace, facts, lost,
-    send_last,
-};
+use super::selection::Preparation;
+use super::{Refusal, Trace, alert, facts, lost, send_last};
 use crate::demands::Demands;
-use crate::groups;
 use crate::handshake::{Handshake, Progress};
-use crate::host_config::HostConfig;
-use crate::notes::{HandshakeInput, Notes};
+use crate::notes::Notes;
 use crate::settings::Records;
 use crate::stream::Stream;
 
@@ -41,15 +34,12 @@ pub(super) struct Negotiation {
 impl Negotiation {
     /// Runs the handshake until it is complete or early data has arrived.
     pub(super) async fn run(
-        (host, config): (&Host, &HostConfig),
-        hello: &ClientHello,
-        client: Option<IpAddr>,
+        prepared: Preparation,
         io: &mut TcpStream,
         incoming: Vec<u8>,
         trace: &mut Trace<'_>,
     ) -> Result<Self, Refusal> {
-        let shown = host.certificate(hello, client, config).await;
-        let mut negotiation = Self::new(host, hello, client, incoming, shown)?;
+        let mut negotiation = Self::new(prepared, incoming)?;
         loop {
             let progress;
             (negotiation, progress) = negotiation.advance(io, trace).await?;
@@ -67,26 +57,11 @@ impl Negotiation {
         }
     }
 
-    fn new(
-        host: &Host,
-        hello: &ClientHello,
-        client: Option<IpAddr>,
-        incoming: Vec<u8>,
-        (certificate, config): (Option<Arc<CertifiedKey>>, &Arc<ServerConfig>),
-    ) -> Result<Self, Refusal> {
-        let takes_early_data = config.max_early_data_size > 0;
-        let tls = UnbufferedServerConnection::new(Arc::clone(config))
+    fn new(prepared: Preparation, incoming: Vec<u8>) -> Result<Self, Refusal> {
+        let Preparation { config, certificate, input, demands, facts } = prepared;
+        let tls = UnbufferedServerConnection::new(config)
             .map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;
-        let input = HandshakeInput {
-            group: groups::choose(hello),
-            early_data: hello.early_data && takes_early_data,
-            tls12: !hello.offers_version(ProtocolVersion::TLS1_3),
-            client,
-        };
-        let handshake = Handshake::new(Box::new(tls), incoming, input, certificate);
-        let handshake = Box::new(handshake);
-        let facts = HostFacts { takes_early_data, keeps_client_chain: host.demands.keeps_certificates() };
-        let demands = host.demands.clone();
+        let handshake = Box::new(Handshake::new(Box::new(tls), incoming, input, certificate));
         Ok(Self { handshake, notes: Notes::default(), demands, facts })
     }
 
@@ -105,31 +80,33 @@ impl Negotiation {
         mark(trace.timeline, &noted);
         let error = match result {
             Ok(Progress::Incomplete) if self.handshake.incoming.len() > UNPROCESSED_LIMIT => {
-                send_last(io, &ALERT_DECODE_ERROR, trace).await;
+                send_last(io, &alert(AlertDescription::DecodeError), trace).await;
                 return Err(Refusal::new(HandshakeOutcome::TooLarge));
             }
             Ok(progress) => return Ok((self, progress)),
             Err(error) => error,
         };
-        send_last(io, self.alert(&error), trace).await;
+        match self.own_alert(&error) {
+            Some(description) => send_last(io, &alert(description), trace).await,
+            None => send_last(io, &self.handshake.outgoing, trace).await,
+        }
         Err(refusal(&error, self.notes))
     }
 
-    /// The alert for `error`: that of rustls, with the following exceptions, all of which occur before encryption
-    /// begins.
-    fn alert(&self, error: &rustls::Error) -> &[u8] {
+    /// The alert for `error`, if that of rustls is not sent. All of these errors occur before encryption begins.
+    fn own_alert(&self, error: &rustls::Error) -> Option<AlertDescription> {
         let version = self.handshake.tls.protocol_version();
         match error {
             // rustls has no alert for an engine that failed or was not used because of the limits.
-            _ if self.notes.key_failed || self.notes.limited => &ALERT_INTERNAL_ERROR,
+            _ if self.notes.key_failed || self.notes.limited => Some(AlertDescription::InternalError),
             // RFC 8446 section 4.4.2.2, RFC 5246 section 7.4.1.3: no common parameters. rustls would send
             // access_denied.
-            _ if self.notes.no_certificate => &ALERT_HANDSHAKE_FAILURE,
+            _ if self.notes.no_certificate => Some(AlertDescription::HandshakeFailure),
             // RFC 5246 section 7.4.6: certificate_required is an alert of TLS 1.3.
             rustls::Error::NoCertificatesPresented if version == Some(rustls::ProtocolVersion::TLSv1_2) => {
-                &ALERT_HANDSHAKE_FAILURE
+                Some(AlertDescription::HandshakeFailure)
             }
-            _ => &self.handshake.outgoing,
+            _ => None,
         }
     }
 
