@@ -175,15 +175,11 @@ class Drippers(Slow):
 
 
 class Crowd:
-    """All of them against one port."""
+    """Kinds of slow clients against one port, and actions that are repeated beside them."""
 
-    def __init__(self, port, readers, drippers):
-        self.port, self.tasks, self.epoll, self.watched = port, set(), select.epoll(), {}
-        self.kinds = {
-            "readers h1": Readers(self, readers // 2, "http/1.1"), "readers h2": Readers(self, readers // 2 // STREAMS, "h2"),
-            "drippers h1": Drippers(self, drippers // 2, "http/1.1"), "drippers h2": Drippers(self, drippers // 2 // STREAMS, "h2")}
-        self.floods = dict.fromkeys(PACES, 0) | {"streams reset": 0, "pings sent": 0, "cut": 0, "failed": 0}
-        self.hello = attacks.hello()
+    def __init__(self, port, paces=None):
+        self.port, self.paces, self.tasks, self.epoll, self.watched = port, paces or {}, set(), select.epoll(), {}
+        self.kinds, self.floods = {}, dict.fromkeys(self.paces, 0) | {"failed": 0}
 
     def start(self, coroutine):
         task = asyncio.ensure_future(coroutine)
@@ -207,7 +203,7 @@ class Crowd:
         asyncio.get_running_loop().add_reader(self.epoll.fileno(), self.events)
         for kind in self.kinds.values():
             kind.begin()
-        for name in PACES:
+        for name in self.paces:
             self.start(self.again_and_again(name))
         self.start(self.report())
         for place in itertools.cycle(range(round(TURN / TICK))):
@@ -218,25 +214,18 @@ class Crowd:
     async def again_and_again(self, name):
         while True:
             self.start(self.once(name))
-            await asyncio.sleep(PACES[name])
+            await asyncio.sleep(self.paces[name])
 
     async def once(self, name):
         try:
-            if name == "resets":
-                streams, _, end = await attacks.paced_resets(self.port, "/hang/reset", 2)
-                self.floods["streams reset"] += streams
-                self.floods["cut"] += end is not None
-            elif name == "pings":
-                pings, _, end = await attacks.flood(self.port, attacks.PING_FLOOD, 2)
-                self.floods["pings sent"] += pings
-                self.floods["cut"] += end is not None
-            elif name == "hellos":
-                await attacks.bare_hello(self.port, self.hello)
-            else:
-                await attacks.ask_and_vanish(self.port, "/hang/vanished")
+            await self.act(name)
             self.floods[name] += 1
         except (OSError, asyncio.TimeoutError):
             self.floods["failed"] += 1
+
+    async def act(self, name):
+        """The action of this name, once."""
+        raise NotImplementedError
 
     async def report(self):
         while True:
@@ -246,19 +235,45 @@ class Crowd:
             await asyncio.sleep(2)
 
 
-class Attackers:
-    """Starts a crowd on `cores`. `gives_way`: whatever else wants its core has it first."""
+class Strangers(Crowd):
+    """The crowd of bench/soak."""
 
-    def __init__(self, port, readers, drippers, cores, folder, gives_way):
-        self.file = Path(folder) / "crowd"
+    def __init__(self, port, readers, drippers):
+        super().__init__(port, PACES)
+        self.kinds = {
+            "readers h1": Readers(self, readers // 2, "http/1.1"), "readers h2": Readers(self, readers // 2 // STREAMS, "h2"),
+            "drippers h1": Drippers(self, drippers // 2, "http/1.1"), "drippers h2": Drippers(self, drippers // 2 // STREAMS, "h2")}
+        self.floods |= {"streams reset": 0, "pings sent": 0, "cut": 0}
+        self.hello = attacks.hello()
+
+    async def act(self, name):
+        if name == "resets":
+            streams, _, end = await attacks.paced_resets(self.port, "/hang/reset", 2)
+            self.floods["streams reset"] += streams
+            self.floods["cut"] += end is not None
+        elif name == "pings":
+            pings, _, end = await attacks.flood(self.port, attacks.PING_FLOOD, 2)
+            self.floods["pings sent"] += pings
+            self.floods["cut"] += end is not None
+        elif name == "hellos":
+            await attacks.bare_hello(self.port, self.hello)
+        else:
+            await attacks.ask_and_vanish(self.port, "/hang/vanished")
+
+
+class Attackers:
+    """Starts the crowd of a module on `cores`. `gives_way`: whatever else wants its core has it first."""
+
+    def __init__(self, module, arguments, cores, folder, gives_way):
+        self.file = Path(folder) / module
         self.output = open(self.file, "w")
         self.process = subprocess.Popen(
-            ["taskset", "-c", cores, sys.executable, "-m", "hostile.crowd", *map(str, (port, readers, drippers)),
+            ["taskset", "-c", cores, sys.executable, "-m", f"hostile.{module}", *map(str, arguments),
              *(["gives-way"] if gives_way else [])],
             cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.PIPE, stdout=self.output)
 
     def counts(self):
-        """What they last wrote, or None."""
+        """Counts that they last wrote, or None."""
         lines = [line for line in self.file.read_text().splitlines() if line.endswith("}")]
         return json.loads(lines[-1]) if lines else None
 
@@ -271,15 +286,14 @@ class Attackers:
         self.output.close()
 
 
-async def main():
-    port, readers, drippers = map(int, sys.argv[1:4])
+async def act_alone(make):
+    """Runs the crowd from `make` until the script that started it ends. The last argument may be "gives-way"."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if "gives-way" in sys.argv:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(Parent, sys.stdin)
-    await Crowd(port, readers, drippers).run()
+    await asyncio.get_running_loop().connect_read_pipe(Parent, sys.stdin)
+    await make().run()
 
 
 class Parent(asyncio.Protocol):
@@ -288,4 +302,4 @@ class Parent(asyncio.Protocol):
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(act_alone(lambda: Strangers(*map(int, sys.argv[1:4]))))

@@ -1,10 +1,12 @@
 """Starts nginx, HAProxy, Envoy and brisk with the settings in servers/, and observes their processes from outside."""
 import os
+import platform
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from string import Template
 
@@ -43,6 +45,12 @@ def version(name):
     run = subprocess.run([HERE.parent / "peers/run", name, "version"], capture_output=True, text=True,
                          env={**os.environ, "BRISK_PROGRAM": BRISK})
     return run.stdout.strip() or f"{name}, version unknown"
+
+
+def machine():
+    """The machine and the day, for a page."""
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    return f"{os.cpu_count()} cores {cpu}, Linux {platform.release().split('-')[0]}, {time.strftime('%Y-%m-%d', time.gmtime())}"
 
 
 def certificates():
