@@ -211,3 +211,62 @@ async def endless_interim(port, path, protocol, seconds):
     taken, end = time.monotonic() - began, status or client.over
     client.close()
     return f"{f'{end} after {taken:.1f} s' if end else 'goes on'}, {count:,} interim responses"
+
+
+async def reading_slowly(port, path, streams=STREAMS):
+    """Asks for compressed responses on as many streams as the server allows, with windows of a few bytes."""
+    client = await Http2.start(port, receive_buffer=4096, window=100, open_window=0x70000000)
+    client.streams = min(streams, client.settings.get(frames.MAX_STREAMS, streams))
+    fields = [("accept-encoding", "gzip")]
+    await client.send(b"".join(frames.head(2 * number + 1, NAME, f"{path}/{number}", headers=fields) for number in range(client.streams)))
+    return client
+
+
+async def open_windows(clients, seconds, bytes_each=100, pause=0.5):
+    """Opens the window of every stream by a few bytes, again and again."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for client in clients:
+            await client.send(b"".join(frames.window(bytes_each, 2 * number + 1) for number in range(client.streams)))
+            await client.read(0)
+        await asyncio.sleep(pause)
+
+
+async def resetting_often(port, path, rounds, wait=0.05):
+    """The client opens 16 streams, resets them after their responses have begun, and again. The streams opened, and how the
+    server ended the connection, or None."""
+    client = await Http2.start(port, open_window=1 << 30)
+    try:
+        for number in range(rounds):
+            streams = range(1 + 2 * BURST * number, 1 + 2 * BURST * (number + 1), 2)
+            await client.send(b"".join(frames.head(stream, NAME, path) for stream in streams))
+            await asyncio.sleep(wait)
+            await client.send(b"".join(frames.reset(stream) for stream in streams))
+            await client.read(0)
+            if client.ended():
+                break
+        return BURST * (number + 1), client.ended()
+    finally:
+        client.close()
+
+
+async def download(port, path, seconds):
+    """A download over HTTP/2: its bytes, and how it ended."""
+    client = await Http2.start(port, open_window=1 << 30)
+    await client.send(frames.head(1, NAME, path))
+    streams = Streams(client)
+    await streams.watch(seconds, lambda streams: 1 in streams.ends)
+    client.close()
+    return streams.bytes.get(1, 0), streams.ends.get(1, streams.cut or ("no end", 0))[0]
+
+
+async def trickle(port, path, first, length, seconds, bytes_each=500, pause=0.5):
+    """An upload over HTTP/1.1 whose beginning comes at once and the rest slowly. The status or the end, and when."""
+    client = await Client.connect(port)
+    began, answer = time.monotonic(), b""
+    await client.send(post(path, length) + b"x" * first)
+    while time.monotonic() - began < seconds and not client.over and b"\r\n\r\n" not in answer:
+        answer += await client.receive(pause)
+        await client.send(b"x" * bytes_each)
+    client.close()
+    return int(answer.split(b" ", 2)[1]) if b" " in answer else client.over, time.monotonic() - began

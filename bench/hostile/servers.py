@@ -69,7 +69,8 @@ class Server:
         template = Template((HERE / "servers" / FILES[name]).read_text())
         values = {"PORT": self.port, "FOLDER": self.folder, "NAME": NAME, "CERTIFICATES": certificates(),
                   "ROOT_USER": "user root;" if os.getuid() == 0 else "",
-                  "CLIENT_TIMEOUT": 5, "UPSTREAM_TIMEOUT": 60, "STREAM_TIMEOUT": 5, "REQUEST_TIMEOUT": 15, **settings}
+                  "CLIENT_TIMEOUT": 5, "UPSTREAM_TIMEOUT": 60, "STREAM_TIMEOUT": 5, "REQUEST_TIMEOUT": 15,
+                  "MULTIPLEXED": 1, **settings}
         # What is left over is nginx's own.
         self.file = self.folder / FILES[name]
         self.file.write_text(template.safe_substitute(values))

@@ -4,6 +4,12 @@ Runs as a separate process. Responses by path:
   /hang...      never
   /after/N...   after N seconds
   /big...       1 MiB
+  /text...      1 MiB that can be compressed
+  /dictionary/N 1 MiB that becomes a dictionary, another one for each path
+  /document/EXTENSION...  `page.html` of the folder that the script named, with this extension and its coding if the request
+                permits it
+  /socket...    101, then data without end
+  /echo...      101, then the received bytes
   /watch...     a head and a first chunk, then nothing
   /upload...    when the body is complete
   /interim...   103 again and again, never the final response
@@ -14,6 +20,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -22,6 +29,11 @@ from pathlib import Path
 
 BIG, PIECE = 1 << 20, 16 << 10
 BODY = b"x" * PIECE
+TEXT = b"".join(b"%07d a line of text that others resemble\n" % (number * number) for number in range(PIECE // 46))
+CODINGS = {"gz": "gzip", "br": "br", "zst": "zstd"}
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+# Files of `/document`, by name.
+DOCUMENTS = {}
 INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload; as=style\r\n\r\n"
 COUNTS = {"connections": 0, "open_connections": 0, "paths": {}}
 
@@ -35,6 +47,7 @@ class Upstream(asyncio.Protocol):
 
     def connection_made(self, transport):
         self.transport, self.received, self.request, self.left, self.unsent = transport, b"", None, 0, 0
+        self.piece, self.switched = BODY, None
         transport.set_write_buffer_limits(high=PIECE)
         COUNTS["connections"] += 1
         COUNTS["open_connections"] += 1
@@ -45,9 +58,14 @@ class Upstream(asyncio.Protocol):
         self.end_request()
 
     def data_received(self, data):
-        if self.request:
+        if self.switched == "echo":
+            self.transport.write(data)
+        elif self.request:
             self.take_body(data)
-            return
+        else:
+            self.take_head(data)
+
+    def take_head(self, data):
         self.received += data
         if b"\r\n\r\n" in self.received:
             head, _, rest = self.received.partition(b"\r\n\r\n")
@@ -68,15 +86,25 @@ class Upstream(asyncio.Protocol):
         # Of a body in chunks the end is looked for, which is enough for bodies of one letter.
         self.chunked = "chunked" in fields.get("transfer-encoding", "")
         self.left = int(fields.get("content-length", 0))
-        self.begin_answer()
+        self.begin_answer(fields)
         if rest and self.request:
             self.take_body(rest)
 
-    def begin_answer(self):
+    def begin_answer(self, fields):
         kind = self.path.split("/")[1]
         if kind == "big":
-            self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % BIG)
-            self.unsent = BIG
+            self.begin_big("", BODY)
+        elif kind == "text":
+            self.begin_big("Content-Type: text/plain\r\n", TEXT)
+        elif kind == "dictionary":
+            head = f"Content-Type: text/javascript\r\nUse-As-Dictionary: match=\"/*\"\r\nETag: \"{self.path}\"\r\n"
+            self.begin_big(head, self.path.encode().ljust(64, b" ") + TEXT)
+        elif kind == "document":
+            self.send_document(self.path.split("/")[2], fields.get("accept-encoding", ""))
+        elif kind in ("socket", "echo"):
+            self.switched = kind
+            self.transport.write(SWITCHED)
+            self.unsent = float("inf") if kind == "socket" else 0
             self.resume_writing()
         elif kind == "after":
             seconds = float(self.path.split("/")[2])
@@ -89,6 +117,18 @@ class Upstream(asyncio.Protocol):
             self.write_interim()
         elif kind != "hang":
             self.answer(b"ok")
+
+    def begin_big(self, head, piece):
+        self.transport.write(f"HTTP/1.1 200 OK\r\n{head}Content-Length: {BIG}\r\n\r\n".encode())
+        self.unsent, self.piece = BIG, piece
+        self.resume_writing()
+
+    def send_document(self, extension, accepted):
+        coding = CODINGS.get(extension) if CODINGS.get(extension, "no") in accepted else None
+        body = DOCUMENTS["page.html." + extension if coding else "page.html"]
+        self.transport.write(f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: {coding or 'identity'}\r\n"
+                             f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        self.end_request()
 
     def take_body(self, data):
         self.request["body_bytes"] += len(data)
@@ -105,9 +145,9 @@ class Upstream(asyncio.Protocol):
 
     def resume_writing(self):
         while self.unsent and not self.transport.is_closing() and self.transport.get_write_buffer_size() < PIECE:
-            length = min(self.unsent, PIECE)
+            length = min(self.unsent, len(self.piece))
             self.unsent -= length
-            self.transport.write(BODY[:length])
+            self.transport.write(self.piece[:length])
             if not self.unsent:
                 self.end_request()
 
@@ -144,10 +184,11 @@ class Parent(asyncio.Protocol):
 
 
 class Counting:
-    """Starts this upstream on `cores`, and asks it for its counts. `gives_way`: whatever else wants its core has it first."""
+    """Starts this upstream on `cores`, and asks it for its counts. `gives_way`: whatever else wants its core has it first.
+    `documents`: the folder of `/document`."""
 
-    def __init__(self, cores=None, gives_way=False):
-        command = [sys.executable, "-m", "hostile.upstream", *(["gives-way"] if gives_way else [])]
+    def __init__(self, cores=None, gives_way=False, documents=None):
+        command = [sys.executable, "-m", "hostile.upstream", str(documents or ""), *(["gives-way"] if gives_way else [])]
         if cores:
             command = ["taskset", "-c", cores, *command]
         self.process = subprocess.Popen(command, cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.PIPE,
@@ -172,6 +213,10 @@ class Counting:
 
 
 if __name__ == "__main__":
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if sys.argv[1]:
+        DOCUMENTS.update((file.name, file.read_bytes()) for file in Path(sys.argv[1]).iterdir())
     if "gives-way" in sys.argv:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     asyncio.run(serve(0))
