@@ -91,8 +91,11 @@ impl Order for ControlOrder {
             kind::SETTINGS => return Err(Code::FRAME_UNEXPECTED),
             // RFC 9114 section 6.2.1: SETTINGS come first.
             _ if !self.has_settings => return Err(Code::MISSING_SETTINGS),
-            kind::GOAWAY | kind::MAX_PUSH_ID | kind::CANCEL_PUSH => {}
-            kind::PRIORITY_UPDATE | kind::PRIORITY_UPDATE_PUSH => {}
+            kind::GOAWAY
+            | kind::MAX_PUSH_ID
+            | kind::CANCEL_PUSH
+            | kind::PRIORITY_UPDATE
+            | kind::PRIORITY_UPDATE_PUSH => {}
             other if is_known(other) => return Err(Code::FRAME_UNEXPECTED),
             _ => return Ok(Payload::Unknown),
         }

@@ -72,9 +72,10 @@ impl<O: Order> FrameReader<O> {
                     }
                     let (part, rest) = input.split_at(length);
                     *input = rest;
-                    self.state = match is_last {
-                        true => State::Kind,
-                        false => State::Payload { head, payload, left: left - length as u64 },
+                    self.state = if is_last {
+                        State::Kind
+                    } else {
+                        State::Payload { head, payload, left: left - length as u64 }
                     };
                     if let Some(item) = self.item(head.kind, payload, part, is_last) {
                         return Ok(Some(item));

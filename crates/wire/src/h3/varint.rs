@@ -105,7 +105,7 @@ mod tests {
                 while found.is_none() {
                     let (mut piece, after) = rest.split_at(size.min(rest.len()));
                     found = partial.read(&mut piece);
-                    assert_eq!(found.is_none(), piece.is_empty() && after.len() > 0 && !partial.is_empty());
+                    assert_eq!(found.is_none(), piece.is_empty() && !after.is_empty() && !partial.is_empty());
                     rest = after;
                 }
                 assert_eq!((found, partial.is_empty()), (Some(number), true));
