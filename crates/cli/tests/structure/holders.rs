@@ -19,7 +19,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
     (
         "heads of requests",
         &[
-            "http-server::Head",
+            "http::RequestHead",
             "http-server::Receiving",
             "http-server::State",
             "http-server::Plain",
@@ -40,7 +40,13 @@ const HOLDERS: &[(&str, &[&str])] = &[
     ("heads of responses", &["http::Head", "http::ResponseHead", "http-server::Outbound", "upstream::Head"]),
     (
         "responses that the client has not read",
-        &["http-connection::Chunk", "http-server::Answer", "http-server::Sending", "answer::OpenFile"],
+        &[
+            "http-connection::Chunk",
+            "http-server::Answer",
+            "http-server::ReadyStreams",
+            "http-server::Sending",
+            "answer::OpenFile",
+        ],
     ),
     ("input from upstreams", &["upstream::Messages", "upstream::Wire"]),
     ("output to upstreams", &["upstream::Sending"]),
