@@ -63,12 +63,6 @@ impl CurrentService {
         Rc::clone(&self.service.borrow())
     }
 
-    /// Buffers of the worker, for tests without a socket.
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn buffers(&self) -> Rc<WorkerBuffers> {
-        Rc::clone(&self.buffers)
-    }
-
     /// `Date` header for responses.
     pub(super) fn date(&self) -> &Date {
         &self.date
@@ -77,12 +71,7 @@ impl CurrentService {
 
 /// Serves the connection until it ends, and records its bytes in the connection's record. Returns the reason of the end.
 pub fn serve(io: HttpIo, http: &Http) -> impl Future<Output = End> {
-    http.connection.surround(Surroundings {
-        settings: Rc::clone(&http.settings),
-        wheel: http.deadline.wheel(),
-        buffers: Rc::clone(&http.service.buffers),
-        drain: http.drain.clone(),
-    });
+    http.surround();
     Driver { io, http }.run()
 }
 
@@ -203,6 +192,16 @@ pub(super) fn lingering(end: End) -> Lingering {
 }
 
 impl Http {
+    /// Gives the connection the settings and resources of its worker.
+    pub(super) fn surround(&self) {
+        self.connection.surround(Surroundings {
+            settings: Rc::clone(&self.settings),
+            wheel: self.deadline.wheel(),
+            buffers: Rc::clone(&self.service.buffers),
+            drain: self.drain.clone(),
+        });
+    }
+
     /// Reason of the end of a connection whose idle deadline has passed.
     pub(super) fn end_of_idle(&self) -> End {
         if self.deadline.is_evicted() { End::Evicted } else { End::Idle }

@@ -12,6 +12,8 @@ mod http1;
 mod io;
 mod ready;
 mod response;
+#[cfg(any(test, fuzzing))]
+mod testing;
 mod turn;
 
 pub use brisk_http_connection::end::End;

@@ -6,9 +6,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use brisk_answer::RecordedBody;
+use brisk_http::fields::is_connection_specific;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::chunk::Chunk;
 use bytes::Buf as _;
+use http::header::{CONTENT_LENGTH, DATE, TE};
 use http::response::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body::Body as _;
@@ -89,5 +91,39 @@ impl Answer {
                 }
             }
         }
+    }
+}
+
+/// Passes the fields of a response's head to `field`, without those that only HTTP/1.1 has, and adds `Date` and the length if
+/// they are missing.
+pub(crate) fn head_fields(
+    headers: &HeaderMap,
+    length: Option<u64>,
+    date: &str,
+    mut field: impl FnMut(&[u8], &[u8]),
+) {
+    let (mut has_date, mut has_length) = (false, false);
+    for (name, value) in headers {
+        // RFC 9113 section 8.2.2, RFC 9114 section 4.2; `TE` has no meaning in a response.
+        if is_connection_specific(name) || *name == TE {
+            continue;
+        }
+        has_date |= *name == DATE;
+        has_length |= *name == CONTENT_LENGTH;
+        field(name.as_str().as_bytes(), value.as_bytes());
+    }
+    // RFC 9110 section 6.6.1
+    if !has_date {
+        field(b"date", date.as_bytes());
+    }
+    if let Some(length) = length.filter(|_| !has_length) {
+        field(b"content-length", itoa::Buffer::new().format(length).as_bytes());
+    }
+}
+
+/// Passes the fields of trailers to `field`.
+pub(crate) fn trailer_fields(trailers: &HeaderMap, mut field: impl FnMut(&[u8], &[u8])) {
+    for (name, value) in trailers.iter().filter(|(name, _)| !is_connection_specific(name)) {
+        field(name.as_str().as_bytes(), value.as_bytes());
     }
 }

@@ -4,19 +4,17 @@ use std::io;
 use std::mem;
 use std::task::{Context, Poll};
 
-use brisk_http::fields::is_connection_specific;
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::Buf as _;
-use http::header::{CONTENT_LENGTH, DATE};
 use http::response::Parts;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 
 use super::scratch;
 use super::state::{H2, Sending};
-use crate::response::{Next, Work};
+use crate::response::{self, Next, Work};
 
 /// Bytes gathered before they are written to TLS: four records.
 const ROOM: usize = 64 << 10;
@@ -237,24 +235,7 @@ impl Sending {
         let at = self.begin_block();
         let Self { encoder, out, .. } = self;
         encoder.status(head.status.as_u16(), out);
-        let (mut has_date, mut has_length) = (false, false);
-        for (name, value) in &head.headers {
-            // RFC 9113 section 8.2.2; `TE` has no meaning in a response.
-            if is_connection_specific(name) || *name == http::header::TE {
-                continue;
-            }
-            has_date |= *name == DATE;
-            has_length |= *name == CONTENT_LENGTH;
-            encoder.field(name.as_str().as_bytes(), value.as_bytes(), out);
-        }
-        // RFC 9110 section 6.6.1
-        if !has_date {
-            encoder.field(b"date", date.as_bytes(), out);
-        }
-        if let Some(length) = length.filter(|_| !has_length) {
-            let mut digits = itoa::Buffer::new();
-            encoder.field(b"content-length", digits.format(length).as_bytes(), out);
-        }
+        response::head_fields(&head.headers, length, date, |name, value| encoder.field(name, value, out));
         self.end_block(at, number, is_last);
     }
 
@@ -270,9 +251,8 @@ impl Sending {
 
     fn trailers(&mut self, number: u32, trailers: &HeaderMap) {
         let at = self.begin_block();
-        for (name, value) in trailers.iter().filter(|(name, _)| !is_connection_specific(name)) {
-            self.encoder.field(HeaderName::as_str(name).as_bytes(), value.as_bytes(), &mut self.out);
-        }
+        let Self { encoder, out, .. } = self;
+        response::trailer_fields(trailers, |name, value| encoder.field(name, value, out));
         self.end_block(at, number, true);
     }
 

@@ -1,30 +1,16 @@
 //! HTTP/2 connection without TLS and socket, for tests and for libFuzzer.
 
-use std::net::SocketAddr;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use brisk_answer::settings::{
-    Action, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
-};
-use brisk_answer::{Service, Telemetry};
-use brisk_budget::Budgets;
+#[cfg(test)]
 use brisk_http_connection::Connection;
-use brisk_http_connection::connection::Surroundings;
-use brisk_http_connection::settings::HttpSettings;
-use brisk_net::DeadlineWheel;
-use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
-use brisk_trials::Experiments;
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
-use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
 
 use super::state::H2;
-use crate::driver::{CurrentService, Http};
-
-/// Length of the response to `/big`, in bytes.
-pub(super) const BIG: usize = 200_000;
+use crate::driver::Http;
+use crate::testing;
+#[cfg(test)]
+pub(super) use crate::testing::BIG;
 
 /// Server without a socket.
 pub(super) struct Bench(Http);
@@ -39,20 +25,8 @@ pub(super) struct Written {
 impl Bench {
     /// Creates a host `a`, which responds to `/` with `hello` and to `/big` with [`BIG`] bytes.
     pub(super) fn new() -> Self {
-        let address = SocketAddr::from(([192, 0, 2, 1], 40000));
-        let connection = Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true);
-        let settings =
-            Rc::new(HttpSettings { headers: 10, h2_streams: 8, h2_resets: 5, ..HttpSettings::default() });
-        let service = CurrentService::new(Rc::new(service()), Arc::new(Budgets::new(&settings.limits())));
-        let deadline = DeadlineWheel::new().register();
-        let drain = brisk_net::drain::channel().1;
-        let http = Http { service, connection, settings, deadline, drain };
-        http.connection.surround(Surroundings {
-            settings: Rc::clone(&http.settings),
-            wheel: http.deadline.wheel(),
-            buffers: http.service.buffers(),
-            drain: http.drain.clone(),
-        });
+        let http = testing::http();
+        http.surround();
         http.connection.multiplex();
         Self(http)
     }
@@ -90,28 +64,6 @@ pub(crate) fn compare(bytes: &[u8], length: usize) {
         assert_eq!(kinds(&frames), kinds(&pieces.answer()));
         assert!(whole.numbers.len() <= one.0.settings.h2_streams as usize);
     }
-}
-
-fn service() -> Service {
-    let fixed = |path: &str, body: Vec<u8>| {
-        let response = FixedResponse {
-            status: StatusCode::OK,
-            content_type: HeaderValue::from_static("text/plain"),
-            body: Bytes::from(body),
-        };
-        RouteSettings::new(RoutePath::Exact(path.to_owned()), Action::Fixed(response))
-    };
-    let routes = vec![fixed("/", b"hello".to_vec()), fixed("/big", vec![b'x'; BIG])];
-    let settings = ServiceSettings {
-        hosts: vec![HostSettings { routes, ..HostSettings::new(brisk_tls::HostSettings::new(["a"])) }],
-        unknown_host: brisk_certs::UnknownName::Default,
-        trusted_proxies: Vec::new(),
-        underscores: Underscores::Drop,
-        experiments: Experiments::default(),
-        beacons: None,
-    };
-    let telemetry = Telemetry { metrics: Metrics::new(), access_log: None };
-    Service::new(&settings, telemetry, |_| None).expect("a service")
 }
 
 impl H2<'_> {
