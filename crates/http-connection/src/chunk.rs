@@ -23,6 +23,11 @@ impl Chunk {
         Self { bytes, connection, stream }
     }
 
+    /// The rest of the piece, shared without a copy. The piece counts as held and as not written until it is advanced.
+    pub fn share(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
     fn released(&self, bytes: usize) {
         if bytes > 0 {
             self.connection.worker_held(-bytes.cast_signed());

@@ -7,6 +7,7 @@ mod flood;
 #[doc(hidden)]
 pub mod fuzz;
 mod h2;
+pub mod h3;
 mod handshake;
 mod http1;
 mod io;

@@ -10,7 +10,7 @@ use crate::tree::{crates, read, root, sources};
 const HEADING: &str = "## Limits by protocol";
 
 /// Columns with limits, after the name of the limit.
-const COLUMNS: usize = 4;
+const COLUMNS: usize = 5;
 
 /// The files with a test of each name.
 pub(crate) fn tests() -> BTreeMap<String, Vec<PathBuf>> {
@@ -91,8 +91,8 @@ fn cells_without_a_test_are_found() {
     let found = |cells: &str| {
         findings(&format!("# A\n\n{HEADING}\n\n|a|b|\n|-|-|\n| size | {cells} |\n\n## B\n|x|"), &tests).len()
     };
-    assert_eq!(found("1: `b::it_holds` | none: no | 2: `a::src::b::it_holds` | none: nothing"), 0);
-    assert_eq!(found("1: `c::it_holds` | 2: `b::it_fails` | none | 3 `b`"), 4);
+    assert_eq!(found("1: `b::it_holds` | none: no | 2: `a::src::b::it_holds` | none: nothing | none: no"), 0);
+    assert_eq!(found("1: `c::it_holds` | 2: `b::it_fails` | none | 3 `b` | none: no"), 4);
     assert_eq!(found("1: `b::it_holds`"), 1);
     assert_eq!(findings("# A", &tests).len(), 1);
     assert_eq!(

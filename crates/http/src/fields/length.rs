@@ -19,6 +19,11 @@ impl BodyLeft {
         Self(length)
     }
 
+    /// Number of missing bytes; `None` if the head states no length.
+    pub fn bytes(self) -> Option<u64> {
+        self.0
+    }
+
     /// Counts `bytes` of the body. Returns whether the body is not longer than stated.
     #[must_use]
     pub fn receive(&mut self, bytes: usize) -> bool {

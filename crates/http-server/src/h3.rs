@@ -1,0 +1,219 @@
+//! HTTP/3 on a client connection (RFC 9114), independent of the QUIC implementation.
+//!
+//! The driver of the transport reports events of streams and polls the connection once per turn. Frames are read, requests are
+//! processed in the turn in which they arrive, and responses are written as far as the transport accepts them.
+
+mod control;
+mod held;
+mod input;
+mod output;
+mod prices;
+mod run;
+mod state;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+use std::io;
+use std::task::{Context, Poll};
+
+use brisk_http_connection::end::End;
+use brisk_wire::h3::error::Code;
+
+use self::state::H3;
+pub use self::transport::{Direction, Read, Transport, Write};
+use crate::driver::{Http, Stop};
+use crate::turn::{Channel, Turns};
+
+/// Maximum number of times per turn that requests are read and run before responses are written.
+const READS: usize = 4;
+
+/// HTTP/3 connection with a client.
+pub struct Http3 {
+    h3: H3,
+    turns: Turns,
+    /// Reason of an end that is announced with `GOAWAY`.
+    ending: Option<End>,
+}
+
+/// End of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closing {
+    /// Reason, for the record of the connection.
+    pub end: End,
+    /// Application error code of `CONNECTION_CLOSE`.
+    pub code: Code,
+}
+
+impl Http3 {
+    /// Creates the state of a connection whose transport can send.
+    pub fn new(http: Http) -> Self {
+        http.surround();
+        let requests = http.connection.flow.requests();
+        http.connection.multiplex();
+        Self { h3: H3::new(http), turns: Turns::new(true, requests), ending: None }
+    }
+
+    /// Reports that bytes, the end or a reset have arrived on a stream.
+    pub fn readable(&mut self, stream: u64) {
+        // RFC 9000 section 2.1: the second bit is set for unidirectional streams.
+        if stream & 2 == 0 { self.h3.request_readable(stream) } else { self.h3.incoming_readable(stream) }
+    }
+
+    /// Reports that a stream may be written again.
+    pub fn writable(&mut self, stream: u64) {
+        if let Some(place) = self.h3.find(stream) {
+            self.h3.unblocked(place);
+        }
+    }
+
+    /// Reports that the client has acknowledged a stream entirely.
+    pub fn finished(&mut self, stream: u64) {
+        self.h3.acknowledged(stream);
+    }
+
+    /// Reports that the client does not want the rest of a stream.
+    pub fn stopped(&mut self, stream: u64) {
+        match self.h3.find(stream).filter(|place| !self.h3.is_finished(*place)) {
+            Some(place) => self.h3.stopped(place),
+            None => self.h3.acknowledged(stream),
+        }
+    }
+
+    /// Number of open requests.
+    #[cfg(any(test, fuzzing))]
+    fn open_requests(&self) -> usize {
+        self.h3.numbers.len()
+    }
+
+    /// One turn: reads, processes, writes. Ready if the connection is to be closed.
+    ///
+    /// To be called after the events of a turn, after datagrams of the client were processed, since acknowledgements release
+    /// memory, and when the waker of `cx` is woken.
+    pub fn poll(&mut self, transport: &mut impl Transport, cx: &mut Context<'_>) -> Poll<Closing> {
+        let stop = std::task::ready!(self.poll_stop(transport, cx));
+        let h3 = &self.h3;
+        h3.http.connection.multiplex().discards.end();
+        let end = match stop {
+            Stop::Close(end) | Stop::Abort(end) => end,
+            Stop::Rest => End::Idle,
+        };
+        let code = match end {
+            End::Malformed => h3.failure.unwrap_or(Code::GENERAL_PROTOCOL_ERROR),
+            End::Flood | End::Shed => Code::EXCESSIVE_LOAD,
+            _ => Code::NO_ERROR,
+        };
+        Poll::Ready(Closing { end, code })
+    }
+
+    fn poll_stop(&mut self, transport: &mut impl Transport, cx: &mut Context<'_>) -> Poll<Stop> {
+        let Self { h3, turns, ending } = self;
+        h3.begin_turn(cx);
+        if turns.begins_to_drain(&h3.http) {
+            h3.drain();
+        }
+        h3.turn(transport, cx);
+        h3.http.connection.multiplex().discards.poll(cx);
+        // The last permitted request may have arrived in this turn.
+        if turns.begins_to_drain(&h3.http) {
+            h3.drain();
+            cx.waker().wake_by_ref();
+        }
+        h3.poll_drain(transport, cx);
+        h3.notices.end_turn();
+        if h3.failure.is_some() {
+            return Poll::Ready(Stop::Close(End::Malformed));
+        }
+        if let Some(end) = h3.flood_end() {
+            return Poll::Ready(Stop::Close(end));
+        }
+        if h3.is_drained() {
+            let end = if h3.http.drain.started() { End::Drained } else { End::Closed };
+            return Poll::Ready(Stop::Close(ending.unwrap_or(end)));
+        }
+        match turns.poll_end(cx, &h3.http, &Datagrams(transport.bytes())) {
+            // Announces the end with GOAWAY first. If the client does not finish, the next deadline ends the connection.
+            Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
+                *ending = Some(end);
+                h3.drain();
+                h3.http.deadline.set(h3.http.settings.timeouts.write);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Poll::Ready(Stop::Close(end)) => Poll::Ready(Stop::Close(ending.unwrap_or(end))),
+            stop => stop,
+        }
+    }
+}
+
+impl H3 {
+    fn begin_turn(&mut self, cx: &Context<'_>) {
+        self.http.connection.multiplex().discards.begin_turn(cx);
+        self.wakes.register(cx);
+        self.notices.begin_turn(cx);
+        self.held.release(&self.http.connection);
+    }
+
+    /// Reads, processes and writes.
+    fn turn(&mut self, transport: &mut impl Transport, cx: &mut Context<'_>) {
+        for read in 0.. {
+            self.read_incoming(transport);
+            self.read_requests(transport);
+            self.run();
+            self.look_at_bodies();
+            if self.readable.is_empty() {
+                break;
+            }
+            if read == READS {
+                cx.waker().wake_by_ref();
+                break;
+            }
+        }
+        if self.is_over() {
+            return;
+        }
+        if let Err(code) = self.control.write(transport) {
+            self.fail(code);
+        }
+        self.write(transport);
+        // Bodies that were let go at the end of their responses.
+        self.look_at_bodies();
+        self.cut(transport);
+    }
+
+    /// Reason of the end of a connection whose flood budget is exhausted.
+    fn flood_end(&self) -> Option<End> {
+        let multiplexed = self.http.connection.multiplex();
+        self.flood.earn(multiplexed.take_earned());
+        self.flood.heads(multiplexed.long_heads());
+        let reason = self.flood.exhausted_by()?;
+        self.http.service.current().telemetry().metrics.flood(reason);
+        Some(End::Flood)
+    }
+}
+
+/// Transport at the end of a turn. It is never blocked: each response has a timeout of its own, and a client that does not
+/// acknowledge is detected by QUIC.
+struct Datagrams((u64, u64));
+
+impl Channel for Datagrams {
+    fn poll_drain(&self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn is_blocked(&self) -> bool {
+        false
+    }
+
+    fn bytes(&self) -> (u64, u64) {
+        self.0
+    }
+
+    fn rest(&self) {}
+
+    fn is_gone(&self, _abort_on_close: bool) -> bool {
+        false
+    }
+}

@@ -1,0 +1,134 @@
+//! Execution of streams: from requests to responses, and from response bodies to pieces.
+
+use std::mem;
+use std::task::{Context, Poll, Waker};
+
+use brisk_wire::h3::error::Code;
+
+use super::state::{H3, Stream};
+use crate::response::{Answer, Next, Work};
+
+impl H3 {
+    /// Runs all new and woken streams until none can continue without waiting.
+    pub(super) fn run(&mut self) {
+        // Streams ended by the frames of this turn.
+        self.dropped.clear();
+        self.wakes.take(&mut self.runnable);
+        let mut runnable = mem::take(&mut self.runnable);
+        for place in runnable.drain(..) {
+            self.run_one(place);
+        }
+        // Keeps the allocation.
+        runnable.append(&mut self.runnable);
+        self.runnable = runnable;
+        self.write_interims();
+        self.dropped.clear();
+    }
+
+    fn run_one(&mut self, place: u32) {
+        let waker = self.wakes.waker(place).clone();
+        let mut context = Context::from_waker(&waker);
+        let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
+        let streams = &self.http.connection.multiplex().streams;
+        if stream.key.is_some_and(|key| streams.ended(key).is_some()) {
+            return self.reset(place, Code::REQUEST_CANCELLED);
+        }
+        match mem::replace(&mut stream.work, Work::Done) {
+            Work::Running(future) => {
+                stream.work = Work::Running(future);
+                let is_new = stream.key.is_none();
+                self.poll_running(place, &mut context);
+                if is_new {
+                    self.begun(place, &waker);
+                }
+            }
+            Work::Answer(answer) => {
+                let waits = answer.chunk.is_none() && answer.head.is_none();
+                stream.work = Work::Answer(answer);
+                if waits {
+                    self.go_on(place, &mut context);
+                }
+            }
+            Work::Done => {}
+        }
+    }
+
+    /// Records the key that the service assigned to the stream when it was first polled.
+    fn begun(&mut self, place: u32, waker: &Waker) {
+        let begun = self.http.connection.multiplex().streams.take_begun();
+        if let Some(stream) = self.stream(place) {
+            stream.key = begun;
+        }
+        self.watch(place, waker);
+    }
+
+    fn poll_running(&mut self, place: u32, context: &mut Context<'_>) {
+        let Some(stream) = self.stream(place) else { return };
+        let Work::Running(future) = &mut stream.work else { return };
+        let Poll::Ready(response) = future.as_mut().poll(context) else { return };
+        stream.work = Work::Answer(Answer::new(response));
+        self.heads.push_back(place);
+    }
+
+    /// Writes the interim responses of this turn, except for requests that already have a final response.
+    fn write_interims(&mut self) {
+        for (key, headers) in self.http.connection.multiplex().take_interims() {
+            let waits = |stream: &Stream| stream.key == Some(key) && matches!(stream.work, Work::Running(_));
+            let place = self.places.iter().position(|stream| stream.as_deref().is_some_and(waits));
+            if let Some(place) = place {
+                self.write_interim(place as u32, &headers);
+            }
+        }
+    }
+
+    /// Registers the stream's task to be woken at the stream's timeout.
+    pub(super) fn watch(&mut self, place: u32, waker: &Waker) {
+        let Some(key) = self.stream(place).and_then(|stream| stream.key) else { return };
+        self.http.connection.multiplex().streams.run_by(key, waker);
+    }
+
+    /// Continues a response body that has no piece left and whose head is written.
+    pub(super) fn go_on(&mut self, place: u32, context: &mut Context<'_>) {
+        let Some(stream) = self.stream(place) else { return };
+        let Work::Answer(answer) = &mut stream.work else { return };
+        match answer.next(context) {
+            Next::Data => self.frame_data(place),
+            Next::Pending => {}
+            Next::End => self.write_end(place),
+            Next::Broken => return self.reset(place, Code::INTERNAL_ERROR),
+        }
+        self.queue(place);
+        self.watch(place, context.waker());
+    }
+
+    /// Processes the notices of the readers of request bodies.
+    pub(super) fn look_at_bodies(&mut self) {
+        self.notices.take_read();
+        for place in self.notices.take() {
+            self.look_at_body(place);
+        }
+    }
+
+    fn look_at_body(&mut self, place: u32) {
+        let Some(stream) = self.places.get_mut(place as usize).and_then(Option::as_deref_mut) else { return };
+        let Some(inbox) = &stream.inbox else { return };
+        let notice = inbox.notice();
+        let read = if notice.is_dropped { stream.unread } else { stream.unread.min(notice.read as usize) };
+        stream.unread -= read;
+        self.unread -= read;
+        let is_answered = match &stream.work {
+            Work::Done => true,
+            Work::Answer(answer) => answer.head.is_none(),
+            Work::Running(_) => false,
+        };
+        if read > 0 || notice.is_dropped {
+            self.resume_paused(place);
+        }
+        if notice.asks && !is_answered {
+            self.write_status(place, 100, false);
+        }
+        if notice.is_dropped {
+            self.close_if_over(place);
+        }
+    }
+}
