@@ -1,9 +1,10 @@
-//! TCP sockets: listening, dialling, limits, deadlines and drain.
+//! Sockets: listening, dialling, limits, deadlines and drain; the datagram sockets of QUIC.
 //!
 //! Independent of TLS and HTTP.
 
 mod acknowledge;
 mod congestion;
+pub mod datagram;
 pub mod deadline;
 pub mod dial;
 pub mod drain;

@@ -1,8 +1,8 @@
 //! Socket options that `socket2` does not offer.
 //!
-//! The only file of this crate with `unsafe` code: one `getsockopt` and one `setsockopt`.
+//! The only file of this crate with `unsafe` code: calls of `getsockopt` and `setsockopt`.
 
-#![expect(unsafe_code, reason = "two system calls without a safe wrapper")]
+#![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use std::io;
 use std::mem;
@@ -47,6 +47,27 @@ pub(crate) fn set_bind_address_no_port(socket: &impl AsRawFd) -> io::Result<()> 
 /// delayed.
 pub(crate) fn acknowledge(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, 2)
+}
+
+/// Sets `SO_ATTACH_REUSEPORT_CBPF` on a socket of a group: a classic BPF program that returns the index of the socket for a
+/// datagram. It applies to the whole group.
+pub(crate) fn attach_reuse_port_program(
+    socket: &impl AsRawFd,
+    program: &mut [libc::sock_filter],
+) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(io::Error::other)?;
+    let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
+    // SAFETY: the pointer and the length describe `program`, whose instructions outlive the call. The kernel copies them.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            socklen::<libc::sock_fprog>(),
+        )
+    };
+    check(status)
 }
 
 fn set_int(socket: RawFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
