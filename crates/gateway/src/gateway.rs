@@ -98,7 +98,7 @@ fn listeners(settings: &GatewaySettings) -> Vec<Listen<Listening>> {
     let http = settings.http.iter().map(|listener| (Listening::Http, "http", listener));
     https
         .chain(http)
-        .map(|(kind, name, settings)| Listen { kind, name, settings: settings.clone() })
+        .map(|(kind, name, settings)| Listen { kind, name, settings: settings.clone(), datagrams: false })
         .collect()
 }
 

@@ -35,8 +35,12 @@ impl KeyServer {
         environment: Environment,
     ) -> Result<Self, KeyServerError> {
         let shared = Shared::new(settings, environment)?;
-        let listen =
-            |settings: &ListenerSettings| Listen { kind: (), name: "keyserver", settings: settings.clone() };
+        let listen = |settings: &ListenerSettings| Listen {
+            kind: (),
+            name: "keyserver",
+            settings: settings.clone(),
+            datagrams: false,
+        };
         let listeners: Vec<_> = settings.listen.iter().map(listen).collect();
         let server = Server::bind(settings.server.clone(), &listeners, process)?;
         shared.metrics.register(server.metrics());

@@ -1,6 +1,6 @@
 //! [`Server`]: binds, starts the workers, serves and drains.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -15,12 +15,12 @@ use crate::context::Shared;
 use crate::control::{Control, MainThread, Refused};
 use crate::files::WatchedFiles;
 use crate::metrics::ServerMetrics;
-use crate::service::Service;
+use crate::service::{DatagramSocket, Service};
 use crate::settings::{Listen, Program, ServerSettings};
 use crate::signals::Signals;
 use crate::sockets::{AllBound, Bound, Sockets};
 use crate::watchdog::{Watchdog, WorkerLoads};
-use crate::worker::{self, Start};
+use crate::worker::{self, Start, WorkerSockets};
 
 /// Resources that a server takes over from its program.
 #[derive(Debug)]
@@ -58,7 +58,8 @@ impl<L: Copy + Send + 'static> Server<L> {
         process: Process,
     ) -> Result<Self, ServerError> {
         let Process { program, sockets, files } = process;
-        let shared = Arc::new(Shared::new(&settings, listeners.len(), program));
+        let sockets_per_worker = listeners.iter().map(|own| 1 + usize::from(own.datagrams)).sum();
+        let shared = Arc::new(Shared::new(&settings, sockets_per_worker, program));
         let admin = settings.admin.map(ListenerSettings::new);
         let AllBound { listeners: bound, admin } =
             sockets.bind_all(listeners, admin.as_ref(), settings.workers.get())?;
@@ -132,13 +133,20 @@ impl<L: Copy + Send + 'static> Server<L> {
     }
 }
 
-/// The sockets of each worker.
-fn of_workers<L: Copy>(bound: Vec<Bound<L>>, workers: usize) -> Vec<Vec<(L, TcpListener)>> {
-    let mut all: Vec<_> = (0..workers).map(|_| Vec::with_capacity(bound.len())).collect();
-    for Bound { kind, sockets, .. } in bound {
-        all.iter_mut().zip(sockets).for_each(|(worker, sockets)| {
-            worker.extend(sockets.into_iter().map(|socket| (kind, socket)));
-        });
+/// The sockets of each worker. Datagram sockets go to the workers in turns: with one for each worker, the index of the
+/// socket is the number of the worker.
+fn of_workers<L: Copy>(bound: Vec<Bound<L>>, workers: usize) -> Vec<WorkerSockets<L>> {
+    let none = |_| WorkerSockets { streams: Vec::new(), datagrams: Vec::new() };
+    let mut all: Vec<_> = (0..workers).map(none).collect();
+    for Bound { kind, address, sockets, datagrams, .. } in bound {
+        for (worker, sockets) in all.iter_mut().zip(sockets) {
+            worker.streams.extend(sockets.into_iter().map(|socket| (kind, socket)));
+        }
+        let group = datagrams.len();
+        for (index, socket) in datagrams.into_iter().enumerate() {
+            let socket = DatagramSocket { socket, index, group, local: address, listener: kind };
+            all[index % workers].datagrams.push(socket);
+        }
     }
     all
 }
@@ -192,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_worker_that_fails_ends_the_server_whatever_the_others_do() {
-        let listen = Listen { kind: (), name: "test", settings: ListenerSettings::new(ANY) };
+        let listen =
+            Listen { kind: (), name: "test", settings: ListenerSettings::new(ANY), datagrams: false };
         let files = WatchedFiles::start(&[]);
         let process = Process { program: PROGRAM, sockets: Sockets::default(), files };
         let server = Server::bind(settings(3, 10), &[listen], process).expect("a server");

@@ -1,7 +1,7 @@
 //! [`Service`], the interface between the workers and the protocol that they serve.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -30,6 +30,16 @@ pub trait Service: Send + Sync + 'static {
     /// Serves a connection, in a task that it spawns on this thread. A drain waits for the connection's [`Place`].
     fn serve(worker: &Rc<Self::Worker>, connection: Accepted<Self::Listener>);
 
+    /// Serves a datagram socket. The future runs on the worker's thread until the end of the drain, and then is dropped. A
+    /// service without datagram listeners keeps the default.
+    fn serve_datagrams(
+        worker: &Rc<Self::Worker>,
+        socket: DatagramSocket<Self::Listener>,
+    ) -> impl Future<Output = ()> + 'static {
+        let _ = (worker, socket);
+        std::future::ready(())
+    }
+
     /// Counts a connection that was closed since all places were taken, or were until the drain started.
     fn refused(worker: &Self::Worker);
 }
@@ -47,6 +57,23 @@ pub struct Accepted<L> {
     pub listener: L,
     /// To be kept as long as the connection.
     pub place: Place,
+}
+
+/// A socket of a group whose datagrams are distributed by connection ID (`brisk_net::datagram`). All sockets of a group
+/// are bound before anything is served, and are open until the process ends.
+#[derive(Debug)]
+pub struct DatagramSocket<L> {
+    /// The socket; non-blocking.
+    pub socket: UdpSocket,
+    /// Index of the socket in its group: datagrams reach it whose connection ID begins with a byte that equals `index`
+    /// modulo `group`.
+    pub index: usize,
+    /// Number of sockets of the group.
+    pub group: usize,
+    /// The address of the group.
+    pub local: SocketAddr,
+    /// The listener.
+    pub listener: L,
 }
 
 /// The place of a connection among all of the server; dropping it makes room for another. A drain waits for it, from the

@@ -49,6 +49,8 @@ pub struct Listen<L> {
     pub name: &'static str,
     /// The settings of its sockets.
     pub settings: ListenerSettings,
+    /// Whether the listener also has datagram sockets on the same address, one for each worker.
+    pub datagrams: bool,
 }
 
 /// Functions of the program that the server runs in.

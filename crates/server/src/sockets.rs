@@ -4,9 +4,10 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::RawFd;
 
+use brisk_net::datagram;
 use brisk_net::listener::{self, FastOpenState, ListenerSettings};
 use socket2::{Socket, Type};
 
@@ -24,6 +25,9 @@ const ADMIN: &str = "admin";
 /// a copy of the descriptor: a free worker gets a connection, and a connection that is still in the backlog when the
 /// server ends waits for the next process with that socket. A listener without passed sockets binds one per worker
 /// with `SO_REUSEPORT`.
+///
+/// Datagram sockets are taken by the same rule, but not copied: their order in the environment is the order in which
+/// they were bound, which the kernel uses to distribute datagrams (`brisk_net::datagram`). Each belongs to one worker.
 #[derive(Debug, Default)]
 pub struct Sockets(Vec<Inherited>);
 
@@ -32,9 +36,18 @@ struct Inherited {
     number: RawFd,
     name: String,
     socket: Socket,
-    /// Address of a TCP socket.
-    address: Option<SocketAddr>,
+    /// Kind and address of a TCP or UDP socket.
+    bound: Option<(Kind, SocketAddr)>,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Stream,
+    Datagram,
+}
+
+/// A need for passed sockets: the kind, name and address of a listener.
+type Wanted<'a> = (Kind, &'a str, SocketAddr);
 
 /// The sockets of a server.
 #[derive(Debug)]
@@ -54,6 +67,8 @@ pub(crate) struct Bound<L> {
     pub(crate) is_inherited: bool,
     /// Sockets of each worker.
     pub(crate) sockets: Vec<Vec<TcpListener>>,
+    /// Datagram sockets in the order of their group; none without QUIC.
+    pub(crate) datagrams: Vec<UdpSocket>,
 }
 
 impl Sockets {
@@ -71,27 +86,34 @@ impl Sockets {
         admin: Option<&ListenerSettings>,
         workers: usize,
     ) -> Result<AllBound<L>, ServerError> {
-        let mut wanted: Vec<_> = listeners.iter().map(|own| (own.name, own.settings.address)).collect();
-        wanted.extend(admin.map(|settings| (ADMIN, settings.address)));
-        let mut taken = self.take_for(&wanted).into_iter();
+        let streams = listeners.iter().map(|own| (Kind::Stream, own.name, own.settings.address));
+        let mut wanted: Vec<_> = streams.collect();
+        let with_datagrams = listeners.iter().filter(|own| own.datagrams);
+        wanted.extend(with_datagrams.map(|own| (Kind::Datagram, own.name, own.settings.address)));
+        wanted.extend(admin.map(|settings| (Kind::Stream, ADMIN, settings.address)));
+        let mut streams = self.take_for(&wanted);
         self.close();
+        let mut datagrams = streams.split_off(listeners.len());
+        let for_admin = datagrams.pop_if(|_| admin.is_some());
+        let mut datagrams = datagrams.into_iter();
         let mut bound = Vec::with_capacity(listeners.len());
-        for Listen { kind, settings, .. } in listeners {
-            bound.push(bind(*kind, settings, taken.next().unwrap_or_default(), workers)?);
+        for (listener, streams) in listeners.iter().zip(streams) {
+            let datagrams = listener.datagrams.then(|| datagrams.next().unwrap_or_default());
+            bound.push(bind_listener(listener, streams, datagrams, workers)?);
         }
-        let admin = admin.map(|settings| bind((), settings, taken.next().unwrap_or_default(), 1));
+        let admin = admin.map(|settings| bind((), settings, for_admin.unwrap_or_default(), 1));
         warn_fast_open_off(listeners);
         Ok(AllBound { listeners: bound, admin: admin.transpose()? })
     }
 
-    /// The passed sockets of each listener, which is given by name and address.
-    fn take_for(&mut self, wanted: &[(&str, SocketAddr)]) -> Vec<Vec<Inherited>> {
+    /// The passed sockets of each listener.
+    fn take_for(&mut self, wanted: &[Wanted<'_>]) -> Vec<Vec<Inherited>> {
         // Addresses first: a socket with the address of one listener is not for another by its name.
         let of_address =
-            |(_, address): &(&str, SocketAddr)| self.take_if(|own| own.address == Some(*address));
+            |(kind, _, address): &Wanted<'_>| self.take_if(|own| own.bound == Some((*kind, *address)));
         let mut taken: Vec<_> = wanted.iter().map(of_address).collect();
-        for ((name, address), taken) in wanted.iter().zip(&mut taken).filter(|(_, taken)| taken.is_empty()) {
-            *taken = self.take_if(|own| own.is_called(name, address.port()));
+        for (wanted, taken) in wanted.iter().zip(&mut taken).filter(|(_, taken)| taken.is_empty()) {
+            *taken = self.take_if(|own| own.is_called(wanted));
         }
         taken
     }
@@ -112,27 +134,82 @@ impl Sockets {
 }
 
 impl Inherited {
-    fn is_called(&self, name: &str, port: u16) -> bool {
-        self.name == name && self.address.is_some_and(|address| port == 0 || port == address.port())
+    fn is_called(&self, (kind, name, wanted): &Wanted<'_>) -> bool {
+        let fits = |port: u16| wanted.port() == 0 || wanted.port() == port;
+        self.name == *name && self.bound.is_some_and(|(own, address)| own == *kind && fits(address.port()))
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        self.bound.map(|(_, address)| address)
     }
 }
 
 impl From<Passed> for Inherited {
     fn from(Passed { number, name, descriptor }: Passed) -> Self {
         let socket = Socket::from(descriptor);
-        let is_stream = socket.r#type().is_ok_and(|kind| kind == Type::STREAM);
-        let address = socket.local_addr().ok().filter(|_| is_stream).and_then(|address| address.as_socket());
-        Self { number, name, socket, address }
+        let kind = match socket.r#type() {
+            Ok(Type::STREAM) => Some(Kind::Stream),
+            Ok(Type::DGRAM) => Some(Kind::Datagram),
+            _ => None,
+        };
+        let address = socket.local_addr().ok().and_then(|address| address.as_socket());
+        Self { number, name, socket, bound: kind.zip(address) }
     }
 }
 
 impl fmt::Display for Inherited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.address {
-            Some(address) => write!(f, "socket {address}"),
-            None => f.write_str("descriptor, which is no TCP socket,"),
+        match self.bound {
+            Some((Kind::Stream, address)) => write!(f, "socket {address}"),
+            Some((Kind::Datagram, address)) => write!(f, "datagram socket {address}"),
+            None => f.write_str("descriptor, which is no TCP or UDP socket,"),
         }
     }
+}
+
+/// Attempts to find a port that is free for TCP and UDP, if the system chooses it.
+const PORT_ATTEMPTS: usize = 16;
+
+/// The sockets of a listener: streams, and datagrams if it has QUIC.
+fn bind_listener<L: Copy>(
+    Listen { kind, settings, .. }: &Listen<L>,
+    streams: Vec<Inherited>,
+    datagrams: Option<Vec<Inherited>>,
+    workers: usize,
+) -> Result<Bound<L>, ServerError> {
+    let Some(datagrams) = datagrams else { return bind(*kind, settings, streams, workers) };
+    let is_any_port = settings.address.port() == 0 && streams.is_empty() && datagrams.is_empty();
+    let mut bound = bind(*kind, settings, streams, workers)?;
+    let mut group = bind_datagrams(bound.address, datagrams, workers);
+    for _ in 0..if is_any_port { PORT_ATTEMPTS } else { 0 } {
+        if group.is_ok() {
+            break;
+        }
+        // The port that the system chose for TCP is used by another program for UDP.
+        bound = bind(*kind, settings, Vec::new(), workers)?;
+        group = bind_datagrams(bound.address, Vec::new(), workers);
+    }
+    bound.datagrams = group.map_err(|source| ServerError::Listen { address: bound.address, source })?;
+    Ok(bound)
+}
+
+fn bind_datagrams(
+    address: SocketAddr,
+    inherited: Vec<Inherited>,
+    workers: usize,
+) -> io::Result<Vec<UdpSocket>> {
+    if inherited.is_empty() {
+        return Ok(datagram::bind_group(address, workers.min(datagram::LARGEST_GROUP))?.1);
+    }
+    if inherited.len() != workers {
+        tracing::warn!(
+            %address,
+            "{} datagram sockets are inherited for {workers} workers: pass one for each worker, in the order in which \
+             they were bound, or HTTP/3 uses fewer workers, or one worker for several sockets",
+            inherited.len()
+        );
+    }
+    datagram::adopt_group(inherited.into_iter().map(|own| own.socket).collect())
 }
 
 /// Listens on `inherited`, or on new sockets where there are none.
@@ -143,13 +220,13 @@ fn bind<L>(
     workers: usize,
 ) -> Result<Bound<L>, ServerError> {
     let backlog = settings.backlog;
-    let Some(address) = inherited.first().and_then(|socket| socket.address) else {
+    let Some(address) = inherited.first().and_then(Inherited::address) else {
         let (address, sockets) = bind_new(settings, workers)?;
-        return Ok(Bound { kind, address, backlog, is_inherited: false, sockets });
+        return Ok(Bound { kind, address, backlog, is_inherited: false, sockets, datagrams: Vec::new() });
     };
     let sockets = share(inherited, settings, workers);
     let sockets = sockets.map_err(|source| ServerError::Listen { address, source })?;
-    Ok(Bound { kind, address, backlog, is_inherited: true, sockets })
+    Ok(Bound { kind, address, backlog, is_inherited: true, sockets, datagrams: Vec::new() })
 }
 
 /// Copies of all of these sockets for each worker.
@@ -209,6 +286,15 @@ mod tests {
         Passed { number, name: name.to_owned(), descriptor: socket.into() }.into()
     }
 
+    /// A datagram socket of a group, as if it had been passed to the process.
+    fn passed_datagrams(number: RawFd, name: &str, socket: UdpSocket) -> Inherited {
+        Passed { number, name: name.to_owned(), descriptor: socket.into() }.into()
+    }
+
+    fn streams<'a>(wanted: &[(&'a str, SocketAddr)]) -> Vec<Wanted<'a>> {
+        wanted.iter().map(|(name, address)| (Kind::Stream, *name, *address)).collect()
+    }
+
     /// The descriptors of each listener.
     fn numbers(taken: &[Vec<Inherited>]) -> String {
         let numbers = |taken: &Vec<Inherited>| taken.iter().map(|own| own.number).collect::<Vec<_>>();
@@ -219,38 +305,92 @@ mod tests {
     fn an_address_comes_before_a_name() {
         let (first, second) = (passed(3, "https"), passed(4, "https"));
         let other = |socket: &Inherited| {
-            let port = socket.address.expect("TCP").port();
+            let port = socket.address().expect("TCP").port();
             SocketAddr::from(([192, 0, 2, 1], port))
         };
-        let exact = first.address.expect("TCP");
+        let exact = first.address().expect("TCP");
         let wanted = [("https", other(&first)), ("https", exact), ("http", other(&second)), ("https", ANY)];
         let mut sockets = Sockets(vec![first, second]);
-        assert_eq!(numbers(&sockets.take_for(&wanted)), "[[], [3], [], [4]]");
+        assert_eq!(numbers(&sockets.take_for(&streams(&wanted))), "[[], [3], [], [4]]");
         assert!(sockets.0.is_empty());
     }
 
     #[test]
     fn a_name_is_not_enough_for_another_port() {
         let socket = passed(3, "admin");
-        let port = socket.address.expect("TCP").port() ^ 1;
+        let port = socket.address().expect("TCP").port() ^ 1;
         let mut sockets = Sockets(vec![socket]);
         let other = SocketAddr::from(([127, 0, 0, 1], port));
-        assert_eq!(numbers(&sockets.take_for(&[("admin", other)])), "[[]]");
+        assert_eq!(numbers(&sockets.take_for(&streams(&[("admin", other)]))), "[[]]");
         assert_eq!(sockets.0.len(), 1);
     }
 
     #[test]
-    fn descriptors_that_are_no_tcp_sockets_are_nobodys() {
+    fn descriptors_that_are_no_ip_sockets_are_nobodys() {
         let (stream, _) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let (datagrams, _) = std::os::unix::net::UnixDatagram::pair().expect("a pair");
         let file = std::fs::File::open("/dev/null").expect("a file");
-        let udp = std::net::UdpSocket::bind(ANY).expect("a socket");
-        let address = udp.local_addr().expect("an address");
-        for descriptor in [stream.into(), file.into(), udp.into()] {
+        for descriptor in [stream.into(), datagrams.into(), file.into()] {
             let own = Inherited::from(Passed { number: 3, name: "https".to_owned(), descriptor });
-            assert_eq!(own.address, None);
+            assert_eq!(own.address(), None);
             let mut sockets = Sockets(vec![own]);
-            assert_eq!(numbers(&sockets.take_for(&[("https", address), ("https", ANY)])), "[[], []]");
+            assert_eq!(numbers(&sockets.take_for(&streams(&[("https", ANY)]))), "[[]]");
         }
+    }
+
+    #[test]
+    fn a_datagram_socket_is_not_a_stream_of_the_same_address() {
+        let tcp = passed(3, "https");
+        let address = tcp.address().expect("TCP");
+        let udp = passed_datagrams(4, "https", UdpSocket::bind(address).expect("the same port"));
+        let mut sockets = Sockets(vec![udp, tcp]);
+        let wanted = [(Kind::Stream, "https", address), (Kind::Datagram, "https", address)];
+        assert_eq!(numbers(&sockets.take_for(&wanted)), "[[3], [4]]");
+    }
+
+    #[test]
+    fn datagram_sockets_are_taken_in_their_order() {
+        let (address, group) = datagram::bind_group(ANY, 3).expect("a group");
+        let copies: Vec<_> = group.iter().map(|socket| socket.try_clone().expect("a copy")).collect();
+        let inherited =
+            group.into_iter().zip(3..).map(|(own, number)| passed_datagrams(number, "https", own));
+        let settings = ListenerSettings::new(address);
+        let listener = Listen { kind: (), name: "https", settings, datagrams: true };
+        let sockets = Sockets(inherited.collect());
+        let bound = sockets.bind_all(&[listener], None, 3).expect("sockets").listeners.remove(0);
+        assert_eq!((bound.address, bound.datagrams.len(), bound.sockets.len()), (address, 3, 3));
+        // The copies of one socket share its queue.
+        let client = UdpSocket::bind(ANY).expect("a client");
+        for (own, adopted) in copies.iter().zip(&bound.datagrams) {
+            let index = copies.iter().position(|other| std::ptr::eq(own, other)).expect("its place");
+            client.send_to(&[0x40, index as u8, 0], address).expect("sent");
+            assert_eq!(adopted.recv(&mut [0; 8]).expect("a datagram"), 3, "socket {index}");
+            assert!(own.recv(&mut [0; 8]).is_err(), "the same queue");
+        }
+    }
+
+    #[test]
+    fn a_listener_has_datagram_sockets_on_its_own_port_if_it_wants_them() {
+        let listen = |datagrams| {
+            let listener =
+                Listen { kind: (), name: "https", settings: ListenerSettings::new(ANY), datagrams };
+            Sockets::default().bind_all(&[listener], None, 2).expect("sockets").listeners.remove(0)
+        };
+        assert!(listen(false).datagrams.is_empty());
+        let bound = listen(true);
+        assert_eq!(bound.datagrams.len(), 2);
+        for socket in &bound.datagrams {
+            assert_eq!(socket.local_addr().expect("an address"), bound.address);
+        }
+    }
+
+    #[test]
+    fn a_port_that_another_program_has_for_datagrams_is_an_error() {
+        let other = UdpSocket::bind(ANY).expect("another program");
+        let settings = ListenerSettings::new(other.local_addr().expect("an address"));
+        let listener = Listen { kind: (), name: "https", settings, datagrams: true };
+        let refused = Sockets::default().bind_all(&[listener], None, 1);
+        assert!(matches!(refused, Err(ServerError::Listen { .. })), "{refused:?}");
     }
 
     #[test]

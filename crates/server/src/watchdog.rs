@@ -194,7 +194,7 @@ mod tests {
         let address = socket.local_addr().expect("an address");
         let bound = |is_inherited| {
             let sockets = vec![vec![socket.try_clone().expect("a copy")]];
-            [Bound { kind: (), address, backlog: 16, is_inherited, sockets }]
+            [Bound { kind: (), address, backlog: 16, is_inherited, sockets, datagrams: Vec::new() }]
         };
         let stuck = |bound: &[Bound<()>]| {
             let pulse = Pulse::new(1);

@@ -18,7 +18,7 @@ use crate::ServerError;
 use crate::accept::accept;
 use crate::context::{Shared, WorkerContext};
 use crate::load::Meter;
-use crate::service::Service;
+use crate::service::{DatagramSocket, Service};
 use crate::watchdog::BEAT;
 
 /// Turns of connections between two looks at the sockets. A turn with a long answer takes 0.3 ms, so tokio's 61 would leave
@@ -41,11 +41,17 @@ pub(crate) struct Start {
     pub(crate) failures: UnboundedSender<ServerError>,
 }
 
+/// The sockets of a worker.
+pub(crate) struct WorkerSockets<L> {
+    pub(crate) streams: Vec<(L, TcpListener)>,
+    pub(crate) datagrams: Vec<DatagramSocket<L>>,
+}
+
 /// Starts a worker.
 pub(crate) fn start<S: Service>(
     number: usize,
     service: Arc<S>,
-    sockets: Vec<(S::Listener, TcpListener)>,
+    sockets: WorkerSockets<S::Listener>,
     start: Start,
 ) -> io::Result<thread::JoinHandle<()>> {
     thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
@@ -72,7 +78,7 @@ pub(crate) fn start<S: Service>(
 async fn run<S: Service>(
     number: usize,
     service: Arc<S>,
-    sockets: Vec<(S::Listener, TcpListener)>,
+    sockets: WorkerSockets<S::Listener>,
     Start { shared, drain, mut stop, .. }: Start,
 ) -> io::Result<()> {
     let shortages = shared.shortages.subscribe();
@@ -85,7 +91,11 @@ async fn run<S: Service>(
     tasks.spawn_local(each_second(context.clone()));
     let worker = service.start_worker(&context, &mut tasks)?;
     let mut accepting = JoinSet::new();
-    for (kind, socket) in sockets {
+    for socket in sockets.datagrams {
+        // Among the other tasks, because connections of QUIC need the socket during the drain.
+        tasks.spawn_local(S::serve_datagrams(&worker, socket));
+    }
+    for (kind, socket) in sockets.streams {
         let listener = Listener::new(socket)?;
         accepting.spawn_local(accept::<S>(context.clone(), Rc::clone(&worker), listener, kind));
     }
