@@ -21,6 +21,7 @@ use crate::TlsError;
 use crate::demands::Demands;
 use crate::host_config::{ConfigBuilder, HostConfig};
 use crate::prepared_slot::PreparedSlot;
+use crate::refusal::Refusal;
 use crate::resources::Resources;
 use crate::settings::{HostSettings, TlsSettings, Variant};
 use crate::stream::Stream;
@@ -69,29 +70,6 @@ pub struct Accepted {
     pub facts: TlsFacts,
     /// The demands of the host on client certificates.
     pub demands: Demands,
-}
-
-/// Reason why a handshake did not complete. The client has been sent the corresponding alert, if TLS has one.
-#[derive(Debug)]
-pub struct Refusal {
-    /// Class of the failure, for metrics and the log.
-    pub outcome: HandshakeOutcome,
-    /// Details for the log.
-    pub detail: Option<String>,
-    /// Server name in the hello; `None` if it contains none or was not read.
-    pub server_name: Option<String>,
-}
-
-impl Refusal {
-    /// A refusal without details.
-    pub fn new(outcome: HandshakeOutcome) -> Self {
-        Self { outcome, detail: None, server_name: None }
-    }
-
-    /// A refusal with `reason` as its details.
-    pub fn because(outcome: HandshakeOutcome, reason: &impl ToString) -> Self {
-        Self { detail: Some(reason.to_string()), ..Self::new(outcome) }
-    }
 }
 
 impl Acceptor {
@@ -209,10 +187,7 @@ impl Acceptor {
                 }
                 Ok(Accepted { stream, facts, demands })
             }
-            Err(refusal) => {
-                let outcome = negotiation::refined(refusal.outcome, &hello);
-                Err(Refusal { server_name: hello.server_name, outcome, ..refusal })
-            }
+            Err(refusal) => Err(refusal.refined(hello)),
         }
     }
 

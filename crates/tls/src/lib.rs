@@ -26,6 +26,7 @@ pub mod mutual;
 mod notes;
 mod prepared_slot;
 mod provider;
+mod refusal;
 mod resources;
 pub mod settings;
 mod stream;
@@ -33,11 +34,12 @@ mod suspend;
 #[cfg(test)]
 mod testing;
 
-pub use acceptor::{Accepted, Acceptor, Refusal, Trace};
+pub use acceptor::{Accepted, Acceptor, Trace};
 pub use demands::Demands;
 pub use error::TlsError;
 pub use flight::FirstFlight;
 pub use gate::KeyGate;
+pub use refusal::Refusal;
 pub use resources::Resources;
 pub use settings::{ClientCertificates, HostSettings, Revocation, TlsSettings, UnknownRevocation, Variant};
 pub use stream::{Confirmation, Stream};

@@ -11,10 +11,11 @@ use tokio::net::TcpStream;
 
 use super::negotiation::Negotiation;
 use super::selection::Host;
-use super::{Acceptor, Refusal, Trace, alert, send_last};
+use super::{Acceptor, Trace, alert, send_last};
 use crate::demands::Demands;
 use crate::gate::KeyGate;
 use crate::prepared_slot::PreparedSlot;
+use crate::refusal::Refusal;
 
 impl Acceptor {
     /// Presents the certificate for the validation, if there is one for the name, and closes. The refusal contains the

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
 use brisk_wire::client_hello::ClientHello;
-use brisk_wire::registry::ProtocolVersion;
-use brisk_wire::suites::{self, Exchange};
 use rustls::AlertDescription;
 use rustls::server::UnbufferedServerConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,10 +11,11 @@ use tokio::net::TcpStream;
 
 use super::facts::HostFacts;
 use super::selection::Preparation;
-use super::{Refusal, Trace, alert, facts, lost, send_last};
+use super::{Trace, alert, facts, lost, send_last};
 use crate::demands::Demands;
 use crate::handshake::{Handshake, Progress};
 use crate::notes::Notes;
+use crate::refusal::{Refusal, own_alert};
 use crate::settings::Records;
 use crate::stream::Stream;
 
@@ -86,28 +85,11 @@ impl Negotiation {
             Ok(progress) => return Ok((self, progress)),
             Err(error) => error,
         };
-        match self.own_alert(&error) {
+        match own_alert(&error, self.notes, self.handshake.tls.protocol_version()) {
             Some(description) => send_last(io, &alert(description), trace).await,
             None => send_last(io, &self.handshake.outgoing, trace).await,
         }
-        Err(refusal(&error, self.notes))
-    }
-
-    /// The alert for `error`, if that of rustls is not sent. All of these errors occur before encryption begins.
-    fn own_alert(&self, error: &rustls::Error) -> Option<AlertDescription> {
-        let version = self.handshake.tls.protocol_version();
-        match error {
-            // rustls has no alert for an engine that failed or was not used because of the limits.
-            _ if self.notes.key_failed || self.notes.limited => Some(AlertDescription::InternalError),
-            // RFC 8446 section 4.4.2.2, RFC 5246 section 7.4.1.3: no common parameters. rustls would send
-            // access_denied.
-            _ if self.notes.no_certificate => Some(AlertDescription::HandshakeFailure),
-            // RFC 5246 section 7.4.6: certificate_required is an alert of TLS 1.3.
-            rustls::Error::NoCertificatesPresented if version == Some(rustls::ProtocolVersion::TLSv1_2) => {
-                Some(AlertDescription::HandshakeFailure)
-            }
-            _ => None,
-        }
+        Err(Refusal::of(&error, self.notes))
     }
 
     /// Sends the server's flight and returns its length.
@@ -152,41 +134,4 @@ fn mark(timeline: &mut Timeline, notes: &Notes) {
         timeline.mark_at(Milestone::KeyOperationStarted, started);
         timeline.mark_at(Milestone::KeyOperationFinished, started + took);
     }
-}
-
-/// [`HandshakeOutcome::RsaKeyExchange`] instead of a less precise `outcome`: operators count clients that need another
-/// server.
-pub(super) fn refined(outcome: HandshakeOutcome, hello: &ClientHello) -> HandshakeOutcome {
-    let is_vague = matches!(outcome, HandshakeOutcome::NothingInCommon | HandshakeOutcome::NoCertificate);
-    if !is_vague || !hello.offers_version(ProtocolVersion::TLS1_2) {
-        return outcome;
-    }
-    let suites = hello.suites.iter().filter_map(|suite| suites::find(*suite));
-    let mut rsa_only = false;
-    for suite in suites {
-        if suite.has_forward_secrecy() {
-            return outcome;
-        }
-        rsa_only |= suite.exchange == Exchange::Rsa;
-    }
-    if rsa_only { HandshakeOutcome::RsaKeyExchange } else { outcome }
-}
-
-fn refusal(error: &rustls::Error, notes: Notes) -> Refusal {
-    use rustls::Error;
-    let outcome = match error {
-        _ if notes.limited => HandshakeOutcome::Limited,
-        _ if notes.key_failed => HandshakeOutcome::KeyOperation,
-        _ if notes.no_certificate => HandshakeOutcome::NoCertificate,
-        Error::AlertReceived(AlertDescription::CloseNotify | AlertDescription::UserCanceled) => {
-            HandshakeOutcome::ClientClosed
-        }
-        Error::AlertReceived(_) => HandshakeOutcome::Alert,
-        Error::InvalidMessage(_) => HandshakeOutcome::Malformed,
-        Error::InvalidCertificate(_) | Error::NoCertificatesPresented => HandshakeOutcome::ClientCertificate,
-        Error::PeerIncompatible(_) => HandshakeOutcome::NothingInCommon,
-        Error::General(_) => HandshakeOutcome::Internal,
-        _ => HandshakeOutcome::ProtocolError,
-    };
-    Refusal::because(outcome, error)
 }
