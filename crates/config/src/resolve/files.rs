@@ -32,8 +32,12 @@ pub(super) fn read_privately<T, E: Display>(
     Some(value)
 }
 
-/// The first bytes of `file`, which suffice to recognize its encoding.
+/// The first bytes of a regular file, which suffice to recognize its encoding. A pipe was read to its end before, so opening
+/// it again would wait for another writer.
 fn start(file: &Path) -> Option<Zeroizing<[u8; 16]>> {
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
     let mut start = Zeroizing::new([0; 16]);
     File::open(file).ok()?.read_exact(&mut *start).ok()?;
     Some(start)

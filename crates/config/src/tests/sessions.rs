@@ -2,10 +2,13 @@
 //! becomes of them.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::mpsc;
+use std::thread;
 
 use brisk_answer::settings::{EarlyDataPolicy, EarlyPath};
 use brisk_gateway::settings::SessionSettings;
 use brisk_session::{KeySource, RedisTopology};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
 
@@ -410,4 +413,20 @@ fn early_data_needs_sessions_that_are_kept_and_no_proof_of_the_client() {
         "brisk.toml:9:14: host[0].route[0].early_data: not on a host with client_certificates: a request would be \
          answered before its client has proved again who it is",
     );
+}
+
+#[test]
+fn a_pipe_with_a_wrong_secret_is_opened_once() {
+    let folder = folder();
+    let pipe = folder.path().join("short.pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+    thread::spawn(move || fs::write(pipe, "short\n"));
+    let (sender, result) = mpsc::channel();
+    thread::spawn(move || {
+        let text = format!("{LISTENER}\n[sessions]\nsecret = \"short.pipe\"\n\n{HOST}");
+        sender.send(checked(folder.path(), &text)).expect("a test that waits");
+    });
+    let message =
+        result.recv_timeout(Duration::from_mins(1)).expect("a check that ends").expect_err("a short secret");
+    assert!(message.starts_with("brisk.toml:5:10: sessions.secret: "), "{message}");
 }
