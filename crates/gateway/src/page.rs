@@ -6,7 +6,9 @@ use std::time::Duration;
 use brisk_answer::Body;
 use brisk_answer::settings::{Action, EarlyDataPolicy, Page, RoutePath, RouteSettings, ServiceSettings};
 use brisk_http_connection::Connection;
-use brisk_telemetry::{ConnectionRecord, EarlyData, Milestone, Resumption, ResumptionFailure, TlsFacts};
+use brisk_telemetry::{
+    ConnectionRecord, EarlyData, Milestone, Resumption, ResumptionFailure, TlsFacts, escape_markup,
+};
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::NamedGroup;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
@@ -168,7 +170,7 @@ fn connection_rows(record: &ConnectionRecord, requests: u32, protocol: &str) -> 
 
 /// A value in words.
 fn row(rows: &mut String, title: &str, value: &str) {
-    let value = escaped(value);
+    let value = escape_markup(value);
     write!(rows, "<dt>{title}</dt><dd>{value}</dd>").expect("a string takes everything");
 }
 
@@ -176,12 +178,8 @@ fn row(rows: &mut String, title: &str, value: &str) {
 fn name(rows: &mut String, title: &str, value: Option<&impl ToString>, absent: &str) {
     let Some(value) = value else { return row(rows, title, absent) };
     // Names of suites and schemes are broken between their words where the page is narrow.
-    let value = escaped(&value.to_string()).replace('_', "_<wbr>");
+    let value = escape_markup(&value.to_string()).replace('_', "_<wbr>");
     write!(rows, "<dt>{title}</dt><dd><code>{value}</code></dd>").expect("a string takes everything");
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// Parts of a handshake, each with the milestone that ends it and its name.

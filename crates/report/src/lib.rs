@@ -12,5 +12,6 @@ mod table;
 pub mod terminal;
 pub mod text;
 
+pub use brisk_telemetry::escape_markup as escape;
 pub use machine::Machine;
-pub use table::{Table, escape, wrapped};
+pub use table::{Table, wrapped};

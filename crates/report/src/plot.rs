@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
+use crate::escape;
 use crate::figures::tick;
-use crate::table::escape;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 276.0;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::escape;
+
 /// A table: a title, columns, rows, and notes below.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
@@ -193,11 +195,6 @@ fn lines(text: &str, width: usize) -> Vec<String> {
         line.extend(rest);
     }
     lines
-}
-
-/// Escapes `text` for HTML and SVG.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

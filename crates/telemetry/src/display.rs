@@ -6,6 +6,11 @@ pub fn changes_display(letter: char) -> bool {
     letter.is_control() || is_format(letter)
 }
 
+/// Escapes `text` for HTML, SVG and other XML, inside and outside of attributes. Control characters stay.
+pub fn escape_markup(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 const fn is_format(letter: char) -> bool {
     matches!(letter,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'

@@ -16,7 +16,7 @@ mod throttle;
 mod timeline;
 
 pub use access_log::{AccessLog, AccessLogError, AccessLogSettings};
-pub use display::changes_display;
+pub use display::{changes_display, escape_markup};
 pub use metrics::Metrics;
 pub use outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Resumption, ResumptionFailure, Side};
 pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};
