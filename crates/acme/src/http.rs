@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use brisk_fetch::{Client, FetchResponse};
+use brisk_telemetry::changes_display;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -89,11 +90,11 @@ fn understood(place: &str, response: &FetchResponse) -> Result<(), Error> {
     Err(Error::Other(message.into()))
 }
 
-/// The beginning of a text in one line, without control characters.
+/// The beginning of a text in one line, without characters that change a terminal.
 fn excerpt(body: &[u8]) -> String {
     // More bytes than characters are needed, and not more than these are converted.
     let text = String::from_utf8_lossy(&body[..body.len().min(8 * EXCERPT)]);
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let words = text.split(|c: char| c.is_whitespace() || changes_display(c)).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect()
 }
 
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn an_error_that_is_not_json_is_quoted_in_one_line() {
         assert_eq!(
-            excerpt(b"<h1>down</h1>\r\n\tuntil\x1b[2J 5 pm\xff"),
+            excerpt(b"<h1>down</h1>\r\n\tuntil\x1b[2J 5\xe2\x80\xaepm\xff"),
             "<h1>down</h1> until [2J 5 pm\u{fffd}"
         );
         assert_eq!(excerpt("é ".repeat(9000).as_bytes()).chars().count(), EXCERPT);

@@ -4,6 +4,7 @@ mod ci;
 mod page;
 
 use brisk_report::{Table, json};
+use brisk_telemetry::changes_display;
 
 pub use ci::{junit, sarif};
 pub use page::html;
@@ -22,8 +23,8 @@ pub fn text(audit: &Audit, width: usize) -> String {
         text.push_str(&table.to_text(width));
         text.push('\n');
     }
-    // Servers are quoted, and terminals obey control characters.
-    text.retain(|letter| letter == '\n' || !letter.is_control());
+    // Servers are quoted, and terminals obey such characters.
+    text.retain(|letter| letter == '\n' || !changes_display(letter));
     text
 }
 
