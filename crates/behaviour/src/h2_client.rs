@@ -1,6 +1,7 @@
 //! HTTP/2 client that sends individual frames, for exchanges that ordinary clients do not make.
 
 use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 use brisk_testkit::client::TlsStream;
@@ -8,7 +9,7 @@ use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{TIMEOUT, wait_until};
 
 use crate::h2::{HEADERS, frame, get, preface};
-use crate::site::Site;
+use crate::site::{Site, connect_from};
 
 /// Frame type `RST_STREAM`.
 pub const RST_STREAM: u8 = 3;
@@ -41,7 +42,16 @@ pub struct Received {
 impl Client {
     /// Connects to `site` and sends the preface.
     pub fn connect(site: &Site) -> Self {
-        let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+        Self::over(site, TcpStream::connect(site.brisk.https()).expect("a listener"))
+    }
+
+    /// Like [`Self::connect`], as the client at the address `source`.
+    pub fn connect_from(site: &Site, source: Ipv4Addr) -> Self {
+        Self::over(site, connect_from(source, site.brisk.https()))
+    }
+
+    fn over(site: &Site, tcp: TcpStream) -> Self {
+        let mut connection = site.client().alpn(&["h2"]).over(tcp).expect("a handshake");
         connection.write_all(&preface()).expect("a server that reads");
         Self { connection, received: Vec::new(), later: Vec::new(), closed: false }
     }

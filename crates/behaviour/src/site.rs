@@ -1,5 +1,6 @@
 //! A brisk that serves `site.test` and `localhost`, and clients for it.
 
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use brisk_testkit::brisk::{Brisk, Setup, base, host};
@@ -7,6 +8,7 @@ use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::Message;
 use brisk_testkit::process::{Finished, command, run};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use serde_json::Value;
 
 use crate::program::brisk_program;
@@ -127,6 +129,15 @@ impl Site {
             assert!(self.get("/").status() < 500);
         }
     }
+}
+
+/// Connects from `source`, an address of this machine, so that brisk sees a client of its own.
+#[track_caller]
+pub fn connect_from(source: Ipv4Addr, listener: SocketAddr) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddrV4::new(source, 0)).expect("an address of this machine");
+    connect(&socket, &listener).expect("a listener");
+    socket.into()
 }
 
 /// Facts of the connection in `body`, a response to `/connection.json` of the built-in page.

@@ -1,20 +1,11 @@
 //! Connections that occupy the admin listener and the dashboard: they keep no operator and no balancer out.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use brisk_behaviour::dashboard::ON;
-use brisk_behaviour::site::Site;
+use brisk_behaviour::site::{Site, connect_from};
 use brisk_testkit::process::TIMEOUT;
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-
-/// A connection of the client at `source`.
-fn connect_from(source: Ipv4Addr, listener: SocketAddr) -> TcpStream {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    bind(&socket, &SocketAddrV4::new(source, 0)).expect("an address of this machine");
-    connect(&socket, &listener).expect("a listener");
-    socket.into()
-}
 
 /// The status of the first response on `stream`, which stays open.
 fn status(stream: &mut TcpStream, path: &str) -> Option<String> {
