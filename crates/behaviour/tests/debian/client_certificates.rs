@@ -1,10 +1,11 @@
 //! Client certificates: revocation and headers for upstreams; and brisk's own certificate for an upstream.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use brisk_behaviour::openssl::{ask, facts_of};
-use brisk_behaviour::site::{NAME, Site, proxy_to, setup};
+use brisk_behaviour::site::{NAME, Site, proxy_to, setup, upstream};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{Crls, Leaf, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
@@ -235,4 +236,40 @@ fn an_upstream_that_demands_a_certificate_gets_it_and_a_new_one_when_the_files_c
     site.brisk.write("up.pem", &stranger.chain_pem);
     assert!(site.brisk.reload().contains("reloaded: "));
     assert_eq!(site.get("/1k").status(), 400);
+}
+
+#[test]
+fn links_in_a_page_for_one_certificate_are_no_hints_for_others() {
+    let ca = TestCa::new();
+    let (alice, bob) = (ca.client("alice").issue(), ca.client("bob").issue());
+    let has_hints = |first: Option<&Leaf>, second: Option<&Leaf>| {
+        let origin = Origin::answering(|_, stream| {
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nLink: </a.css>; rel=preload; as=style\r\n";
+            write!(stream, "{head}Content-Length: 4\r\n\r\npage")
+        });
+        let route = "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_hints = true\n".to_owned();
+        // Links are learned by each worker for itself.
+        let tables = format!(
+            "client_certificates = {{ mode = \"optional\", ca = \"clients.pem\" }}\n{}",
+            route + &upstream(&[&origin.url()])
+        );
+        let site =
+            Site::custom("server.workers = 1\n", &tables, |setup| setup.file("clients.pem", ca.root_pem()));
+        let ask = |leaf: Option<&Leaf>| {
+            let files = leaf.map(|leaf| [text(&leaf.chain), text(&leaf.key)]);
+            let mut curl = vec!["--http2", "--include", "--header", "Accept: text/html"];
+            if let Some([chain, key]) = &files {
+                curl.extend(["--cert", chain, "--key", key]);
+            }
+            site.curl(&curl, "/").success()
+        };
+        assert!(!ask(first).contains(" 103"), "nothing is learned before the first response");
+        let second = ask(second);
+        assert!(second.ends_with("page"), "{second}");
+        second.starts_with("HTTP/2 103")
+    };
+    assert!(has_hints(None, None));
+    assert!(!has_hints(Some(&alice), Some(&bob)));
+    assert!(!has_hints(Some(&alice), None));
 }
