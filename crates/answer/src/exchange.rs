@@ -9,9 +9,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use brisk_http::error::BodyError;
+use brisk_http::validate::Refusal;
 use brisk_http::version;
 use brisk_http_connection::chunk::Reserved;
 use brisk_http_connection::connection::RequestGuard;
+use brisk_http_connection::held::{Account, HeldBytes};
 use brisk_http_connection::interim::Interim;
 use brisk_http_connection::streams::{Ended, StreamKey};
 use brisk_http_connection::{Connection, streams};
@@ -68,6 +70,8 @@ pub(crate) struct Exchange {
     pub(crate) outcome: ForwardOutcome,
     /// Memory reserved for the first piece of the response.
     reserved: Option<Reserved>,
+    /// Heads of the request and the response, until the latter is sent; `None` also over HTTP/1.1.
+    heads: Option<HeldBytes>,
     _in_flight: RequestGuard,
 }
 
@@ -108,6 +112,7 @@ impl Exchange {
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
             reserved: None,
+            heads: HeldBytes::begin(connection, Account::Heads),
             _in_flight: in_flight,
         })
     }
@@ -152,6 +157,12 @@ impl Exchange {
     /// Reserves memory for the first piece of the response, which then need not wait for memory.
     pub(crate) fn reserve(&mut self, reserved: Reserved) {
         self.reserved = Some(reserved);
+    }
+
+    /// Counts a head of the request or the response. Refuses with 503 if the client has its share of the memory for heads.
+    pub(crate) fn hold_head(&mut self, size: impl FnOnce() -> usize) -> Result<(), Refusal> {
+        let Some(heads) = &mut self.heads else { return Ok(()) };
+        heads.add(size()).map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "head-memory"))
     }
 
     /// Ready if the response may hold more memory; otherwise wakes the task when it may.
@@ -204,6 +215,8 @@ impl Exchange {
     }
 
     fn sent(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {
+        // The body is polled once the head is written.
+        self.heads = None;
         self.hold(polled.is_ready());
         match polled {
             Poll::Ready(Some(Ok(frame))) => {

@@ -4,8 +4,8 @@
 use brisk_http::validate::Refusal;
 use brisk_http::version;
 use brisk_http_connection::settings::HttpSettings;
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 
 /// Overhead of each field in bytes (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
@@ -30,14 +30,18 @@ impl HeadLimits {
         if !version::of(head.version).compresses_heads() {
             return Ok(0);
         }
-        let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
         let target = head.uri.path_and_query().map_or(0, |path| path.as_str().len() + FIELD);
-        let size = fields.sum::<usize>() + target;
+        let size = size_of_fields(&head.headers) + target;
         if head.headers.len() > self.lines || size > self.size {
             return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "request-head-too-large"));
         }
         Ok(size)
     }
+}
+
+/// Size of header fields in bytes (RFC 9113 section 6.5.2).
+pub(crate) fn size_of_fields(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl Service {
         if let Some(response) = over_rate(connection, &mut exchange) {
             return exchange.respond(response);
         }
-        let response = match self.admit(connection, &head) {
+        let response = match self.admit(&mut exchange, &head) {
             Ok(Destination::Host(host)) => {
                 let mut request = ClientRequest::new(head, body);
                 host.value().answer(self, &mut request, &mut exchange).await
@@ -145,9 +145,12 @@ impl Service {
     }
 
     /// Checks the limits of the connection and returns the destination of the request.
-    fn admit(&self, connection: &Connection, head: &Parts) -> Result<Destination, Refusal> {
+    fn admit(&self, exchange: &mut Exchange, head: &Parts) -> Result<Destination, Refusal> {
+        let connection = &Rc::clone(exchange.connection());
         if let Some((settings, multiplexed)) = connection.settings().zip(connection.multiplexed()) {
-            multiplexed.head_received(HeadLimits::of(settings).check(head)?);
+            let size = HeadLimits::of(settings).check(head)?;
+            multiplexed.head_received(size);
+            exchange.hold_head(|| size)?;
         }
         if connection.is_overloaded() {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded"));

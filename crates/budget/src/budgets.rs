@@ -11,6 +11,10 @@ use crate::budget::Label;
 /// Minimum budget of all decoders in bytes, however small the limit of encoders is.
 const LEAST_OF_DECODERS: u64 = 64 << 20;
 
+/// Divisor of the limit of responses for the part that heads may take in addition, and its minimum in bytes.
+const HEADS: u64 = 4;
+const LEAST_OF_HEADS: u64 = 16 << 20;
+
 /// Divisor of a limit of stored responses for the part that is reserved for responses being gathered.
 const GATHERED: u64 = 4;
 
@@ -34,12 +38,14 @@ pub enum Resource {
     Requests,
     /// Beacons that arrive.
     Beacons,
+    /// Heads of requests and responses in progress above 64 KiB per connection, and links of interim responses.
+    Heads,
 }
 
 /// Limits that the configuration sets, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Responses that clients have not read.
+    /// Responses that clients have not read. Heads may take a quarter as much in addition, but at least 16 MiB.
     pub responses: u64,
     /// Encoders. Decoders may take half as much in addition, but at least 64 MiB.
     pub encoders: u64,
@@ -60,7 +66,7 @@ pub fn stored_part(limit: usize) -> usize {
 
 impl Resource {
     /// All resources.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Responses,
         Self::Encoders,
         Self::Decoders,
@@ -68,6 +74,7 @@ impl Resource {
         Self::Copies,
         Self::Requests,
         Self::Beacons,
+        Self::Heads,
     ];
 
     /// Name in metrics and in the log.
@@ -80,12 +87,13 @@ impl Resource {
             Self::Copies => "copies",
             Self::Requests => "requests",
             Self::Beacons => "beacons",
+            Self::Heads => "heads",
         }
     }
 
     fn label(self) -> Label {
         let setting = match self {
-            Self::Responses => "server.limits.buffered_total",
+            Self::Responses | Self::Heads => "server.limits.buffered_total",
             Self::Encoders | Self::Decoders | Self::WideDecoders => "server.limits.compression_memory",
             Self::Copies => "server.limits.compressed_files, server.limits.dictionaries",
             Self::Requests => "server.limits.buffered_requests",
@@ -103,6 +111,7 @@ impl Resource {
             Self::Copies => limits.copies / GATHERED,
             Self::Requests => limits.requests,
             Self::Beacons => BEACONS,
+            Self::Heads => (limits.responses / HEADS).max(LEAST_OF_HEADS),
         }
     }
 }
@@ -185,6 +194,12 @@ mod tests {
         drop(held);
         assert!(budgets.of(Resource::Requests).reserve(None, 1001).is_err());
         assert!(budgets.of(Resource::Requests).reserve(None, 1000).is_ok());
+    }
+
+    #[test]
+    fn heads_have_a_quarter_of_the_memory_of_responses_and_a_minimum() {
+        let limit = |responses| Resource::Heads.limit(&Limits { responses, ..LIMITS });
+        assert_eq!((limit(400 << 20), limit(4 << 20)), (100 << 20, 16 << 20));
     }
 
     #[test]

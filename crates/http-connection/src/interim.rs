@@ -9,6 +9,7 @@ use http::header::LINK;
 use http::{HeaderMap, HeaderValue};
 
 use crate::connection::Connection;
+use crate::held::{Account, HeldBytes};
 use crate::streams::StreamKey;
 
 /// Maximum number of links in interim responses of one request. Further links appear in the final response only.
@@ -22,6 +23,8 @@ pub struct Interim {
     connection: Rc<Connection>,
     stream: StreamKey,
     sent: RefCell<Vec<HeaderValue>>,
+    /// Memory of `sent`.
+    held: RefCell<Option<HeldBytes>>,
     /// Origins whose links are translated into paths of the host.
     map: Option<Arc<OriginMap>>,
 }
@@ -29,7 +32,8 @@ pub struct Interim {
 impl Interim {
     /// Interim responses for the request on `stream`.
     pub fn new(connection: Rc<Connection>, stream: StreamKey) -> Self {
-        Self { connection, stream, sent: RefCell::default(), map: None }
+        let held = RefCell::new(HeldBytes::begin(&connection, Account::Heads));
+        Self { connection, stream, sent: RefCell::default(), held, map: None }
     }
 
     /// Translates links to origins of `map` into links to the host.
@@ -46,7 +50,12 @@ impl Interim {
         changed.and_then(|changed| HeaderValue::try_from(changed).ok()).unwrap_or_else(|| link.clone())
     }
 
-    /// Sends the members of `links` that were not sent before.
+    /// Whether the client may hold another link of `bytes`; hints are dispensable.
+    fn hold(&self, bytes: usize) -> bool {
+        self.held.borrow_mut().as_mut().is_none_or(|held| held.add(bytes).is_ok())
+    }
+
+    /// Sends the members of `links` that were not sent before, as far as the client's memory for heads suffices.
     pub fn hint<'l>(&self, links: impl IntoIterator<Item = &'l HeaderValue>) {
         let mut sent = self.sent.borrow_mut();
         let mut bytes: usize = sent.iter().map(HeaderValue::len).sum();
@@ -57,7 +66,7 @@ impl Interim {
                 continue;
             }
             bytes += link.len();
-            if sent.len() == LINKS || bytes > LINK_BYTES {
+            if sent.len() == LINKS || bytes > LINK_BYTES || !self.hold(link.len()) {
                 break;
             }
             sent.push(link.clone());

@@ -13,6 +13,7 @@ pub mod end;
 pub mod forwarded;
 pub mod gathering;
 pub mod handshake;
+pub mod held;
 pub mod holding;
 pub mod interim;
 pub mod keep_alive;

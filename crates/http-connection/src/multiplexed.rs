@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use http::HeaderMap;
 
 use crate::discards::Discards;
+use crate::held::Accounts;
 use crate::streams::{StreamKey, Streams};
 
 /// Size of a head in bytes that costs nothing: HPACK's dynamic table holds 4 KiB, and names from the static table and
@@ -18,6 +19,8 @@ pub struct Multiplexed {
     pub streams: Streams,
     /// Request bodies that are read and discarded.
     pub discards: Discards,
+    /// Memory held for the requests in flight.
+    pub accounts: Accounts,
     earned: Cell<u32>,
     long_heads: Cell<u64>,
     /// Interim responses that the driver has not sent.

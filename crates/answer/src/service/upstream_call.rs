@@ -24,6 +24,7 @@ use crate::error::ServiceError;
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
 use crate::forwarding::ForwardedRequest;
+use crate::head_limits::size_of_fields;
 use crate::headers;
 use crate::hints::RequestHints;
 use crate::settings::{RouteSettings, UpstreamAction, UpstreamPath};
@@ -128,7 +129,7 @@ impl<'a> UpstreamCall<'a> {
             outcome: &exchange.outcome,
         };
         let answered = forward(&self.upstream.group, head, body, &facts).await;
-        Ok(self.answered(answered, exchange))
+        self.answered(answered, exchange)
     }
 
     /// Connects a client's stream with an upstream that speaks the tunnelled protocol (RFC 8441).
@@ -142,7 +143,7 @@ impl<'a> UpstreamCall<'a> {
         let connection = self.prepare(&mut head, target, exchange);
         let facts = ForwardFacts { connection: &connection, interim: None, outcome: &exchange.outcome };
         let answered = tunnel(&self.upstream.group, head, upload, &facts).await;
-        Ok(self.answered(answered, exchange))
+        self.answered(answered, exchange)
     }
 
     /// Converts the client's head into the head for the upstream.
@@ -165,15 +166,16 @@ impl<'a> UpstreamCall<'a> {
         &self,
         answered: Result<Response<UpstreamBody>, UpstreamError>,
         exchange: &mut Exchange,
-    ) -> Response<Body> {
+    ) -> Result<Response<Body>, Refusal> {
         match answered {
             Ok(response) => {
+                exchange.hold_head(|| size_of_fields(response.headers()))?;
                 let mut response = response.map(Body::Upstream);
                 self.route.stages.received(self.state, &mut response);
                 headers::prepare_response(response.status(), response.headers_mut());
-                response
+                Ok(response)
             }
-            Err(error) => self.failed(&error, exchange),
+            Err(error) => Ok(self.failed(&error, exchange)),
         }
     }
 

@@ -1,12 +1,14 @@
 //! Attacks with HTTP/2 frames that cause work without requesting responses.
 
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use brisk_behaviour::h2::{frame, get, post_head};
 use brisk_behaviour::h2_client::{Client, GOAWAY, RST_STREAM, silent};
+use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{Site, proxy_to};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
@@ -146,6 +148,48 @@ fn header_lines_over_http2_are_limited_as_over_http1() {
     client.send(&get_with(3, &field(&[0], "x-a", "1").repeat(99)));
     assert_eq!(client.status(3), 200);
     assert_eq!(origin.requests().len(), 1);
+}
+
+#[test]
+fn heads_of_one_client_leave_memory_for_those_of_others() {
+    // An upstream that never responds. Over HTTP/2, many requests take few connections.
+    let origin = h2_origin(|peer, _| {
+        loop {
+            peer.read_frame()?;
+        }
+    });
+    let tables = format!(
+        "\n[[host.route]]\npath = \"/ok\"\nrespond = {{ body = \"ok\" }}\n{}",
+        proxy_to(&[&h2c(&origin)])
+    );
+    // The budget for heads is 16 MiB, of which one client gets half, apart from 64 KiB for each connection.
+    let site = Site::custom("server.limits.buffered_total = \"32MiB\"\n", &tables, |setup| setup);
+    let lines: Vec<u8> = (0..4).flat_map(|_| field(&[0], "x-a", &"a".repeat(3900))).collect();
+    let ask = |stream, path| {
+        let plain = get(stream, path);
+        frame(HEADERS, 5, stream, &[&plain[9..], &lines].concat())
+    };
+    let held = || site.brisk.metrics().sum("brisk_budget_held_bytes", &["budget=\"heads\""]);
+    let refused = || site.brisk.metrics().sum("brisk_budget_refusals_total", &["budget=\"heads\""]) > 0.5;
+    let mut attackers = Vec::new();
+    wait_until("a client with its share", || {
+        let mut client = Client::connect(&site);
+        client.send(&(0..100).flat_map(|number| ask(2 * number + 1, "/")).collect::<Vec<_>>());
+        client.frames(Duration::from_millis(100));
+        attackers.push(client);
+        refused().then_some(())
+    });
+    assert!(held() > f64::from(7 << 20) && held() <= f64::from(8 << 20), "{}", held());
+    let mut last = Client::connect(&site);
+    last.send(&(0..5).flat_map(|number| ask(2 * number + 1, "/")).collect::<Vec<_>>());
+    assert_eq!(last.status(9), 503);
+    // Heads of another client that need the budget as well.
+    let mut other = Client::connect_from(&site, Ipv4Addr::new(127, 0, 0, 2));
+    other.send(&(0..20).flat_map(|number| ask(2 * number + 1, "/")).collect::<Vec<_>>());
+    other.send(&ask(41, "/ok"));
+    assert_eq!(other.status(41), 200);
+    drop((attackers, last, other));
+    wait_until("memory that is free again", || (held() < 0.5).then_some(()));
 }
 
 /// What an upstream received, and on how many connections it still waits for more.
