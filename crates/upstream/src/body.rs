@@ -101,7 +101,7 @@ impl UpstreamBody {
             return Poll::Pending;
         };
         let overdue = deadline.poll_expired(context);
-        if let (true, Source::Http2 { exchange, .. }) = (overdue.is_ready(), &self.0) {
+        if let (true, Source::Http2 { exchange, .. }) = (overdue.is_ready(), &mut self.0) {
             exchange.retire_connection();
         }
         overdue.map(|()| Some(Err(BodyError::UpstreamTimeout)))

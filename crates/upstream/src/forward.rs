@@ -300,9 +300,9 @@ impl<'a> Journey<'a> {
             Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
         };
         let checkout = if self.logs_in {
-            server.http2().exclusive(async || open(attempt.at_limit).await).await
+            server.http2().exclusive(self.connection, async || open(attempt.at_limit).await).await
         } else {
-            server.http2().checkout(attempt.placement, attempt.at_limit, open).await
+            server.http2().checkout(self.connection, attempt.placement, attempt.at_limit, open).await
         };
         let mut http2 = match checkout {
             Ok(http2) => http2,

@@ -3,6 +3,7 @@
 
 mod allowance;
 mod blocks;
+mod cancels;
 mod input;
 mod link;
 mod output;
@@ -20,8 +21,9 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::Interim;
 use brisk_net::{Deadline, DeadlineWheel};
@@ -30,7 +32,8 @@ use http::{Request, Response};
 use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 
-use self::link::{Link, Unanswered};
+use self::cancels::Cancels;
+use self::link::{Audience, Link, Unanswered};
 use crate::error::UpstreamError;
 use crate::http1::{Failure, HeadWatch, upstream_error};
 use crate::io::UpstreamIo;
@@ -54,6 +57,8 @@ pub(crate) struct Http2Pool {
     attempts_failed: Cell<u64>,
     /// The server's last known limit of concurrent streams, at most [`STREAMS`].
     streams: Cell<u32>,
+    /// Requests that clients have canceled.
+    cancels: Rc<Cancels>,
     /// Whether the pool keeps no more connections.
     retired: Cell<bool>,
 }
@@ -108,14 +113,17 @@ impl Http2Pool {
             opening: Mutex::default(),
             attempts_failed: Cell::new(0),
             streams: Cell::new(STREAMS),
+            cancels: Rc::default(),
             retired: Cell::new(false),
         }
     }
 
-    /// Returns a slot on an open connection, or on a new one made by `open`. A connection with many resets is used only if
-    /// no other can be opened.
+    /// Returns a slot for a request of `client` on an open connection, or on a new one made by `open`. Clients that have
+    /// canceled many requests use connections apart from those of others. A connection with many resets, or of the other
+    /// clients, is used only if no other can be opened.
     pub(crate) async fn checkout<F>(
         &self,
+        client: &Rc<Connection>,
         placement: Placement,
         at_limit: AtLimit,
         open: F,
@@ -123,26 +131,33 @@ impl Http2Pool {
     where
         F: AsyncFnOnce(AtLimit) -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
     {
-        if let Some(found) = self.find(|link| placement.permits(link)) {
+        let audience = if self.cancels.are_many(client.client.address(), Instant::now) {
+            Audience::Canceling
+        } else {
+            Audience::Usual
+        };
+        let find = |is_meant: &dyn Fn(&Link) -> bool| self.find(client, is_meant);
+        let is_meant = |link: &Link| placement.permits(link) && link.audience() == audience;
+        if let Some(found) = find(&is_meant) {
             return Ok(found);
         }
         let failed_before = self.attempts_failed.get();
         let _opening = self.opening.lock().await;
-        if let Some(found) = self.find(|link| placement.permits(link)) {
+        if let Some(found) = find(&is_meant) {
             return Ok(found);
         }
         if self.attempts_failed.get() != failed_before {
             // Another request has just failed to connect: the queued requests must not each try in turn.
             return Err(UpstreamError::Connect(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        let spare = if placement == Placement::Kept { self.find(|_| true) } else { None };
+        let spare = if placement == Placement::Kept { find(&|_| true) } else { None };
         let at_limit = if spare.is_some() { AtLimit::Fail } else { at_limit };
         let opened = match open(at_limit).await {
-            Ok((io, open)) => return Ok(self.add(self.begin(io, open))),
+            Ok((io, open)) => return Ok(self.add(self.begin(io, open, audience), client)),
             Err(error) => error,
         };
         if matches!(opened, UpstreamError::ConnectionLimit)
-            && let Some(found) = spare.or_else(|| self.find(|_| true))
+            && let Some(found) = spare.or_else(|| find(&|_| true))
         {
             return Ok(found);
         }
@@ -150,13 +165,13 @@ impl Http2Pool {
         Err(opened)
     }
 
-    /// Opens a connection for one request, which no other request will use.
-    pub(crate) async fn exclusive<F>(&self, open: F) -> Result<Http2, UpstreamError>
+    /// Opens a connection for one request of `client`, which no other request will use.
+    pub(crate) async fn exclusive<F>(&self, client: &Rc<Connection>, open: F) -> Result<Http2, UpstreamError>
     where
         F: AsyncFnOnce() -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
     {
         let (io, open) = open().await?;
-        Ok(self.begin(io, open).take(false))
+        Ok(self.begin(io, open, Audience::Usual).take(client, false))
     }
 
     /// Drops connections that ended or were idle for `idle_ticks` sweeps, and idle connections beyond `most`. Called
@@ -191,14 +206,14 @@ impl Http2Pool {
     }
 
     /// A connection over `io`, with its task.
-    fn begin(&self, io: UpstreamIo, open: OpenConnection) -> Shared {
-        let link = Link::new(io, &self.wheel, self.limits, self.streams.get());
+    fn begin(&self, io: UpstreamIo, open: OpenConnection, audience: Audience) -> Shared {
+        let link = Link::new(io, &self.wheel, self.limits, self.streams.get(), audience, &self.cancels);
         // The task ends with the connection; no caller waits for it.
         drop(spawn_local(Rc::clone(&link).run(open)));
         Shared { link, idle_ticks: 0 }
     }
 
-    fn find(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Http2> {
+    fn find(&self, client: &Rc<Connection>, is_meant: impl Fn(&Link) -> bool) -> Option<Http2> {
         let mut open = self.open.borrow_mut();
         open.retain(|shared| {
             if let Some(streams) = shared.link.streams() {
@@ -210,11 +225,11 @@ impl Http2Pool {
         // A server that currently accepts no streams accepts none on other connections either, so requests wait.
         let takes_none = open.iter().all(|shared| shared.link.takes_none());
         let shared = with_room.or_else(|| open.first().filter(|_| takes_none))?;
-        Some(shared.take(true))
+        Some(shared.take(client, true))
     }
 
-    fn add(&self, shared: Shared) -> Http2 {
-        let taken = shared.take(false);
+    fn add(&self, shared: Shared, client: &Rc<Connection>) -> Http2 {
+        let taken = shared.take(client, false);
         if !self.retired.get() {
             self.open.borrow_mut().push(shared);
         }
@@ -238,8 +253,8 @@ impl Placement {
 }
 
 impl Shared {
-    fn take(&self, reused: bool) -> Http2 {
-        Http2 { exchange: self.link.take(), reused }
+    fn take(&self, client: &Rc<Connection>, reused: bool) -> Http2 {
+        Http2 { exchange: self.link.take(client), reused }
     }
 }
 
@@ -275,9 +290,7 @@ impl Http2 {
                 return Poll::Ready(answer.map_err(Ended::Unanswered));
             }
             // Hints that arrive together with the response are useless.
-            if let Some(interim) = interim
-                && let Some(hints) = exchange.take_hints()
-            {
+            if let Some((interim, hints)) = interim.zip(exchange.take_hints()) {
                 interim.hint(hints.get_all(LINK));
             }
             watch.poll_overdue(context).map(|error| Err(Ended::Overdue(error)))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -103,4 +104,49 @@ fn a_connection_with_many_resets_is_used_where_no_other_can_be_opened() {
     assert_eq!(origin.connections(), 1);
     let resets = seen.resets.lock().expect("no panic")[&0];
     assert!(resets <= LIMIT, "{resets} resets");
+}
+
+#[test]
+fn a_client_that_cancels_many_requests_shares_no_connection_with_others() {
+    // Requests by connection to the origin, which responds while `answers` is set.
+    let (requests, answers) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(true)));
+    let origin = {
+        let (requests, answers) = (Arc::clone(&requests), Arc::clone(&answers));
+        h2_origin(move |peer, number| {
+            while let Some(stream) = peer.request()? {
+                requests.lock().expect("no panic").push(number);
+                if answers.load(Ordering::SeqCst) {
+                    peer.answer(stream, b"answer", true)?;
+                }
+            }
+            Ok(())
+        })
+    };
+    let site = Site::custom("server.workers = 1\n", &proxy_to(&[&h2c(&origin)]), |setup| setup);
+    let seen = || requests.lock().expect("no panic").clone();
+    let mut other = Client::connect_from(&site, Ipv4Addr::new(127, 0, 0, 2));
+    let mut streams = (1..).step_by(2);
+    // The connection that serves the next request of the other client.
+    let mut ask = || {
+        let stream = streams.next().expect("a number");
+        other.send(&get(stream, "/"));
+        other.wait_for("a response", |frame| frame.stream == stream && frame.payload == b"answer");
+        *seen().last().expect("a request")
+    };
+    let shared = ask();
+    answers.store(false, Ordering::SeqCst);
+    cancel_many(&site, 40, || seen().len());
+    let of_attacker = seen()[1..].to_vec();
+    let apart = *of_attacker.last().expect("a request");
+    assert_ne!(apart, shared, "{of_attacker:?}");
+    // Few requests of the attacker reach the connection of the others, so few resets do.
+    assert!(of_attacker.iter().filter(|number| **number == shared).count() <= 20, "{of_attacker:?}");
+    answers.store(true, Ordering::SeqCst);
+    assert!((0..5).all(|_| ask() == shared), "{:?}", seen());
+    // Later requests of the attacker are served, apart from the others.
+    let mut later = Client::connect(&site);
+    later.send(&get(1, "/"));
+    later.wait_for("a response", |frame| frame.payload == b"answer");
+    assert_eq!(seen().last(), Some(&apart));
+    assert_eq!(origin.connections(), 2);
 }

@@ -76,6 +76,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
     ("stored dictionaries", &["answer::Store", "coding::Dictionary"]),
     ("learned hints", &["answer::EarlyHints"]),
     ("requests that wait for an upstream", &["upstream::State", "upstream::Server", "upstream::Pool"]),
+    ("clients that cancel requests", &["upstream::Cancels"]),
 ];
 
 /// Types made of the configuration, or of a constant size.

@@ -129,7 +129,7 @@ impl Asked<'_> {
             Admission::Open(place) => server.open(place).await,
             Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
         };
-        let checkout = server.http2().checkout(Placement::Kept, AtLimit::Wait, open).await;
+        let checkout = server.http2().checkout(self.connection, Placement::Kept, AtLimit::Wait, open).await;
         let mut http2 = checkout.map_err(Failure::connecting)?;
         let deadline = server.register_deadline();
         let limit = server.group_settings().timeouts.head;

@@ -3,28 +3,29 @@
 //! The task reads and writes. Requests write their heads into its buffer, so all output of one turn of the worker is
 //! sent with one system call.
 
+mod exchange;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
-use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use brisk_http::error::{ConnectionError, Http2Error};
-use brisk_http_connection::body::request::RequestBody;
+use brisk_http::error::Http2Error;
+use brisk_http_connection::Connection;
 use brisk_net::DeadlineWheel;
 use brisk_wire::h2::frame::Reason;
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, Response};
-use http_body::{Frame, SizeHint};
+use bytes::BytesMut;
 use tokio::io::AsyncWrite as _;
 use tokio::time::timeout;
 use tokio_util::io::poll_read_buf;
 
+pub(crate) use self::exchange::Exchange;
+pub(super) use self::exchange::Unanswered;
 use super::Http2Limits;
-use super::output::Destination;
+use super::cancels::Cancels;
 use super::pulse::{Linger, Pulse};
 use super::state::State;
 use crate::io::UpstreamIo;
@@ -53,6 +54,17 @@ pub(super) struct Link {
     is_shunned: Cell<bool>,
     /// Whether the pool has dropped the connection. It closes with the last of its requests.
     is_closing: Cell<bool>,
+    audience: Audience,
+    /// Requests that clients have canceled on all connections to the server.
+    cancels: Rc<Cancels>,
+}
+
+/// The clients whose requests share a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    Usual,
+    /// Clients that have canceled many requests.
+    Canceling,
 }
 
 #[derive(Debug)]
@@ -69,25 +81,16 @@ struct Wire {
     linger: Linger,
 }
 
-/// A request on a connection: before its stream is opened, while it waits, and as the body of its response. Dropping it
-/// abandons the rest of the exchange.
-#[derive(Debug)]
-pub(crate) struct Exchange {
-    link: Rc<Link>,
-    place: Option<u32>,
-}
-
-/// A request without a response.
-#[derive(Debug)]
-pub(super) struct Unanswered {
-    pub(super) error: ConnectionError,
-    /// The request body, if the server has not processed the request and it can be repeated unchanged.
-    pub(super) again: Option<RequestBody>,
-}
-
 impl Link {
     /// A connection over `io`. `streams`: the expected limit of concurrent streams before the server's settings arrive.
-    pub(super) fn new(io: UpstreamIo, wheel: &DeadlineWheel, limits: Http2Limits, streams: u32) -> Rc<Self> {
+    pub(super) fn new(
+        io: UpstreamIo,
+        wheel: &DeadlineWheel,
+        limits: Http2Limits,
+        streams: u32,
+        audience: Audience,
+        cancels: &Rc<Cancels>,
+    ) -> Rc<Self> {
         let wire = Wire {
             io: Some(io),
             state: State::new(limits.head_size, streams),
@@ -103,6 +106,8 @@ impl Link {
             is_retired: Cell::default(),
             is_shunned: Cell::default(),
             is_closing: Cell::default(),
+            audience,
+            cancels: Rc::clone(cancels),
         })
     }
 
@@ -133,10 +138,15 @@ impl Link {
         if state.failure.is_some() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Registers a request on the connection.
-    pub(super) fn take(self: &Rc<Self>) -> Exchange {
+    /// Registers a request of `client` on the connection.
+    pub(super) fn take(self: &Rc<Self>, client: &Rc<Connection>) -> Exchange {
         self.load.set(self.load.get() + 1);
-        Exchange { link: Rc::clone(self), place: None }
+        Exchange { link: Rc::clone(self), place: None, client: Some(Rc::clone(client)) }
+    }
+
+    /// The clients whose requests share the connection.
+    pub(super) fn audience(&self) -> Audience {
+        self.audience
     }
 
     /// Number of requests on the connection, plus open streams of ended requests.
@@ -278,118 +288,6 @@ impl Wire {
             && let Some(task) = self.state.task().cloned()
         {
             self.read(&mut Context::from_waker(&task));
-        }
-    }
-}
-
-impl Exchange {
-    /// Opens a stream for the request as soon as the server permits another, and takes the request's body.
-    pub(super) fn poll_begin(
-        &mut self,
-        context: &mut Context<'_>,
-        request: &mut Request<RequestBody>,
-        to: Destination<'_>,
-    ) -> Poll<Result<(), Unanswered>> {
-        let mut wire = self.link.wire.borrow_mut();
-        wire.look();
-        let state = &mut wire.state;
-        if !state.takes_requests() {
-            // The error of other requests does not concern this one, which was not sent.
-            let is_first = state.next == 1;
-            let error = state.failure.filter(|_| is_first).unwrap_or(Http2Error::Refused);
-            let body = mem::replace(request.body_mut(), RequestBody::Empty);
-            return Poll::Ready(Err(Unanswered { error: error.into(), again: Some(body) }));
-        }
-        if !state.has_room() {
-            state.wait_for_room(context.waker());
-            return Poll::Pending;
-        }
-        self.place = Some(state.request(request, to));
-        Poll::Ready(Ok(()))
-    }
-
-    /// Whether the server supports extended CONNECT (RFC 8441). Ready once its settings have arrived.
-    pub(super) fn poll_offers_protocols(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        let mut wire = self.link.wire.borrow_mut();
-        let state = &mut wire.state;
-        if state.recv.order.has_settings() || !state.takes_requests() {
-            return Poll::Ready(state.send.peer.connect_protocol);
-        }
-        state.wait_for_room(context.waker());
-        Poll::Pending
-    }
-
-    /// The head of the response.
-    pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<()>, Unanswered>> {
-        let mut wire = self.link.wire.borrow_mut();
-        let Some(place) = self.place else { return Poll::Pending };
-        let stream = wire.state.stream(place);
-        let polled = stream.poll_head(context);
-        if let Poll::Ready(answer) = &polled {
-            self.link.is_shunned.set(answer.is_err());
-        }
-        polled.map_err(|error| Unanswered {
-            error: stream.explain(error),
-            again: stream.is_untouched.then(|| stream.take_request_body()),
-        })
-    }
-
-    /// Takes the headers of the last 103 (RFC 8297).
-    pub(super) fn take_hints(&mut self) -> Option<HeaderMap> {
-        let mut wire = self.link.wire.borrow_mut();
-        wire.state.stream(self.place?).hints.take()
-    }
-
-    /// See [`http_body::Body::poll_frame`].
-    pub(crate) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
-        let mut wire = self.link.wire.borrow_mut();
-        let Some(place) = self.place else { return Poll::Ready(None) };
-        let state = &mut wire.state;
-        let stream = state.stream(place);
-        let polled = stream.poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(data) = frame.data_ref()
-        {
-            let length = data.len() as u32;
-            state.claim(length);
-            state.claim_stream(place, length);
-            return polled.map_err(ConnectionError::Http2);
-        }
-        polled.map_err(|error| stream.explain(error))
-    }
-
-    /// See [`http_body::Body::is_end_stream`].
-    pub(crate) fn is_end_stream(&self) -> bool {
-        let wire = self.link.wire.borrow();
-        self.place.is_none_or(|place| wire.state.streams[place as usize].is_end_stream())
-    }
-
-    /// See [`http_body::Body::size_hint`].
-    pub(crate) fn size_hint(&self) -> SizeHint {
-        let wire = self.link.wire.borrow();
-        let unread = self.place.and_then(|place| wire.state.streams[place as usize].unread);
-        unread.map_or_else(SizeHint::default, SizeHint::with_exact)
-    }
-
-    /// Excludes the connection from further requests, because a response on it timed out.
-    pub(crate) fn retire_connection(&self) {
-        self.link.is_retired.set(true);
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        let link = &self.link;
-        let mut wire = link.wire.borrow_mut();
-        if let Some(place) = self.place {
-            wire.state.release(place);
-        }
-        link.load.set(link.load.get() - 1);
-        if link.load.get() == 0 && link.is_closing.get() {
-            wire.state.schedule();
         }
     }
 }

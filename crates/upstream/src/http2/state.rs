@@ -14,7 +14,7 @@ use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
 
 use super::allowance::Allowance;
 use super::resets::Resets;
-use super::stream::{End, Stream};
+use super::stream::{End, Released, Stream};
 
 /// Receive window of a response in bytes. Bounds the memory of a response whose client is slow.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
@@ -263,24 +263,27 @@ impl State {
     }
 
     /// Releases a stream whose request has ended or was dropped.
-    pub(super) fn release(&mut self, place: u32) {
+    pub(super) fn release(&mut self, place: u32) -> Released {
         let stream = self.stream(place);
         stream.is_held = false;
         let number = stream.number;
         // END_STREAM may arrive a packet after the last byte of the body; a reset would be unnecessary.
         let is_whole = stream.end == End::Whole || (stream.has_whole_body() && stream.upload.is_none());
         if self.find(number) != Some(place) {
-            return self.set_free(place);
+            self.set_free(place);
+            return Released::Ended;
         }
         self.leftovers += 1;
         if is_whole || self.stream(place).is_abandoned {
             // The rest of the request is still sent.
             let unread = self.stream(place).clear_response();
             self.claim(unread);
-        } else {
-            self.cancel(place, Http2Error::Ended);
+            self.schedule();
+            return Released::Ended;
         }
+        self.cancel(place, Http2Error::Ended);
         self.schedule();
+        Released::Canceled
     }
 
     /// Cancels the streams that were already without a request at the last call, and resets those abandoned before, as

@@ -89,6 +89,14 @@ pub(super) enum End {
     Reported,
 }
 
+/// How the request of a released stream has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Released {
+    Ended,
+    /// Before its response was complete.
+    Canceled,
+}
+
 impl Stream {
     /// Initializes the slot for stream `number`, whose first frame is written at position `begins`.
     pub(super) fn begin(&mut self, number: u32, send_window: i64, begins: u64) {

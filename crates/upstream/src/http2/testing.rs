@@ -198,7 +198,9 @@ pub(crate) fn compare(script: &[u8], length: usize) {
                     match step {
                         b'R' => bench.read(one),
                         b'E' => one.inbox.take().into_iter().for_each(|inbox| inbox.end(None)),
-                        _ => bench.state.release(asked.swap_remove(amount % count).place),
+                        _ => {
+                            bench.state.release(asked.swap_remove(amount % count).place);
+                        }
                     }
                 }
                 assert_eq!(pair[0].written(), pair[1].written());
