@@ -72,6 +72,9 @@ pub enum Http2Error {
     /// The request body failed while it was sent.
     #[error("the request body failed")]
     RequestBody,
+    /// The client has not read its responses and has its share of the memory for them.
+    #[error("the client has its share of the memory for responses")]
+    ClientMemory,
 }
 
 impl ConnectionError {
@@ -113,6 +116,9 @@ pub enum BodyError {
     /// The upstream reset the response's stream with `NO_ERROR` before the end of the body.
     #[error("the response body was cut short by a reset")]
     UpstreamReset,
+    /// The client has its share of the memory for responses that it does not read.
+    #[error("the client has its share of the memory for responses")]
+    ClientMemory,
     /// The upstream paused for longer than the timeout within a response body.
     #[error("the response body did not come in time")]
     UpstreamTimeout,
@@ -163,6 +169,7 @@ impl BodyError {
         match error {
             // RFC 9113 section 8.1: `NO_ERROR` before `END_STREAM` still means a truncated body.
             ConnectionError::Http2(Http2Error::Reset(Reason::NO_ERROR)) => Self::UpstreamReset,
+            ConnectionError::Http2(Http2Error::ClientMemory) => Self::ClientMemory,
             error => Self::Upstream(error),
         }
     }
@@ -176,7 +183,7 @@ impl BodyError {
                 StatusCode::BAD_REQUEST
             }
             Self::Spill(_) | Self::File(_) | Self::Encoder(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoRoom | Self::ClientMemory => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(_)
             | Self::UpstreamReset
             | Self::UpstreamTimeout
@@ -199,7 +206,8 @@ impl BodyError {
             | Self::ClientReset
             | Self::WrongLength
             | Self::TooLarge
-            | Self::ClientTimeout => Side::Client,
+            | Self::ClientTimeout
+            | Self::ClientMemory => Side::Client,
             Self::Spill(_) | Self::NoRoom | Self::File(_) | Self::Encoder(_) => Side::Internal,
         }
     }
@@ -217,6 +225,7 @@ impl BodyError {
             Self::ClientTimeout => "request-body-timeout",
             Self::Spill(_) => "request-buffer",
             Self::NoRoom => "request-buffers-full",
+            Self::ClientMemory => "response-memory",
             Self::File(_) => "file",
             Self::Encoder(_) => "compression",
             Self::Decoder(_) => "response-coding",

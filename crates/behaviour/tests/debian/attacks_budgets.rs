@@ -1,11 +1,14 @@
 //! Attacks on memory that clients share: one client holds all that it gets, another one is served.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use brisk_behaviour::h2::{frame, get_with};
+use brisk_behaviour::h2::{DATA, END_STREAM, frame, get, get_with};
 use brisk_behaviour::h2_client::Client;
-use brisk_behaviour::site::{LIMIT, NAME, Site, upstream};
+use brisk_behaviour::h2_origin::{h2_origin, h2c};
+use brisk_behaviour::site::{LIMIT, NAME, Site, proxy_to, upstream};
 use brisk_coding::{Coding, Encoder};
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::http1::Message;
@@ -183,6 +186,54 @@ fn decoders_of_one_client_leave_memory_for_those_of_others() {
     for _ in 0..8 {
         let facts = ["--compressed", "--output", "/dev/null", "--write-out", "%{http_code}"];
         assert_eq!(site.curl(&[&OTHER[..], &facts].concat(), "/page").success(), "200");
+    }
+    drop(attackers);
+}
+
+#[test]
+fn unread_responses_of_an_upstream_over_http2_leave_memory_for_those_of_others() {
+    const BODY: usize = 200_000;
+    // As many responses as the window of one connection to the upstream has room for.
+    const RESPONSES: u32 = 18;
+    let sent = Arc::new(AtomicU32::new(0));
+    let origin = {
+        let sent = Arc::clone(&sent);
+        h2_origin(move |peer, _| {
+            while let Some(stream) = peer.request()? {
+                peer.answer(stream, b"", false)?;
+                for (index, piece) in [b'x'; BODY].chunks(16_000).enumerate() {
+                    let flags = if (index + 1) * 16_000 >= BODY { END_STREAM } else { 0 };
+                    peer.send(&frame(DATA, flags, stream, piece))?;
+                }
+                sent.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(())
+        })
+    };
+    // A client has half of 16 MiB, apart from 256 KiB and 64 KiB for each connection.
+    let keys = "server.workers = 1\nserver.limits.buffered_total = \"16MiB\"\n";
+    let site = Site::custom(keys, &proxy_to(&[&h2c(&origin)]), |setup| setup);
+    let before = site.brisk.process().resident_bytes();
+    let attackers: Vec<_> = (1..=12)
+        .map(|client| {
+            let mut attacker = Client::connect(&site);
+            // No window for any response.
+            attacker.send(&frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+            attacker.send(&(0..RESPONSES).flat_map(|number| get(2 * number + 1, "/")).collect::<Vec<_>>());
+            wait_until("responses that arrive", || {
+                attacker.frames(Duration::from_millis(5));
+                (sent.load(Ordering::SeqCst) >= client * RESPONSES).then_some(())
+            });
+            attacker
+        })
+        .collect();
+    wait_until("a client with its share", || (refusals(&site, "responses") > 0.5).then_some(()));
+    assert!(held(&site, "responses") <= f64::from(8 << 20), "{}", held(&site, "responses"));
+    let grown = site.brisk.process().resident_bytes().saturating_sub(before);
+    assert!(grown < 24 << 20, "{} KiB", grown / 1024);
+    let facts = ["--http2", "--output", "/dev/null", "--write-out", "%{http_code} %{size_download}"];
+    for _ in 0..4 {
+        assert_eq!(site.curl(&[&OTHER[..], &facts].concat(), "/").success(), format!("200 {BODY}"));
     }
     drop(attackers);
 }

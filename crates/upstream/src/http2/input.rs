@@ -262,6 +262,11 @@ impl State {
         self.allowance.earn(1);
         // A request holds the stream: released streams have no data left to receive, or are abandoned.
         let stream = &mut self.streams[place as usize];
+        if !stream.hold(length) {
+            input.advance(length);
+            self.claim(length as u32);
+            return self.cancel(place, Http2Error::ClientMemory);
+        }
         if length >= SHARED {
             stream.push(input.split_to(length).freeze());
         } else {

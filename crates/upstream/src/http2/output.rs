@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use brisk_http::error::{BodyError, Http2Error};
 use brisk_http::fields::is_connection_specific;
 use brisk_http_connection::body::request::RequestBody;
+use brisk_http_connection::held::HeldBytes;
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
@@ -48,7 +49,12 @@ pub(crate) struct Destination<'a> {
 
 impl State {
     /// Begins a request on a new stream and takes its body. Returns the stream's slot.
-    pub(super) fn request(&mut self, request: &mut Request<RequestBody>, to: Destination<'_>) -> u32 {
+    pub(super) fn request(
+        &mut self,
+        request: &mut Request<RequestBody>,
+        to: Destination<'_>,
+        held: Option<HeldBytes>,
+    ) -> u32 {
         let place = self.open();
         let is_last = request.body().is_end_stream();
         let number = self.stream(place).number;
@@ -56,6 +62,7 @@ impl State {
         self.allowance.earn(STREAM);
         let stream = self.stream(place);
         stream.is_head = request.method() == Method::HEAD;
+        stream.held = held;
         if !is_last {
             let body = mem::replace(request.body_mut(), RequestBody::Empty);
             stream.upload = Some(Upload { body, chunk: Bytes::new() });

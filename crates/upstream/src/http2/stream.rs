@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use brisk_http::error::{BodyError, ConnectionError, Http2Error};
 use brisk_http_connection::body::request::RequestBody;
+use brisk_http_connection::held::HeldBytes;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Response};
 use http_body::Frame;
@@ -43,6 +44,8 @@ pub(super) struct Stream {
     /// Unread part of the response body: pieces in order, followed by small pieces joined together.
     pieces: VecDeque<Bytes>,
     small: Vec<u8>,
+    /// Memory of the unread part and of `kept` in the account of the client.
+    pub(super) held: Option<HeldBytes>,
     pub(super) trailers: Option<HeaderMap>,
     pub(super) end: End,
     /// Error of the request body, if it ended the stream.
@@ -118,15 +121,22 @@ impl Stream {
     /// Records that the first piece of the request body is about to be sent; `is_all`: it is the whole body.
     pub(super) fn sends(&mut self, data: &Bytes, is_all: bool) {
         let is_first = self.is_untouched && self.kept.is_none();
-        self.is_untouched = is_first && is_all && data.len() <= KEPT;
+        self.forget_kept();
+        self.is_untouched = is_first && is_all && data.len() <= KEPT && self.hold(data.len());
         self.kept = self.is_untouched.then(|| data.clone());
     }
 
     /// Records that the server has begun to respond, or that the request cannot be repeated for another reason.
     pub(super) fn looked_at(&mut self) {
         self.is_untouched = false;
-        self.kept = None;
+        self.forget_kept();
         self.unsent = None;
+    }
+
+    fn forget_kept(&mut self) {
+        if let Some((kept, held)) = self.kept.take().zip(self.held.as_mut()) {
+            held.remove(kept.len());
+        }
     }
 
     /// Gives the stream up. A request that still holds it fails with `error`.
@@ -176,6 +186,11 @@ impl Stream {
         self.wake();
     }
 
+    /// Accounts `bytes` of a body. Returns `false` if the client has its share of the memory.
+    pub(super) fn hold(&mut self, bytes: usize) -> bool {
+        self.held.as_mut().is_none_or(|held| held.add(bytes).is_ok())
+    }
+
     pub(super) fn has_data(&self) -> bool {
         !self.pieces.is_empty() || !self.small.is_empty()
     }
@@ -198,6 +213,9 @@ impl Stream {
             None => mem::take(&mut self.small).into(),
         };
         self.unread = self.unread.map(|unread| unread.saturating_sub(data.len() as u64));
+        if let Some(held) = &mut self.held {
+            held.remove(data.len());
+        }
         Some(data)
     }
 
@@ -254,6 +272,7 @@ impl Stream {
         let unread = self.pieces.iter().map(Buf::remaining).sum::<usize>() + self.small.len();
         self.pieces.clear();
         self.small = Vec::new();
+        self.held = None;
         self.trailers = None;
         self.head = None;
         self.hints = None;

@@ -102,7 +102,7 @@ impl Bench {
         let mut request = Request::builder().method(method).uri("/").body(body).expect("a request");
         let authority = Authority::from_static("a");
         let to = Destination { is_encrypted: true, authority: &authority, protocol: None };
-        let place = self.state.request(&mut request, to);
+        let place = self.state.request(&mut request, to, None);
         Asked { place, inbox, head: None, body: Vec::new(), error: None, is_over: false }
     }
 

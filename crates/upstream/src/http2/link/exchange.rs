@@ -8,6 +8,7 @@ use std::time::Instant;
 use brisk_http::error::{ConnectionError, Http2Error};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::RequestBody;
+use brisk_http_connection::held::{Account, HeldBytes};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Frame, SizeHint};
@@ -56,7 +57,8 @@ impl Exchange {
             state.wait_for_room(context.waker());
             return Poll::Pending;
         }
-        self.place = Some(state.request(request, to));
+        let held = self.client.as_ref().and_then(|client| HeldBytes::begin(client, Account::Input));
+        self.place = Some(state.request(request, to, held));
         Poll::Ready(Ok(()))
     }
 
