@@ -1,5 +1,5 @@
-//! The table of limits in `docs/security.md`: every cell has a value and names a test that exists, or states why no limit is
-//! necessary.
+//! Tables in `docs/security.md`. Limits: every cell has a value and names a test that exists, or states why no limit is
+//! necessary. Findings of the review: every row names tests that exist.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,6 +8,10 @@ use crate::tree::{crates, read, root, sources};
 
 /// Heading of the section with the table.
 const HEADING: &str = "## Limits by protocol";
+
+/// Heading of the section with the findings of the review, and their number.
+const REVIEW: &str = "## Findings of the second review";
+const FINDINGS: usize = 21;
 
 /// Columns with limits, after the name of the limit.
 const COLUMNS: usize = 5;
@@ -83,6 +87,18 @@ fn findings(text: &str, tests: &BTreeMap<String, Vec<PathBuf>>) -> Vec<String> {
 fn every_limit_has_a_test_for_every_protocol() {
     let all = findings(&read(&root().join("docs/security.md")), &tests());
     assert!(all.is_empty(), "{all:#?}");
+}
+
+#[test]
+fn every_finding_of_the_review_has_a_test() {
+    let (text, tests) = (read(&root().join("docs/security.md")), tests());
+    let rows = rows(&text, REVIEW, "");
+    assert_eq!(rows.len(), FINDINGS);
+    for row in rows {
+        let [finding, defence, cell] = &row[..] else { panic!("three columns: {row:?}") };
+        assert!(!finding.is_empty() && !defence.is_empty(), "{row:?}");
+        assert!(is_tested(cell, &tests), "{finding}: no test that exists: {cell:?}");
+    }
 }
 
 #[test]
