@@ -97,9 +97,7 @@ impl ErrorCode {
             Self::KeyNotAllowed => {
                 KeyError::Failed("the key server does not permit this gateway to use the key")
             }
-            Self::OperationNotAllowed => {
-                KeyError::Failed("the key server does not permit this kind of operation")
-            }
+            Self::OperationNotAllowed => KeyError::KindNotPermitted,
             Self::Shape => KeyError::Failed("the key server signs only content of TLS handshakes"),
             Self::Scheme => KeyError::Failed("the key at the key server does not support the scheme"),
             Self::Rate => KeyError::Failed("this gateway exceeds its rate at the key server"),

@@ -126,6 +126,14 @@ impl PrivateKeyEngine for TokenEngine {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
         self.start(operation).unwrap_or_else(PendingOperation::refused)
     }
+
+    fn holders(&self) -> Vec<String> {
+        vec![format!("token {:?}", self.shared.label())]
+    }
+
+    fn holder_trouble(&self, _: usize) -> Option<String> {
+        (!self.shared.dispatcher.is_up()).then(|| "the token cannot be reached".to_owned())
+    }
 }
 
 impl fmt::Debug for TokenEngine {

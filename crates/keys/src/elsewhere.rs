@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use crate::{
-    KeyAlgorithm, KeyId, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine, PublicKey,
-    keystore::{Elsewhere, KeyElsewhere},
+    KeyAlgorithm, KeyElsewhere, KeyId, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine, PublicKey,
+    keystore::Elsewhere,
 };
 
 impl Keystore {
     /// Registers `engine` for the private key of `spki`, a DER `SubjectPublicKeyInfo`: a key in a token, for example,
-    /// or on another machine. The caller has verified that `engine` holds the key. Registering a key again replaces
-    /// its engine.
+    /// or on another machine. Registering a key again replaces its engine. [`KeyElsewhere::probe`] finds out whether
+    /// `engine` has the key.
     pub fn add_elsewhere(&mut self, spki: &[u8], engine: Arc<dyn PrivateKeyEngine>) -> KeyId {
         let id = KeyId::of_spki(spki);
-        self.elsewhere.insert(id, KeyElsewhere { engine, public_key: PublicKey::of_spki(spki) });
+        self.elsewhere.insert(id, KeyElsewhere { id, engine, public_key: PublicKey::of_spki(spki) });
         id
     }
 
@@ -35,6 +35,11 @@ impl Keystore {
         self.algorithm(id).or_else(|| self.algorithms.get(&id).copied())
     }
 
+    /// The key `id`, if it is outside this process.
+    pub fn elsewhere(&self, id: KeyId) -> Option<&KeyElsewhere> {
+        self.elsewhere.get(&id)
+    }
+
     /// Number of keys in this process and elsewhere.
     pub fn count_anywhere(&self) -> usize {
         self.len() + self.elsewhere.len()
@@ -53,10 +58,7 @@ impl Keystore {
     /// store serves the other too.
     pub fn is_same(&self, other: &Self) -> bool {
         let same_engine = |(id, key): (&KeyId, &KeyElsewhere)| {
-            other.elsewhere.get(id).is_some_and(|other| {
-                // Compares addresses without vtables: the compiler may emit several vtables for one type.
-                std::ptr::addr_eq(Arc::as_ptr(&key.engine), Arc::as_ptr(&other.engine))
-            })
+            other.elsewhere.get(id).is_some_and(|other| key.is_same(other))
         };
         self.len() == other.len()
             && self.elsewhere.len() == other.elsewhere.len()

@@ -19,6 +19,26 @@ pub trait PrivateKeyEngine: fmt::Debug + Send + Sync + 'static {
     /// thread (ECDSA, about 12 µs) may be performed before this returns; [`PendingOperation::try_take`] then returns
     /// the result at once. An operation whose deadline has passed is not performed.
     fn submit(&self, operation: KeyOperation) -> PendingOperation;
+
+    /// Names of the holders of the keys, each of which should have every key: the key servers of a set, for example, any
+    /// of which performs an operation. Default: one holder without a name, which is this engine.
+    fn holders(&self) -> Vec<String> {
+        vec![String::new()]
+    }
+
+    /// Like [`submit`](Self::submit), but only the [holder](Self::holders) with this index performs the operation.
+    /// Default: `submit`.
+    fn submit_to(&self, holder: usize, operation: KeyOperation) -> PendingOperation {
+        let _ = holder;
+        self.submit(operation)
+    }
+
+    /// The reason for which the [holder](Self::holders) with this index performs no operation at present. Must not
+    /// block. Default: `None`.
+    fn holder_trouble(&self, holder: usize) -> Option<String> {
+        let _ = holder;
+        None
+    }
 }
 
 /// Name of the code and hardware that performs an operation. Engines of other crates define their own.
@@ -58,10 +78,34 @@ impl<E: PrivateKeyEngine + ?Sized> PrivateKeyEngine for Arc<E> {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
         (**self).submit(operation)
     }
+
+    fn holders(&self) -> Vec<String> {
+        (**self).holders()
+    }
+
+    fn submit_to(&self, holder: usize, operation: KeyOperation) -> PendingOperation {
+        (**self).submit_to(holder, operation)
+    }
+
+    fn holder_trouble(&self, holder: usize) -> Option<String> {
+        (**self).holder_trouble(holder)
+    }
 }
 
 impl<E: PrivateKeyEngine + ?Sized> PrivateKeyEngine for Box<E> {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
         (**self).submit(operation)
+    }
+
+    fn holders(&self) -> Vec<String> {
+        (**self).holders()
+    }
+
+    fn submit_to(&self, holder: usize, operation: KeyOperation) -> PendingOperation {
+        (**self).submit_to(holder, operation)
+    }
+
+    fn holder_trouble(&self, holder: usize) -> Option<String> {
+        (**self).holder_trouble(holder)
     }
 }

@@ -39,6 +39,9 @@ pub enum KeyError {
     /// The bytes are not a supported private key; the message describes them and the accepted forms.
     #[error("{0}")]
     Malformed(String),
+    /// The engine has the key and does not perform this kind of operation with it.
+    #[error("the key server does not permit this kind of operation")]
+    KindNotPermitted,
     /// The operation failed after it had begun, or its engine was dropped.
     #[error("the key operation failed: {0}")]
     Failed(&'static str),

@@ -6,17 +6,10 @@ use brisk_secrets::{PemError, PrivateKeyDocument};
 use rustls_pki_types::PrivateKeyDer;
 use zeroize::Zeroize;
 
-use crate::{KeyAlgorithm, KeyError, KeyId, PrivateKeyEngine, PublicKey, pem_fault, private_key::PrivateKey};
+use crate::{KeyAlgorithm, KeyElsewhere, KeyError, KeyId, pem_fault, private_key::PrivateKey};
 
-/// Engines of keys outside this process, by key.
+/// Keys outside this process, by id.
 pub(crate) type Elsewhere = HashMap<KeyId, KeyElsewhere>;
-
-/// Engine and public key of a key outside this process.
-#[derive(Clone, Debug)]
-pub(crate) struct KeyElsewhere {
-    pub(crate) engine: Arc<dyn PrivateKeyEngine>,
-    pub(crate) public_key: PublicKey,
-}
 
 /// A set of private keys. Filled once and then shared; a reload builds a new store and replaces the old one as a
 /// whole.

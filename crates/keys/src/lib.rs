@@ -19,6 +19,7 @@ mod pending;
 mod points;
 mod premaster;
 mod private_key;
+mod probe;
 mod public_key;
 mod rsa;
 #[cfg(test)]
@@ -40,5 +41,6 @@ pub use operation::{KeyId, KeyOperation, OperationKind};
 pub use pending::{Completion, KeyResult, PendingOperation};
 pub use points::is_point_of;
 pub use premaster::{PREMASTER, PremasterEngine};
+pub use probe::{KeyElsewhere, ProbeAnswer};
 pub use public_key::{PublicKey, verification};
 pub use text_fault::{encoding_fault, pem_fault};

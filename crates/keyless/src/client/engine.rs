@@ -46,6 +46,8 @@ pub(super) struct Job {
     pub(super) public_key: Option<PublicKey>,
     pub(super) completion: Completion,
     pub(super) counted: InProgress,
+    /// Servers that must not get the operation, as a bit set of indices.
+    pub(super) excluded: u64,
 }
 
 /// Counts an operation as in progress until dropped.
@@ -132,6 +134,7 @@ impl RemoteEngine {
     fn job(
         &self,
         operation: KeyOperation,
+        excluded: u64,
     ) -> Result<(UnboundedSender<Job>, Job, PendingOperation), KeyError> {
         let OperationKind::Sign { scheme, message } = operation.kind else {
             return Err(KeyError::Failed("key servers do not decrypt"));
@@ -149,14 +152,12 @@ impl RemoteEngine {
         let (pending, completion) = PendingOperation::with_completion(deadline);
         let counted = InProgress::new(&self.statistics);
         let KeyOperation { key, public_key, .. } = operation;
-        let job = Job { key, scheme, message, deadline, public_key, completion, counted };
+        let job = Job { key, scheme, message, deadline, public_key, completion, counted, excluded };
         Ok((jobs.clone(), job, pending))
     }
-}
 
-impl PrivateKeyEngine for RemoteEngine {
-    fn submit(&self, operation: KeyOperation) -> PendingOperation {
-        match self.job(operation) {
+    fn submit_without(&self, excluded: u64, operation: KeyOperation) -> PendingOperation {
+        match self.job(operation, excluded) {
             Ok((jobs, job, pending)) => {
                 // An error means that the thread has ended. The job is dropped then, and its completion reports the
                 // failure.
@@ -165,6 +166,25 @@ impl PrivateKeyEngine for RemoteEngine {
             }
             Err(error) => PendingOperation::refused(error),
         }
+    }
+}
+
+impl PrivateKeyEngine for RemoteEngine {
+    fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        self.submit_without(0, operation)
+    }
+
+    /// The addresses of the servers.
+    fn holders(&self) -> Vec<String> {
+        self.settings.servers.iter().map(ToString::to_string).collect()
+    }
+
+    fn submit_to(&self, holder: usize, operation: KeyOperation) -> PendingOperation {
+        self.submit_without(!(1 << holder), operation)
+    }
+
+    fn holder_trouble(&self, holder: usize) -> Option<String> {
+        self.statistics.servers.get(holder)?.trouble()
     }
 }
 

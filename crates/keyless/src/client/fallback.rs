@@ -34,4 +34,21 @@ impl PrivateKeyEngine for Fallback {
             }
         })
     }
+
+    /// The servers, and the key in this process after them.
+    fn holders(&self) -> Vec<String> {
+        self.remote.holders().into_iter().chain(["fallback_key".to_owned()]).collect()
+    }
+
+    fn submit_to(&self, holder: usize, operation: KeyOperation) -> PendingOperation {
+        if holder < self.remote.settings().servers.len() {
+            self.remote.submit_to(holder, operation)
+        } else {
+            self.local.submit(operation)
+        }
+    }
+
+    fn holder_trouble(&self, holder: usize) -> Option<String> {
+        self.remote.holder_trouble(holder)
+    }
 }

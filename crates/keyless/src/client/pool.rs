@@ -120,7 +120,7 @@ pub(super) struct Operation {
     pub(super) deadline: Instant,
     public_key: Option<PublicKey>,
     completion: Completion,
-    /// Servers that have or had the operation, as a bit set of indices.
+    /// Servers that have or had the operation or must not get it, as a bit set of indices.
     asked: u64,
     /// Number of servers without a response yet.
     waiting: u8,
@@ -146,7 +146,7 @@ impl Pool {
     }
 
     fn submit(&self, job: Job) {
-        let Job { key, scheme, message, deadline, public_key, completion, counted } = job;
+        let Job { key, scheme, message, deadline, public_key, completion, counted, excluded } = job;
         let Some(completion) = completion.begin() else { return };
         let number = self.free_number();
         let operation = Operation {
@@ -156,7 +156,7 @@ impl Pool {
             deadline,
             public_key,
             completion,
-            asked: 0,
+            asked: excluded,
             waiting: 0,
             refused: None,
             _counted: counted,

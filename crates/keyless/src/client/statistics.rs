@@ -77,12 +77,8 @@ impl Statistics {
             return None;
         }
         let each = self.servers.iter().map(|server| {
-            let trouble = server.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            let reason = trouble.as_deref().unwrap_or("not connected yet");
-            if self.is_local {
-                return reason.to_owned();
-            }
-            format!("{}: {reason}", server.address)
+            let reason = server.trouble().unwrap_or_default();
+            if self.is_local { reason } else { format!("{}: {reason}", server.address) }
         });
         let each: Vec<_> = each.collect();
         if self.is_local {
@@ -97,6 +93,15 @@ impl ServerStatistics {
         self.done.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The reason for which the server performs no operation; `None` while it responds.
+    pub(super) fn trouble(&self) -> Option<String> {
+        if self.usable.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(trouble.as_deref().unwrap_or("not connected yet").to_owned())
     }
 
     pub(super) fn set_trouble(&self, trouble: Option<String>) {

@@ -38,6 +38,7 @@ fn submit(pool: &Pool) -> PendingOperation {
         public_key: None,
         completion,
         counted: InProgress::new(&pool.statistics),
+        excluded: 0,
     });
     pending
 }
