@@ -40,9 +40,10 @@ pub struct Pages {
     shown: Vec<Shown>,
     actions: Vec<Action>,
     troubles: Vec<Box<Trouble>>,
+    notes: Vec<Box<Trouble>>,
 }
 
-/// Reason for which the service is not ready, if any.
+/// Reason for which the service is not ready, or note for the operator, if any.
 type Trouble = dyn Fn() -> Option<String> + Send + Sync;
 
 struct Shown {
@@ -92,6 +93,14 @@ impl Pages {
     #[must_use]
     pub fn ready_unless(mut self, trouble: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         self.troubles.push(Box::new(trouble));
+        self
+    }
+
+    /// Adds the lines that `note` returns to the response of `/readyz`, whose status does not depend on them: troubles
+    /// that affect no client yet. It runs on the main thread and must not block.
+    #[must_use]
+    pub fn note(mut self, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.notes.push(Box::new(note));
         self
     }
 
@@ -207,11 +216,15 @@ impl Admin {
         let stuck = self.pulse.stuck();
         let stuck = (!stuck.is_empty()).then(|| format!("workers that do not turn: {stuck:?}"));
         let own = self.pages.troubles.iter().filter_map(|trouble| trouble());
-        let reasons: Vec<_> = stuck.into_iter().chain(own).collect();
-        if reasons.is_empty() {
-            return text(StatusCode::OK, "ready\n");
-        }
-        text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
+        let mut lines: Vec<_> = stuck.into_iter().chain(own).collect();
+        let status = if lines.is_empty() {
+            lines.push("ready".to_owned());
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        lines.extend(self.pages.notes.iter().filter_map(|note| note()));
+        text(status, lines.join("\n") + "\n")
     }
 }
 
@@ -235,6 +248,7 @@ mod tests {
     use brisk_net::drain;
     use http::header::HOST;
     use http::request::Builder;
+    use http_body_util::BodyExt;
 
     use super::*;
 
@@ -295,6 +309,22 @@ mod tests {
         assert_eq!((status("/readyz"), status("/healthz")), (200, 200));
         is_ill.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!((status("/readyz"), status("/healthz")), (503, 200));
+    }
+
+    #[tokio::test]
+    async fn notes_are_shown_and_do_not_change_whether_a_service_is_ready() {
+        let page = |pages: Pages| {
+            let pages = pages.note(|| None).note(|| Some("a note".to_owned()));
+            Admin::new(pages, drain::channel().1, Pulse::new(1)).readiness()
+        };
+        for (pages, status, expected) in [
+            (Pages::default(), 200, "ready\na note\n"),
+            (Pages::default().ready_unless(|| Some("no keys".to_owned())), 503, "no keys\na note\n"),
+        ] {
+            let response = page(pages);
+            assert_eq!(response.status().as_u16(), status);
+            assert_eq!(response.into_body().collect().await.expect("a body").to_bytes(), expected);
+        }
     }
 
     #[derive(Clone, Default)]
