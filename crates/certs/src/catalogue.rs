@@ -7,6 +7,7 @@
 
 mod changes;
 mod expiry;
+mod faulty;
 mod index;
 mod loader;
 mod watch;
@@ -30,6 +31,7 @@ use crate::slot::Served;
 use changes::Follower;
 pub use expiry::FolderExpiry;
 use expiry::Survey;
+use faulty::FaultyNames;
 use index::Index;
 use loader::Loader;
 
@@ -47,6 +49,7 @@ pub struct Catalogue {
     maintenance: OnceLock<Arc<Maintenance>>,
     loader: OnceLock<(Loader, Follower, Survey)>,
     expiry: ArcSwap<FolderExpiry>,
+    faulty: FaultyNames,
     /// Held during an eviction, so that one thread at a time evicts.
     evicting: Mutex<()>,
     statistics: Statistics,
@@ -126,6 +129,7 @@ impl Catalogue {
             maintenance: OnceLock::new(),
             loader: OnceLock::new(),
             expiry: ArcSwap::default(),
+            faulty: FaultyNames::default(),
             evicting: Mutex::default(),
             statistics: Statistics::default(),
         })
@@ -172,6 +176,12 @@ impl Catalogue {
     /// The canonical path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Number of names whose files could not be loaded at the last attempt, and the first `most` of them in the order of the
+    /// alphabet, with the reason. A certificate that was loaded before stays in use. At most 1,000 are counted.
+    pub fn faulty(&self, most: usize) -> (usize, Vec<(String, String)>) {
+        self.faulty.first(most)
     }
 
     /// Current counters.

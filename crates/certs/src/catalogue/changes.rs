@@ -120,7 +120,10 @@ impl Catalogue {
     fn refresh(self: &Arc<Self>, name: &str) {
         match self.is_there(name) {
             Ok(true) => self.index.add(name),
-            Ok(false) => return self.index.remove(name),
+            Ok(false) => {
+                self.faulty.remove(name);
+                return self.index.remove(name);
+            }
             Err(error) => {
                 self.statistics.failures.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(name, %error, "its files cannot be looked at, nothing is changed");
@@ -139,6 +142,7 @@ impl Catalogue {
         }
         match self.read(name) {
             Ok(loaded) => {
+                self.faulty.remove(name);
                 if !self.show(name, &entry, loaded, stamp) {
                     tracing::info!(name, "a new certificate is shown as soon as it has its staple");
                 }
@@ -146,6 +150,7 @@ impl Catalogue {
             Err(error) => {
                 self.statistics.failures.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(name, "the new certificate cannot be loaded, the one before stays: {error}");
+                self.faulty.add(name, error.to_string());
             }
         }
     }
