@@ -76,6 +76,7 @@ impl CommandLine {
 
     /// Settings for `brisk serve` with this [`text`](Self::text) of the file; without one, those of a first run.
     pub fn settings_of(&self, text: Option<&str>, running: &Running) -> Result<Resolved, ConfigError> {
+        running.refused_keys.clear();
         let resolved = if let (Some(file), Some(text)) = (&self.file, text) {
             read(file, text, self, Development::Create, running)
         } else {

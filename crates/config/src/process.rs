@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use brisk_certs::{Catalogues, OnDemandHosts};
+use brisk_certs::{Catalogues, OnDemandHosts, RefusedKeys};
 use brisk_isolation::Isolation;
 use brisk_keyless::RemoteEngines;
 use brisk_keys_pkcs11::Tokens;
@@ -19,6 +19,8 @@ pub struct Running {
     pub catalogues: Catalogues,
     /// Hosts with names on demand.
     pub on_demand: OnDemandHosts,
+    /// Keys of certificates that the last configuration could not load.
+    pub refused_keys: RefusedKeys,
     /// The key process of `[keys] isolate`, if one was started.
     pub isolation: Option<Arc<Isolation>>,
 }

@@ -39,6 +39,7 @@ impl CommandLine {
         self.apply(&mut raw);
         shortcuts(&mut raw);
         let base = file.parent()?;
+        running.refused_keys.clear();
         let renewed =
             resolve::certificates(&raw, &document, base, (&hosts, in_force.tokens.clone()), running);
         Some(renewed.map_err(|problems| ConfigError::new(file, problems)))

@@ -106,7 +106,7 @@ pub(super) fn resolve(
     let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &hosts.all, &mut context);
     let experiments = experiments::experiments(raw, &hosts.all, &server.tls, visits.is_some(), &mut context);
     let remote = remote::used(raw, remote, &mut context);
-    let isolated = isolation::read(&raw.keys, development, &mut context);
+    let isolated = isolation::read(raw, development, &mut context);
     isolation::warn_of_exceptions(raw, &mut context);
     early_data::size(raw, &mut context);
     dangers::review(raw, server.state_dir.as_deref(), &mut context);

@@ -4,13 +4,15 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use brisk_certs::RefusedKey;
 use brisk_isolation::Isolation;
 use brisk_keys::Keystore;
 
 use crate::certificate_files::CertificateFiles;
-use crate::error::KeyPath;
+use crate::error::{KeyPath, Segment};
 use crate::findings::Findings;
 use crate::process::Running;
+use crate::raw;
 
 /// State that the parts of a file have in common while they are resolved.
 pub(super) struct Context<'d> {
@@ -55,6 +57,21 @@ impl Context<'_> {
             _ => self.files.others.insert(path.clone()),
         };
         path
+    }
+
+    /// Notes that `holder` lacks the key of a certificate, which the configuration names at `path`. The configuration is
+    /// refused, and `/readyz` and metrics of a running gateway have the reason.
+    pub(super) fn refuse_key(&self, path: &KeyPath, raw: &raw::Config, holder: String, reason: &str) {
+        let host = match path.0[..] {
+            [_, Segment::Index(index), ..] => raw.host.get(index).and_then(|host| host.names.first()),
+            _ => None,
+        };
+        self.running.refused_keys.add(RefusedKey {
+            path: path.to_string(),
+            host: host.cloned().unwrap_or_default(),
+            holder,
+            reason: reason.to_owned(),
+        });
     }
 }
 

@@ -270,8 +270,15 @@ impl<'c> Builder<'c> {
             }
             token @ KeyPlace::Token(_) => token.clone(),
         };
+        let holder = key.to_string();
         self.load((chain, key), path, context)
-            .map_err(|(blamed, message)| context.findings.wrong(&path.key(blamed), message))
+            .map_err(|(blamed, message)| {
+                let path = path.key(blamed);
+                if blamed == "key" {
+                    context.refuse_key(&path, self.raw, holder, &message);
+                }
+                context.findings.wrong(&path, message);
+            })
             .ok()
     }
 

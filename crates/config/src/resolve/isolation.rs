@@ -57,10 +57,11 @@ pub(super) fn warn_of_exceptions(raw: &raw::Config, context: &mut Context<'_>) {
 
 /// Makes the key process load the keys and reports missing ones. `None` without a key process.
 pub(super) fn read(
-    raw: &raw::Keys,
+    config: &raw::Config,
     development: Development,
     context: &mut Context<'_>,
 ) -> Option<LoadedKeys> {
+    let raw = &config.keys;
     if let Some(trouble) = raw.isolate_user.as_deref().and_then(trouble_with_user) {
         context.findings.wrong(&KeyPath::of("keys").key("isolate_user"), trouble);
     }
@@ -81,15 +82,15 @@ pub(super) fn read(
     let loaded = process.load(&files).map_err(wrong).ok()?;
     for Wanted { chain, key, subject, id, path } in wanted {
         let place = files.binary_search(&key);
-        match place.ok().and_then(|place| loaded.found().get(place)) {
-            Some(Ok(found)) if *found == id => {}
-            Some(Ok(_)) => {
-                let error = CertError::KeyMismatch { chain, key, subject };
-                context.findings.wrong(&path, error.to_string());
-            }
-            Some(Err(message)) => context.findings.wrong(&path, message.clone()),
-            None => context.findings.wrong(&path, "the key process did not read it"),
-        }
+        let holder = key.display().to_string();
+        let message = match place.ok().and_then(|place| loaded.found().get(place)) {
+            Some(Ok(found)) if *found == id => continue,
+            Some(Ok(_)) => CertError::KeyMismatch { chain, key, subject }.to_string(),
+            Some(Err(message)) => message.clone(),
+            None => "the key process did not read it".to_owned(),
+        };
+        context.refuse_key(&path, config, holder, &message);
+        context.findings.wrong(&path, message);
     }
     Some(loaded)
 }

@@ -1,5 +1,6 @@
 //! Location of a private key: a file, a token or a key server.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -20,6 +21,16 @@ pub(crate) enum KeyPlace {
 
 /// Prefix of the location of keys on key servers.
 const KEY_SERVER: &str = "keyserver:";
+
+impl fmt::Display for KeyPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.display().fmt(f),
+            Self::Token(uri) => uri.fmt(f),
+            Self::KeyServer(name) => write!(f, "{KEY_SERVER}{name}"),
+        }
+    }
+}
 
 impl Written for KeyPlace {
     const EXPECTED: &'static str = "a path in quotes";
