@@ -170,6 +170,11 @@ impl Maintenance {
         self.prepare_more(certificates);
     }
 
+    /// Runs `task` on the maintenance thread until the thread ends. The task must not block.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.shared.handle.spawn(task);
+    }
+
     /// Starts all fetches again at the next [`prepare`](Self::prepare), because the conditions of [`Fetch`] changed.
     pub fn restart(&self) {
         self.shared.starts_anew.store(true, Ordering::Relaxed);

@@ -9,6 +9,7 @@ use brisk_tls::HostSettings;
 
 use crate::GatewayError;
 use crate::errands::{self, CertificateMetrics, Errands};
+use crate::key_checks::{KeyChecks, KeyMetrics, Publication};
 use crate::obtained::{ObtainedHost, Obtainer};
 use crate::settings::{CertificateSettings, GatewaySettings};
 use crate::shared::{Environment, Shared};
@@ -27,6 +28,8 @@ pub(crate) struct Certificates {
     pub(crate) catalogues: Catalogues,
     /// Hosts with names on demand in use.
     pub(crate) on_demand: OnDemandHosts,
+    /// Shows certificates whose keys answer.
+    pub(crate) checks: Arc<KeyChecks>,
     errands: Arc<Errands>,
 }
 
@@ -46,7 +49,9 @@ impl Certificates {
             on_demand: on_demand.clone(),
         };
         environment.metrics.register(metrics);
-        Ok(Self { engines, challenges, obtainer, maintenance, catalogues, on_demand, errands })
+        let checks = KeyChecks::new(&maintenance, &engines, environment.refused_keys.clone());
+        environment.metrics.register(KeyMetrics(Arc::clone(&checks)));
+        Ok(Self { engines, challenges, obtainer, maintenance, catalogues, on_demand, checks, errands })
     }
 
     /// Makes the catalogues of `settings` load certificates on demand, with engines for the keys of names on demand.
@@ -63,19 +68,30 @@ impl Certificates {
         Ok(())
     }
 
-    /// Shows the certificates of `tls`, whose keys are in `keys`, to new handshakes. Waits for their first staples, as long as
-    /// `settings` allow.
-    pub(crate) fn publish(&self, tls: &Termination, keys: &Keystore, settings: &CertificateSettings) {
+    /// Shows the certificates of `tls`, whose keys are in `keys`, to new handshakes, as soon as their keys answer; the hosts
+    /// before are `before`. Waits for the first staples, as long as `settings` allow, and at most two seconds for the
+    /// answers of keys outside this process.
+    pub(crate) fn publish(
+        &self,
+        tls: &Termination,
+        keys: &Keystore,
+        settings: &CertificateSettings,
+        before: Option<&Termination>,
+    ) {
         if self.errands.permit(&settings.allow_private) {
             self.maintenance.restart();
         }
         let certificates: Vec<_> = tls.configured().flat_map(|host| &host.certificates).cloned().collect();
         self.maintenance.prepare(&certificates, settings.maintenance);
-        for host in tls.configured() {
+        let publication = |host: &HostSettings| {
             let keys = keys.subset(host.certificates.iter().map(|certificate| certificate.key));
-            self.show_files(host, &host.certificates, keys);
-        }
-        self.maintenance.follow(tls.slots());
+            let before = before.and_then(|before| before.slot_of(&host.names));
+            Publication { before, ..of_files(host, host.certificates.clone(), keys) }
+        };
+        let slots = tls.slots();
+        self.checks.publish(tls.configured().map(publication).collect());
+        self.checks.keep(&slots);
+        self.maintenance.follow(slots);
         tls.acceptor.refresh();
         errands::warn_of_long_flights(&self.maintenance, certificates.iter());
     }
@@ -85,50 +101,45 @@ impl Certificates {
     pub(crate) fn renew(&self, tls: &Termination, hosts: Vec<HostCertificates>) {
         let all: Vec<_> = hosts.iter().flat_map(|host| &host.certificates).cloned().collect();
         self.maintenance.prepare_more(&all);
+        let (mut publications, mut slots) = (Vec::new(), Vec::new());
         for HostCertificates { names, certificates, keys } in hosts {
             if let Some(host) = tls.configured().find(|host| host.names == names) {
-                self.show_files(host, &certificates, keys);
-                self.maintenance.look(&host.slot);
-                tls.acceptor.refresh_slot(&host.slot);
+                slots.push(Arc::clone(&host.slot));
+                publications.push(of_files(host, certificates, keys));
             }
         }
+        self.checks.publish(publications);
+        self.shown(tls, &slots);
         errands::warn_of_long_flights(&self.maintenance, all.iter());
     }
 
-    /// Publishes certificates from the files of `host`. Logs those that are new in its slot.
-    fn show_files(&self, host: &HostSettings, certificates: &[Arc<Certificate>], keys: Keystore) {
-        let shown = host.slot.load();
-        // The chain of an incomplete certificate is completed later by fetching issuers, so a difference in it is not
-        // news.
-        let is_same = |old: &Certificate, new: &Certificate| {
-            old.fingerprint == new.fingerprint && (old.chain == new.chain || !new.is_complete)
-        };
-        let is_shown = |new: &Certificate| shown.iter().any(|old| is_same(&old.certificate, new));
-        for new in certificates.iter().filter(|new| !shown.is_empty() && !is_shown(new)) {
-            let (host, file) = (host.names.first(), new.source.display());
-            tracing::info!(host, %file, "new handshakes are shown a new certificate");
+    /// Makes new handshakes use the certificates that `slots` of `tls` show now.
+    pub(crate) fn shown(&self, tls: &Termination, slots: &[Arc<Slot>]) {
+        for slot in slots {
+            self.maintenance.look(slot);
+            tls.acceptor.refresh_slot(slot);
         }
-        self.show(&host.slot, certificates, keys);
-    }
-
-    /// Publishes `certificates` in `slot`.
-    fn show(&self, slot: &Slot, certificates: &[Arc<Certificate>], keys: Keystore) {
-        if certificates.is_empty() {
-            return slot.publish(Vec::new());
-        }
-        let engine = slot.engine(keys, &*self.engines);
-        let served = certificates.iter().map(|certificate| self.maintenance.served(certificate, &engine));
-        slot.publish(served.collect());
     }
 
     /// Reports the hosts of `tls` whose certificates are obtained to the obtainer.
     pub(crate) fn show_obtainer(&self, tls: &Termination, shared: &Weak<Shared>) {
         let host = |host: &HostSettings| ObtainedHost {
             names: host.names.clone(),
-            publish: Arc::new(Publisher { slot: Arc::clone(&host.slot), shared: Weak::clone(shared) }),
+            publish: Arc::new(Publisher {
+                host: host.names.first().cloned().unwrap_or_default(),
+                slot: Arc::clone(&host.slot),
+                shared: Weak::clone(shared),
+            }),
         };
         self.obtainer.follow(tls.obtained().map(host).collect());
     }
+}
+
+/// Publication of certificates from the files of `host`.
+fn of_files(host: &HostSettings, certificates: Vec<Arc<Certificate>>, keys: Keystore) -> Publication {
+    let name = host.names.first().cloned().unwrap_or_default();
+    let slot = Arc::clone(&host.slot);
+    Publication { host: name, slot, before: None, certificates, keys, is_announced: true }
 }
 
 /// The certificates in the files of one host.
@@ -144,6 +155,7 @@ pub struct HostCertificates {
 
 /// Publishes obtained certificates into the slot of one host.
 struct Publisher {
+    host: String,
     slot: Arc<Slot>,
     shared: Weak<Shared>,
 }
@@ -151,11 +163,11 @@ struct Publisher {
 impl Publish for Publisher {
     fn publish(&self, certificates: Vec<Arc<Certificate>>, keys: Keystore) {
         let Some(shared) = self.shared.upgrade() else { return };
-        let maintenance = &shared.certificates.maintenance;
-        maintenance.prepare_more(&certificates);
-        shared.certificates.show(&self.slot, &certificates, keys);
-        maintenance.look(&self.slot);
-        shared.live.load().tls.acceptor.refresh_slot(&self.slot);
+        shared.certificates.maintenance.prepare_more(&certificates);
+        let (host, slot) = (self.host.clone(), Arc::clone(&self.slot));
+        let publication = Publication { host, slot, before: None, certificates, keys, is_announced: false };
+        shared.certificates.checks.publish(vec![publication]);
+        shared.certificates.shown(&shared.live.load().tls, std::slice::from_ref(&self.slot));
     }
 }
 

@@ -24,6 +24,9 @@ const TIME: Duration = Duration::from_secs(10);
 /// first.
 const SERIES: usize = 500;
 
+/// Maximum number of names of a folder that are listed because their files cannot be loaded.
+const FAULTY: usize = 100;
+
 /// Starts the maintenance of certificates, with an empty set.
 pub(crate) fn start(settings: &CertificateSettings, errands: Arc<Errands>) -> Result<Maintenance, CertError> {
     let store = settings.store.clone().map(|store| store as Arc<dyn Store>);
@@ -111,6 +114,8 @@ fn failures(host: &OnDemand) -> Value {
 
 fn folder(catalogue: &Catalogue) -> Value {
     let (expiry, statistics) = (catalogue.expiry(), catalogue.statistics());
+    let (_, faulty) = catalogue.faulty(FAULTY);
+    let faulty = faulty.into_iter().map(|(name, reason)| json!({ "name": name, "reason": reason }));
     let first = expiry
         .first
         .iter()
@@ -121,6 +126,7 @@ fn folder(catalogue: &Catalogue) -> Value {
         "loaded": statistics.loaded,
         "read": expiry.read_at.map(unix_seconds),
         "unreadable": expiry.unreadable,
+        "faulty": faulty.collect::<Vec<_>>(),
         "first_to_expire": first.collect::<Vec<_>>(),
     })
 }
@@ -200,6 +206,20 @@ pub(crate) fn staple_trouble(maintenance: &Maintenance) -> Option<String> {
     is_lacking.then(|| format!("must-staple certificates without a valid staple: {}", lacking.join(", ")))
 }
 
+/// Names of folders whose files cannot be loaded. A note, since one of many thousand names says little about the gateway.
+pub(crate) fn folder_notes(catalogues: &Catalogues) -> Option<String> {
+    let note = |catalogue: &Arc<Catalogue>| {
+        let (count, first) = catalogue.faulty(1);
+        let (name, reason) = first.into_iter().next()?;
+        let folder = catalogue.folder().display();
+        Some(format!(
+            "{folder}: files of {count} names cannot be loaded, certificates before stay in use: {name}: {reason}"
+        ))
+    };
+    let notes: Vec<_> = catalogues.all().iter().filter_map(note).collect();
+    (!notes.is_empty()).then(|| notes.join("\n"))
+}
+
 /// Days until `not_after` with two decimals, negative after it.
 fn days_left(not_after: SystemTime, now: SystemTime) -> f64 {
     let left = not_after
@@ -263,6 +283,14 @@ fn catalogues(page: &mut Encoder<'_, '_>, catalogues: &Catalogues) -> fmt::Resul
         page.gauge("certificate_folder_unreadable", "Names of a folder without a readable chain.")?;
     for (folder, _, expiry) in &all {
         family.gauge(&[("folder", folder)], expiry.unreadable as u64)?;
+    }
+    let mut family = page.gauge(
+        "certificate_folder_faulty",
+        "Names of a folder whose files could not be loaded at the last attempt.",
+    )?;
+    for catalogue in catalogues.all() {
+        let folder = catalogue.folder().display().to_string();
+        family.gauge(&[("folder", &folder)], catalogue.faulty(0).0 as u64)?;
     }
     let mut family =
         page.gauge("certificate_folder_loaded", "Names of a folder whose certificates are in memory.")?;

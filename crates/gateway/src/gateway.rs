@@ -120,12 +120,17 @@ fn pages(shared: &Shared) -> Pages {
     let (engines, maintenance) =
         (Arc::clone(&shared.certificates.engines), Arc::clone(&shared.certificates.maintenance));
     let stapled = Arc::clone(&maintenance);
-    let catalogues = shared.certificates.catalogues.clone();
+    let (silent, checks) = (Arc::clone(&shared.certificates.checks), Arc::clone(&shared.certificates.checks));
+    let (catalogues, folders) =
+        (shared.certificates.catalogues.clone(), shared.certificates.catalogues.clone());
     let on_demand = shared.certificates.on_demand.clone();
     let certificates = move || errands::shown(&maintenance, &catalogues, &on_demand, SystemTime::now());
     Pages::default()
         .ready_unless(move || engines.trouble())
         .ready_unless(move || errands::staple_trouble(&stapled))
+        .ready_unless(move || silent.trouble())
+        .note(move || checks.notes())
+        .note(move || errands::folder_notes(&folders))
         .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())
         .show("/connections", "application/json", move || connections::shown(&sink.recent()))
         .show("/tickets", "application/json", move || tickets::shown(&shown, SystemTime::now()))

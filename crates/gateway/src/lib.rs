@@ -10,6 +10,7 @@ mod errands;
 mod error;
 mod fixed;
 mod gateway;
+mod key_checks;
 mod limits;
 mod live;
 mod measured;

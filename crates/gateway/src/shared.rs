@@ -9,13 +9,14 @@ use std::time::Duration;
 use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
 use brisk_beacon::Beacons;
 use brisk_budget::{BudgetMetrics, Budgets};
-use brisk_certs::{Catalogues, Challenges, OnDemandHosts};
+use brisk_certs::{Catalogues, Challenges, OnDemandHosts, RefusedKeys, Slot};
 use brisk_keys::{Engines, Keystore};
 use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
 use brisk_visits::Visits;
 
 use crate::GatewayError;
 use crate::certificates::{Certificates, HostCertificates};
+use crate::key_checks;
 use crate::limits::ClientLimits;
 use crate::live::{Current, Live};
 use crate::measured::Measured;
@@ -46,6 +47,8 @@ pub struct Environment {
     pub catalogues: Catalogues,
     /// The hosts with names on demand in use.
     pub on_demand: OnDemandHosts,
+    /// Keys for which the last configuration was refused.
+    pub refused_keys: RefusedKeys,
 }
 
 /// The state that all workers share.
@@ -118,8 +121,10 @@ impl Shared {
         });
         shared.measured.commit(beacons);
         shared.replace_access_log(access_log);
+        let wake = Arc::clone(&shared.certificates.checks.wake);
+        shared.certificates.maintenance.spawn(key_checks::run(Weak::clone(&shared.own), wake));
         let live = shared.live.load();
-        shared.certificates.publish(&live.tls, &settings.keystore, &settings.certificates);
+        shared.certificates.publish(&live.tls, &settings.keystore, &settings.certificates, None);
         shared.metrics.set_certificates(live.tls.expiries());
         shared.certificates.show_obtainer(&live.tls, &shared.own);
         drop(live);
@@ -150,7 +155,8 @@ impl Shared {
         })
     }
 
-    /// Applies the state to new connections and requests. Waits for the first staples of new certificates.
+    /// Applies the state to new connections and requests. Waits for the first staples of new certificates and for the
+    /// answers of their keys.
     pub(crate) fn commit(&self, prepared: Prepared) {
         let Prepared { live, access_log, keys, beacons, keystore, certificates } = prepared;
         self.resumption.commit(keys);
@@ -158,7 +164,9 @@ impl Shared {
         self.measured.commit(beacons);
         live.begin_experiments(self.measured.visits());
         // Before `live` is replaced, so that no handshake finds a host without certificates.
-        self.certificates.publish(&live.tls, &keystore, &certificates);
+        let before = self.live.load();
+        self.certificates.publish(&live.tls, &keystore, &certificates, Some(&before.tls));
+        drop(before);
         self.metrics.set_certificates(live.tls.expiries());
         self.budgets.set_limits(&live.http.limits());
         self.live.replace(live);
@@ -170,6 +178,15 @@ impl Shared {
         let live = self.live.load();
         self.certificates.renew(&live.tls, hosts);
         self.metrics.set_certificates(live.tls.expiries());
+    }
+
+    /// Makes new handshakes use the certificates that these slots show now.
+    pub(crate) fn shown(&self, slots: &[Arc<Slot>]) {
+        if !slots.is_empty() {
+            let live = self.live.load();
+            self.certificates.shown(&live.tls, slots);
+            self.metrics.set_certificates(live.tls.expiries());
+        }
     }
 
     fn replace_access_log(&self, log: Option<Arc<AccessLog>>) {

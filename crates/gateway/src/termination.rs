@@ -48,6 +48,12 @@ impl Termination {
         self.hosts.iter().map(|host| Arc::clone(&host.slot)).collect()
     }
 
+    /// The slot of a host that has one of `names`.
+    pub(crate) fn slot_of(&self, names: &[String]) -> Option<Arc<Slot>> {
+        let has_name = |host: &&HostSettings| host.names.iter().any(|name| names.contains(name));
+        self.hosts.iter().find(has_name).map(|host| Arc::clone(&host.slot))
+    }
+
     /// The end of the validity of each certificate from a file that is shown.
     pub(crate) fn expiries(&self) -> Vec<CertificateExpiry> {
         let of_host = |host: &HostSettings| {

@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::keyless::{Fleet, is_ready, wait_until_ready};
+use crate::keyless::{Fleet, is_ready};
 
 /// A key server whose signatures all are wrong.
 struct WrongServer {
@@ -92,7 +92,8 @@ fn the_other_key_server_signs_when_one_returns_wrong_signatures_and_the_log_name
     }
     assert!(wrong.signatures() > 0, "the wrong server was asked");
     let counted = gateway.metrics().sum("brisk_keyserver_operations_total", &[&label, "outcome=\"wrong\""]);
-    assert!((counted - wrong.signatures() as f64).abs() < 0.5, "{counted} of {}", wrong.signatures());
+    // The connection ends at the first wrong one of several.
+    assert!(counted > 0.5 && counted <= wrong.signatures() as f64, "{counted} of {}", wrong.signatures());
     let log = gateway.log_with("a signature that the certificate's public key does not verify");
     assert!(log.contains(&wrong.address.to_string()), "{log}");
 }
@@ -102,7 +103,6 @@ fn no_wrong_signature_reaches_a_client_if_all_key_servers_return_them() {
     let fleet = Fleet::new();
     let wrong = WrongServer::start(&fleet);
     let gateway = fleet.gateway(&[wrong.address], "");
-    wait_until_ready(&gateway);
     let error = fleet.full(&gateway).expect_err("there is no right signature").to_string();
     assert!(error.contains("alert"), "the handshake ends with an alert of the gateway: {error}");
     gateway.log_with("a signature that the certificate's public key does not verify");

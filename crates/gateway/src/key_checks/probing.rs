@@ -1,0 +1,108 @@
+//! The task that has keys make signatures, on the thread that maintains certificates.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use brisk_certs::{Certificate, Slot};
+use brisk_keys::{KeyElsewhere, KeyId, ProbeAnswer};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::KeyChecks;
+use crate::shared::Shared;
+
+/// Keys that are asked at the same time. More would take the place of handshakes in the queues of engines.
+const CONCURRENT: usize = 32;
+
+/// Timeout of one question, at all holders.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Pause between two questions to one key, per key that does not answer, so that many such keys cost at most 200
+/// operations per second at each holder.
+const SHARE: Duration = Duration::from_millis(5);
+
+/// Wait without a key that is to be asked.
+const IDLE: Duration = Duration::from_hours(1);
+
+/// Asks keys until the gateway of `shared` is gone. Holds no reference to the gateway while it waits.
+pub(crate) async fn run(shared: Weak<Shared>, wake: Arc<Notify>) {
+    let mut running: JoinSet<(KeyElsewhere, Vec<ProbeAnswer>)> = JoinSet::new();
+    let mut in_progress: HashMap<KeyId, Vec<KeyElsewhere>> = HashMap::new();
+    loop {
+        // Not for each answer: the search looks at all certificates.
+        let mut next = None;
+        if running.len() <= CONCURRENT / 2 {
+            let Some(shared) = shared.upgrade() else { return };
+            let (due, later) = shared.certificates.checks.due(CONCURRENT - running.len(), &in_progress);
+            next = later;
+            for (key, certificate) in due {
+                in_progress.entry(key.id()).or_default().push(key.clone());
+                running.spawn(ask(key, certificate));
+            }
+        }
+        let wait = next.map_or(IDLE, |next| next.saturating_duration_since(Instant::now()));
+        tokio::select! {
+            Some(Ok((key, answers))) = running.join_next() => {
+                if let Some(same) = in_progress.get_mut(&key.id()) {
+                    same.retain(|own| !own.is_same(&key));
+                }
+                in_progress.retain(|_, same| !same.is_empty());
+                let Some(shared) = shared.upgrade() else { return };
+                shared.shown(&shared.certificates.checks.take(&key, &answers));
+            }
+            () = wake.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+async fn ask(key: KeyElsewhere, certificate: Arc<Certificate>) -> (KeyElsewhere, Vec<ProbeAnswer>) {
+    let answers = key.probe(certificate.algorithm, Instant::now() + DEADLINE).await;
+    (key, answers)
+}
+
+impl KeyChecks {
+    /// Up to `most` keys that are to be asked now and are not `in_progress`, and the time of the next one.
+    fn due(
+        &self,
+        most: usize,
+        in_progress: &HashMap<KeyId, Vec<KeyElsewhere>>,
+    ) -> (Vec<(KeyElsewhere, Arc<Certificate>)>, Option<Instant>) {
+        let (now, mut next) = (Instant::now(), None);
+        let mut due: Vec<(KeyElsewhere, Arc<Certificate>)> = Vec::new();
+        for (at, key, certificate) in self.records().values().flat_map(|record| record.questions()) {
+            let is_asked =
+                in_progress.get(&key.id()).is_some_and(|all| all.iter().any(|own| own.is_same(key)));
+            if is_asked || due.iter().any(|(own, _)| own.is_same(key)) {
+                continue;
+            }
+            if at > now {
+                next = Some(next.map_or(at, |next: Instant| next.min(at)));
+            } else if due.len() < most {
+                due.push((key.clone(), Arc::clone(certificate)));
+            }
+        }
+        (due, next)
+    }
+
+    /// Notes `answers` of `key`, and shows the certificates that may be shown now. Returns the slots that have changed.
+    fn take(&self, key: &KeyElsewhere, answers: &[ProbeAnswer]) -> Vec<Arc<Slot>> {
+        let mut records = self.records();
+        let faulty = records.values().filter(|record| record.questions().next().is_some()).count();
+        let longest = SHARE * u32::try_from(faulty).unwrap_or(u32::MAX);
+        let mut changed = Vec::new();
+        for record in records.values_mut() {
+            // Shown together with the other certificates of the slot, by the publication that waits for all of them.
+            if record.answer(key, answers, longest)
+                && !record.is_unanswered()
+                && record.show(&self.maintenance)
+            {
+                changed.push(Arc::clone(&record.slot));
+            }
+        }
+        drop(records);
+        self.answered.notify_all();
+        changed
+    }
+}
