@@ -41,7 +41,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve HTTPS: a built-in page, static files, or the responses of an upstream
     Serve(Serve),
-    /// Check a configuration file, or analyse a recorded page (HAR); starts nothing
+    /// Check a configuration file, or analyse a recorded page (HAR); serves nothing
     Check(Check),
     /// Write compressed copies of the files of a folder, for routes with `precompressed`
     Compress(CompressArgs),

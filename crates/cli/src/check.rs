@@ -1,9 +1,26 @@
-//! `brisk check`: reads a configuration as `brisk serve` does, and starts nothing.
+//! `brisk check`: reads a configuration as `brisk serve` does, and serves nothing.
 
-use brisk_config::Running;
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use brisk_certs::Certificate;
+use brisk_config::{Resolved, Running};
+use brisk_gateway::GatewaySettings;
+use brisk_keys::{KeyAlgorithm, KeyElsewhere, ProbeAnswer};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
 
 use crate::args::Check;
+use crate::key_servers::connect;
 use crate::summary;
+
+/// Timeout of a question to the holders of a key.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Keys that are asked at the same time.
+const CONCURRENT: usize = 32;
 
 /// Prints the warnings and the confirmation that the file is valid, or the report about a recording (HAR). Returns the
 /// errors of the file.
@@ -15,13 +32,95 @@ pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
         return Ok(());
     }
     let Some(file) = &arguments.file else { anyhow::bail!("name a configuration file") };
-    let resolved = brisk_config::check(file, &Running::default())?;
+    // Dropped last, because it closes the tokens.
+    let running = Running::default();
+    let resolved = brisk_config::check(file, &running)?;
     for warning in &resolved.warnings {
         eprintln!("warning: {warning}");
     }
     for line in summary::certificates(&resolved.settings) {
         println!("{line}");
     }
+    if arguments.online {
+        let keys = ask_for_keys(&resolved);
+        check_folders(&resolved.settings)?;
+        keys?;
+    }
     println!("{}: ok", file.display());
     Ok(())
+}
+
+/// Prints the names of certificate folders whose files cannot be loaded. Fails if there are any.
+fn check_folders(settings: &GatewaySettings) -> anyhow::Result<()> {
+    let folders = settings.service.hosts.iter().filter_map(|host| host.tls.catalogue.as_ref());
+    let faulty: Vec<_> = folders.flat_map(|folder| folder.check()).collect();
+    for (name, error) in &faulty {
+        eprintln!("{name}: {error}");
+    }
+    match faulty.len() {
+        0 => Ok(()),
+        count => Err(anyhow!("{count} names of certificate folders cannot be loaded")),
+    }
+}
+
+/// Has each holder of a key outside this process make a signature, and prints the results. Fails if no holder of a key
+/// does.
+fn ask_for_keys(resolved: &Resolved) -> anyhow::Result<()> {
+    for engine in &resolved.remote {
+        connect(engine).map_err(|error| anyhow!("{error}"))?;
+    }
+    let keystore = &resolved.settings.keystore;
+    let hosts = resolved.settings.service.hosts.iter();
+    let mut seen = HashSet::new();
+    let certificates: Vec<_> = hosts
+        .flat_map(|host| &host.tls.certificates)
+        .filter(|certificate| seen.insert(certificate.fingerprint))
+        .filter_map(|certificate| Some((&**certificate, keystore.elsewhere(certificate.key)?)))
+        .collect();
+    let keys = certificates.iter().map(|(certificate, key)| ((*key).clone(), certificate.algorithm));
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let answers = runtime.block_on(answers(keys.collect()));
+    let mut silent = 0;
+    for ((certificate, _), answers) in certificates.into_iter().zip(answers) {
+        print_answers(certificate, &answers);
+        silent += usize::from(answers.iter().all(|answer| answer.fault.is_some()));
+    }
+    match silent {
+        0 => Ok(()),
+        1 => Err(anyhow!("the key of a certificate does not answer: the certificate would not be used")),
+        _ => Err(anyhow!(
+            "the keys of {silent} certificates do not answer: the certificates would not be used"
+        )),
+    }
+}
+
+fn print_answers(certificate: &Certificate, answers: &[ProbeAnswer]) {
+    let file: &Path = &certificate.source;
+    for ProbeAnswer { holder, fault } in answers {
+        match fault {
+            None => println!("{}: {holder} has the key", file.display()),
+            Some(fault) => {
+                eprintln!("{}: {holder} does not perform operations with the key: {fault}", file.display())
+            }
+        }
+    }
+}
+
+/// The answers of `keys`, in their order.
+async fn answers(keys: Vec<(KeyElsewhere, KeyAlgorithm)>) -> Vec<Vec<ProbeAnswer>> {
+    let mut all = vec![Vec::new(); keys.len()];
+    let mut left = keys.into_iter().enumerate();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < CONCURRENT
+            && let Some((place, (key, algorithm))) = left.next()
+        {
+            running.spawn(async move { (place, key.probe(algorithm, Instant::now() + DEADLINE).await) });
+        }
+        match running.join_next().await {
+            Some(Ok((place, answers))) => all[place] = answers,
+            Some(Err(_)) => {}
+            None => return all,
+        }
+    }
 }

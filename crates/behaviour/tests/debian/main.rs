@@ -26,6 +26,7 @@ mod fleet;
 mod fleet_redis;
 mod isolated;
 mod isolated_faults;
+mod key_answers;
 mod keyless;
 mod keyless_decryption;
 mod keyless_faults;

@@ -12,6 +12,9 @@ pub(crate) struct Check {
     /// Configuration file (TOML)
     #[arg(value_name = "FILE", required_unless_present = "har", conflicts_with = "har")]
     pub(crate) file: Option<PathBuf>,
+    /// Also ask key servers and tokens for the keys of all certificates, and load all names of certificate folders
+    #[arg(long, requires = "file")]
+    pub(crate) online: bool,
     /// Recording of a page by a browser (HAR): list its origins and the savings of `consolidate` for each
     #[arg(long, value_name = "FILE")]
     pub(crate) har: Option<PathBuf>,
