@@ -8,6 +8,7 @@ mod held;
 mod input;
 mod output;
 mod prices;
+mod quic;
 mod run;
 mod state;
 #[cfg(any(test, fuzzing))]

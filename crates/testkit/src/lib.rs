@@ -13,6 +13,7 @@ pub mod origin;
 pub mod pebble;
 pub mod process;
 pub mod programs;
+pub mod quic_pair;
 pub mod redis;
 pub mod relay;
 pub mod rsa;

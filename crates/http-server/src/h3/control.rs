@@ -277,7 +277,7 @@ impl H3 {
 
     fn control_frame(&mut self, kind: u64, payload: &[u8]) -> Result<(), Code> {
         match kind {
-            // No setting of a client changes what a server without a dynamic table may send.
+            // No setting of a client changes the output of a server without a dynamic table.
             kind::SETTINGS => drop(PeerSettings::read(payload)?),
             kind::GOAWAY => {
                 // RFC 9114 section 5.2: the ID of a push, which must not increase.

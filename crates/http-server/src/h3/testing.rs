@@ -252,20 +252,25 @@ impl Bench {
     /// Complete frames of the server on a stream.
     pub(super) fn frames(&self, stream: u64) -> Vec<Written> {
         let Some(received) = self.client.received.get(&stream) else { return Vec::new() };
-        let mut rest = &received.bytes[..];
-        let mut frames = Vec::new();
         // RFC 9000 section 2.1: a unidirectional stream of the server begins with its type.
-        if stream & 3 == 3 {
-            rest = varint::split(rest).map_or(rest, |(_, rest)| rest);
+        match varint::split(&received.bytes).filter(|_| stream & 3 == 3) {
+            Some((_, frames)) => complete_frames(frames),
+            None => complete_frames(&received.bytes),
         }
-        while let Some((kind, after)) = varint::split(rest) {
-            let Some((length, after)) = varint::split(after) else { break };
-            let Some((payload, after)) = after.split_at_checked(length as usize) else { break };
-            frames.push(Written { kind, payload: payload.to_vec() });
-            rest = after;
-        }
-        frames
     }
+}
+
+/// Frames without the last, if that is incomplete.
+pub(super) fn complete_frames(bytes: &[u8]) -> Vec<Written> {
+    let mut rest = bytes;
+    let mut frames = Vec::new();
+    while let Some((kind, after)) = varint::split(rest) {
+        let Some((length, after)) = varint::split(after) else { break };
+        let Some((payload, after)) = after.split_at_checked(length as usize) else { break };
+        frames.push(Written { kind, payload: payload.to_vec() });
+        rest = after;
+    }
+    frames
 }
 
 /// Frame with this payload.

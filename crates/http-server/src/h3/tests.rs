@@ -1,6 +1,7 @@
 //! Requests and responses over HTTP/3 without QUIC.
 
 mod limits;
+mod quic;
 mod rules;
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use brisk_wire::h3::frame::kind;
 use brisk_wire::h3::qpack;
 use http::HeaderMap;
 
-use super::testing::{Bench, frame, headers};
+use super::testing::{Bench, Written, frame, headers};
 use super::transport::Read;
 use crate::testing::BIG;
 
@@ -63,8 +64,12 @@ impl Fields for Head {
 
 /// Statuses of the heads on a stream, headers of the last head, and the body.
 fn response(bench: &Bench, stream: u64) -> (Vec<u16>, HeaderMap, Vec<u8>) {
+    parsed(bench.frames(stream))
+}
+
+fn parsed(frames: Vec<Written>) -> (Vec<u16>, HeaderMap, Vec<u8>) {
     let (mut statuses, mut last, mut body) = (Vec::new(), HeaderMap::new(), Vec::new());
-    for frame in bench.frames(stream) {
+    for frame in frames {
         match frame.kind {
             kind::HEADERS => {
                 let mut head = Head::default();
