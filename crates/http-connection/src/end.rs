@@ -23,7 +23,7 @@ pub enum End {
     ClientGone,
     /// The client violated the protocol.
     Malformed,
-    /// The client reset too many HTTP/2 streams, or sent too many useless frames.
+    /// The client reset too many streams, or sent too many useless frames.
     Flood,
     /// Responses exceeded the memory limit, and the client did not read its own.
     Shed,

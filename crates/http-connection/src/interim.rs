@@ -17,7 +17,7 @@ pub const LINKS: usize = 16;
 /// Maximum total length of these links in bytes.
 pub const LINK_BYTES: usize = 4 << 10;
 
-/// Sender of interim responses for one request. HTTP/2 only: some HTTP/1.1 clients mistake them for the final response.
+/// Sender of interim responses for one request. HTTP/2 and HTTP/3 only: some HTTP/1.1 clients mistake them for the final response.
 #[derive(Debug)]
 pub struct Interim {
     connection: Rc<Connection>,

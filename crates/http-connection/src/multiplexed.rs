@@ -12,7 +12,7 @@ use crate::streams::{StreamKey, Streams};
 /// the 32 bytes per line take no more.
 const LONG_HEAD: usize = 8 << 10;
 
-/// State of a connection with several requests at a time (HTTP/2).
+/// State of a connection with several requests at a time (HTTP/2 and HTTP/3).
 #[derive(Debug, Default)]
 pub struct Multiplexed {
     /// Requests in flight.

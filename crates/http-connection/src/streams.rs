@@ -1,4 +1,4 @@
-//! Requests in flight on one HTTP/2 connection, as seen by its driver: detects stalled streams and ends only those.
+//! Requests in flight on one multiplexed connection, as seen by its driver: detects stalled streams and ends only those.
 //!
 //! A stream costs a few stores per piece of its response. The driver checks the time in rounds.
 

@@ -96,7 +96,6 @@ impl Http3 {
     pub fn poll(&mut self, transport: &mut impl Transport, cx: &mut Context<'_>) -> Poll<Closing> {
         let stop = std::task::ready!(self.poll_stop(transport, cx));
         let h3 = &self.h3;
-        h3.http.connection.multiplex().discards.end();
         let end = match stop {
             Stop::Close(end) | Stop::Abort(end) => end,
             Stop::Rest => End::Idle,
@@ -182,6 +181,8 @@ impl H3 {
         // Bodies that were let go at the end of their responses.
         self.look_at_bodies();
         self.cut(transport);
+        // Streams that ended while they were written: no other turn may follow soon.
+        self.dropped.clear();
     }
 
     /// Reason of the end of a connection whose flood budget is exhausted.

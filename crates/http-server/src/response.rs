@@ -37,6 +37,7 @@ pub(crate) struct Answer {
 }
 
 /// Next item of a response body.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
     Data,
     /// No data yet.

@@ -65,10 +65,15 @@ impl H3 {
         self.next = id + 4;
         let early = self.control.take_early(id);
         let is_full = self.numbers.len() >= self.http.settings.h2_streams as usize;
-        if self.control.rejects(id) || is_full {
+        let is_late = self.control.rejects(id);
+        if is_late || is_full {
             // RFC 9114 section 4.1.1: the client may safely retry.
             self.cuts.push(Cut { stream: id, code: Code::REQUEST_REJECTED, resets: true });
-            self.flood.charge(prices::refused(Code::REQUEST_REJECTED));
+            self.flood.charge(if is_late {
+                prices::USELESS
+            } else {
+                prices::refused(Code::REQUEST_REJECTED)
+            });
             return;
         }
         // Fields within the limit have a shorter section, since the limit counts 32 bytes for each.

@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::mem;
-use std::task::Context;
+use std::task::{Context, Waker};
 
+use brisk_http_connection::chunk::Chunk;
 use brisk_wire::h3::error::Code;
 use brisk_wire::h3::frame::{self, FrameHead, kind};
 use brisk_wire::h3::qpack;
@@ -15,7 +16,7 @@ use http_body::Body as _;
 use super::prices;
 use super::state::{Cut, H3, Output, Queueing};
 use super::transport::{Transport, Write};
-use crate::response::{self, Work};
+use crate::response::{self, Next, Work};
 
 /// Maximum capacity, in bytes, of the kept buffer for heads; a larger one is freed.
 const LARGEST: usize = 16 << 10;
@@ -82,11 +83,15 @@ impl H3 {
     }
 
     fn write_head(&mut self, place: u32) {
+        let waker = self.wakes.waker(place).clone();
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         let Work::Answer(answer) = &mut stream.work else { return };
         let Some(head) = answer.head.take() else { return };
         let is_last = answer.body.is_end_stream();
         let length = if is_last { None } else { answer.body.size_hint().exact() };
+        // The first piece is polled before the head is encoded, so that both heads share an allocation.
+        let next = if is_last { Next::End } else { answer.next(&mut Context::from_waker(&waker)) };
+        let data = answer.chunk.as_ref().map(data_head);
         let http = &self.http;
         let block = encoded(|out| {
             let at = begin_section(out);
@@ -97,23 +102,34 @@ impl H3 {
                 });
             });
             frame::end(at, out);
+            if let Some(data) = data {
+                data.write(out);
+            }
         });
         self.add_frame(place, block);
-        if is_last {
-            self.end_output(place);
-            return self.queue(place);
-        }
-        let waker = self.wakes.waker(place).clone();
-        self.go_on(place, &mut Context::from_waker(&waker));
+        self.continue_body(place, next, &waker, data.is_some());
     }
 
-    /// Adds the available piece of a body to the output, after the head of its frame.
-    pub(super) fn frame_data(&mut self, place: u32) {
+    /// Continues a response after its body was polled. `has_frame`: the head of the frame of its piece is written.
+    pub(super) fn continue_body(&mut self, place: u32, next: Next, waker: &Waker, has_frame: bool) {
+        match next {
+            Next::Data => self.add_data(place, has_frame),
+            Next::Pending => {}
+            Next::End => self.write_end(place),
+            Next::Broken => return self.reset(place, Code::INTERNAL_ERROR),
+        }
+        self.queue(place);
+        self.watch(place, waker);
+    }
+
+    /// Adds the available piece of a body to the output.
+    fn add_data(&mut self, place: u32, has_frame: bool) {
         let Some(Work::Answer(answer)) = self.stream(place).map(|stream| &stream.work) else { return };
         let Some(chunk) = &answer.chunk else { return };
-        let bytes = chunk.share();
-        let head = FrameHead { kind: kind::DATA, length: bytes.len() as u64 };
-        self.add_frame(place, encoded(|out| head.write(out)));
+        let (head, bytes) = (data_head(chunk), chunk.share());
+        if !has_frame {
+            self.add_frame(place, encoded(|out| head.write(out)));
+        }
         let output = self.held.output(bytes);
         if let Some(stream) = self.stream(place) {
             stream.out.push(output);
@@ -270,6 +286,11 @@ impl H3 {
             }
         }
     }
+}
+
+/// Head of the frame of a piece.
+fn data_head(chunk: &Chunk) -> FrameHead {
+    FrameHead { kind: kind::DATA, length: chunk.remaining() as u64 }
 }
 
 /// Begins a `HEADERS` frame and its field section. Returns the position for [`frame::end`].

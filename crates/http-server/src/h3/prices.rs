@@ -21,7 +21,7 @@ pub(super) fn frame(head: FrameHead) -> Price {
 /// Price of a request that the client cancels (CVE-2023-44487, "Rapid Reset").
 pub(super) const CANCELLED: Price = Some((Flood::Reset, RESET));
 
-/// Price of a QPACK instruction, or of a stream of unknown type.
+/// Price of a QPACK instruction, of a stream of unknown type, or of a request after the announced end of the connection.
 pub(super) const USELESS: Price = Some((Flood::OtherFrame, 1));
 
 /// Price of a request that is refused here with `code`: charged if the client caused the refusal (CVE-2025-8671).

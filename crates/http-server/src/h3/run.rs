@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use brisk_wire::h3::error::Code;
 
 use super::state::{H3, Stream};
-use crate::response::{Answer, Next, Work};
+use crate::response::{Answer, Work};
 
 impl H3 {
     /// Runs all new and woken streams until none can continue without waiting.
@@ -91,14 +91,8 @@ impl H3 {
     pub(super) fn go_on(&mut self, place: u32, context: &mut Context<'_>) {
         let Some(stream) = self.stream(place) else { return };
         let Work::Answer(answer) = &mut stream.work else { return };
-        match answer.next(context) {
-            Next::Data => self.frame_data(place),
-            Next::Pending => {}
-            Next::End => self.write_end(place),
-            Next::Broken => return self.reset(place, Code::INTERNAL_ERROR),
-        }
-        self.queue(place);
-        self.watch(place, context.waker());
+        let next = answer.next(context);
+        self.continue_body(place, next, context.waker(), false);
     }
 
     /// Processes the notices of the readers of request bodies.

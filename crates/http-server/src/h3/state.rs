@@ -307,6 +307,7 @@ impl H3 {
 
 impl Drop for H3 {
     fn drop(&mut self) {
+        self.http.connection.multiplex().discards.end();
         self.held.release_all(&self.http.connection);
         for stream in self.places.iter_mut().flatten() {
             if let Some(inbox) = stream.inbox.take() {
