@@ -14,6 +14,7 @@ pub mod pebble;
 pub mod process;
 pub mod programs;
 pub mod quic_pair;
+pub mod quic;
 pub mod redis;
 pub mod relay;
 pub mod rsa;

@@ -1,9 +1,9 @@
 //! The handshake of a TCP connection: hello, host, certificate, key operation and session.
 
 mod challenge;
-mod facts;
+pub(crate) mod facts;
 mod negotiation;
-mod selection;
+pub(crate) mod selection;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,13 +13,14 @@ use std::time::Instant;
 use brisk_certs::{Challenges, HostMap, Slot};
 use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
+use brisk_wire::registry::ProtocolVersion;
 use rustls::AlertDescription;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::TlsError;
 use crate::demands::Demands;
-use crate::host_config::{ConfigBuilder, HostConfig};
+use crate::host_config::{ConfigBuilder, HostConfig, Transport};
 use crate::prepared_slot::PreparedSlot;
 use crate::refusal::Refusal;
 use crate::resources::Resources;
@@ -90,7 +91,8 @@ impl Acceptor {
             let entry = Host {
                 place,
                 demands: host.demands.clone(),
-                config: builder.host(host)?,
+                config: builder.host(host, Transport::Tcp)?,
+                quic: settings.quic.then(|| builder.host(host, Transport::Quic)).transpose()?,
                 prepared: PreparedSlot::new(&host.slot, &gate),
                 catalogue: host.catalogue.clone(),
                 on_demand: OnDemandNames::new(host)?,
@@ -105,7 +107,7 @@ impl Acceptor {
         }
         map.set_default(HostSettings::default_of(hosts));
         let challenge = builder.challenge()?;
-        let hosts = Hosts { map, min_version: settings.min_version };
+        let hosts = Hosts { map };
         Ok(Self { hosts, settings, challenge, challenges: Arc::clone(&resources.challenges) })
     }
 
@@ -158,7 +160,7 @@ impl Acceptor {
         trace.timeline.mark(Milestone::ClientHello);
         let started = Instant::now();
         let mut variant = Variant::default();
-        let result = match self.hosts.select(&hello) {
+        let result = match self.hosts.select(&hello, self.settings.min_version) {
             Selection::Unanswerable(description, reason) => {
                 send_last(&mut io, &alert(description), &mut trace).await;
                 Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
@@ -188,6 +190,37 @@ impl Acceptor {
                 Ok(Accepted { stream, facts, demands })
             }
             Err(refusal) => Err(refusal.refined(hello)),
+        }
+    }
+
+    /// Maximum size of a `ClientHello` in bytes.
+    pub(crate) fn hello_size(&self) -> usize {
+        self.settings.hello_size
+    }
+
+    /// Selects the host for a hello over QUIC, with its configurations, or the alert and the reason for a refusal.
+    pub(crate) fn select_for_quic(
+        &self,
+        hello: &ClientHello,
+    ) -> Result<(&Host, &HostConfig), (AlertDescription, Refusal)> {
+        let refuse = |alert, outcome, reason: &str| Err((alert, Refusal::because(outcome, &reason)));
+        match self.hosts.select(hello, ProtocolVersion::TLS1_3) {
+            Selection::Unanswerable(alert, reason) => {
+                refuse(alert, HandshakeOutcome::NothingInCommon, reason)
+            }
+            Selection::UnknownName => {
+                let refusal = Refusal::new(HandshakeOutcome::UnknownName);
+                Err((AlertDescription::UnrecognisedName, refusal))
+            }
+            // RFC 8737 section 3: validation is over TCP, so no other server of QUIC has this protocol either.
+            Selection::Validation => {
+                let reason = "validation by tls-alpn-01 is over TCP only";
+                refuse(AlertDescription::NoApplicationProtocol, HandshakeOutcome::NothingInCommon, reason)
+            }
+            Selection::Host(host) => host.quic.as_ref().map(|config| (host, config)).ok_or_else(|| {
+                let refusal = Refusal::because(HandshakeOutcome::NothingInCommon, &"QUIC is not enabled");
+                (AlertDescription::NoApplicationProtocol, refusal)
+            }),
         }
     }
 

@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use brisk_certs::challenge;
+use brisk_wire::HttpVersion;
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
+use quinn_proto::crypto::rustls::QuicServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, compress, version};
@@ -86,6 +88,23 @@ fn prefers_chacha20(hello: &ClientHello) -> bool {
     hello.suites.iter().find_map(|suite| suite.name()).is_some_and(|name| name.contains("CHACHA20"))
 }
 
+/// The transport of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Quic,
+}
+
+/// Initial keys and Retry tags of QUIC, which depend on no host.
+pub(crate) fn quic_initial() -> Result<QuicServerConfig, TlsError> {
+    let config = ServerConfig::builder_with_provider(Arc::new(provider()))
+        .with_protocol_versions(&[&version::TLS13])?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(ChosenCertificate));
+    let missing = |_| rustls::Error::General("TLS_AES_128_GCM_SHA256 is missing".into());
+    Ok(QuicServerConfig::try_from(config).map_err(missing)?)
+}
+
 /// Parts shared by the configurations of all hosts.
 pub(crate) struct ConfigBuilder<'a> {
     settings: &'a TlsSettings,
@@ -107,14 +126,15 @@ impl<'a> ConfigBuilder<'a> {
         })
     }
 
-    pub(crate) fn host(&self, host: &HostSettings) -> Result<HostConfig, TlsError> {
+    /// The configurations of a host for its handshakes over `transport`.
+    pub(crate) fn host(&self, host: &HostSettings, transport: Transport) -> Result<HostConfig, TlsError> {
         let name = host.names.first().map_or("(default)", String::as_str);
         let has_more = host.obtained || host.catalogue.is_some() || host.on_demand.is_some();
         if host.certificates.is_empty() && !has_more {
             return Err(TlsError::NoCertificate { host: name.to_owned() });
         }
         let versions: &[&rustls::SupportedProtocolVersion] =
-            if self.settings.min_version == ProtocolVersion::TLS1_3 {
+            if transport == Transport::Quic || self.settings.min_version == ProtocolVersion::TLS1_3 {
                 &[&version::TLS13]
             } else {
                 &[&version::TLS13, &version::TLS12]
@@ -126,25 +146,25 @@ impl<'a> ConfigBuilder<'a> {
             Some(clients) => builder.with_client_cert_verifier(self.client_verifier(name, clients)?),
         };
         let mut config = builder.with_cert_resolver(Arc::new(ChosenCertificate));
-        self.apply(&mut config);
+        self.apply(&mut config, transport);
         let with_tickets = host.other_tickets.iter().map(|tickets| {
             let mut config = config.clone();
             config.send_tls13_tickets = *tickets;
-            (*tickets, self.with_names(config, host))
+            (*tickets, self.with_names(config, host, transport))
         });
         let with_tickets = with_tickets.collect();
-        Ok(HostConfig { with_tickets, ..self.with_names(config, host) })
+        Ok(HostConfig { with_tickets, ..self.with_names(config, host, transport) })
     }
 
     /// Adds the configuration for certificates of a catalogue or on demand, if the host has them.
-    fn with_names(&self, config: ServerConfig, host: &HostSettings) -> HostConfig {
+    fn with_names(&self, config: ServerConfig, host: &HostSettings, transport: Transport) -> HostConfig {
         let has_names = host.catalogue.is_some() || host.on_demand.is_some();
         let of_folder = has_names.then(|| {
             let mut config = config.clone();
             config.cert_compressors.clear();
-            Box::new(self.with_sessions(config, host))
+            Box::new(self.with_sessions(config, host, transport))
         });
-        HostConfig { of_folder, ..self.with_sessions(config, host) }
+        HostConfig { of_folder, ..self.with_sessions(config, host, transport) }
     }
 
     /// The configuration for authorities that validate by tls-alpn-01: that protocol only, and no sessions (RFC 8737
@@ -160,9 +180,12 @@ impl<'a> ConfigBuilder<'a> {
         Ok(HostConfig::new(SuiteOrders::new(config), None))
     }
 
-    fn apply(&self, config: &mut ServerConfig) {
-        config.alpn_protocols =
-            self.settings.protocols.iter().map(|version| version.alpn().as_bytes().to_vec()).collect();
+    fn apply(&self, config: &mut ServerConfig, transport: Transport) {
+        let protocols: &[HttpVersion] = match transport {
+            Transport::Tcp => &self.settings.protocols,
+            Transport::Quic => &[HttpVersion::Http3],
+        };
+        config.alpn_protocols = protocols.iter().map(|version| version.alpn().as_bytes().to_vec()).collect();
         config.send_tls13_tickets = self.settings.tickets_per_handshake;
         if self.settings.certificate_compression {
             config.cert_compression_cache = Arc::clone(&self.compression_cache);
@@ -179,14 +202,23 @@ impl<'a> ConfigBuilder<'a> {
 
     /// Configures the storage of sessions. rustls stores TLS 1.3 sessions only if it has no ticketer, and accepts early
     /// data only then.
-    fn with_sessions(&self, mut config: ServerConfig, host: &HostSettings) -> HostConfig {
+    fn with_sessions(
+        &self,
+        mut config: ServerConfig,
+        host: &HostSettings,
+        transport: Transport,
+    ) -> HostConfig {
         let demands = &host.demands;
         let lifetime = self.settings.session_lifetime;
         let Resources { sessions: store, keyring, session_ids: ids, .. } = self.resources.clone();
         config.session_storage = Arc::new(Sessions { store, ids, lifetime, demands: demands.clone() });
         let early_data = if demands.clients().is_some() { 0 } else { host.early_data };
         let mut stateful = config.clone();
-        stateful.max_early_data_size = early_data;
+        stateful.max_early_data_size = match transport {
+            // RFC 9001 section 4.6.1: the sentinel, because QUIC bounds early data by flow control.
+            Transport::Quic if early_data > 0 => u32::MAX,
+            Transport::Tcp | Transport::Quic => early_data,
+        };
         // Otherwise a response to early data would wait for the client's Finished.
         stateful.send_half_rtt_data = early_data > 0;
         if !self.settings.tickets {

@@ -1,6 +1,6 @@
 //! Terminates TLS, and originates it towards upstreams.
 //!
-//! [`Acceptor`] performs the handshake of a TCP connection and returns a [`Stream`]; [`connector`] does the same
+//! [`Acceptor`] performs the handshake of a TCP connection and returns a [`Stream`]; [`quic`] performs those of QUIC; [`connector`] does the same
 //! towards an upstream. `hooks` turns synchronous callbacks of rustls (signing, session look-up, tickets) into
 //! operations that may wait without blocking the worker (`suspend`). The client for measurements is the crate
 //! `brisk-tls-client`.
@@ -13,6 +13,9 @@ mod demands;
 mod early_data;
 mod error;
 pub mod flight;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod gate;
 pub mod gather;
 mod groups;
@@ -26,6 +29,7 @@ pub mod mutual;
 mod notes;
 mod prepared_slot;
 mod provider;
+pub mod quic;
 mod refusal;
 mod resources;
 pub mod settings;

@@ -12,6 +12,8 @@ use brisk_telemetry::{Resumption, ResumptionFailure};
 use brisk_wire::registry::NamedGroup;
 use rustls::sign::CertifiedKey;
 
+use crate::refusal::Refusal;
+
 /// Input of the callbacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HandshakeInput {
@@ -81,6 +83,7 @@ impl Notes {
 thread_local! {
     static NOTES: Cell<Notes> = Cell::new(Notes::default());
     static CERTIFICATE: Cell<Option<Arc<CertifiedKey>>> = const { Cell::new(None) };
+    static REFUSAL: Cell<Option<Box<Refusal>>> = const { Cell::new(None) };
 }
 
 /// The thread-local state of a handshake while it runs.
@@ -88,6 +91,15 @@ thread_local! {
 pub(crate) struct Running {
     pub(crate) notes: Notes,
     pub(crate) certificate: Option<Arc<CertifiedKey>>,
+    /// Reason why a session refused its handshake, where the caller gets an alert only.
+    pub(crate) refusal: Option<Box<Refusal>>,
+}
+
+impl Running {
+    /// The state with this input of the callbacks.
+    pub(crate) fn new(input: HandshakeInput, certificate: Option<Arc<CertifiedKey>>) -> Self {
+        Self { notes: Notes { input, ..Notes::default() }, certificate, refusal: None }
+    }
 }
 
 /// The notes of the handshake on this thread.
@@ -114,8 +126,14 @@ pub(crate) fn show(certificate: Option<Arc<CertifiedKey>>) {
     CERTIFICATE.set(certificate);
 }
 
+/// Records the reason why the handshake on this thread was refused.
+pub(crate) fn refuse(refusal: Refusal) {
+    REFUSAL.set(Some(Box::new(refusal)));
+}
+
 /// Exchanges the thread's state with `other`.
 pub(crate) fn swap(other: &mut Running) {
     other.notes = NOTES.replace(other.notes);
     other.certificate = CERTIFICATE.replace(other.certificate.take());
+    other.refusal = REFUSAL.replace(other.refusal.take());
 }

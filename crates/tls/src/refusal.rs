@@ -52,7 +52,7 @@ impl Refusal {
         Self::because(outcome, error)
     }
 
-    /// Adds what `hello` says about the refusal.
+    /// Adds the server name of `hello`, and a more precise outcome if its suites explain the refusal.
     pub(crate) fn refined(self, hello: ClientHello) -> Self {
         Self { outcome: refined(self.outcome, &hello), server_name: hello.server_name, ..self }
     }

@@ -41,6 +41,8 @@ pub struct TlsSettings {
     /// Handling of an unknown server name: the default host, or `unrecognized_name` (RFC 6066 section 3). A client
     /// without a server name always gets the default host.
     pub unknown_host: UnknownName,
+    /// Prepare the hosts for QUIC too, with the protocol `h3` and TLS 1.3 only. Default: no.
+    pub quic: bool,
     /// Write the secrets of every connection to the file named by `SSLKEYLOGFILE`. For debugging only.
     pub key_log: bool,
 }
@@ -58,6 +60,7 @@ impl Default for TlsSettings {
             records: Records::Growing,
             hello_size: 16 * 1024,
             unknown_host: UnknownName::Default,
+            quic: false,
             key_log: false,
         }
     }

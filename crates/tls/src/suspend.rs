@@ -19,6 +19,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::notes::{self, Notes, Running};
+use crate::refusal::Refusal;
 
 /// Stack size of a coroutine in bytes; only touched pages take memory. Signing and certificate verification need about
 /// 30 KiB in debug builds.
@@ -73,6 +74,11 @@ impl<T: 'static> Suspendable<T> {
                 Poll::Ready((value, self.running.notes))
             }
         }
+    }
+
+    /// The reason for which a session in the call refused its handshake.
+    pub(crate) fn take_refusal(&mut self) -> Option<Box<Refusal>> {
+        self.running.refusal.take()
     }
 
     fn recycle(&mut self) {

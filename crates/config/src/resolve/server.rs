@@ -332,6 +332,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             Some(raw::UnknownHost::Refuse) => UnknownName::Refuse,
             Some(raw::UnknownHost::Default) | None => UnknownName::Default,
         },
+        quic: false,
         key_log: false,
     }
 }

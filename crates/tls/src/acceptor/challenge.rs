@@ -61,6 +61,7 @@ impl Acceptor {
             place: 0,
             demands: Demands::default(),
             config: self.challenge.clone(),
+            quic: None,
             prepared,
             catalogue: None,
             on_demand: None,

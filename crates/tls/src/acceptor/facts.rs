@@ -6,25 +6,34 @@ use brisk_telemetry::{EarlyData, Resumption, ResumptionFailure, TlsFacts};
 use brisk_wire::HttpVersion;
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
-use rustls::HandshakeKind;
+use rustls::{CommonState, HandshakeKind};
 
-use crate::handshake::Handshake;
 use crate::notes::Notes;
 
+/// The result of a handshake over TCP or QUIC.
+#[derive(Clone, Copy)]
+pub(crate) struct Negotiated<'a> {
+    pub(crate) tls: &'a CommonState,
+    /// Whether early data was accepted.
+    pub(crate) early_data: bool,
+    /// Whether a `HelloRetryRequest` was sent.
+    pub(crate) hello_retry: bool,
+}
+
 /// The facts of a handshake that is complete or has received early data.
-pub(super) fn of(
-    handshake: &Handshake,
+pub(crate) fn of(
+    negotiated: &Negotiated<'_>,
     notes: Notes,
     hello: &ClientHello,
     host: HostFacts,
     took: Duration,
 ) -> TlsFacts {
-    let tls = &handshake.tls;
+    let Negotiated { tls, early_data, hello_retry } = *negotiated;
     let version = ProtocolVersion(tls.protocol_version().map_or(0, u16::from));
     let resumed = tls.handshake_kind() == Some(HandshakeKind::Resumed);
     let resumption = match notes.resumption.filter(|_| resumed) {
         None => Resumption::Full,
-        Some(_) if handshake.early_data => Resumption::EarlyData,
+        Some(_) if early_data => Resumption::EarlyData,
         // In TLS 1.3 a ticket is a PSK identity (RFC 8446 section 2.2).
         Some(_) if version == ProtocolVersion::TLS1_3 => Resumption::Psk,
         Some(source) => source,
@@ -48,21 +57,21 @@ pub(super) fn of(
             .peer_certificates()
             .and_then(|chain| brisk_certs::subject(chain.first()?))
             .map(String::into_boxed_str),
-        client_chain: client_chain(handshake, host.keeps_client_chain),
-        hello_retry: handshake.hello_retry,
+        client_chain: client_chain(tls, host.keeps_client_chain),
+        hello_retry,
         handshake_time: took,
     }
 }
 
 /// Settings of the host that the facts depend on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HostFacts {
-    pub(super) takes_early_data: bool,
-    pub(super) keeps_client_chain: bool,
+pub(crate) struct HostFacts {
+    pub(crate) takes_early_data: bool,
+    pub(crate) keeps_client_chain: bool,
 }
 
-fn client_chain(handshake: &Handshake, keep: bool) -> Box<[Box<[u8]>]> {
-    let chain = handshake.tls.peer_certificates().filter(|_| keep).unwrap_or_default();
+fn client_chain(tls: &CommonState, keep: bool) -> Box<[Box<[u8]>]> {
+    let chain = tls.peer_certificates().filter(|_| keep).unwrap_or_default();
     chain.iter().map(|certificate| certificate.as_ref().into()).collect()
 }
 

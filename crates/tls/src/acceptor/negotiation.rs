@@ -9,7 +9,7 @@ use rustls::server::UnbufferedServerConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::facts::HostFacts;
+use super::facts::{HostFacts, Negotiated};
 use super::selection::Preparation;
 use super::{Trace, alert, facts, lost, send_last};
 use crate::demands::Demands;
@@ -117,7 +117,9 @@ impl Negotiation {
 
     /// The facts of the handshake, which took `took`.
     pub(super) fn facts(&self, hello: &ClientHello, took: Duration) -> TlsFacts {
-        facts::of(&self.handshake, self.notes, hello, self.facts, took)
+        let Handshake { tls, early_data, hello_retry, .. } = &*self.handshake;
+        let negotiated = Negotiated { tls, early_data: *early_data, hello_retry: *hello_retry };
+        facts::of(&negotiated, self.notes, hello, self.facts, took)
     }
 
     /// Converts the handshake into a stream on `io`, and returns the demands that its client has met.

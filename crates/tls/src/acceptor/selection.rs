@@ -21,13 +21,12 @@ use crate::prepared_slot::PreparedSlot;
 use crate::settings::HostSettings;
 
 /// The hosts of an acceptor, by name.
-pub(super) struct Hosts {
-    pub(super) map: HostMap<Host>,
-    pub(super) min_version: ProtocolVersion,
+pub(crate) struct Hosts {
+    pub(crate) map: HostMap<Host>,
 }
 
 /// The decision about a hello. The variants are in the order of the checks.
-pub(super) enum Selection<'a> {
+pub(crate) enum Selection<'a> {
     /// No host can accept the hello: the alert to be sent, and the reason.
     Unanswerable(AlertDescription, &'static str),
     /// The client is an authority that validates by tls-alpn-01.
@@ -40,9 +39,9 @@ pub(super) enum Selection<'a> {
 }
 
 impl Hosts {
-    /// Selects the host for `hello`, or the reason for a refusal.
-    pub(super) fn select(&self, hello: &ClientHello) -> Selection<'_> {
-        if let Some((alert, reason)) = self.unanswerable(hello) {
+    /// Selects the host for `hello`, or the reason for a refusal. Versions below `min_version` are too old.
+    pub(crate) fn select(&self, hello: &ClientHello, min_version: ProtocolVersion) -> Selection<'_> {
+        if let Some((alert, reason)) = unanswerable(hello, min_version) {
             return Selection::Unanswerable(alert, reason);
         }
         if is_validation(hello) {
@@ -53,23 +52,26 @@ impl Hosts {
             None => Selection::UnknownName,
         }
     }
+}
 
-    /// The alert for a hello that no host can accept, and the reason. rustls would send `handshake_failure` for most of
-    /// them.
-    fn unanswerable(&self, hello: &ClientHello) -> Option<(AlertDescription, &'static str)> {
-        // RFC 8446 section 6.2: "protocol_version" if the version of the peer is recognised but not supported.
-        if hello.versions.iter().all(|version| *version < self.min_version) {
-            let reason = "the client offers only versions that are too old";
-            return Some((AlertDescription::ProtocolVersion, reason));
-        }
-        // RFC 8446 section 9.2: the requirements on a ClientHello of TLS 1.3, and the alert "missing_extension".
-        let (groups, shares) = (!hello.groups.is_empty(), hello.key_shares.is_some());
-        let misses = groups != shares || (!hello.has_psk && (!groups || hello.signature_schemes.is_empty()));
-        (hello.offers_version(ProtocolVersion::TLS1_3) && misses).then_some((
-            AlertDescription::MissingExtension,
-            "TLS 1.3 without supported_groups, key_share or signature_algorithms",
-        ))
+/// The alert for a hello that no host can accept, and the reason. rustls would send `handshake_failure` for most of
+/// them.
+fn unanswerable(
+    hello: &ClientHello,
+    min_version: ProtocolVersion,
+) -> Option<(AlertDescription, &'static str)> {
+    // RFC 8446 section 6.2: "protocol_version" if the version of the peer is recognised but not supported.
+    if hello.versions.iter().all(|version| *version < min_version) {
+        let reason = "the client offers only versions that are too old";
+        return Some((AlertDescription::ProtocolVersion, reason));
     }
+    // RFC 8446 section 9.2: the requirements on a ClientHello of TLS 1.3, and the alert "missing_extension".
+    let (groups, shares) = (!hello.groups.is_empty(), hello.key_shares.is_some());
+    let misses = groups != shares || (!hello.has_psk && (!groups || hello.signature_schemes.is_empty()));
+    (hello.offers_version(ProtocolVersion::TLS1_3) && misses).then_some((
+        AlertDescription::MissingExtension,
+        "TLS 1.3 without supported_groups, key_share or signature_algorithms",
+    ))
 }
 
 /// Whether the client is a validating authority: it offers this protocol only (RFC 8737 section 3).
@@ -79,32 +81,34 @@ fn is_validation(hello: &ClientHello) -> bool {
 
 /// A host, with everything that its handshakes need.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(crate) struct Host {
     /// Index in the list of hosts.
-    pub(super) place: usize,
-    pub(super) demands: Demands,
-    pub(super) config: HostConfig,
-    pub(super) prepared: PreparedSlot,
-    pub(super) catalogue: Option<Arc<Catalogue>>,
-    pub(super) on_demand: Option<OnDemandNames>,
+    pub(crate) place: usize,
+    pub(crate) demands: Demands,
+    pub(crate) config: HostConfig,
+    /// The configurations for QUIC, if it is served.
+    pub(crate) quic: Option<HostConfig>,
+    pub(crate) prepared: PreparedSlot,
+    pub(crate) catalogue: Option<Arc<Catalogue>>,
+    pub(crate) on_demand: Option<OnDemandNames>,
 }
 
-/// The host's part of a handshake: what rustls and its callbacks are given.
-pub(super) struct Preparation {
+/// The host's part of a handshake: input of rustls and of its callbacks.
+pub(crate) struct Preparation {
     /// The rustls configuration for this client.
-    pub(super) config: Arc<ServerConfig>,
+    pub(crate) config: Arc<ServerConfig>,
     /// The certificate; `None` if none suits the client.
-    pub(super) certificate: Option<Arc<CertifiedKey>>,
+    pub(crate) certificate: Option<Arc<CertifiedKey>>,
     /// Input of the callbacks.
-    pub(super) input: HandshakeInput,
-    pub(super) demands: Demands,
-    pub(super) facts: HostFacts,
+    pub(crate) input: HandshakeInput,
+    pub(crate) demands: Demands,
+    pub(crate) facts: HostFacts,
 }
 
 impl Host {
     /// Prepares the handshake of `client` with one of the host's configurations. Waits for the certificate if it must be
     /// read or ordered, until the host's timeout.
-    pub(super) async fn prepare(
+    pub(crate) async fn prepare(
         &self,
         config: &HostConfig,
         hello: &ClientHello,
@@ -156,13 +160,13 @@ impl Host {
 
 /// Names of an [`OnDemand`], except those that the host has otherwise.
 #[derive(Debug)]
-pub(super) struct OnDemandNames {
+pub(crate) struct OnDemandNames {
     names: Arc<OnDemand>,
     own: HostMap<()>,
 }
 
 impl OnDemandNames {
-    pub(super) fn new(host: &HostSettings) -> Result<Option<Self>, TlsError> {
+    pub(crate) fn new(host: &HostSettings) -> Result<Option<Self>, TlsError> {
         let Some(names) = host.on_demand.clone() else { return Ok(None) };
         let mut own = HostMap::new(UnknownName::Refuse);
         own.add(host.names.iter().map(String::as_str), ())?;

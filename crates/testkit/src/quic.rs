@@ -1,0 +1,239 @@
+//! A QUIC client on quinn-proto, for the tests that other clients cannot perform: chosen ports, lost datagrams, and early
+//! data at a chosen time.
+
+use std::fmt;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::{
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
+    EndpointConfig, Event, StreamId, VarInt,
+};
+use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::process::TIMEOUT;
+
+/// A client that trusts one CA. Its handshakes resume one another's sessions.
+#[derive(Clone)]
+#[must_use = "nothing happens before `connect`"]
+pub struct QuicClient {
+    config: ClientConfig,
+    name: String,
+}
+
+impl QuicClient {
+    /// Trusts the certificates in this file, sends the server name `name` and the protocol `alpn`, and early data when it
+    /// resumes a session that permits it.
+    pub fn new(root: &Path, name: &str, alpn: &str) -> Self {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(root).expect("a PEM file") {
+            roots.add(certificate.expect("a certificate")).expect("a root");
+        }
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("a version that the provider has")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+        tls.enable_early_data = true;
+        let tls = QuicClientConfig::try_from(tls).expect("a suite for Initial packets");
+        Self { config: ClientConfig::new(Arc::new(tls)), name: name.to_owned() }
+    }
+
+    /// Sends the first packet, from a new port.
+    pub fn connect(&self, server: SocketAddr) -> QuicConnection {
+        let config = EndpointConfig::default();
+        let mut endpoint = Endpoint::new(Arc::new(config), None, true, None);
+        let connecting = endpoint.connect(Instant::now(), self.config.clone(), server, &self.name);
+        let (handle, connection) = connecting.expect("a configuration that fits");
+        let socket = new_socket(server);
+        let mut connection = QuicConnection {
+            server,
+            socket,
+            endpoint,
+            handle,
+            connection,
+            is_connected: false,
+            lost: None,
+            redirect: None,
+            first_byte: None,
+            first: Vec::new(),
+        };
+        connection.send();
+        connection
+    }
+}
+
+impl fmt::Debug for QuicClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicClient").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A connection, which blocks the thread while it waits.
+pub struct QuicConnection {
+    server: SocketAddr,
+    socket: UdpSocket,
+    endpoint: Endpoint,
+    handle: ConnectionHandle,
+    /// The protocol's state.
+    pub connection: Connection,
+    /// Whether the handshake is complete.
+    pub is_connected: bool,
+    /// The reason for which the connection ended.
+    pub lost: Option<ConnectionError>,
+    /// Another address to which datagrams are sent instead.
+    pub redirect: Option<SocketAddr>,
+    /// The first byte of the first datagram of the server.
+    pub first_byte: Option<u8>,
+    /// The first datagram that was sent.
+    first: Vec<u8>,
+}
+
+impl fmt::Debug for QuicConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { is_connected, lost, .. } = self;
+        f.debug_struct("QuicConnection")
+            .field("is_connected", is_connected)
+            .field("lost", lost)
+            .finish_non_exhaustive()
+    }
+}
+
+fn new_socket(server: SocketAddr) -> UdpSocket {
+    let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    UdpSocket::bind(any).expect("a socket")
+}
+
+impl QuicConnection {
+    /// Waits for the end of the handshake.
+    pub fn handshake(&mut self) -> Result<(), ConnectionError> {
+        self.wait(|this| this.is_connected)
+    }
+
+    /// Sends and receives until `done`, which is asked before each wait.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the connection was lost before.
+    pub fn wait(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> Result<(), ConnectionError> {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            self.send();
+            if done(self) {
+                self.send();
+                return Ok(());
+            }
+            if let Some(lost) = &self.lost {
+                return Err(lost.clone());
+            }
+            assert!(Instant::now() < end, "{self:?} did not get so far in {TIMEOUT:?}");
+            self.receive(Duration::from_millis(50));
+        }
+    }
+
+    /// Changes to a new port, as a NAT does that has forgotten the client.
+    pub fn rebind(&mut self) {
+        self.socket = new_socket(self.server);
+    }
+
+    /// Sends the first datagram again.
+    pub fn repeat(&self) {
+        let _ = self.socket.send_to(&self.first, self.server);
+    }
+
+    /// Opens a stream, and sends `data` and its end.
+    pub fn request(&mut self, data: &[u8]) -> StreamId {
+        let stream = self.connection.streams().open(Dir::Bi).expect("a stream that the server permits");
+        let mut sending = self.connection.send_stream(stream);
+        assert_eq!(sending.write(data).expect("an open stream"), data.len(), "more than the window");
+        sending.finish().expect("an open stream");
+        self.send();
+        stream
+    }
+
+    /// Waits for all data of the server on a stream.
+    pub fn response(&mut self, stream: StreamId) -> Result<Vec<u8>, ConnectionError> {
+        let mut data = Vec::new();
+        self.wait(|this| this.read(stream, &mut data))?;
+        Ok(data)
+    }
+
+    /// Reads what has arrived on a stream; returns whether it has ended.
+    pub fn read(&mut self, stream: StreamId, data: &mut Vec<u8>) -> bool {
+        let mut receiving = self.connection.recv_stream(stream);
+        let Ok(mut chunks) = receiving.read(true) else { return true };
+        let ended = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => data.extend_from_slice(&chunk.bytes),
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        let _ = chunks.finalize();
+        ended
+    }
+
+    /// Closes the connection and tells the server.
+    pub fn close(&mut self) {
+        self.connection.close(Instant::now(), VarInt::from_u32(0), Bytes::new());
+        self.send();
+    }
+
+    /// Sends all that is due.
+    fn send(&mut self) {
+        let now = Instant::now();
+        if self.connection.poll_timeout().is_some_and(|at| at <= now) {
+            self.connection.handle_timeout(now);
+        }
+        let mut datagram = Vec::new();
+        loop {
+            while let Some(event) = self.connection.poll_endpoint_events() {
+                if let Some(event) = self.endpoint.handle_event(self.handle, event) {
+                    self.connection.handle_event(event);
+                }
+            }
+            datagram.clear();
+            let Some(transmit) = self.connection.poll_transmit(now, 1, &mut datagram) else { break };
+            if self.first.is_empty() {
+                self.first.clone_from(&datagram);
+            }
+            // A datagram that the system refuses is lost.
+            let destination = self.redirect.unwrap_or(transmit.destination);
+            let _ = self.socket.send_to(&datagram[..transmit.size], destination);
+        }
+        while let Some(event) = self.connection.poll() {
+            match event {
+                Event::Connected => self.is_connected = true,
+                Event::ConnectionLost { reason } => self.lost = Some(reason),
+                _ => {}
+            }
+        }
+    }
+
+    /// Receives what arrives within `limit` at most, or until the next timer.
+    fn receive(&mut self, limit: Duration) {
+        let timer = self.connection.poll_timeout().map(|at| at.saturating_duration_since(Instant::now()));
+        let wait = timer.map_or(limit, |timer| timer.min(limit)).max(Duration::from_millis(1));
+        self.socket.set_read_timeout(Some(wait)).expect("a timeout");
+        let mut buffer = [0; 2048];
+        while let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
+            self.first_byte.get_or_insert(buffer[0]);
+            let (data, mut response) = (BytesMut::from(&buffer[..length]), Vec::new());
+            let event = self.endpoint.handle(Instant::now(), from, None, None, data, &mut response);
+            if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
+                self.connection.handle_event(event);
+            }
+            self.socket.set_nonblocking(true).expect("non-blocking");
+        }
+        self.socket.set_nonblocking(false).expect("blocking");
+    }
+}
