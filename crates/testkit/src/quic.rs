@@ -182,7 +182,7 @@ impl QuicConnection {
         ended
     }
 
-    /// Closes the connection and tells the server.
+    /// Closes the connection with a packet to the server.
     pub fn close(&mut self) {
         self.connection.close(Instant::now(), VarInt::from_u32(0), Bytes::new());
         self.send();

@@ -1,0 +1,306 @@
+//! The driver of one datagram socket and all of its connections.
+//!
+//! A turn reads all datagrams, resumes woken handshakes, lets the applications use their connections, and sends. Operations
+//! that handshakes have gathered are performed by `brisk_tls::gather` after the turn; they wake the driver again.
+
+mod handshakes;
+mod transmit;
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use brisk_net::Drain;
+use quinn_proto::{ConnectionId, DatagramEvent, Endpoint, EndpointConfig, ServerConfig, Transmit};
+use tokio::sync::mpsc::Receiver;
+use tokio::time::Sleep;
+
+use crate::application::Service;
+use crate::group::Group;
+use crate::ids::{self, Header, Ids, Place};
+use crate::settings::Endpoints;
+use crate::slot::{Datagram, Slot, State};
+use crate::socket::{Batch, Socket};
+use crate::timers::Timers;
+use crate::wake::Woken;
+
+/// Batches of datagrams before other tasks of the worker get a turn.
+const ROUNDS: usize = 4;
+
+/// Serves the connections of one datagram socket. Stays on the thread that created it.
+pub struct Driver<S: Service> {
+    service: S,
+    endpoints: Endpoints,
+    server: Arc<ServerConfig>,
+    config: Arc<EndpointConfig>,
+    drain: Drain,
+    place: Place,
+    group: Group,
+    passed: Receiver<Datagram>,
+    ids: Ids,
+    /// IDs that clients chose. With a secret hash, because clients can insert any ID.
+    first_ids: HashMap<ConnectionId, u32>,
+    /// The endpoint for packets without connection that begin none.
+    front: Endpoint,
+    slots: Vec<Slot<S>>,
+    free: Vec<u32>,
+    /// Slots that may have something to send.
+    dirty: Vec<u32>,
+    timers: Timers,
+    sleep: Pin<Box<Sleep>>,
+    woken: Arc<Woken>,
+    woken_slots: Vec<u32>,
+    socket: Socket,
+    batch: Batch,
+    /// Buffer for outgoing datagrams.
+    out: Vec<u8>,
+    unvalidated: Rate,
+}
+
+impl<S: Service> Driver<S> {
+    /// A driver for `socket`, which is number `index` of `group`. Connections are refused once `drain` has started. Must be
+    /// called inside a runtime of one thread. Fails if the socket has a driver already.
+    pub fn new(
+        socket: std::net::UdpSocket,
+        (index, group): (usize, &Group),
+        endpoints: &Endpoints,
+        service: S,
+        drain: Drain,
+    ) -> io::Result<Self> {
+        let place = place(index, group)?;
+        let taken = || io::Error::other("the socket has a driver already");
+        let passed = group.take(index).ok_or_else(taken)?;
+        let socket = Socket::new(socket)?;
+        let ids = Ids::new(place);
+        let config = endpoints.endpoint(&ids);
+        let server = Arc::clone(&endpoints.server);
+        let front = Endpoint::new(Arc::clone(&config), Some(Arc::clone(&server)), false, None);
+        Ok(Self {
+            service,
+            endpoints: endpoints.clone(),
+            server,
+            config,
+            drain,
+            place,
+            group: group.clone(),
+            passed,
+            ids,
+            first_ids: HashMap::new(),
+            front,
+            slots: Vec::new(),
+            free: Vec::new(),
+            dirty: Vec::new(),
+            timers: Timers::new(Instant::now()),
+            sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            woken: Arc::default(),
+            woken_slots: Vec::new(),
+            socket,
+            batch: Batch::new(),
+            out: Vec::new(),
+            unvalidated: Rate::default(),
+        })
+    }
+
+    /// Serves until the future is dropped. Ends only with an error of the socket.
+    pub async fn run(mut self) -> io::Error {
+        poll_fn(|cx| self.poll_turn(cx)).await
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        self.woken.register(cx.waker());
+        for _ in 0..ROUNDS {
+            let now = Instant::now();
+            let has_more = match self.receive(cx, now) {
+                Ok(has_more) => has_more,
+                Err(error) => return Poll::Ready(error),
+            };
+            while let Some(slot) = self.timers.expire(now) {
+                self.expired(slot, now);
+            }
+            self.resume();
+            if let Poll::Ready(Err(error)) = self.socket.poll_unblock(cx) {
+                return Poll::Ready(error);
+            }
+            self.flush(now);
+            if !has_more {
+                return self.arm(cx);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Takes one batch from the socket, and all datagrams that other drivers have passed. Returns whether there may be more.
+    fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> io::Result<bool> {
+        while let Poll::Ready(Some(datagram)) = self.passed.poll_recv(cx) {
+            self.route(datagram, Passing::Arrived);
+        }
+        match self.socket.poll_receive(cx, &mut self.batch) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(result) => result?,
+        }
+        let batch = std::mem::replace(&mut self.batch, Batch::empty());
+        for datagram in batch.datagrams(now) {
+            self.route(datagram, Passing::Possible);
+        }
+        self.batch = batch;
+        Ok(true)
+    }
+
+    /// Waits for the next timer.
+    fn arm(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        if let Some(at) = self.timers.next() {
+            let at = at.into();
+            if self.sleep.deadline() != at {
+                self.sleep.as_mut().reset(at);
+            }
+            if self.sleep.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Routes a datagram to its connection. Unknown ones begin a connection or are answered without state.
+    fn route(&mut self, datagram: Datagram, passing: Passing) {
+        let Some((header, id)) = ids::destination(&datagram.data) else { return };
+        let chosen = || self.first_ids.get(&ConnectionId::new(id)).copied();
+        let slot = self.ids.find(id).or_else(|| (header == Header::Long).then(chosen)?);
+        if let Some(slot) = slot {
+            return self.deliver(slot, datagram);
+        }
+        let owner = id.first().map_or(usize::from(self.place.index), |first| self.place.index_of(*first));
+        if owner != usize::from(self.place.index) && passing == Passing::Possible {
+            self.endpoints.counters.datagrams_passed.add();
+            return self.group.pass(owner, datagram);
+        }
+        match header {
+            Header::Long => self.begin(datagram),
+            Header::Short => self.reset(datagram),
+        }
+    }
+
+    /// Answers a packet for a connection that does not exist with a stateless reset, at a limited rate.
+    fn reset(&mut self, datagram: Datagram) {
+        self.out.clear();
+        let Datagram { at, remote, local, ecn, data } = datagram;
+        let event = self.front.handle(at, remote, local, ecn, data, &mut self.out);
+        if let Some(DatagramEvent::Response(transmit)) = event {
+            self.respond(transmit);
+        }
+    }
+
+    /// Sends the response in the buffer. While the socket is blocked, it is dropped: the client asks again.
+    fn respond(&mut self, transmit: Transmit) {
+        if !self.socket.is_blocked() {
+            self.socket.send(transmit, &self.out);
+        }
+    }
+
+    /// Lets woken connections continue.
+    fn resume(&mut self) {
+        let mut woken = std::mem::take(&mut self.woken_slots);
+        self.woken.take(&mut woken);
+        for slot in woken.drain(..) {
+            if self.slots[slot as usize].signal.take() {
+                self.step(slot, Step::Woken);
+            }
+        }
+        self.woken_slots = woken;
+    }
+
+    fn mark(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        if !std::mem::replace(&mut entry.is_dirty, true) {
+            self.dirty.push(slot);
+        }
+    }
+
+    /// An endpoint whose IDs lead to `slot`.
+    fn endpoint(&self, slot: u32) -> Box<Endpoint> {
+        let (config, server) = (Arc::clone(&self.config), Some(Arc::clone(&self.server)));
+        let tries_sizes = self.socket.forbids_fragments();
+        self.ids.with_slot(slot, || Box::new(Endpoint::new(config, server, tries_sizes, None)))
+    }
+
+    /// A free slot, which stays in the list of free ones.
+    fn free_slot(&mut self) -> u32 {
+        if let Some(slot) = self.free.last() {
+            return *slot;
+        }
+        let slot = u32::try_from(self.slots.len()).expect("connections are limited by their permits");
+        let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let entry = Slot::new(self.endpoint(slot), self.woken.signal(slot), unspecified);
+        self.slots.push(entry);
+        self.free.push(slot);
+        slot
+    }
+
+    /// Frees a slot whose connection has ended. Its endpoint, which has no connection any more, stays for the next one.
+    fn release(&mut self, slot: u32) {
+        self.ids.forget(slot);
+        self.timers.set(slot, None);
+        let entry = &mut self.slots[slot as usize];
+        if let Some(first) = entry.first_id.take() {
+            self.first_ids.remove(&first);
+        }
+        entry.state = State::Free;
+        entry.application = None;
+        entry.permit = None;
+        entry.pending = None;
+        entry.refusal = None;
+        entry.deadline = None;
+        entry.waiting = Vec::new();
+        self.free.push(slot);
+    }
+}
+
+/// Whether a datagram may be passed to the driver that its ID names. One that was passed is not passed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passing {
+    Possible,
+    Arrived,
+}
+
+/// The reason for a step of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A datagram was queued: a suspended call does not continue by it.
+    Datagram,
+    Woken,
+}
+
+/// Counts events by second.
+#[derive(Debug, Default)]
+struct Rate {
+    second: Option<Instant>,
+    count: u32,
+}
+
+impl Rate {
+    /// Counts an event, and returns whether more than `limit` are counted in this second.
+    fn exceeds(&mut self, limit: u32, now: Instant) -> bool {
+        let is_over = |start: Instant| now.saturating_duration_since(start) >= Duration::from_secs(1);
+        if self.second.is_none_or(is_over) {
+            (self.second, self.count) = (Some(now), 0);
+        }
+        self.count = self.count.saturating_add(1);
+        self.count > limit
+    }
+}
+
+fn place(index: usize, group: &Group) -> io::Result<Place> {
+    let count = u16::try_from(group.len()).ok().filter(|count| (1..=256).contains(count));
+    let (Some(group), Ok(index)) = (count, u8::try_from(index)) else {
+        return Err(io::Error::other("a group of datagram sockets has 1 to 256 sockets"));
+    };
+    Ok(Place { index, group, generation: false })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Settings of QUIC, and the configurations of quinn-proto made from them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_net::FairShare;
+use brisk_tls::quic::{self, EndpointKeys, QuicSessions};
+use quinn_proto::{
+    EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, ValidationTokenConfig, VarInt,
+};
+
+use crate::counters::QuicCounters;
+use crate::ids::Ids;
+
+/// Limits of streams and windows. Clients remember them for early data, and they must not shrink then (RFC 9000 section
+/// 7.4.1). So they are constants, which no reload can change.
+const BIDIRECTIONAL_STREAMS: u32 = 128;
+const UNIDIRECTIONAL_STREAMS: u32 = 8;
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes sent and not acknowledged, per connection.
+const SEND_WINDOW: u64 = 1 << 20;
+/// Bytes of CRYPTO frames that arrived before those in front of them, per connection. A post-quantum hello has about
+/// 1,800 bytes.
+const CRYPTO_BUFFER: usize = 16 << 10;
+
+/// Settings of a QUIC server.
+#[derive(Clone, Debug)]
+pub struct QuicSettings {
+    /// Maximum time from the first packet to the end of the handshake. Default: 10 s.
+    pub handshake_timeout: Duration,
+    /// Time without packets after which a connection ends. The protocol above should have a shorter one. Default: 3 min.
+    pub idle_timeout: Duration,
+    /// Handshakes per second and driver that may begin without address validation. Above this rate, clients have to prove
+    /// their address with a Retry (RFC 9000 section 8.1.2), which costs them a round trip. Default: 200.
+    pub unvalidated_rate: u32,
+    /// Handshakes that may be in progress, in all drivers together. One client, or IPv6 /64, gets at most half of them.
+    /// Default: 4096.
+    pub pending_handshakes: usize,
+    /// Datagrams of 1,500 bytes or less that may wait for suspended handshakes, in all drivers together, divided as the
+    /// handshakes are. Default: 8192.
+    pub waiting_datagrams: usize,
+}
+
+impl Default for QuicSettings {
+    fn default() -> Self {
+        Self {
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_mins(3),
+            unvalidated_rate: 200,
+            pending_handshakes: 4096,
+            waiting_datagrams: 8192,
+        }
+    }
+}
+
+/// What the drivers of all workers share.
+#[derive(Clone)]
+pub struct Endpoints {
+    pub(crate) settings: QuicSettings,
+    pub(crate) server: Arc<ServerConfig>,
+    pub(crate) pending: FairShare,
+    pub(crate) waiting: FairShare,
+    pub(crate) counters: Arc<QuicCounters>,
+    keys: EndpointKeys,
+}
+
+impl Endpoints {
+    /// Prepares drivers that accept connections with `sessions`. Tokens and resets are protected by keys derived from
+    /// `secret`, which all gateways of a fleet share: each then accepts the tokens of the others.
+    pub fn new(settings: QuicSettings, sessions: Arc<QuicSessions>, secret: &[u8]) -> Self {
+        let keys = quic::endpoint_keys(secret);
+        let mut transport = TransportConfig::default();
+        transport
+            .max_concurrent_bidi_streams(BIDIRECTIONAL_STREAMS.into())
+            .max_concurrent_uni_streams(UNIDIRECTIONAL_STREAMS.into())
+            .stream_receive_window(STREAM_WINDOW.into())
+            .receive_window(CONNECTION_WINDOW.into())
+            .send_window(SEND_WINDOW)
+            .crypto_buffer_size(CRYPTO_BUFFER)
+            .max_idle_timeout(Some(idle_timeout(settings.idle_timeout)))
+            .datagram_receive_buffer_size(None);
+        let mut server = ServerConfig::new(sessions, Arc::clone(&keys.tokens));
+        let mut tokens = ValidationTokenConfig::default();
+        // Tokens for later connections need a log of the used ones.
+        tokens.sent(0);
+        server
+            .transport_config(Arc::new(transport))
+            .validation_token_config(tokens)
+            // Every endpoint judges one packet at a time. Datagrams that arrive meanwhile wait in the driver.
+            .max_incoming(1)
+            .incoming_buffer_size(0)
+            .incoming_buffer_size_total(0);
+        let pending = FairShare::new(settings.pending_handshakes);
+        let waiting = FairShare::new(settings.waiting_datagrams);
+        Self { settings, server: Arc::new(server), pending, waiting, counters: Arc::default(), keys }
+    }
+
+    /// Counts of all drivers.
+    pub fn counters(&self) -> &Arc<QuicCounters> {
+        &self.counters
+    }
+
+    /// The configuration of the endpoints of a driver, whose connection IDs come from `ids`.
+    pub(crate) fn endpoint(&self, ids: &Ids) -> Arc<EndpointConfig> {
+        let mut config = EndpointConfig::new(Arc::clone(&self.keys.reset));
+        let ids = ids.clone();
+        config.supported_versions(vec![quic::VERSION]).cid_generator(move || ids.generator());
+        Arc::new(config)
+    }
+}
+
+fn idle_timeout(duration: Duration) -> IdleTimeout {
+    let milliseconds = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
+    IdleTimeout::from(VarInt::from_u32(milliseconds))
+}

@@ -1,0 +1,151 @@
+//! A datagram socket of a worker, with segmentation and receive offload (GSO, GRO).
+
+use std::io::{self, IoSliceMut};
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use quinn_proto::{EcnCodepoint, Transmit};
+use quinn_udp::{RecvMeta, UdpSocketState};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use crate::slot::Datagram;
+
+/// Buffers of one system call. Each takes the datagrams that the kernel has coalesced, up to 64 KiB of one flow.
+const BATCH: usize = quinn_udp::BATCH_SIZE;
+const BUFFER: usize = 64 << 10;
+
+/// Datagrams of one system call: 44 of 1,452 bytes are just below 64 KiB. Ten, the usual number, cost twice as much per
+/// byte.
+const SEGMENTS: usize = 44;
+
+/// A non-blocking socket on a tokio runtime.
+pub(crate) struct Socket {
+    udp: UdpSocket,
+    state: UdpSocketState,
+    /// Datagrams that the kernel has not taken yet.
+    unsent: Option<(Transmit, Vec<u8>)>,
+}
+
+/// Buffers for received datagrams.
+pub(crate) struct Batch {
+    storage: Box<[u8]>,
+    metas: [RecvMeta; BATCH],
+    received: usize,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        // Zeroed by the system: only pages that are received into take memory.
+        let storage = vec![0; BATCH * BUFFER].into_boxed_slice();
+        Self { storage, metas: [RecvMeta::default(); BATCH], received: 0 }
+    }
+
+    /// Without buffers, for the time in which the driver uses the others.
+    pub(crate) fn empty() -> Self {
+        Self { storage: Box::default(), metas: [RecvMeta::default(); BATCH], received: 0 }
+    }
+
+    /// The received datagrams.
+    ///
+    /// Each has an allocation of its own. Slices of a common buffer would save it, but a connection could then hold 64 KiB
+    /// by one retained byte, while its limits count the datagram only.
+    pub(crate) fn datagrams(&self, at: std::time::Instant) -> impl Iterator<Item = Datagram> {
+        let received = self.metas.iter().zip(self.storage.chunks_exact(BUFFER)).take(self.received);
+        received.flat_map(move |(meta, buffer)| {
+            let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
+            buffer[..meta.len].chunks(meta.stride.max(1)).map(move |data| Datagram {
+                at,
+                remote: meta.addr,
+                local: meta.dst_ip,
+                ecn,
+                data: BytesMut::from(data),
+            })
+        })
+    }
+}
+
+impl Socket {
+    /// Must be called inside a runtime.
+    pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let udp = UdpSocket::from_std(socket)?;
+        let state = UdpSocketState::new((&udp).into())?;
+        Ok(Self { udp, state, unsent: None })
+    }
+
+    /// Whether datagrams are sent whole or not at all, so that larger ones can be tried.
+    pub(crate) fn forbids_fragments(&self) -> bool {
+        !self.state.may_fragment()
+    }
+
+    /// Maximum number of segments of one [`Transmit`].
+    pub(crate) fn segments(&self) -> usize {
+        SEGMENTS.min(self.state.max_gso_segments())
+    }
+
+    /// Receives a batch.
+    pub(crate) fn poll_receive(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.udp.poll_recv_ready(cx))?;
+            let mut chunks = batch.storage.chunks_exact_mut(BUFFER);
+            let mut buffers: [IoSliceMut<'_>; BATCH] =
+                std::array::from_fn(|_| IoSliceMut::new(chunks.next().expect("a buffer for each")));
+            let metas = &mut batch.metas;
+            let receive = || self.state.recv((&self.udp).into(), &mut buffers, metas);
+            match self.udp.try_io(Interest::READABLE, receive) {
+                Ok(received) => {
+                    batch.received = received;
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Sends datagrams, or keeps them if the kernel's buffer is full. To be called only while
+    /// [`is_blocked`](Self::is_blocked) is false.
+    pub(crate) fn send(&mut self, transmit: Transmit, contents: &[u8]) {
+        if self.try_send(&transmit, contents).is_pending() {
+            self.unsent = Some((transmit, contents[..].to_vec()));
+        }
+    }
+
+    /// Whether datagrams wait for room in the kernel's buffer.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    /// Sends the datagrams that wait.
+    pub(crate) fn poll_unblock(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some((transmit, contents)) = self.unsent.take() {
+            let writable = self.udp.poll_send_ready(cx)?;
+            if writable.is_pending() || self.try_send(&transmit, &contents).is_pending() {
+                self.unsent = Some((transmit, contents));
+                ready!(writable);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn try_send(&self, transmit: &Transmit, contents: &[u8]) -> Poll<()> {
+        let segments = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+            contents: &contents[..transmit.size],
+            segment_size: transmit.segment_size,
+            src_ip: transmit.src_ip,
+        };
+        let send = || self.state.try_send((&self.udp).into(), &segments);
+        match self.udp.try_io(Interest::WRITABLE, send) {
+            Ok(()) => Poll::Ready(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            Err(error) => {
+                // As if it was lost on the way: too large for the path, no route, or refused by a firewall.
+                tracing::debug!(%error, destination = %transmit.destination, "datagrams are not sent");
+                Poll::Ready(())
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Wakers of connections: each marks its connection and wakes the task of the driver.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+/// The slots of a driver that were woken, from any thread.
+#[derive(Debug, Default)]
+pub(crate) struct Woken(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    slots: Vec<u32>,
+    driver: Option<Waker>,
+}
+
+/// The waker of one slot.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    woken: Arc<Woken>,
+    slot: u32,
+    is_set: AtomicBool,
+}
+
+impl Woken {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The signal of a slot; its waker is valid for all connections of the slot.
+    pub(crate) fn signal(self: &Arc<Self>, slot: u32) -> Arc<Signal> {
+        Arc::new(Signal { woken: Arc::clone(self), slot, is_set: AtomicBool::new(false) })
+    }
+
+    /// Sets the waker of the driver's task.
+    pub(crate) fn register(&self, driver: &Waker) {
+        let mut inner = self.inner();
+        if !inner.driver.as_ref().is_some_and(|old| old.will_wake(driver)) {
+            inner.driver = Some(driver.clone());
+        }
+    }
+
+    /// Moves the woken slots to `slots`, which is empty.
+    pub(crate) fn take(&self, slots: &mut Vec<u32>) {
+        std::mem::swap(&mut self.inner().slots, slots);
+    }
+}
+
+impl Signal {
+    /// Resets the signal. Returns whether it was set.
+    pub(crate) fn take(&self) -> bool {
+        self.is_set.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.is_set.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let driver = {
+            let mut inner = self.woken.inner();
+            inner.slots.push(self.slot);
+            inner.driver.clone()
+        };
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+}
