@@ -1,8 +1,10 @@
 //! Certificate authorities trusted by a client.
 
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use brisk_keys::{encoding_fault, pem_fault};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -25,17 +27,22 @@ pub enum RootsError {
     System(String),
 }
 
-/// The authorities in a PEM file; at least one. Blocks on the file.
+/// The authorities in a PEM file; at least one. The error names the line of a fault. Blocks on the file.
 pub fn file_roots(path: &Path) -> Result<RootCertStore, RootsError> {
-    let wrong =
-        |reason: &dyn fmt::Display| RootsError::File { path: path.to_owned(), reason: reason.to_string() };
+    let wrong = |reason: String| RootsError::File { path: path.to_owned(), reason };
+    let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    // The parser would skip the first authority because of a byte order mark.
+    if let Some(fault) = encoding_fault(&pem) {
+        return Err(wrong(fault.to_owned()));
+    }
+    let refused = |error: &dyn fmt::Display| wrong(pem_fault(&pem).unwrap_or_else(|| error.to_string()));
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
-        let certificate = certificate.map_err(|error| wrong(&error))?;
-        roots.add(certificate).map_err(|error| wrong(&error))?;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| refused(&error))?;
+        roots.add(certificate).map_err(|error| refused(&error))?;
     }
     if roots.is_empty() {
-        return Err(wrong(&"it holds no certificate in PEM form"));
+        return Err(refused(&"it holds no certificate in PEM form"));
     }
     Ok(roots)
 }
@@ -50,4 +57,24 @@ pub fn system_roots() -> Result<RootCertStore, RootsError> {
     }
     let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
     Err(RootsError::System(reasons.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::ca::TestCa;
+
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_is_refused_with_line_and_correction() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let pem = TestCa::new().root_pem();
+        let refusal = |text: &str| {
+            fs::write(file.path(), text).unwrap();
+            file_roots(file.path()).expect_err("a refusal").to_string()
+        };
+        assert!(refusal(&format!("\u{feff}{pem}{pem}")).contains("line 1 begins with a byte order mark"));
+        assert!(refusal(&pem.replacen('\n', "\n> ", 1)).contains("line 2: not base64"));
+        assert!(refusal("").contains("no certificate in PEM form"));
+    }
 }

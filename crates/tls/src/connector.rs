@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use brisk_certs::Chain;
 use brisk_secrets::PrivateKeyDocument;
-use brisk_tls_base::system_roots;
+use brisk_tls_base::{file_roots, system_roots};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::ServerName;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -20,7 +20,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::TlsError;
-use crate::authorities::authorities;
 
 /// Settings of connections on which brisk is the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,7 +69,7 @@ impl Connector {
     /// Reads the authorities and the client certificate. Blocks on files, so it must not be called in a worker.
     pub fn new(settings: &ConnectorSettings) -> Result<Self, TlsError> {
         let roots = match &settings.authorities {
-            Some(path) => authorities(path)?,
+            Some(path) => file_roots(path)?,
             None => system_roots()?,
         };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

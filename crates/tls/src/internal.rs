@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use brisk_tls_base::file_roots;
 use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
@@ -19,7 +20,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::TlsError;
-use crate::authorities::authorities;
 use crate::connector::Identity;
 
 /// Settings of an internal listener.
@@ -50,7 +50,7 @@ impl InternalAcceptor {
             None => builder.with_no_client_auth(),
             Some(file) => {
                 let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(authorities(file)?), provider)
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(file_roots(file)?), provider)
                         .build()
                         .map_err(|error| TlsError::Connector(format!("authorities of clients: {error}")))?;
                 builder.with_client_cert_verifier(verifier)

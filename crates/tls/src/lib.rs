@@ -6,7 +6,6 @@
 //! `brisk-tls-client`.
 
 pub mod acceptor;
-mod authorities;
 mod batch;
 pub mod connector;
 mod demands;

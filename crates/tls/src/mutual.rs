@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use brisk_tls_base::file_roots;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
@@ -19,7 +20,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::TlsError;
-use crate::authorities::authorities;
 use crate::connector::Identity;
 
 /// Settings of the accepting side.
@@ -50,7 +50,7 @@ impl MutualAcceptor {
     /// Reads certificates and the key. Blocks on files, so it must not be called in a worker.
     pub fn new(settings: &MutualSettings) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let roots = Arc::new(authorities(&settings.clients)?);
+        let roots = Arc::new(file_roots(&settings.clients)?);
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .build()
             .map_err(|error| TlsError::Connector(format!("authorities of clients: {error}")))?;
