@@ -49,6 +49,8 @@ pub struct FleetStore {
     key: LessSafeKey,
     prefix: String,
     copy: Option<LocalCopy>,
+    /// Copy of a gateway on this machine, which a removal concerns too. Nothing is read from there.
+    copy_of_gateway: Option<LocalCopy>,
     /// The last failed connection, and its error.
     away: Mutex<Option<(Instant, String)>>,
 }
@@ -76,7 +78,7 @@ impl FleetStore {
         let derived = secret.derive(Purpose::CertificateStore);
         let key = UnboundKey::new(&AES_256_GCM, &*derived).expect("the key has 32 bytes");
         let (redis, key) = (Arc::new(BlockingRedis::new(settings)), LessSafeKey::new(key));
-        Self { redis, key, prefix, copy: None, away: Mutex::default() }
+        Self { redis, key, prefix, copy: None, copy_of_gateway: None, away: Mutex::default() }
     }
 
     /// Keeps a sealed copy of certificates, accounts and on-demand names in `folder`. They are read from there while
@@ -84,6 +86,14 @@ impl FleetStore {
     #[must_use]
     pub fn with_copy(mut self, folder: PathBuf) -> Self {
         self.copy = Some(LocalCopy::new(folder));
+        self
+    }
+
+    /// Removes values from the copy of a gateway in `folder` too, so that the gateway does not serve a removed certificate
+    /// if it starts while Redis is unavailable.
+    #[must_use]
+    pub fn removing_copies_in(mut self, folder: PathBuf) -> Self {
+        self.copy_of_gateway = Some(LocalCopy::new(folder));
         self
     }
 
@@ -276,7 +286,8 @@ impl Store for FleetStore {
             all.cmd("SREM").arg(self.list_key(parent)).arg(below).ignore();
         }
         self.ask_all("remove", name, &all)?;
-        self.copy_of(name).inspect(|copy| copy.remove(name));
+        let copies = self.copy.iter().chain(&self.copy_of_gateway).filter(|_| is_copied(name));
+        copies.for_each(|copy| copy.remove(name));
         Ok(())
     }
 

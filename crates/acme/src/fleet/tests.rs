@@ -56,6 +56,19 @@ fn a_start_without_redis_reads_sealed_copies_and_nothing_else_is_copied() {
 }
 
 #[test]
+fn a_command_removes_the_copy_of_the_gateway_on_its_machine() {
+    let (mut redis, folder) = (Redis::start(), tempfile::tempdir().unwrap());
+    let certificate = Name::of([CERTIFICATES, "a.test", "ecdsa"]);
+    with_copy(&redis, &folder).write(&certificate, b"secret").unwrap();
+    let command = store(&redis).removing_copies_in(folder.path().to_owned());
+    assert_eq!(text(command.read(&certificate).unwrap()).as_deref(), Some("secret"));
+    command.remove(&certificate).unwrap();
+    redis.kill();
+    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+    with_copy(&redis, &folder).read(&certificate).expect_err("Redis is away, and there is no copy");
+}
+
+#[test]
 fn a_redis_that_lost_its_data_receives_it_back_but_not_removed_values() {
     let redis = Redis::start();
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());

@@ -56,11 +56,13 @@ impl CertificatePlace {
         matches!(self, Self::Fleet(..)).then(|| self.store())
     }
 
-    /// The store there. It fails while the Redis of a fleet is unavailable.
+    /// The store there. It fails while the Redis of a fleet is unavailable. Values that it removes are removed from the
+    /// local copy too.
     pub fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Folder(folder) => Arc::new(Folder::new(folder)),
-            Self::Fleet(fleet, _) => Arc::new(shared(fleet)),
+            Self::Fleet(fleet, None) => Arc::new(shared(fleet)),
+            Self::Fleet(fleet, Some(folder)) => Arc::new(shared(fleet).removing_copies_in(folder.clone())),
         }
     }
 
