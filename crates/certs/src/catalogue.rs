@@ -30,7 +30,7 @@ use crate::resolver::Names;
 use crate::slot::Served;
 use changes::Follower;
 pub use expiry::FolderExpiry;
-use expiry::Survey;
+use expiry::Surveyor;
 use faulty::FaultyNames;
 use index::Index;
 use loader::Loader;
@@ -47,7 +47,8 @@ pub struct Catalogue {
     index: Index,
     engines: OnceLock<MakeEngine>,
     maintenance: OnceLock<Arc<Maintenance>>,
-    loader: OnceLock<(Loader, Follower, Survey)>,
+    loader: OnceLock<(Loader, Follower)>,
+    surveyor: Arc<Surveyor>,
     expiry: ArcSwap<FolderExpiry>,
     faulty: FaultyNames,
     /// Held during an eviction, so that one thread at a time evicts.
@@ -94,18 +95,21 @@ pub enum CatalogueLookup {
 
 /// The open catalogues of a process, by folder. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Catalogues(Arc<Mutex<HashMap<PathBuf, Weak<Catalogue>>>>);
+pub struct Catalogues {
+    open: Arc<Mutex<HashMap<PathBuf, Weak<Catalogue>>>>,
+    surveyor: Arc<Surveyor>,
+}
 
 impl Catalogues {
     /// Returns the open catalogue of `folder`, or opens one, which reads all file names but no certificate.
     pub fn open(&self, folder: &Path) -> Result<Arc<Catalogue>, CertError> {
         let unreadable = |source| CertError::Read { path: folder.to_owned(), source };
         let real = fs::canonicalize(folder).map_err(unreadable)?;
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(catalogue) = open.get(&real).and_then(Weak::upgrade) {
             return Ok(catalogue);
         }
-        let catalogue = Arc::new(Catalogue::new(&real).map_err(unreadable)?);
+        let catalogue = Arc::new(Catalogue::new(&real, &self.surveyor).map_err(unreadable)?);
         open.retain(|_, catalogue| catalogue.strong_count() > 0);
         open.insert(real, Arc::downgrade(&catalogue));
         Ok(catalogue)
@@ -113,7 +117,7 @@ impl Catalogues {
 
     /// The open catalogues, ordered by folder.
     pub fn all(&self) -> Vec<Arc<Catalogue>> {
-        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = open.values().filter_map(Weak::upgrade).collect();
         all.sort_by(|one, other| one.folder.cmp(&other.folder));
         all
@@ -121,13 +125,14 @@ impl Catalogues {
 }
 
 impl Catalogue {
-    fn new(folder: &Path) -> io::Result<Self> {
+    fn new(folder: &Path, surveyor: &Arc<Surveyor>) -> io::Result<Self> {
         Ok(Self {
             folder: folder.to_owned(),
             index: Index::read(folder)?,
             engines: OnceLock::new(),
             maintenance: OnceLock::new(),
             loader: OnceLock::new(),
+            surveyor: Arc::clone(surveyor),
             expiry: ArcSwap::default(),
             faulty: FaultyNames::default(),
             evicting: Mutex::default(),
@@ -151,8 +156,8 @@ impl Catalogue {
         }
         let loader = Loader::start(self).map_err(CertError::Watch)?;
         let follower = Follower::start(self).map_err(CertError::Watch)?;
-        let survey = Survey::start(self).map_err(CertError::Watch)?;
-        self.loader.set((loader, follower, survey)).map_err(|_| ()).expect("it was not started");
+        self.surveyor.follow(self).map_err(CertError::Watch)?;
+        self.loader.set((loader, follower)).map_err(|_| ()).expect("it was not started");
         Ok(())
     }
 

@@ -288,3 +288,22 @@ fn expiry_is_that_of_all_names_also_of_those_without_requests() {
     assert!(expiry.first[0].0 < SystemTime::now() && expiry.first[1].0 > SystemTime::now());
     assert_eq!(catalogue.statistics().loaded, 0, "nothing is loaded for it");
 }
+
+#[test]
+fn one_thread_reads_the_expiry_of_all_folders_also_after_one_is_gone() {
+    let (ca, catalogues) = (TestCa::new(), Catalogues::default());
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    for folder in &folders {
+        put(folder, "a.test", &ca.server(&["a.test"]).issue());
+    }
+    let open = |number: usize| {
+        let catalogue = started_in(&catalogues, &folders[number]);
+        wait_until("all files to be read", || catalogue.expiry().read_at);
+        catalogue
+    };
+    let first = open(0);
+    let second = open(1);
+    drop(first);
+    let third = open(2);
+    assert!([&second, &third].iter().all(|catalogue| catalogue.expiry().first.len() == 1));
+}
