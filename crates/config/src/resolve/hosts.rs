@@ -300,6 +300,10 @@ impl<'c> Builder<'c> {
             KeyPlace::Token(uri) => tokens::load(&files.0, uri, context),
             KeyPlace::KeyServer(_) => unreachable!("these are not loaded"),
         }?;
+        let is_isolated = self.raw.keys.isolate == Some(true) && matches!(files.1, KeyPlace::File(_));
+        if is_isolated && !loaded.certificate.algorithm.signs_tls12() {
+            return Err(("key", remote::ML_DSA.to_owned()));
+        }
         for warning in loaded.warnings {
             context.findings.warn(warning.to_string());
         }

@@ -27,6 +27,10 @@ use crate::values::KeyPlace;
 const DEADLINES: RangeInclusive<Period> = Period(Duration::from_millis(10))..=Period(Duration::from_secs(4));
 const HEDGES: RangeInclusive<Period> = Period(Duration::from_millis(1))..=Period(Duration::from_secs(4));
 
+/// Error for a key whose signatures exceed a frame of the protocol of key servers.
+pub(super) const ML_DSA: &str = "an ML-DSA key can be neither on key servers nor in the process of keys.isolate: its signatures \
+                                 are too long for their protocol";
+
 /// The engines of the sets of key servers, by name. None is connected yet.
 pub(super) type Engines = BTreeMap<String, Arc<RemoteEngine>>;
 
@@ -139,6 +143,10 @@ pub(super) fn certificate(
     let chain =
         Chain::read(&chain).map_err(|error| context.findings.wrong(&path.key("chain"), error.to_string()));
     let chain = chain.ok()?;
+    if !chain.algorithm().signs_tls12() {
+        context.findings.wrong(&path.key("key"), ML_DSA);
+        return None;
+    }
     let engine: Arc<dyn PrivateKeyEngine> = match &files.fallback_key {
         None => Arc::clone(engine) as _,
         Some(_) => Arc::new(Fallback::new(Arc::clone(engine), local(files, path, context)?)),

@@ -83,6 +83,28 @@ fn wrong_key_servers_are_one_line_each() {
 }
 
 #[test]
+fn ml_dsa_keys_are_neither_on_key_servers_nor_in_the_key_process() {
+    let folder = files();
+    let leaf = TestCa::new().server(&["localhost"]).key(LeafKey::MlDsa44).issue();
+    fs::write(folder.path().join("a.pem"), &leaf.chain_pem).expect("written");
+    fs::write(folder.path().join("ml.key"), &leaf.key_pem).expect("written");
+    let message = "host[0].certificates[0].key: an ML-DSA key can be neither on key servers nor in the process of \
+                   keys.isolate: its signatures are too long for their protocol";
+    let identity = "{ chain = \"b.pem\", key = \"b.key\" }";
+    let other = TestCa::new().client("gateway").issue();
+    fs::write(folder.path().join("b.pem"), &other.chain_pem).expect("written");
+    fs::write(folder.path().join("b.key"), &other.key_pem).expect("written");
+    let set = SET.replace("{ chain = \"a.pem\", key = \"a.key\" }", identity);
+    let refused = checked(folder.path(), &format!("{GATEWAY}{set}{REMOTE}")).expect_err("too long");
+    assert_eq!(refused, format!("brisk.toml:10:42: {message}"));
+    let local = REMOTE.replace("keyserver:main", "ml.key");
+    let refused =
+        checked(folder.path(), &format!("keys.isolate = true\n{GATEWAY}{local}")).expect_err("too long");
+    assert_eq!(refused, format!("brisk.toml:7:42: {message}"));
+    checked(folder.path(), &format!("{GATEWAY}{local}")).expect("right");
+}
+
+#[test]
 fn a_set_that_no_certificate_names_is_a_warning() {
     let folder = files();
     let host = "[[host]]\nnames = [\"localhost\"]\n";
