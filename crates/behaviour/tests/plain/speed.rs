@@ -8,13 +8,16 @@ use brisk_testkit::process::{Finished, run};
 use serde_json::Value;
 
 /// All operations, in their order: algorithm, operation, batch (2 for RSA that goes together, two or four), bytes.
-const OPERATIONS: [(&str, &str, u64, Option<u64>); 30] = [
+const OPERATIONS: [(&str, &str, u64, Option<u64>); 33] = [
     ("rsa2048", "sign", 1, None),
     ("rsa2048", "sign", 2, None),
+    ("rsa2048", "verify", 1, None),
     ("rsa3072", "sign", 1, None),
     ("rsa3072", "sign", 2, None),
+    ("rsa3072", "verify", 1, None),
     ("rsa4096", "sign", 1, None),
     ("rsa4096", "sign", 2, None),
+    ("rsa4096", "verify", 1, None),
     ("p256", "sign", 1, None),
     ("p256", "sign", 8, None),
     ("p256", "verify", 1, None),

@@ -9,7 +9,7 @@ use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1,
     ECDSA_P384_SHA384_ASN1_SIGNING, ED25519, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair,
-    ParsedPublicKey, RsaKeyPair, VerificationAlgorithm,
+    ParsedPublicKey, RSA_PSS_2048_8192_SHA256, RsaKeyPair, VerificationAlgorithm,
 };
 use brisk_keys::{KeyId, KeyOperation, KeyResult, Keystore, LanesUse, LocalEngine, PrivateKeyEngine, turn};
 use brisk_wire::registry::SignatureScheme;
@@ -31,7 +31,7 @@ const FEWEST: usize = 2;
 /// A deadline that no operation of a run misses.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
-/// Single signatures, and batches.
+/// Single signatures, batches, and verifying.
 pub(super) fn rsa(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     let (size, bits) = match algorithm {
         Algorithm::Rsa3072 => (KeySize::Rsa3072, 3072),
@@ -41,7 +41,7 @@ pub(super) fn rsa(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     let der: Pkcs8V1Der<'_> = RsaKeyPair::generate(size)?.as_der()?;
     // The padding that servers use: TLS 1.3 permits no other.
     let single = Signer::new(der.as_ref(), SignatureScheme::RSA_PSS_RSAE_SHA256)?;
-    let batched = single.clone();
+    let (batched, public, signature) = (single.clone(), single.public.clone(), single.sign()?);
     let alone = Work::new(algorithm, Action::Sign, move || single.sign().map(drop));
     let choice = LocalEngine::batch_choice(bits).expect("keys of these sizes can share a batch");
     let together = match choice.operations() {
@@ -54,7 +54,9 @@ pub(super) fn rsa(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
             Work { operation: Operation { batch, ..alone.operation }, act: Ok(Box::new(act)) }
         }
     };
-    Ok(vec![alone, together])
+    let public = ParsedPublicKey::new(&RSA_PSS_2048_8192_SHA256, &public)?;
+    let verify = move || Ok(public.verify_sig(&MESSAGE, black_box(&signature))?);
+    Ok(vec![alone, together, Work::new(algorithm, Action::Verify, verify)])
 }
 
 /// Signing and verifying.
