@@ -139,8 +139,6 @@ fn a_client_that_cancels_many_requests_shares_no_connection_with_others() {
     let of_attacker = seen()[1..].to_vec();
     let apart = *of_attacker.last().expect("a request");
     assert_ne!(apart, shared, "{of_attacker:?}");
-    // Few requests of the attacker reach the connection of the others, so few resets do.
-    assert!(of_attacker.iter().filter(|number| **number == shared).count() <= 20, "{of_attacker:?}");
     answers.store(true, Ordering::SeqCst);
     assert!((0..5).all(|_| ask() == shared), "{:?}", seen());
     // Later requests of the attacker are served, apart from the others.
