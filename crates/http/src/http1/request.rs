@@ -15,12 +15,17 @@ const COPIED: usize = 4 << 10;
 /// Maximum length, in bytes, of unsent output before which a further piece is accepted.
 const GATHERED: usize = 16 << 10;
 
+/// Maximum capacity in bytes of a buffer that is kept for the next request.
+const KEPT: usize = 2 * GATHERED;
+
 /// Output in order. A large piece of a body is not copied; bytes behind it wait in `after`.
 #[derive(Debug, Default)]
 pub struct Output {
     before: BytesMut,
     piece: Bytes,
     after: BytesMut,
+    /// Largest capacity of a buffer since all of them were empty without memory.
+    capacity: usize,
 }
 
 impl Output {
@@ -48,9 +53,13 @@ impl Output {
         [IoSlice::new(&self.before), IoSlice::new(&self.piece), IoSlice::new(&self.after)]
     }
 
-    /// Removes the first `length` bytes, which are sent.
+    /// Removes the first `length` bytes, which are sent. Large buffers are released at the end: the response may take long.
     pub fn advance(&mut self, length: usize) {
+        self.capacity = self.capacity.max(self.before.capacity()).max(self.after.capacity());
         (&mut self.before).chain(&mut self.piece).chain(&mut self.after).advance(length);
+        if self.capacity > KEPT && self.is_empty() {
+            *self = Self::default();
+        }
     }
 
     /// Buffer for the next bytes.
@@ -181,6 +190,21 @@ mod tests {
         let mut output = Output::default();
         output.head(&request.expect("a request"));
         assert_eq!(sent(&mut output), "GET /b?c HTTP/1.1\r\nhost: a.test\r\nx: 1\r\n\r\n");
+    }
+
+    #[test]
+    fn a_large_buffer_is_released_when_it_is_sent() {
+        for (length, is_kept) in [(100, true), (KEPT, false)] {
+            let value = "x".repeat(length);
+            let request = Request::get("https://a.test/").header("x", value).body(()).expect("a request");
+            let mut output = Output::default();
+            output.head(&request);
+            let all = output.before.len();
+            output.advance(all - 10);
+            output.advance(10);
+            assert_eq!(output.capacity > 0, is_kept, "{length}");
+            assert_eq!(output.before.try_reclaim(length), is_kept, "{length}");
+        }
     }
 
     #[test]
