@@ -152,7 +152,7 @@ impl Service {
             multiplexed.head_received(size);
             exchange.hold_head(|| size)?;
         }
-        if connection.is_overloaded() {
+        if connection.must_refuse() {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
         }
         self.find(connection, head)

@@ -199,6 +199,13 @@ impl Connection {
             .is_some_and(|Surroundings { settings, buffers, .. }| buffers.exceed(settings.buffered_total))
     }
 
+    /// Whether further requests of the connection must be refused: the responses of the process exceed their memory limit,
+    /// and the connection has used up its minimum share. Other connections are served, however many clients together
+    /// exceed the limit with their minimum shares.
+    pub fn must_refuse(&self) -> bool {
+        self.answers.has_share() && self.is_overloaded()
+    }
+
     /// Adds `bytes`, which may be negative, to the memory held by the worker's responses.
     pub fn worker_held(&self, bytes: isize) {
         if let Some(surroundings) = self.surroundings.get() {

@@ -92,6 +92,27 @@ fn past_the_limit_of_the_process_those_who_read_nothing_lose_their_connections()
 }
 
 #[test]
+fn many_small_unread_responses_leave_others_served() {
+    let origin = Origin::answering(|_, stream| write_response(stream, &vec![b'x'; 60_000]));
+    let keys = "server.workers = 1\nserver.limits.buffered_total = \"1MiB\"\n";
+    let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
+    // Each connection holds less than its minimum of 64 KiB; all of them hold more than the limit.
+    let clients: Vec<_> = (0..40)
+        .map(|_| {
+            let mut client = Client::connect(&site);
+            client.send(&[frame(4, 0, 0, &[0, 4, 0, 0, 0, 10]), get(1, "/")].concat());
+            client
+        })
+        .collect();
+    wait_until("more than the limit held", || (held(&site) > 1.5e6).then_some(()));
+    for _ in 0..5 {
+        assert_eq!(site.get("/").status(), 200);
+    }
+    assert!(held(&site) > 1.5e6, "{} bytes held", held(&site));
+    drop(clients);
+}
+
+#[test]
 fn many_downloads_at_once_all_come_through() {
     let origin = origin();
     let site = Site::proxying(&[&origin.url()]);
