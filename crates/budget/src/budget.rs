@@ -137,6 +137,15 @@ impl Budget {
         until > 0 && self.0.now() < until
     }
 
+    /// Whether `client` holds nothing, or less than the average client. Its refusals begin a shortage.
+    pub fn is_small(&self, client: Option<IpAddr>) -> bool {
+        self.is_little(client.map_or(0, |client| self.held_by(client)))
+    }
+
+    fn is_little(&self, own: u64) -> bool {
+        own == 0 || own < self.average()
+    }
+
     fn average(&self) -> u64 {
         self.held() / self.clients().max(1) as u64
     }
@@ -157,7 +166,7 @@ impl Budget {
         if shared.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
             return Ok(());
         }
-        if own < self.average() || own == 0 {
+        if self.is_little(own) {
             shared.short_until.store(shared.now() + milliseconds(SHORTAGE), Ordering::Relaxed);
         }
         shared.refused.fetch_add(1, Ordering::Relaxed);

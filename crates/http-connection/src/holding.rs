@@ -59,6 +59,34 @@ impl Holding {
         self.reservation.as_mut().map_or(Ok(()), |reservation| reservation.grow(bytes as u64))
     }
 
+    /// Appends `piece` to `buffer`, after its additional capacity is reserved. The capacity doubles, up to `limit` bytes or
+    /// the length.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] as for [`Connection::reserve`]. The holding and the buffer stay as they were.
+    pub fn extend(&mut self, buffer: &mut Vec<u8>, piece: &[u8], limit: usize) -> Result<(), Full> {
+        let (length, capacity) = (buffer.len() + piece.len(), buffer.capacity());
+        if length > capacity {
+            let larger = length.max((2 * capacity).min(limit));
+            self.grow(larger - capacity)?;
+            buffer.reserve_exact(larger - buffer.len());
+        }
+        buffer.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Whether [`grow`](Self::grow) would succeed now.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.connection.has_room(self.resource, bytes)
+    }
+
+    /// Whether the client holds so little that its refusals make others release memory.
+    pub fn is_small(&self) -> bool {
+        let budgets = self.connection.budgets();
+        budgets.is_some_and(|budgets| budgets.of(self.resource).is_small(self.connection.client.address()))
+    }
+
     /// Whether the memory should be released if the client makes no progress, because other clients need it.
     pub fn must_yield(&self) -> bool {
         let budgets = self.connection.budgets();

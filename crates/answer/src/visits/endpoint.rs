@@ -101,8 +101,7 @@ async fn arrived(mut body: ClientBody, mut holding: Holding) -> Result<(Vec<u8>,
             if whole.len() + piece.len() > LARGEST {
                 return Err(Dropped::TooLarge);
             }
-            holding.grow(piece.len()).map_err(|_| Dropped::Busy)?;
-            whole.extend_from_slice(&piece);
+            holding.extend(&mut whole, &piece, LARGEST).map_err(|_| Dropped::Busy)?;
         }
     }
     Ok((whole, holding))

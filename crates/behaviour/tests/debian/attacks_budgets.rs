@@ -132,6 +132,39 @@ fn slow_uploads_of_one_client_leave_memory_for_those_of_others() {
     drop(slow);
 }
 
+#[test]
+fn uploads_of_many_clients_that_pause_leave_memory_for_another() {
+    let origin = Origin::answering(|request, stream| {
+        write_response(stream, format!("{} bytes", request.body.len()).as_bytes())
+    });
+    let tables =
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nbuffer_request = true\nbody_size = \"2MiB\"\n";
+    let tables = tables.to_owned() + &upstream(&[&origin.url()]);
+    // The attackers are clients behind a proxy, which together get the whole limit. No timeout ends their uploads.
+    let keys = "server.limits.buffered_requests = \"1MiB\"\nserver.limits.body_rate = \"none\"\n\
+                server.timeouts.body = \"10m\"\nserver.trusted_proxies = [\"127.0.0.1\"]\n";
+    let site = Site::custom(keys, &tables, |setup| setup);
+    let paused: Vec<TlsStream> = (0..40)
+        .map(|_| {
+            let mut client = site.connect();
+            let head = format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 200000\r\n\r\n");
+            client.write_all(head.as_bytes()).expect("a server that reads");
+            let _ = client.write_all(&vec![b'x'; 30_000]);
+            client
+        })
+        .collect();
+    wait_until("clients that hold the limit", || (held(&site, "requests") > 1e6).then_some(()));
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("upload");
+    std::fs::write(&file, vec![b'y'; 200_000]).expect("a file");
+    let data = format!("@{}", file.display());
+    wait_until("an upload of another client", || {
+        let answer = site.curl(&[&OTHER[..], &["--data-binary", &data]].concat(), "/");
+        (answer.stdout == "200000 bytes").then_some(())
+    });
+    drop(paused);
+}
+
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut zipped = Vec::new();
     Encoder::new(Coding::Gzip, 1).write_whole(text, &mut zipped).expect("memory");

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use brisk_budget::Resource;
 use brisk_http::error::BodyError;
-use bytes::{Bytes, BytesMut};
+use brisk_net::Deadline;
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as _, Frame};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -29,6 +30,14 @@ const MEMORY: usize = 64 << 10;
 /// Rate in bytes per second below which a body gives way to other clients, after [`GRACE`].
 const SLOW: u64 = 16 << 10;
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Interval in which a body that pauses is examined.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// Maximum time for which a body of a client that holds little waits until others release memory, and the interval of its
+/// attempts.
+const WAIT: Duration = Duration::from_secs(5);
+const ATTEMPT: Duration = Duration::from_millis(100);
 
 /// A complete request body.
 #[derive(Debug)]
@@ -53,30 +62,35 @@ struct Spilled {
 
 impl Gathered {
     /// Gathers all of `body`, which arrives on `connection`. Fails if the body fails, if the client has no memory left for
-    /// it, and if the body arrives slowly while other clients need the memory.
+    /// it, and if the body arrives slowly or pauses while other clients need the memory.
     pub async fn from(mut body: RequestBody, connection: &Rc<Connection>) -> Result<Self, BodyError> {
         let mut holding = connection.reserve(Resource::Requests, 0).map_err(|_| BodyError::NoRoom)?;
         let started = Instant::now();
+        let deadline = connection.register_deadline();
         let progress = body.progress().cloned();
         let mut bytes = 0;
-        let (mut memory, mut file, mut trailers) = (BytesMut::new(), None, None);
-        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-            match frame?.into_data() {
+        let (mut memory, mut file, mut trailers) = (Vec::new(), None, None);
+        loop {
+            let frame = match next(&mut body, deadline.as_ref()).await {
+                Poll::Ready(Some(frame)) => frame?.into_data(),
+                Poll::Ready(None) => break,
+                Poll::Pending => Ok(Bytes::new()),
+            };
+            match frame {
                 Ok(data) => {
-                    holding.grow(data.len()).map_err(|_| BodyError::NoRoom)?;
+                    extend(&mut holding, &mut memory, &data, deadline.as_ref()).await?;
                     bytes += data.len() as u64;
                     if holding.must_yield() && is_slow(bytes, started.elapsed()) {
                         return Err(BodyError::NoRoom);
                     }
-                    memory.extend_from_slice(&data);
                 }
                 Err(frame) => trailers = frame.into_trailers().ok(),
             }
             if memory.len() > MEMORY {
-                file = Some(Spilled::after(file, mem::take(&mut memory).freeze()).await?);
+                file = Some(Spilled::after(file, mem::take(&mut memory).into()).await?);
             }
         }
-        Ok(Self { memory: memory.freeze(), file, trailers, progress, _holding: holding })
+        Ok(Self { memory: memory.into(), file, trailers, progress, _holding: holding })
     }
 
     /// Progress of the client's upload.
@@ -109,6 +123,45 @@ impl Gathered {
         }
         Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
     }
+}
+
+/// The next frame of `body`; pending if it does not arrive within a round.
+async fn next(
+    body: &mut RequestBody,
+    deadline: Option<&Deadline>,
+) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
+    match deadline {
+        Some(deadline) => {
+            deadline.set(ROUND);
+            deadline.within(frame).await.map_or(Poll::Pending, Poll::Ready)
+        }
+        None => Poll::Ready(frame.await),
+    }
+}
+
+/// Appends `data` to `memory`. A client that holds little waits for a while until others release memory: its refusal makes
+/// slow bodies yield.
+async fn extend(
+    holding: &mut Holding,
+    memory: &mut Vec<u8>,
+    data: &[u8],
+    deadline: Option<&Deadline>,
+) -> Result<(), BodyError> {
+    let started = Instant::now();
+    while holding.extend(memory, data, MEMORY).is_err() {
+        loop {
+            let Some(deadline) = deadline.filter(|_| holding.is_small() && started.elapsed() < WAIT) else {
+                return Err(BodyError::NoRoom);
+            };
+            deadline.set(ATTEMPT);
+            deadline.wait().await;
+            if holding.has_room(data.len()) {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether a body of `bytes` so far arrives too slowly to keep memory that other clients need.
