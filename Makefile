@@ -24,9 +24,10 @@
 # make visit-cost      processor time of measuring a visitor                            VISIT_COST='--rounds 31'         2 minutes, quiet
 # make visits          a million visits with a hidden effect; size of a store of 30 days of 100 hosts                    minutes
 # make compression     compressed text per CPU second, with nginx, Caddy and Envoy      COMPRESSION='--rounds 9'         4 minutes
-# make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              STRANGERS='--attack resets'      6 minutes
+# make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              STRANGERS='--attack resets'      11 minutes
 # make neighbours      responses of these four servers with broken upstreams            NEIGHBOURS='--case reset'        4 minutes
 # make soak            steady load beside 10,000 slow clients, resets and floods        SOAK='--minutes 5'               30 minutes, quiet
+# make worst           memory and a visitor's requests beside all attacks on memory     WORST='--addresses 1'            7 minutes, quiet
 # make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     MANY='--names 10000'             5 minutes, 1 GB of disk
 # make clients         results of TLS clients with brisk                                CLIENTS='--only curl'            10 minutes
 # make audit           comparison of brisk probe --audit with testssl.sh                AUDIT='--only HSTS'              30 minutes
@@ -37,8 +38,8 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
-# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/page, bench/beacons,
-# bench/visit-cost, bench/probe, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
+# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/worst, bench/page,
+# bench/beacons, bench/visit-cost, bench/probe, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
@@ -50,6 +51,7 @@ VISIT_COST ?=
 PROBE ?=
 COMPRESSION ?=
 SOAK ?=
+WORST ?=
 CLIENTS ?=
 AUDIT ?=
 LIVE_FUZZ ?=
@@ -74,7 +76,7 @@ TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak worst many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -205,6 +207,11 @@ soak: build
 	@CACHE=$(CACHE) tools/setup strangers
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/soak --output docs/results/soak.md $(SOAK)
+
+worst: build
+	@CACHE=$(CACHE) tools/setup strangers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/worst --output docs/results/worst.md $(WORST)
 
 clients: build
 	@CACHE=$(CACHE) tools/setup clients

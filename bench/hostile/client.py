@@ -24,6 +24,12 @@ CONTEXTS = {protocol: context(protocol) for protocol in ("h2", "http/1.1")}
 SOURCES = itertools.cycle(f"127.0.{third}.{fourth}" for third in range(2, 12) for fourth in range(1, 250))
 
 
+def come_from(addresses):
+    """Sets the addresses of later clients."""
+    global SOURCES
+    SOURCES = itertools.cycle(addresses)
+
+
 class Client:
     """A TLS connection to 127.0.0.1. `over` says how it ended: "closed" with close_notify, "cut" without, or "reset"."""
 

@@ -8,6 +8,8 @@ ERRORS = ["NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", 
 # Settings: size of the table for header compression, streams at one time, window of a stream.
 TABLE_SIZE, MAX_STREAMS, INITIAL_WINDOW = 1, 3, 4
 LARGEST_WINDOW = 0x7FFFFFFF
+# Bytes of a frame that every peer takes.
+LARGEST_FRAME = 16384
 
 
 def frame(kind, flags=0, stream=0, payload=b""):
@@ -30,16 +32,36 @@ def reset(stream, code=CANCEL):
 
 
 def text(value):
-    """A string literal without Huffman coding, shorter than 127 bytes."""
-    return bytes([len(value)]) + value.encode()
+    """A string literal without Huffman coding."""
+    length = len(value)
+    if length < 127:
+        return bytes([length]) + value.encode()
+    # RFC 7541 section 5.1.
+    prefix, length = bytearray([127]), length - 127
+    while length >= 128:
+        prefix.append(length % 128 + 128)
+        length //= 128
+    return bytes(prefix) + bytes([length]) + value.encode()
 
 
-def head(stream, authority, path, method="GET", headers=(), end=True):
-    """A request. Its fields are literals that enter no table, so that any number of them can be written beforehand."""
+def head(stream, authority, path, method="GET", headers=(), end=True, fields=b""):
+    """A request. Its fields are literals that enter no table, so that any number of them can be written beforehand. `fields`:
+    encoded fields that follow."""
     known = {"GET": b"\x82", "POST": b"\x83"}
     block = known[method] + b"\x87\x04" + text(path) + b"\x01" + text(authority)
-    block += b"".join(b"\0" + text(name) + text(value) for name, value in headers)
-    return frame(HEADERS, END_HEADERS | (END_STREAM if end else 0), stream, block)
+    block += b"".join(b"\0" + text(name) + text(value) for name, value in headers) + fields
+    first, *others = [block[at:at + LARGEST_FRAME] for at in range(0, len(block), LARGEST_FRAME)]
+    pieces = [(HEADERS, END_STREAM if end else 0, first), *((CONTINUATION, 0, piece) for piece in others)]
+    last = len(pieces) - 1
+    return b"".join(frame(kind, flags | (END_HEADERS if number == last else 0), stream, piece)
+                    for number, (kind, flags, piece) in enumerate(pieces))
+
+
+def data(stream, payload, end=False):
+    """A body, or a part of it."""
+    pieces = [payload[at:at + LARGEST_FRAME] for at in range(0, len(payload), LARGEST_FRAME)]
+    return b"".join(frame(DATA, END_STREAM if end and number == len(pieces) - 1 else 0, stream, piece)
+                    for number, piece in enumerate(pieces))
 
 
 def take(received):
