@@ -15,7 +15,7 @@ use brisk_net::limits::client_of;
 const BURST: u32 = 16;
 
 /// Time after its last canceled request until which a client counts at most.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_mins(2);
 
 /// Number of clients that are remembered. Beyond it, the client that counts for the shortest time is forgotten.
 const CLIENTS: usize = 256;
