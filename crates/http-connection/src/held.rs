@@ -130,6 +130,11 @@ impl HeldBytes {
         Ok(())
     }
 
+    /// Number of bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Removes `bytes`, at most all.
     pub fn remove(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);

@@ -27,8 +27,8 @@ const PRIORITY: HeaderName = HeaderName::from_static("priority");
 /// QUIC.
 const UNREAD: usize = 64 << 10;
 
-/// The same for all bodies of a connection, each of which may hold one read more.
-const UNREAD_TOGETHER: usize = 1 << 20;
+/// The same for all bodies of a connection, each of which may hold one packet more.
+const UNREAD_TOGETHER: usize = 256 << 10;
 
 /// Maximum number of bytes of incomplete field sections of a connection: a burst of requests of which a packet was lost.
 const PARTIAL: usize = 256 << 10;
@@ -103,7 +103,6 @@ impl H3 {
         let id = stream.id;
         if !wants_more {
             stream.is_paused = true;
-            self.is_paused |= self.unread >= UNREAD_TOGETHER;
             return;
         }
         let mut fault = None;
@@ -119,13 +118,16 @@ impl H3 {
                 Err(Fault::Stream(Code::REQUEST_CANCELLED))
             }
             (None, Read::Enough) => {
-                self.is_paused |= self.unread >= UNREAD_TOGETHER;
                 if let Some(stream) = self.stream(place) {
                     stream.is_paused = true;
                 }
-                self.begin_pending(place, true)
+                self.begin_pending(place, true);
+                Ok(())
             }
-            (None, Read::Blocked) => self.begin_pending(place, true),
+            (None, Read::Blocked) => {
+                self.begin_pending(place, true);
+                Ok(())
+            }
             (None, Read::Closed) => Ok(()),
         };
         match done {
@@ -141,19 +143,12 @@ impl H3 {
         has_room && !self.is_over()
     }
 
-    /// Continues reading after readers have taken bytes: of this stream, and of others if the limit of all was reached.
+    /// Continues reading a stream after its reader has taken bytes. A stream that waits for others has unread bytes too, so its
+    /// own reader continues it.
     pub(super) fn resume_paused(&mut self, place: u32) {
         let Some(stream) = self.stream(place) else { return };
         if mem::take(&mut stream.is_paused) {
             self.readable.push(place);
-        }
-        if mem::take(&mut self.is_paused) {
-            for (_, place) in &self.numbers {
-                let stream = self.places[*place as usize].as_deref_mut();
-                if stream.is_some_and(|stream| mem::take(&mut stream.is_paused)) {
-                    self.readable.push(*place);
-                }
-            }
         }
     }
 
@@ -181,10 +176,16 @@ impl H3 {
     /// Accounts the incomplete field section of a stream.
     fn count_partial(&mut self, place: u32) -> Result<(), Fault> {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return Ok(()) };
-        let before = mem::replace(&mut stream.partial, stream.reader.held());
-        self.partial = self.partial - before + stream.partial;
-        // RFC 9114 section 10.5
-        if self.partial > PARTIAL { Err(Fault::Stream(Code::EXCESSIVE_LOAD)) } else { Ok(()) }
+        let held = stream.reader.held();
+        if let Some(partial) = &mut self.partial {
+            partial.remove(mem::take(&mut stream.partial));
+            // RFC 9114 section 10.5
+            if partial.bytes() + held > PARTIAL || partial.add(held).is_err() {
+                return Err(Fault::Stream(Code::EXCESSIVE_LOAD));
+            }
+            stream.partial = held;
+        }
+        Ok(())
     }
 
     /// Processes a field section: the head of a request, or trailers.
@@ -227,7 +228,7 @@ impl H3 {
 
     fn trailers(&mut self, place: u32, head: Head, decoded: Decoded) -> Result<(), Fault> {
         let malformed = Fault::Stream(Code::MESSAGE_ERROR);
-        self.begin_pending(place, true)?;
+        self.begin_pending(place, true);
         let trailers = head.into_trailers().filter(|_| decoded.is_whole).ok_or(malformed)?;
         self.end_body(place, Some(trailers).filter(|trailers| !trailers.is_empty()))
     }
@@ -255,7 +256,7 @@ impl H3 {
 
     /// Processes a part of the body.
     fn data(&mut self, place: u32, part: &[u8]) -> Result<(), Fault> {
-        self.begin_pending(place, true)?;
+        self.begin_pending(place, true);
         let Some(stream) = self.stream(place) else { return Ok(()) };
         if !stream.left.receive(part.len()) {
             return Err(Fault::Stream(Code::MESSAGE_ERROR));
@@ -278,14 +279,14 @@ impl H3 {
             // RFC 9114 section 4.1
             return Err(Fault::Stream(Code::REQUEST_INCOMPLETE));
         }
-        self.begin_pending(place, false)?;
+        self.begin_pending(place, false);
         self.end_body(place, None)
     }
 
     /// Begins the request whose head was received; with a body if `has_body`.
-    fn begin_pending(&mut self, place: u32, has_body: bool) -> Result<(), Fault> {
-        let Some(stream) = self.places[place as usize].as_deref_mut() else { return Ok(()) };
-        let Some(request) = stream.head.take() else { return Ok(()) };
+    fn begin_pending(&mut self, place: u32, has_body: bool) {
+        let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
+        let Some(request) = stream.head.take() else { return };
         let connection = &self.http.connection;
         let body = if has_body {
             let expects = request.headers().get(EXPECT);
@@ -294,21 +295,17 @@ impl H3 {
             stream.inbox = Some(Rc::clone(&inbox));
             ClientBody::Stream(inbox, Rc::clone(connection))
         } else {
-            // RFC 9114 section 4.1.2: the body has the length that the head states.
-            if !stream.left.may_end() {
-                return Err(Fault::Stream(Code::MESSAGE_ERROR));
-            }
             ClientBody::Empty
         };
         let request: Request<ClientBody> = (*request).map(|()| body);
         stream.work = Work::respond(&self.http, &self.flood, request);
         self.runnable.push(place);
-        Ok(())
     }
 
     /// Completes the body of a request, if it has one.
     fn end_body(&mut self, place: u32, trailers: Option<HeaderMap>) -> Result<(), Fault> {
         let Some(stream) = self.stream(place) else { return Ok(()) };
+        // RFC 9114 section 4.1.2: the body has the length that the head states. A request that has just begun is not run.
         if !stream.left.may_end() {
             return Err(Fault::Stream(Code::MESSAGE_ERROR));
         }

@@ -277,8 +277,10 @@ impl H3 {
         stream.out.retain(|bytes| !bytes.is_empty());
         let frames = written.min(stream.frames);
         stream.frames -= frames;
+        // A write of nothing is no progress of the client.
         if let Work::Answer(answer) = &mut stream.work
             && let Some(chunk) = &mut answer.chunk
+            && written > frames
         {
             chunk.advance(written - frames);
             if !chunk.has_remaining() {

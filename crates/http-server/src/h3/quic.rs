@@ -45,7 +45,7 @@ impl Transport for Connection {
                 Err(ReadError::Reset(_)) => break Read::Reset,
             }
         };
-        // The driver sends what follows from it at the end of the turn in any case.
+        // The driver sends at the end of the turn in any case.
         let _ = chunks.finalize();
         read
     }

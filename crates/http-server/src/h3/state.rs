@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use brisk_http::fields::BodyLeft;
 use brisk_http_connection::body::inbox::{Inbox, Notices};
+use brisk_http_connection::held::{Account, HeldBytes};
 use brisk_http_connection::streams::StreamKey;
 use brisk_http_connection::wakes::Wakes;
 use brisk_wire::h3::error::Code;
@@ -52,11 +53,10 @@ pub(super) struct H3 {
     /// Streams to reset or stop at the end of the turn.
     pub(super) cuts: Vec<Cut>,
     pub(super) held: Held,
-    /// Bytes of bodies that their readers have not taken, and whether streams wait for fewer.
+    /// Bytes of bodies that their readers have not taken.
     pub(super) unread: usize,
-    pub(super) is_paused: bool,
     /// Bytes of incomplete field sections.
-    pub(super) partial: usize,
+    pub(super) partial: Option<HeldBytes>,
     /// Connection error, if one occurred.
     pub(super) failure: Option<Code>,
 }
@@ -183,8 +183,7 @@ impl H3 {
             cuts: Vec::new(),
             held: Held::default(),
             unread: 0,
-            is_paused: false,
-            partial: 0,
+            partial: HeldBytes::begin(&http.connection, Account::Heads),
             failure: None,
             http,
         }
@@ -228,7 +227,9 @@ impl H3 {
             inbox.fail();
         }
         self.unread -= stream.unread;
-        self.partial -= stream.partial;
+        if let Some(partial) = &mut self.partial {
+            partial.remove(stream.partial);
+        }
         let abandoned = stream.out.iter().map(Bytes::len).sum();
         self.held.count(abandoned, &self.http.connection);
         if !matches!(stream.work, Work::Done) {

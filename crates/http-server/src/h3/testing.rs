@@ -1,7 +1,9 @@
 //! HTTP/3 connection without QUIC, for tests and for libFuzzer.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use brisk_wire::h3::error::Code;
@@ -25,6 +27,9 @@ pub(super) struct Client {
     /// Bytes that the server may still write: on each stream, and on the connection. `None`: no limit.
     pub(super) window: Option<usize>,
     pub(super) connection_window: Option<usize>,
+    /// Maximum number of bytes of a write, and the streams of all writes.
+    pub(super) per_write: Option<usize>,
+    pub(super) writes: Vec<u64>,
     /// Number of unidirectional streams that the server has opened.
     servers: u64,
     /// Maximum length of a piece that is read.
@@ -113,6 +118,8 @@ impl Transport for Client {
             received.is_blocked = true;
             return Write::Blocked;
         }
+        self.writes.push(stream);
+        allowed = allowed.min(self.per_write.unwrap_or(usize::MAX));
         let mut written = 0;
         for chunk in chunks {
             let length = chunk.remaining().min(allowed);
@@ -160,6 +167,19 @@ pub(super) struct Bench {
     pub(super) client: Client,
     pub(super) http3: Http3,
     pub(super) closing: Option<Closing>,
+    task: Arc<Task>,
+}
+
+/// Task of the connection.
+#[derive(Default)]
+struct Task {
+    is_woken: AtomicBool,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Frame of the server.
@@ -178,7 +198,7 @@ impl Bench {
     /// Creates a connection with these inputs.
     pub(super) fn of(http: Http) -> Self {
         let client = Client { piece: usize::MAX, ..Client::default() };
-        Self { client, http3: Http3::new(http), closing: None }
+        Self { client, http3: Http3::new(http), closing: None, task: Arc::default() }
     }
 
     /// Sends bytes on a stream, opened if necessary.
@@ -211,7 +231,7 @@ impl Bench {
 
     /// Stops a stream of the server.
     pub(super) fn stop(&mut self, stream: u64) {
-        self.client.received.entry(stream).or_default().is_stopped = true;
+        self.stop_silently(stream);
         self.http3.stopped(stream);
     }
 
@@ -236,12 +256,23 @@ impl Bench {
 
     /// Runs a turn. Nothing happens after the end of the connection.
     pub(super) fn turn(&mut self) {
-        let mut context = Context::from_waker(Waker::noop());
+        let waker = Waker::from(Arc::clone(&self.task));
+        let mut context = Context::from_waker(&waker);
         if self.closing.is_none()
             && let Poll::Ready(closing) = self.http3.poll(&mut self.client, &mut context)
         {
             self.closing = Some(closing);
         }
+    }
+
+    /// Whether the task was woken since the last call.
+    pub(super) fn was_woken(&self) -> bool {
+        self.task.is_woken.swap(false, Ordering::Relaxed)
+    }
+
+    /// Stops a stream of the server without an event.
+    pub(super) fn stop_silently(&mut self, stream: u64) {
+        self.client.received.entry(stream).or_default().is_stopped = true;
     }
 
     /// Error of the connection, if it has ended with one.

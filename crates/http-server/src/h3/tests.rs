@@ -183,6 +183,8 @@ fn priorities_may_change_and_may_precede_their_request() {
     let update = |id: u8, value: &[u8]| frame(kind::PRIORITY_UPDATE, &[&[id], value].concat());
     bench.client.connection_window = Some(10_000);
     bench.settings(&[]);
+    // The last counts.
+    bench.send(2, &update(4, b"u=7"));
     bench.send(2, &update(4, b"u=0"));
     bench.turn();
     for stream in [0, 4, 8] {
@@ -200,6 +202,66 @@ fn priorities_may_change_and_may_precede_their_request() {
     bench.unblock();
     bench.turn();
     assert!(received(&bench, 8) > received(&bench, 0), "{}", received(&bench, 8));
+    let priority = |stream: u64| bench.client.received[&stream].priority;
+    assert!(priority(8) > priority(0));
+}
+
+#[test]
+fn whole_responses_are_written_one_after_the_other_and_incremental_ones_in_turns() {
+    for (priority, is_whole) in [("u=3", true), ("u=3, i", false)] {
+        let mut bench = Bench::new();
+        bench.client.per_write = Some(20_000);
+        for stream in [0, 4] {
+            bench.send_all(stream, &get("/big", &[("priority", priority)]));
+        }
+        bench.turn();
+        let writes: Vec<_> = bench.client.writes.iter().copied().filter(|stream| *stream != 3).collect();
+        let first = writes.iter().position(|stream| *stream == 4).expect("a write");
+        assert_eq!(first > 1, is_whole, "{priority}: {writes:?}");
+        assert!(writes.len() > 20);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_pauses_after_its_response_is_stopped() {
+    let mut bench = Bench::new();
+    let clock = Clock::of(&bench);
+    bench.send(0, &post(&[]));
+    bench.turn();
+    assert_eq!((response(&bench, 0).0, bench.http3.open_requests()), (vec![200], 1));
+    clock.pass(Duration::from_secs(3)).await;
+    for _ in 0..2 {
+        bench.turn();
+    }
+    let received = &bench.client.received[&0];
+    assert_eq!((received.stop, received.reset), (Some(Code::NO_ERROR), None));
+    assert_eq!(bench.http3.open_requests(), 0);
+}
+
+#[test]
+fn a_client_that_resets_its_upload_keeps_the_response() {
+    let mut bench = Bench::new();
+    bench.send(0, &post(&[]));
+    bench.turn();
+    bench.end(0, Read::Reset);
+    bench.turn();
+    let received = &bench.client.received[&0];
+    assert_eq!((received.is_finished, received.reset), (true, None));
+    assert_eq!(bench.http3.open_requests(), 0);
+}
+
+#[test]
+fn a_response_that_ends_while_it_is_written_is_recorded_in_the_same_turn() {
+    let mut bench = Bench::new();
+    bench.client.window = Some(1000);
+    bench.send_all(0, &get("/big", &[]));
+    bench.turn();
+    let in_flight = |bench: &Bench| bench.http3.h3.http.connection.flow.in_flight();
+    assert_eq!(in_flight(&bench), 1);
+    bench.stop_silently(0);
+    bench.unblock();
+    bench.turn();
+    assert_eq!(in_flight(&bench), 0);
 }
 
 #[test]
@@ -277,7 +339,9 @@ async fn a_drain_announces_the_end_twice_and_completes_requests() {
     // Requests on their way arrive within two round trips.
     bench.turn();
     clock.pass(Duration::from_millis(300)).await;
+    bench.was_woken();
     bench.turn();
+    assert!(bench.was_woken(), "the last GOAWAY is written in another turn");
     bench.turn();
     assert_eq!(goaways(&bench), [largest, vec![4]]);
     bench.send_all(4, &get("/", &[]));
