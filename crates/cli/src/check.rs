@@ -100,7 +100,7 @@ fn print_answers(certificate: &Certificate, answers: &[ProbeAnswer]) {
         match fault {
             None => println!("{}: {holder} has the key", file.display()),
             Some(fault) => {
-                eprintln!("{}: {holder} does not perform operations with the key: {fault}", file.display())
+                eprintln!("{}: {holder} does not perform operations with the key: {fault}", file.display());
             }
         }
     }

@@ -121,8 +121,14 @@ impl Shared {
         });
         shared.measured.commit(beacons);
         shared.replace_access_log(access_log);
-        let wake = Arc::clone(&shared.certificates.checks.wake);
-        shared.certificates.maintenance.spawn(key_checks::run(Weak::clone(&shared.own), wake));
+        let (checks, own) = (&shared.certificates.checks, Weak::clone(&shared.own));
+        let shown = move |slots: &[Arc<Slot>]| {
+            if let Some(shared) = own.upgrade() {
+                shared.shown(slots);
+            }
+        };
+        let asking = key_checks::run(Arc::downgrade(checks), Arc::clone(&checks.wake), shown);
+        shared.certificates.maintenance.spawn(asking);
         let live = shared.live.load();
         shared.certificates.publish(&live.tls, &settings.keystore, &settings.certificates, None);
         shared.metrics.set_certificates(live.tls.expiries());

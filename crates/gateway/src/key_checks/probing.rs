@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::KeyChecks;
-use crate::shared::Shared;
+use super::record::Record;
 
 /// Keys that are asked at the same time. More would take the place of handshakes in the queues of engines.
 const CONCURRENT: usize = 32;
@@ -25,16 +25,17 @@ const SHARE: Duration = Duration::from_millis(5);
 /// Wait without a key that is to be asked.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// Asks keys until the gateway of `shared` is gone. Holds no reference to the gateway while it waits.
-pub(crate) async fn run(shared: Weak<Shared>, wake: Arc<Notify>) {
+/// Asks keys until `checks` are gone, and calls `shown` with the slots that have changed. Holds no reference to `checks`
+/// while it waits.
+pub(crate) async fn run(checks: Weak<KeyChecks>, wake: Arc<Notify>, shown: impl Fn(&[Arc<Slot>])) {
     let mut running: JoinSet<(KeyElsewhere, Vec<ProbeAnswer>)> = JoinSet::new();
     let mut in_progress: HashMap<KeyId, Vec<KeyElsewhere>> = HashMap::new();
     loop {
         // Not for each answer: the search looks at all certificates.
         let mut next = None;
         if running.len() <= CONCURRENT / 2 {
-            let Some(shared) = shared.upgrade() else { return };
-            let (due, later) = shared.certificates.checks.due(CONCURRENT - running.len(), &in_progress);
+            let Some(checks) = checks.upgrade() else { return };
+            let (due, later) = checks.due(CONCURRENT - running.len(), &in_progress);
             next = later;
             for (key, certificate) in due {
                 in_progress.entry(key.id()).or_default().push(key.clone());
@@ -48,8 +49,8 @@ pub(crate) async fn run(shared: Weak<Shared>, wake: Arc<Notify>) {
                     same.retain(|own| !own.is_same(&key));
                 }
                 in_progress.retain(|_, same| !same.is_empty());
-                let Some(shared) = shared.upgrade() else { return };
-                shared.shown(&shared.certificates.checks.take(&key, &answers));
+                let Some(checks) = checks.upgrade() else { return };
+                shown(&checks.take(&key, &answers));
             }
             () = wake.notified() => {}
             () = tokio::time::sleep(wait) => {}
@@ -71,7 +72,7 @@ impl KeyChecks {
     ) -> (Vec<(KeyElsewhere, Arc<Certificate>)>, Option<Instant>) {
         let (now, mut next) = (Instant::now(), None);
         let mut due: Vec<(KeyElsewhere, Arc<Certificate>)> = Vec::new();
-        for (at, key, certificate) in self.records().values().flat_map(|record| record.questions()) {
+        for (at, key, certificate) in self.records().values().flat_map(Record::questions) {
             let is_asked =
                 in_progress.get(&key.id()).is_some_and(|all| all.iter().any(|own| own.is_same(key)));
             if is_asked || due.iter().any(|(own, _)| own.is_same(key)) {

@@ -202,7 +202,7 @@ impl Record {
             match (&state, used) {
                 (KeyState::Answers, _) => tracing::info!(host, %file, "the key of the certificate answers"),
                 (KeyState::Awaited, _) => {
-                    tracing::warn!(host, %file, "the key of the certificate has not answered yet")
+                    tracing::warn!(host, %file, "the key of the certificate has not answered yet");
                 }
                 (KeyState::Partly(reasons), _) => tracing::warn!(
                     host, %file, "not every key server has the key of the certificate: {reasons}"

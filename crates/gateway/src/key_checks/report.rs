@@ -8,7 +8,7 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 use super::KeyChecks;
 use super::record::{CertificateUse, KeyState, Record, Wanted};
 
-/// Lines of `/readyz`; the number of further ones is told.
+/// Maximum number of lines of `/readyz`, before the number of further ones.
 const LINES: usize = 10;
 
 /// Maximum number of keys with their own metric series; those that do not answer come first.
