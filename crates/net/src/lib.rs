@@ -1,4 +1,4 @@
-//! Sockets: listening, dialling, limits, deadlines and drain; the datagram sockets of QUIC.
+//! Sockets: listening, dialling over TCP and Unix sockets, limits, deadlines and drain; the datagram sockets of QUIC.
 //!
 //! Independent of TLS and HTTP.
 
@@ -22,6 +22,7 @@ mod share;
 mod silent;
 mod source;
 pub mod tcp_info;
+pub mod unix;
 
 pub use acknowledge::acknowledge;
 pub use congestion::Congestion;
@@ -38,3 +39,4 @@ pub use share::{FairShare, SharePermit};
 pub use silent::{SilentLimit, SilentPermit};
 pub use source::{ConnectOptions, FastOpenConnect, connect_from};
 pub use tcp_info::TcpInfo;
+pub use unix::UnixTarget;

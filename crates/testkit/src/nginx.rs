@@ -1,4 +1,4 @@
-//! nginx as an upstream, in a temporary folder on a free port.
+//! nginx as an upstream, in a temporary folder on a free port and on a Unix socket.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -73,7 +73,10 @@ impl Nginx {
         let (process, address) = serve_on_free_port(|port| {
             let path = folder.path().display().to_string();
             let text = CONFIGURATION
-                .replace("LISTEN", &format!("127.0.0.1:{port} {listen}"))
+                .replace(
+                    "LISTEN",
+                    &format!("127.0.0.1:{port} {listen};\nlisten unix:FOLDER/{SOCKET} {listen}"),
+                )
                 .replace("DIRECTIVES", directives)
                 .replace("FOLDER", &path);
             let file = folder.path().join("nginx.conf");
@@ -93,6 +96,11 @@ impl Nginx {
         format!("{}://{}", self.scheme, self.address)
     }
 
+    /// Path of the Unix socket on which it also listens, with the same protocols. A restart needs another path.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join(SOCKET)
+    }
+
     /// The process.
     pub fn process(&self) -> &Process {
         &self.process
@@ -103,6 +111,9 @@ impl Nginx {
         self.process.stderr()
     }
 }
+
+/// File name of the Unix socket.
+const SOCKET: &str = "server.sock";
 
 fn nginx(file: &std::path::Path, prefix: &str) -> Command {
     let mut command = command("nginx");

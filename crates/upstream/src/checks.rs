@@ -95,7 +95,7 @@ async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String
 }
 
 fn request(server: &ServerState, checks: &ActiveChecks) -> http::Result<Request<Empty<Bytes>>> {
-    let authority = checks.host.as_deref().unwrap_or(server.name());
+    let authority = checks.host.as_deref().unwrap_or(server.url().authority().as_str());
     let request = Request::get(checks.path.clone()).header(header::USER_AGENT, "brisk-health-check");
     if !server.multiplexes() {
         return request.header(header::HOST, authority).body(Empty::new());

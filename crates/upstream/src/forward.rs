@@ -15,7 +15,7 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::Interim;
 use http::request::Parts;
-use http::uri::{Authority, PathAndQuery};
+use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
@@ -374,8 +374,8 @@ fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) -> bool {
     let mut is_named = true;
     if !request.headers().contains_key(header::HOST) {
         is_named = request.uri().authority().is_some();
-        let authority = request.uri().authority().map_or(server.name(), Authority::as_str);
-        if let Ok(host) = HeaderValue::from_str(authority) {
+        let authority = request.uri().authority().unwrap_or_else(|| server.state().url().authority());
+        if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
             request.headers_mut().insert(header::HOST, host);
         }
     }

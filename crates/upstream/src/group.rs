@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_net::{Deadline, DeadlineWheel, DialLimits};
+use brisk_telemetry::Throttle;
 use brisk_telemetry::metrics::{Metrics, UpstreamMetrics};
 use brisk_tls::TlsError;
 use brisk_tls::connector::Connector;
@@ -37,6 +38,9 @@ use self::tls::{TlsFiles, connector};
 /// Interval between checks of idle connections.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// Minimum interval between two warnings of failed connections to a server.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+
 /// A group as shared by all workers: settings, health and connection counts.
 #[derive(Debug)]
 pub struct GroupState {
@@ -59,6 +63,8 @@ pub struct ServerState {
     pub(crate) places: Option<Arc<Places>>,
     health: ServerHealth,
     metrics: Arc<UpstreamMetrics>,
+    /// Warnings of failed connections.
+    warnings: Throttle,
 }
 
 impl GroupState {
@@ -73,7 +79,7 @@ impl GroupState {
         let connector = connector(&settings)?;
         let servers = settings.servers.iter().map(|server| {
             let tls = connector.clone().filter(|_| server.url.scheme() == ServerScheme::Https);
-            let metrics = metrics.upstream(&settings.name, server.url.authority().as_str());
+            let metrics = metrics.upstream(&settings.name, &server.url.name());
             ServerState::new(&settings, server, tls, metrics)
         });
         let servers = servers.collect();
@@ -118,17 +124,18 @@ impl ServerState {
             ServerScheme::H2c => true,
         };
         Self {
-            name: url.authority().as_str().into(),
+            name: url.name().into(),
             weight: server.weight.max(1),
             multiplexes,
             dialer: Dialer { url: url.clone(), tls, limits: dial_limits(settings) },
             places: settings.pool.max_connections.map(Places::new),
             health: ServerHealth::default(),
             metrics,
+            warnings: Throttle::new(WARNING_INTERVAL),
         }
     }
 
-    /// Host and port, for the log and the metrics.
+    /// Host and port, or the Unix socket, for the log and the metrics.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -156,6 +163,13 @@ impl ServerState {
         match verdict {
             Verdict::Up => self.metrics.healthy(),
             Verdict::Down => self.metrics.unhealthy(),
+        }
+    }
+
+    /// Logs why no connection was opened, at most once in [`WARNING_INTERVAL`].
+    fn warn_of(&self, error: &UpstreamError, group: &str) {
+        if let Some(more) = self.warnings.pass() {
+            tracing::warn!(group, server = self.name(), %error, more, "no connection to the upstream server");
         }
     }
 
@@ -287,7 +301,7 @@ impl Server {
         }
     }
 
-    /// Host and port, for the log and the metrics.
+    /// Host and port, or the Unix socket, for the log and the metrics.
     pub fn name(&self) -> &str {
         &self.state().name
     }
@@ -332,7 +346,8 @@ impl Server {
         place: Option<Place>,
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
         let state = self.state();
-        let io = state.dialer.connect().await?;
+        let connected = state.dialer.connect().await;
+        let io = connected.inspect_err(|error| state.warn_of(error, &self.group.settings.name))?;
         Ok((io, OpenConnection::new(&state.metrics, place)))
     }
 

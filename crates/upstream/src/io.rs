@@ -1,18 +1,18 @@
-//! The transport to an upstream server: TCP or TLS.
+//! The transport to an upstream server: TCP, a Unix socket, or TLS.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use brisk_net::{DialLimits, dial};
+use brisk_net::{DialLimits, dial, unix};
 use brisk_tls::connector::{ClientStream, Connector};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use crate::error::UpstreamError;
-use crate::settings::ServerUrl;
+use crate::settings::{ServerAddress, ServerUrl};
 
 /// The I/O type of hyper. The adapter costs nothing and leaves `unsafe` code for uninitialised buffers to hyper-util.
 pub(crate) type HyperIo = TokioIo<UpstreamIo>;
@@ -21,6 +21,7 @@ pub(crate) type HyperIo = TokioIo<UpstreamIo>;
 #[derive(Debug)]
 pub(crate) enum UpstreamIo {
     Plain(TcpStream),
+    Unix(UnixStream),
     Tls(Box<ClientStream>),
 }
 
@@ -47,7 +48,12 @@ impl Dialer {
     }
 
     async fn connect_unlimited(&self) -> io::Result<UpstreamIo> {
-        let tcp = dial::connect(self.url.target(), self.limits).await?;
+        let tcp = match self.url.address() {
+            ServerAddress::Tcp(target) => dial::connect(target, self.limits).await?,
+            ServerAddress::Unix(target) => {
+                return unix::connect(target, self.limits.connect).await.map(UpstreamIo::Unix);
+            }
+        };
         let Some((connector, name)) = &self.tls else {
             return Ok(UpstreamIo::Plain(tcp));
         };
@@ -66,6 +72,7 @@ impl AsyncRead for UpstreamIo {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
@@ -75,6 +82,7 @@ impl AsyncWrite for UpstreamIo {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
@@ -86,6 +94,7 @@ impl AsyncWrite for UpstreamIo {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
         }
     }
@@ -93,6 +102,7 @@ impl AsyncWrite for UpstreamIo {
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
             Self::Tls(stream) => stream.is_write_vectored(),
         }
     }
@@ -100,6 +110,7 @@ impl AsyncWrite for UpstreamIo {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
             Self::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
@@ -107,6 +118,7 @@ impl AsyncWrite for UpstreamIo {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }

@@ -57,3 +57,4 @@ mod tokens;
 mod upstream_faults;
 mod upstream_h2;
 mod upstream_neighbours;
+mod upstream_unix;
