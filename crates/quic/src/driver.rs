@@ -56,7 +56,8 @@ pub struct Driver<S: Service> {
     woken: Arc<Woken>,
     woken_slots: Vec<u32>,
     socket: Socket,
-    batch: Batch,
+    /// Absent while its datagrams are routed.
+    batch: Option<Box<Batch>>,
     /// Buffer for outgoing datagrams.
     out: Vec<u8>,
     unvalidated: Rate,
@@ -100,7 +101,7 @@ impl<S: Service> Driver<S> {
             woken: Arc::default(),
             woken_slots: Vec::new(),
             socket,
-            batch: Batch::new(),
+            batch: Some(Box::new(Batch::new())),
             out: Vec::new(),
             unvalidated: Rate::default(),
         })
@@ -140,16 +141,18 @@ impl<S: Service> Driver<S> {
         while let Poll::Ready(Some(datagram)) = self.passed.poll_recv(cx) {
             self.route(datagram, Passing::Arrived);
         }
-        match self.socket.poll_receive(cx, &mut self.batch) {
-            Poll::Pending => return Ok(false),
-            Poll::Ready(result) => result?,
+        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(Batch::new()));
+        let received = self.socket.poll_receive(cx, &mut batch);
+        if let Poll::Ready(Ok(())) = received {
+            for datagram in batch.datagrams(now) {
+                self.route(datagram, Passing::Possible);
+            }
         }
-        let batch = std::mem::replace(&mut self.batch, Batch::empty());
-        for datagram in batch.datagrams(now) {
-            self.route(datagram, Passing::Possible);
+        self.batch = Some(batch);
+        match received {
+            Poll::Pending => Ok(false),
+            Poll::Ready(result) => result.map(|()| true),
         }
-        self.batch = batch;
-        Ok(true)
     }
 
     /// Waits for the next timer.

@@ -41,11 +41,6 @@ impl Batch {
         Self { storage, metas: [RecvMeta::default(); BATCH], received: 0 }
     }
 
-    /// Without buffers, for the time in which the driver uses the others.
-    pub(crate) fn empty() -> Self {
-        Self { storage: Box::default(), metas: [RecvMeta::default(); BATCH], received: 0 }
-    }
-
     /// The received datagrams.
     ///
     /// Each has an allocation of its own. Slices of a common buffer would save it, but a connection could then hold 64 KiB

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
-    EndpointConfig, Event, StreamId, VarInt,
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, ConnectionIdGenerator, DatagramEvent, Dir,
+    Endpoint, EndpointConfig, Event, RandomConnectionIdGenerator, StreamId, VarInt,
 };
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
@@ -46,6 +46,16 @@ impl QuicClient {
         tls.enable_early_data = true;
         let tls = QuicClientConfig::try_from(tls).expect("a suite for Initial packets");
         Self { config: ClientConfig::new(Arc::new(tls)), name: name.to_owned() }
+    }
+
+    /// Begins the random connection ID of its first packets with this byte.
+    pub fn first_id_byte(mut self, first: u8) -> Self {
+        self.config.initial_dst_cid_provider(Arc::new(move || {
+            let mut id = RandomConnectionIdGenerator::new(8).generate_cid();
+            id[0] = first;
+            id
+        }));
+        self
     }
 
     /// Sends the first packet, from a new port.
@@ -158,6 +168,14 @@ impl QuicConnection {
         sending.finish().expect("an open stream");
         self.send();
         stream
+    }
+
+    /// Opens a unidirectional stream that stays open, and sends `data`.
+    pub fn send_uni(&mut self, data: &[u8]) {
+        let stream = self.connection.streams().open(Dir::Uni).expect("a stream that the server permits");
+        let written = self.connection.send_stream(stream).write(data).expect("an open stream");
+        assert_eq!(written, data.len(), "more than the window");
+        self.send();
     }
 
     /// Waits for all data of the server on a stream.

@@ -173,7 +173,8 @@ fn a_datagram_at_the_wrong_socket_is_passed_on() {
     let stage = Stage::apart(2);
     let [first, second] = stage.addresses()[..] else { panic!("two sockets") };
     stage.serve(|_| {
-        let mut client = stage.client(FAST).connect(first);
+        // An even byte names the first socket.
+        let mut client = stage.client(FAST).first_id_byte(2).connect(first);
         client.handshake().expect("a handshake");
         echo(&mut client, b"at home");
         client.redirect = Some(second);
