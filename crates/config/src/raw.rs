@@ -74,6 +74,7 @@ pub(crate) struct Config {
 pub(crate) struct Server {
     pub(crate) https: Vec<Address>,
     pub(crate) http: Vec<Address>,
+    pub(crate) http3: Option<bool>,
     pub(crate) workers: Option<u16>,
     pub(crate) backlog: Option<u32>,
     pub(crate) fast_open: Option<FastOpen>,

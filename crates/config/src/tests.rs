@@ -483,7 +483,7 @@ fn little_is_needed() {
 #[test]
 fn what_is_written_is_what_is_meant() {
     let Resolved { settings, .. } = accepted(
-        "[server]\nhttps = [\"[::1]:0\", \"127.0.0.1:0\"]\nhttp = [\"127.0.0.1:0\"]\nworkers = 3\nfast_open = false\n\
+        "[server]\nhttps = [\"[::1]:0\", \"127.0.0.1:0\"]\nhttp = [\"127.0.0.1:0\"]\nhttp3 = true\nworkers = 3\nfast_open = false\n\
          proxy_protocol = [\"10.0.0.0/8\"]\nunknown_host = \"refuse\"\nunderscores_in_headers = \"pass\"\nlimits.body_size = \"1MiB\"\n\
          [tls]\nmin_version = \"1.3\"\nprotocols = [\"http/1.1\"]\ntickets = false\nsession_cache = { entries = 5, size = \"2MiB\" }\n\
          [access_log]\nformat = \"off\"\n[admin]\nlisten = \"127.0.0.1:9443\"\n\
@@ -496,6 +496,7 @@ fn what_is_written_is_what_is_meant() {
     );
     assert_eq!((settings.https.len(), settings.http.len(), settings.server.workers.get()), (2, 1, 3));
     assert_eq!(settings.https[0].fast_open, None);
+    assert!(settings.http3 && settings.tls.quic);
     assert_eq!(
         settings.proxy_protocol,
         ProxyProtocol::Trusted(vec!["10.0.0.0/8".parse().expect("a network")])

@@ -4,12 +4,13 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_server::{Accepted, Service, WorkerContext};
+use brisk_server::{Accepted, DatagramSocket, Service, WorkerContext};
 use brisk_telemetry::metrics::{Listening, Refusal};
 use tokio::task::{JoinSet, spawn_local};
 
 use crate::client::Permits;
 use crate::connection::serve_https;
+use crate::quic;
 use crate::redirect::serve_http;
 use crate::shared::Shared;
 use crate::worker::Worker;
@@ -41,6 +42,13 @@ impl Service for Shared {
             Listening::Https => spawn_local(serve_https(worker, tcp, peer, local, permits)),
             Listening::Http => spawn_local(serve_http(worker, tcp, peer, local, permits)),
         };
+    }
+
+    fn serve_datagrams(
+        worker: &Rc<Worker>,
+        socket: DatagramSocket<Listening>,
+    ) -> impl Future<Output = ()> + 'static {
+        quic::serve(Rc::clone(worker), socket)
     }
 
     fn refused(worker: &Worker) {

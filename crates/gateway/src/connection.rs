@@ -97,7 +97,7 @@ pub(crate) fn limit_client(worker: &Worker, connection: &Connection) {
 }
 
 /// Counts a protocol error of the client. If their rate is limited, a client above it is refused for a while.
-fn charge_error(worker: &Worker, record: &ConnectionRecord) {
+pub(crate) fn charge_error(worker: &Worker, record: &ConnectionRecord) {
     let live = worker.shared.live.load();
     if let (Some(rates), Some(client)) = (&live.rates, live.one_client(record.client.ip())) {
         rates.charge(client, Event::Error);
@@ -142,7 +142,7 @@ async fn secure(
 }
 
 /// Records a client that sent early data and never finished its handshake.
-fn unconfirmed(record: &mut ConnectionRecord, end: End) {
+pub(crate) fn unconfirmed(record: &mut ConnectionRecord, end: End) {
     let outcome = match end {
         End::HandshakeTimeout => HandshakeOutcome::TimedOut,
         End::Malformed => HandshakeOutcome::ProtocolError,
@@ -152,7 +152,8 @@ fn unconfirmed(record: &mut ConnectionRecord, end: End) {
     tracing::debug!(connection = record.id, client = %record.client, %outcome, "handshake failed after early data");
 }
 
-fn refused(worker: &Worker, record: &mut ConnectionRecord, refusal: &Refusal) {
+/// Records a handshake that was refused.
+pub(crate) fn refused(worker: &Worker, record: &mut ConnectionRecord, refusal: &Refusal) {
     record.finish(ConnectionEnd::HandshakeFailed(refusal.outcome));
     if is_protocol_error(refusal.outcome) {
         charge_error(worker, record);

@@ -98,7 +98,12 @@ fn listeners(settings: &GatewaySettings) -> Vec<Listen<Listening>> {
     let http = settings.http.iter().map(|listener| (Listening::Http, "http", listener));
     https
         .chain(http)
-        .map(|(kind, name, settings)| Listen { kind, name, settings: settings.clone(), datagrams: false })
+        .map(|(kind, name, listener)| Listen {
+            kind,
+            name,
+            settings: listener.clone(),
+            datagrams: settings.http3 && kind == Listening::Https,
+        })
         .collect()
 }
 

@@ -18,6 +18,7 @@ mod metrics;
 mod obtained;
 mod page;
 mod part;
+mod quic;
 mod redirect;
 mod resumption;
 mod session_metrics;

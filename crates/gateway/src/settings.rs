@@ -26,6 +26,9 @@ pub struct GatewaySettings {
     pub server: ServerSettings,
     /// Listeners for HTTPS. Fixed at the start.
     pub https: Vec<ListenerSettings>,
+    /// Whether the listeners for HTTPS serve HTTP/3 too, on datagram sockets with the same addresses. The sockets are fixed
+    /// at the start.
+    pub http3: bool,
     /// Listeners for plain HTTP, redirected to HTTPS. Fixed at the start.
     pub http: Vec<ListenerSettings>,
     /// The port of the `Location` that plain HTTP answers with; 443 is not written out.

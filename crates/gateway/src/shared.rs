@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
@@ -21,6 +21,7 @@ use crate::limits::ClientLimits;
 use crate::live::{Current, Live};
 use crate::measured::Measured;
 use crate::obtained::Obtainer;
+use crate::quic::Quic;
 use crate::resumption::{PreparedKeys, Resumption};
 use crate::settings::{CertificateSettings, GatewaySettings};
 
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) experiment_warnings: Throttle,
     /// Reference for the publishers of certificates.
     own: Weak<Self>,
+    /// QUIC, if the configuration at the start has HTTP/3.
+    pub(crate) quic: OnceLock<Quic>,
     ids: AtomicU64,
 }
 
@@ -116,9 +119,14 @@ impl Shared {
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
             experiment_warnings: Throttle::new(WARNING_INTERVAL),
             own: Weak::clone(own),
+            quic: OnceLock::new(),
             ids: AtomicU64::new(1),
             metrics: Arc::clone(metrics),
         });
+        if settings.http3 {
+            let quic = Quic::new(settings, Arc::downgrade(&shared))?;
+            let _ = shared.quic.set(quic);
+        }
         shared.measured.commit(beacons);
         shared.replace_access_log(access_log);
         let (checks, own) = (&shared.certificates.checks, Weak::clone(&shared.own));

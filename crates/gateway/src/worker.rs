@@ -24,6 +24,7 @@ pub(crate) struct Worker {
     pub(crate) http: RefCell<Rc<HttpSettings>>,
     pub(crate) wheel: DeadlineWheel,
     pub(crate) drain: Drain,
+    pub(crate) context: WorkerContext,
 }
 
 impl Worker {
@@ -48,6 +49,7 @@ impl Worker {
             shared,
             wheel,
             drain: context.drain.clone(),
+            context: context.clone(),
         });
         tasks.spawn_local(follow(Rc::clone(&worker), replacements));
         if worker.shared.gathers {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::rand;
 use brisk_net::FairShare;
 use brisk_tls::quic::{self, EndpointKeys, QuicSessions};
 use quinn_proto::{
@@ -67,9 +68,10 @@ pub struct Endpoints {
 
 impl Endpoints {
     /// Prepares drivers that accept connections with `sessions`. Tokens and resets are protected by keys derived from
-    /// `secret`, which all gateways of a fleet share: each then accepts the tokens of the others.
-    pub fn new(settings: QuicSettings, sessions: Arc<QuicSessions>, secret: &[u8]) -> Self {
-        let keys = quic::endpoint_keys(secret);
+    /// `secret`, which all gateways of a fleet share: each then accepts the tokens of the others. Without a secret, the
+    /// keys are random.
+    pub fn new(settings: QuicSettings, sessions: Arc<QuicSessions>, secret: Option<&[u8]>) -> Self {
+        let keys = secret.map_or_else(random_keys, quic::endpoint_keys);
         let mut transport = TransportConfig::default();
         transport
             .max_concurrent_bidi_streams(BIDIRECTIONAL_STREAMS.into())
@@ -108,6 +110,12 @@ impl Endpoints {
         config.supported_versions(vec![quic::VERSION]).cid_generator(move || ids.generator());
         Arc::new(config)
     }
+}
+
+fn random_keys() -> EndpointKeys {
+    let mut secret = [0; 32];
+    rand::fill(&mut secret).expect("the system has randomness");
+    quic::endpoint_keys(&secret)
 }
 
 fn idle_timeout(duration: Duration) -> IdleTimeout {

@@ -9,6 +9,7 @@ use brisk_net::{ConnectionLimit, DeadlineWheel, Drain};
 use tokio::sync::watch;
 
 use crate::descriptors;
+use crate::service::Place;
 use crate::settings::{Program, ServerSettings};
 use crate::watchdog::Pulse;
 
@@ -27,6 +28,16 @@ pub struct WorkerContext {
 }
 
 impl WorkerContext {
+    /// A place for a connection that has no socket of its own. If none is free, connections that are idle longest are
+    /// closed, so that a later attempt succeeds.
+    pub fn place(&self) -> Option<Place> {
+        let place = Place::take(self);
+        if place.is_none() {
+            self.make_room();
+        }
+        place
+    }
+
     /// Closes the connections that are idle longest: of this worker or, if it has none, of others.
     pub(crate) fn make_room(&self) {
         if self.wheel.evict_idle() == 0 {

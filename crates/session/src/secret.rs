@@ -41,6 +41,8 @@ pub enum Purpose {
     SessionIds,
     /// Sealing certificates, their keys and accounts in that store.
     CertificateStore,
+    /// Protecting address validation tokens and stateless resets of QUIC.
+    QuicTokens,
 }
 
 impl Purpose {
@@ -52,6 +54,7 @@ impl Purpose {
             Self::TicketKeySync => b"exchange ticket keys",
             Self::SessionIds => b"mark session ids",
             Self::CertificateStore => b"seal certificates and keys",
+            Self::QuicTokens => b"protect tokens of quic",
         }
     }
 }

@@ -85,7 +85,7 @@ impl Stream {
         bytes_received: u64,
         bytes_sent: u64,
     ) -> Self {
-        let confirmation = handshake.tls.is_handshaking().then(Confirmation::new);
+        let confirmation = handshake.tls.is_handshaking().then(Confirmation::default);
         Self {
             io,
             tls: handshake.tls,

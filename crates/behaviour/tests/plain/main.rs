@@ -8,6 +8,7 @@ mod attacks_streams;
 mod attacks_uploads;
 mod check;
 mod compress_rights;
+mod http3;
 mod nagle;
 mod proxy_protocol;
 mod rates;

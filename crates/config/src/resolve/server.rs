@@ -45,6 +45,7 @@ pub(super) struct Server {
     workers: NonZeroUsize,
     https: Vec<ListenerSettings>,
     http: Vec<ListenerSettings>,
+    http3: bool,
     admin: Option<SocketAddr>,
     proxy_protocol: ProxyProtocol,
     trusted_proxies: Vec<IpNet>,
@@ -85,6 +86,7 @@ impl Server {
             redirect_port: self.https.first().map_or(443, |listener| listener.address.port()),
             https: self.https,
             http: self.http,
+            http3: self.http3,
             proxy_protocol: self.proxy_protocol,
             per_client: self.per_client,
             rates: self.rates,
@@ -137,6 +139,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         workers,
         https,
         http,
+        http3: http3(server, &path, context),
         admin: raw.admin.listen.map(|address| address.0),
         proxy_protocol: proxy_protocol(server.proxy_protocol.as_ref()),
         trusted_proxies: server.trusted_proxies.iter().map(|network| network.0).collect(),
@@ -156,6 +159,17 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         access_log: access_log::access_log(&raw.access_log, context),
         dashboard: dashboard::dashboard(raw.dashboard.as_ref(), context),
     }
+}
+
+/// Whether HTTP/3 is served.
+fn http3(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> bool {
+    let http3 = server.http3.unwrap_or(false);
+    if http3 && server.proxy_protocol == Some(values::ProxyProtocol::Everyone) {
+        let message = "datagrams have no PROXY protocol header, which server.proxy_protocol = true requires of all peers: \
+                       remove http3, or list the networks of your balancers in proxy_protocol";
+        context.findings.wrong(&path.key("http3"), message);
+    }
+    http3
 }
 
 fn proxy_protocol(written: Option<&values::ProxyProtocol>) -> ProxyProtocol {
@@ -332,7 +346,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             Some(raw::UnknownHost::Refuse) => UnknownName::Refuse,
             Some(raw::UnknownHost::Default) | None => UnknownName::Default,
         },
-        quic: false,
+        quic: raw.server.http3.unwrap_or(false),
         key_log: false,
     }
 }

@@ -13,10 +13,10 @@ use tokio::sync::Notify;
 
 use super::Stream;
 
-/// The completion of a handshake with early data, to be awaited. Clones share its state.
+/// The completion of a handshake with early data, to be awaited. Clones share its state. By default it is not complete.
 ///
 /// For the thread of the connection only, like its [`Stream`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Confirmation(Rc<State>);
 
 #[derive(Debug, Default)]
@@ -26,11 +26,6 @@ struct State {
 }
 
 impl Confirmation {
-    /// The completion of a handshake that is not complete yet.
-    pub(super) fn new() -> Self {
-        Self(Rc::default())
-    }
-
     /// Whether the handshake is complete. From then on no data from the client is a replay.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed_at().is_some()
@@ -52,7 +47,7 @@ impl Confirmation {
     }
 
     /// Marks the handshake as complete.
-    fn confirm(&self) {
+    pub fn confirm(&self) {
         self.0.at.set(Some(Instant::now()));
         self.0.waiting.notify_waiters();
     }

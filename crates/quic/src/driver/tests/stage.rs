@@ -88,7 +88,7 @@ impl Stage {
         let acceptor = Acceptor::new(tls, [&fast, &slow, &stored], &resources).expect("settings that fit");
         let acceptor = Arc::new(acceptor);
         let sessions = QuicSessions::new(move || Arc::clone(&acceptor)).expect("sessions");
-        let endpoints = Endpoints::new(settings, sessions, b"a secret");
+        let endpoints = Endpoints::new(settings, sessions, Some(b"a secret"));
         Self { ca, engine: slow_engine, log: Arc::default(), endpoints, sockets }
     }
 

@@ -1,0 +1,224 @@
+//! HTTP/3: requests, changes of the client's port, reloads, handshakes beside TCP, and the drain.
+
+use std::time::Duration;
+
+use brisk_behaviour::site::{NAME, setup};
+use brisk_testkit::brisk::{Brisk, base, host};
+use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::process::wait_until;
+use brisk_testkit::quic::{QuicClient, QuicConnection};
+use brisk_wire::fields::{Fields, Name};
+use brisk_wire::h3::qpack;
+use quinn_proto::{ConnectionError, StreamId};
+
+/// Types of frames (RFC 9114 section 7.2).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+
+fn config(leaf: &Leaf, body: &str, keys: &str) -> String {
+    let start = base(&format!("server.http3 = true\n{keys}")) + &host(&[NAME], &[leaf]);
+    format!("{start}\n[[host.route]]\npath = \"/\"\nrespond = {{ body = {body:?} }}\n")
+}
+
+/// A gateway with HTTP/3, and a client for it.
+struct Site {
+    brisk: Brisk,
+    leaf: Leaf,
+    client: QuicClient,
+    _ca: TestCa,
+}
+
+impl Site {
+    fn new(body: &str, keys: &str) -> Self {
+        let ca = TestCa::new();
+        let leaf = ca.server(&[NAME]).issue();
+        let brisk = setup().config(&config(&leaf, body, keys)).start();
+        let client = QuicClient::new(&ca.root_file(), NAME, "h3");
+        Self { brisk, leaf, client, _ca: ca }
+    }
+
+    /// A connection with its control stream.
+    fn connect(&self) -> QuicConnection {
+        let mut connection = self.client.connect(self.brisk.https());
+        connection.handshake().expect("a handshake");
+        open_control(&mut connection);
+        connection
+    }
+}
+
+/// Sends the control stream with empty SETTINGS (RFC 9114 section 6.2.1).
+fn open_control(connection: &mut QuicConnection) {
+    connection.send_uni(&[0, 4, 0]);
+}
+
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).expect("a short frame") | 0x4000;
+    [&[kind], &length.to_be_bytes()[..], payload].concat()
+}
+
+/// Sends a GET.
+fn request(connection: &mut QuicConnection, path: &str) -> StreamId {
+    let mut section = Vec::new();
+    qpack::begin(&mut section);
+    let fields = [(":method", "GET"), (":scheme", "https"), (":authority", NAME), (":path", path)];
+    for (name, value) in fields {
+        qpack::field(name.as_bytes(), value.as_bytes(), &mut section);
+    }
+    connection.request(&frame(HEADERS, &section))
+}
+
+/// Waits for the response to a request: its status and body.
+fn response(connection: &mut QuicConnection, stream: StreamId) -> Result<(String, String), ConnectionError> {
+    let bytes = connection.response(stream)?;
+    let (mut status, mut body, mut rest) = (String::new(), Vec::new(), &bytes[..]);
+    while let Some((kind, payload, after)) = read_frame(rest) {
+        match kind {
+            HEADERS => status = status_of(payload),
+            DATA => body.extend_from_slice(payload),
+            _ => {}
+        }
+        rest = after;
+    }
+    Ok((status, String::from_utf8(body).expect("text")))
+}
+
+fn get(connection: &mut QuicConnection, path: &str) -> (String, String) {
+    let stream = request(connection, path);
+    response(connection, stream).expect("a response")
+}
+
+/// The first frame: type, payload, and the rest.
+fn read_frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&kind, rest) = bytes.split_first()?;
+    let size = 1 << (rest.first()? >> 6);
+    let number = rest.get(..size)?;
+    let first = usize::from(number[0] & 0x3f);
+    let length = number[1..].iter().fold(first, |length, byte| length << 8 | usize::from(*byte));
+    let (payload, after) = rest[size..].split_at_checked(length)?;
+    Some((kind, payload, after))
+}
+
+fn status_of(section: &[u8]) -> String {
+    let mut fields = Lines::default();
+    qpack::Decoder::default().decode(section, usize::MAX, usize::MAX, &mut fields).expect("fields");
+    let status = fields.0.into_iter().find(|(name, _)| name == b":status").expect("a status").1;
+    String::from_utf8(status).expect("digits")
+}
+
+#[derive(Default)]
+struct Lines(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Fields for Lines {
+    type Field = (Vec<u8>, Vec<u8>);
+
+    fn constant(&mut self, index: usize) -> Self::Field {
+        let (name, value) = qpack::CONSTANTS[index];
+        (name.into(), value.into())
+    }
+
+    fn literal(&mut self, name: Name<'_, Self::Field>, value: &[u8]) -> Self::Field {
+        let name = match name {
+            Name::Constant(index) => self.constant(index).0,
+            Name::Of((name, _)) => name.clone(),
+            Name::New(name) => name.to_vec(),
+        };
+        (name, value.to_vec())
+    }
+
+    fn take(&mut self, field: Self::Field) {
+        self.0.push(field);
+    }
+}
+
+fn ok(body: &str) -> (String, String) {
+    ("200".to_owned(), body.to_owned())
+}
+
+#[test]
+fn requests_are_answered_and_logged() {
+    let site = Site::new("here", "");
+    let mut connection = site.connect();
+    assert_eq!(get(&mut connection, "/a"), ok("here"));
+    assert_eq!(get(&mut connection, "/b"), ok("here"));
+    let line = site.brisk.logged("/b");
+    assert!(line.contains("\"HTTP/3.0\""), "{line}");
+    connection.close();
+    wait_until("the end of the connection", || {
+        (site.brisk.metrics().sum("brisk_connections_open", &[]) < 0.5).then_some(())
+    });
+    assert!(site.brisk.metrics().sum("brisk_handshakes_total", &[]) > 0.5);
+}
+
+#[test]
+fn requests_of_one_turn_are_all_answered() {
+    let site = Site::new("here", "");
+    let mut connection = site.connect();
+    let streams: Vec<_> = (0..100).map(|number| request(&mut connection, &format!("/{number}"))).collect();
+    for stream in streams {
+        assert_eq!(response(&mut connection, stream).expect("a response"), ok("here"));
+    }
+}
+
+#[test]
+fn clients_that_change_their_port_keep_their_connections() {
+    let site = Site::new("here", "server.workers = 4\n");
+    let mut connections: Vec<_> = (0..16).map(|_| site.connect()).collect();
+    for _ in 0..4 {
+        for connection in &mut connections {
+            connection.rebind();
+            assert_eq!(get(connection, "/"), ok("here"));
+        }
+    }
+}
+
+#[test]
+fn a_reload_keeps_connections_and_answers_by_the_new_configuration() {
+    let site = Site::new("old", "");
+    let mut kept = site.connect();
+    assert_eq!(get(&mut kept, "/"), ok("old"));
+    site.brisk.write("brisk.toml", config(&site.leaf, "new", ""));
+    let line = site.brisk.reload();
+    assert!(line.contains("reloaded:"), "{line}");
+    wait_until("the new answer", || {
+        let mut fresh = site.connect();
+        (get(&mut fresh, "/") == ok("new")).then_some(())
+    });
+    kept.rebind();
+    assert_eq!(get(&mut kept, "/"), ok("new"));
+}
+
+#[test]
+fn a_reload_without_http3_refuses_new_connections() {
+    let site = Site::new("here", "");
+    assert_eq!(get(&mut site.connect(), "/"), ok("here"));
+    let without = config(&site.leaf, "here", "").replace("http3 = true", "http3 = false");
+    site.brisk.write("brisk.toml", without);
+    assert!(site.brisk.reload().contains("reloaded:"));
+    wait_until("a refusal", || site.client.connect(site.brisk.https()).handshake().is_err().then_some(()));
+}
+
+#[test]
+fn a_drain_answers_requests_and_closes_the_connection() {
+    let mut site = Site::new("here", "");
+    let mut connection = site.connect();
+    assert_eq!(get(&mut connection, "/"), ok("here"));
+    site.brisk.terminate();
+    let lost = connection.wait(|_| false).expect_err("the drain");
+    let ConnectionError::ApplicationClosed(close) = lost else { panic!("{lost}") };
+    // RFC 9114 section 8.1: H3_NO_ERROR.
+    assert_eq!(u64::from(close.error_code), 0x100);
+    assert!(site.brisk.wait().success());
+}
+
+#[test]
+fn a_handshake_that_never_ends_frees_its_place() {
+    let site = Site::new("here", "server.timeouts.hello = \"1s\"\n");
+    // The first packet alone: the client never reads the answer.
+    drop(site.client.connect(site.brisk.https()));
+    wait_until("the end of the handshake", || {
+        let failed = site.brisk.metrics().sum("brisk_handshakes_failed_total", &["outcome=\"timed-out\""]);
+        (failed > 0.5).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(get(&mut site.connect(), "/"), ok("here"));
+}

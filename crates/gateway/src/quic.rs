@@ -1,0 +1,237 @@
+//! Connections of HTTP/3, from their first packet to their record.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use brisk_http_connection::Connection;
+use brisk_http_server::h3::{Closing, Http3};
+use brisk_http_server::{End, Http};
+use brisk_quic::{Application, Driver, Endpoints, Established, Failed, Group, QuicSettings, Service};
+use brisk_server::DatagramSocket;
+use brisk_session::Purpose;
+use brisk_telemetry::metrics::{Listening, Refusal as Refused};
+use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Milestone, Timeline};
+use brisk_tls::quic::QuicSessions;
+use brisk_tls::{Confirmation, Refusal};
+use quinn_proto::{ConnectionError, StreamEvent};
+
+use crate::GatewayError;
+use crate::client::Permits;
+use crate::connection::{charge_error, limit_client, refused, unconfirmed};
+use crate::settings::GatewaySettings;
+use crate::shared::Shared;
+use crate::worker::Worker;
+
+/// Time by which the transport outlives the idle timeout of HTTP, which ends a connection with a message to the client.
+const IDLE_MARGIN: Duration = Duration::from_secs(30);
+
+/// What the QUIC drivers of all workers share.
+pub(crate) struct Quic {
+    endpoints: Endpoints,
+    /// The groups of sockets, by address.
+    groups: Mutex<HashMap<SocketAddr, Group>>,
+}
+
+impl Quic {
+    /// Prepares QUIC for connections that `shared` accepts.
+    pub(crate) fn new(settings: &GatewaySettings, shared: Weak<Shared>) -> Result<Self, GatewayError> {
+        let acceptor = move || {
+            let shared = shared.upgrade().expect("workers hold the shared state");
+            Arc::clone(&shared.live.load().tls.acceptor)
+        };
+        let sessions = QuicSessions::new(acceptor)?;
+        let quic = QuicSettings {
+            handshake_timeout: settings.handshake_timeout,
+            idle_timeout: settings.protocol.timeouts.idle + IDLE_MARGIN,
+            ..QuicSettings::default()
+        };
+        let fleet = settings.sessions.fleet.as_ref();
+        let secret = fleet.map(|fleet| fleet.secret.derive(Purpose::QuicTokens));
+        let endpoints = Endpoints::new(quic, sessions, secret.as_ref().map(|secret| &secret[..]));
+        Ok(Self { endpoints, groups: Mutex::default() })
+    }
+
+    fn group(&self, socket: &DatagramSocket<Listening>) -> Group {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.entry(socket.local).or_insert_with(|| Group::new(socket.group)).clone()
+    }
+}
+
+/// Serves the connections of a datagram socket until the future is dropped.
+pub(crate) async fn serve(worker: Rc<Worker>, socket: DatagramSocket<Listening>) {
+    let Some(quic) = worker.shared.quic.get() else { return };
+    let (index, local, group) = (socket.index, socket.local, quic.group(&socket));
+    let service = Http3Service { worker: Rc::clone(&worker), local };
+    let driver = Driver::new(socket.socket, (index, &group), &quic.endpoints, service, worker.drain.clone());
+    let error = match driver {
+        Ok(driver) => driver.run().await,
+        Err(error) => error,
+    };
+    tracing::error!(%error, %local, "HTTP/3 is not served by this worker any longer");
+}
+
+/// Accepts connections of HTTP/3.
+struct Http3Service {
+    worker: Rc<Worker>,
+    local: SocketAddr,
+}
+
+/// The beginning of a connection, before its handshake is complete.
+struct Admitted {
+    permits: Permits,
+    record: Box<ConnectionRecord>,
+}
+
+impl Service for Http3Service {
+    type Permit = Admitted;
+    type Application = Http3Connection;
+
+    fn admit(&self, client: SocketAddr) -> Option<Admitted> {
+        let shared = &self.worker.shared;
+        let live = shared.live.load();
+        if live.proxy_protocol.expected_from(client.ip()) {
+            // Datagrams have no PROXY header, so the client of such a peer is unknown.
+            return None;
+        }
+        let Some(place) = self.worker.context.place() else {
+            shared.metrics.connection_refused(Refused::Limit);
+            return None;
+        };
+        let mut permits = Permits::new(place);
+        if let Err(refusal) = permits.count_client(shared, &live, client.ip()) {
+            shared.metrics.connection_refused(refusal);
+            return None;
+        }
+        let id = shared.next_connection_id();
+        let mut record = Box::new(ConnectionRecord::new(id, client, self.local, Timeline::start()));
+        record.report_to(&shared.sink, Listening::Https);
+        Some(Admitted { permits, record })
+    }
+
+    fn established(&self, established: Established<Admitted>) -> Http3Connection {
+        let Established { handshake, permit: Admitted { permits, mut record }, .. } = established;
+        let worker = Rc::clone(&self.worker);
+        let now = Instant::now();
+        let hello = now.checked_sub(handshake.facts.handshake_time).unwrap_or(now);
+        record.timeline.mark_at(Milestone::ClientHello, hello);
+        let metrics = &worker.shared.metrics;
+        if let Some(outcome) = handshake.facts.early_data {
+            metrics.early_data(outcome);
+        }
+        let confirmation = handshake.early_data.then(Confirmation::default);
+        if confirmation.is_none() {
+            record.timeline.mark_at(Milestone::HandshakeFinished, now);
+            metrics.handshake(&handshake.facts);
+        }
+        record.tls = Some(Box::new(handshake.facts));
+        let connection = match &confirmation {
+            None => Connection::under(handshake.demands, *record),
+            Some(confirmation) => {
+                let until = record.timeline.started() + worker.shared.live.load().handshake_timeout;
+                Connection::with_early_data(*record, confirmation.clone(), until)
+            }
+        };
+        limit_client(&worker, &connection);
+        let http = Http {
+            service: Rc::clone(&worker.service),
+            connection: Rc::clone(&connection),
+            settings: Rc::clone(&worker.http.borrow()),
+            deadline: worker.wheel.register(),
+            drain: worker.drain.clone(),
+        };
+        Http3Connection { http3: Http3::new(http), connection, confirmation, worker, _permits: permits }
+    }
+
+    fn failed(&self, failed: Failed<Admitted>) {
+        let Failed { refusal, error, permit: Admitted { permits, mut record }, .. } = failed;
+        let refusal = refusal.map_or_else(|| refusal_of(error.as_ref()), |refusal| *refusal);
+        refused(&self.worker, &mut record, &refusal);
+        drop(permits);
+    }
+}
+
+/// The refusal for a handshake whose session gave no reason.
+fn refusal_of(error: Option<&ConnectionError>) -> Refusal {
+    let outcome = match error {
+        None => HandshakeOutcome::TimedOut,
+        Some(ConnectionError::TransportError(_)) => HandshakeOutcome::ProtocolError,
+        Some(_) => HandshakeOutcome::ClientClosed,
+    };
+    match error {
+        None => Refusal::new(outcome),
+        Some(error) => Refusal::because(outcome, error),
+    }
+}
+
+/// A connection of HTTP/3.
+struct Http3Connection {
+    http3: Http3,
+    connection: Rc<Connection>,
+    /// The end of the handshake, if the connection began with early data.
+    confirmation: Option<Confirmation>,
+    worker: Rc<Worker>,
+    _permits: Permits,
+}
+
+impl Application for Http3Connection {
+    fn confirmed(&mut self) {
+        let Some(confirmation) = self.confirmation.take() else { return };
+        let mut record = self.connection.client.record.borrow_mut();
+        record.timeline.mark(Milestone::HandshakeFinished);
+        let time = record.timeline.between(Milestone::ClientHello, Milestone::HandshakeFinished);
+        if let Some(tls) = &mut record.tls {
+            tls.handshake_time = time.unwrap_or(tls.handshake_time);
+            self.worker.shared.metrics.handshake(tls);
+        }
+        drop(record);
+        confirmation.confirm();
+    }
+
+    fn event(&mut self, event: StreamEvent) {
+        self.http3.event(&event);
+    }
+
+    fn poll(&mut self, transport: &mut quinn_proto::Connection, cx: &mut Context<'_>) -> Poll<u64> {
+        if !transport.is_handshaking() {
+            // Before, no round trip is measured.
+            self.connection.client.record.borrow_mut().rtt.get_or_insert_with(|| transport.rtt());
+        }
+        let Closing { end, code } = std::task::ready!(self.http3.poll(transport, cx));
+        self.finish(end, transport);
+        Poll::Ready(code.0)
+    }
+
+    fn lost(&mut self, transport: &quinn_proto::Connection, error: &ConnectionError) {
+        let end = match error {
+            ConnectionError::ApplicationClosed(_) | ConnectionError::LocallyClosed => End::Closed,
+            ConnectionError::TimedOut => End::Idle,
+            ConnectionError::TransportError(_) => End::Malformed,
+            _ => End::ClientGone,
+        };
+        self.finish(end, transport);
+    }
+}
+
+impl Http3Connection {
+    /// Completes the record.
+    fn finish(&self, end: End, transport: &quinn_proto::Connection) {
+        let mut record = self.connection.client.record.borrow_mut();
+        if matches!(end, End::Malformed | End::Flood) {
+            charge_error(&self.worker, &record);
+        }
+        let stats = transport.stats();
+        record.bytes_received = stats.udp_rx.bytes;
+        record.bytes_sent = stats.udp_tx.bytes;
+        record.rtt = Some(transport.rtt());
+        if self.connection.client.is_confirmed() {
+            record.finish(ConnectionEnd::Served(end.name()));
+        } else {
+            unconfirmed(&mut record, end);
+        }
+        tracing::debug!(connection = record.id, client = %record.client, ?end, "connection ended");
+    }
+}
