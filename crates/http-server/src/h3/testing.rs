@@ -7,8 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use brisk_wire::h3::error::Code;
+#[cfg(test)]
 use brisk_wire::h3::frame::{FrameHead, kind};
-use brisk_wire::h3::{qpack, varint};
+#[cfg(test)]
+use brisk_wire::h3::qpack;
+use brisk_wire::h3::varint;
 use bytes::{Buf as _, Bytes};
 
 use super::transport::{Direction, Read, Transport, Write};
@@ -218,6 +221,30 @@ impl Bench {
         }
     }
 
+    /// Runs a turn. Nothing happens after the end of the connection.
+    pub(super) fn turn(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.task));
+        let mut context = Context::from_waker(&waker);
+        if self.closing.is_none()
+            && let Poll::Ready(closing) = self.http3.poll(&mut self.client, &mut context)
+        {
+            self.closing = Some(closing);
+        }
+    }
+
+    /// Complete frames of the server on a stream.
+    pub(super) fn frames(&self, stream: u64) -> Vec<Written> {
+        let Some(received) = self.client.received.get(&stream) else { return Vec::new() };
+        // RFC 9000 section 2.1: a unidirectional stream of the server begins with its type.
+        match varint::split(&received.bytes).filter(|_| stream & 3 == 3) {
+            Some((_, frames)) => complete_frames(frames),
+            None => complete_frames(&received.bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Bench {
     /// Sends a whole stream.
     pub(super) fn send_all(&mut self, stream: u64, bytes: &[u8]) {
         self.send(stream, bytes);
@@ -254,17 +281,6 @@ impl Bench {
         }
     }
 
-    /// Runs a turn. Nothing happens after the end of the connection.
-    pub(super) fn turn(&mut self) {
-        let waker = Waker::from(Arc::clone(&self.task));
-        let mut context = Context::from_waker(&waker);
-        if self.closing.is_none()
-            && let Poll::Ready(closing) = self.http3.poll(&mut self.client, &mut context)
-        {
-            self.closing = Some(closing);
-        }
-    }
-
     /// Whether the task was woken since the last call.
     pub(super) fn was_woken(&self) -> bool {
         self.task.is_woken.swap(false, Ordering::Relaxed)
@@ -278,16 +294,6 @@ impl Bench {
     /// Error of the connection, if it has ended with one.
     pub(super) fn failure(&self) -> Option<Code> {
         self.closing.map(|closing| closing.code)
-    }
-
-    /// Complete frames of the server on a stream.
-    pub(super) fn frames(&self, stream: u64) -> Vec<Written> {
-        let Some(received) = self.client.received.get(&stream) else { return Vec::new() };
-        // RFC 9000 section 2.1: a unidirectional stream of the server begins with its type.
-        match varint::split(&received.bytes).filter(|_| stream & 3 == 3) {
-            Some((_, frames)) => complete_frames(frames),
-            None => complete_frames(&received.bytes),
-        }
     }
 }
 
@@ -305,6 +311,7 @@ pub(super) fn complete_frames(bytes: &[u8]) -> Vec<Written> {
 }
 
 /// Frame with this payload.
+#[cfg(test)]
 pub(super) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     FrameHead { kind, length: payload.len() as u64 }.write(&mut out);
@@ -313,6 +320,7 @@ pub(super) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
 }
 
 /// `HEADERS` with these fields.
+#[cfg(test)]
 pub(super) fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = Vec::new();
     qpack::begin(&mut section);

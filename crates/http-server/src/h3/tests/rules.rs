@@ -32,6 +32,15 @@ fn reset(bytes: &[u8]) -> (Option<Code>, Vec<u16>) {
     (bench.client.received.get(&0).and_then(|received| received.reset), response(&bench, 0).0)
 }
 
+/// The same for a request whose response has not begun.
+fn reset_of(bytes: &[u8]) -> Option<Code> {
+    let mut bench = Bench::new();
+    bench.client.window = Some(0);
+    bench.send_all(0, bytes);
+    bench.turn();
+    bench.client.received.get(&0).and_then(|received| received.reset)
+}
+
 #[test]
 fn rfc_9114_section_4_1_frames_out_of_order() {
     for wrong in [frame(kind::DATA, b"x"), [get("/", &[]), headers(&[]), frame(kind::DATA, b"x")].concat()] {
@@ -62,6 +71,8 @@ fn rfc_9114_section_4_1_2_malformed_requests() {
         malformed(&get("/", &[field]));
     }
     malformed(&headers(&[&[("x-a", "1")][..], &GET].concat()));
+    let trailers = reset_of(&[post(&[]), headers(&[(":path", "/")])].concat());
+    assert_eq!(trailers, Some(Code::MESSAGE_ERROR));
     // Section 4.3.1: missing pseudo-headers, an empty path.
     for missing in [0, 1, 3] {
         let mut fields = GET.to_vec();
@@ -78,16 +89,16 @@ fn rfc_9114_section_4_1_2_malformed_requests() {
 
 #[test]
 fn rfc_9114_section_4_1_2_bodies_of_another_length() {
-    let with = |data: &[u8]| {
-        let mut bench = Bench::new();
-        bench.client.window = Some(0);
-        bench.send(0, &[post(&[("content-length", "3")]), frame(kind::DATA, data)].concat());
-        bench.end(0, Read::End);
-        bench.turn();
-        bench.client.received.get(&0).and_then(|received| received.reset)
-    };
+    let with = |data: &[u8]| reset_of(&[post(&[("content-length", "3")]), frame(kind::DATA, data)].concat());
     assert_eq!([with(b"ab"), with(b"abcd")], [Some(Code::MESSAGE_ERROR); 2]);
     assert_eq!(with(b"abc"), None);
+}
+
+#[test]
+fn rfc_9114_section_4_2_fields_that_are_permitted() {
+    for field in [("te", "trailers"), ("cookie", "a=1"), ("x-a", ""), ("priority", "u=9")] {
+        assert_eq!(reset(&get("/", &[field])), (None, vec![200]), "{field:?}");
+    }
 }
 
 #[test]
@@ -97,6 +108,9 @@ fn rfc_9114_section_4_3_1_hosts_that_differ() {
     }
     let without = [(":method", "GET"), (":scheme", "https"), (":path", "/")];
     assert_eq!(reset(&headers(&without)), (None, vec![400]));
+    // No user information.
+    let with_user = [&without[..], &[(":authority", "u@a")]].concat();
+    assert_eq!(reset(&headers(&with_user)), (None, vec![400]));
 }
 
 #[test]
