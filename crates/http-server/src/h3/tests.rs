@@ -13,7 +13,8 @@ use brisk_wire::fields::{Fields, Name};
 use brisk_wire::h3::error::Code;
 use brisk_wire::h3::frame::kind;
 use brisk_wire::h3::qpack;
-use http::HeaderMap;
+use http::header::LINK;
+use http::{HeaderMap, HeaderValue};
 
 use super::testing::{Bench, Written, frame, headers};
 use super::transport::Read;
@@ -98,6 +99,22 @@ fn a_request_is_answered_and_its_stream_ends() {
     assert!(headers.contains_key("date"));
     assert!(bench.client.received[&0].is_finished);
     assert_eq!((bench.http3.open_requests(), bench.closing), (0, None));
+}
+
+#[test]
+fn interim_responses_come_before_the_response() {
+    let mut bench = Bench::new();
+    bench.send_all(0, &get("/", &[]));
+    let Bench { client, http3, .. } = &mut bench;
+    http3.h3.read_requests(client);
+    let links = HeaderMap::from_iter([(LINK, HeaderValue::from_static("</a.css>; rel=preload"))]);
+    let place = http3.h3.find(0).expect("a request");
+    http3.h3.write_status(place, 100, false);
+    http3.h3.write_interim(place, &links);
+    bench.turn();
+    let (statuses, headers, body) = response(&bench, 0);
+    assert_eq!((statuses, &body[..]), (vec![100, 103, 200], &b"hello"[..]));
+    assert!(!headers.contains_key(LINK));
 }
 
 #[test]
