@@ -21,7 +21,7 @@ pub(super) fn read_privately<T, E: Display>(
     read: impl FnOnce(&Path) -> Result<T, E>,
 ) -> Option<T> {
     let value = read(file).map_err(|error| {
-        let message = match start(file).and_then(|bytes| encoding_fault(&*bytes)) {
+        let message = match start(file).and_then(|(bytes, length)| encoding_fault(&bytes[..length])) {
             Some(fault) => format!("{}: {fault}", file.display()),
             None => error.to_string(),
         };
@@ -32,15 +32,21 @@ pub(super) fn read_privately<T, E: Display>(
     Some(value)
 }
 
-/// The first bytes of a regular file, which suffice to recognize its encoding. A pipe was read to its end before, so opening
-/// it again would wait for another writer.
-fn start(file: &Path) -> Option<Zeroizing<[u8; 16]>> {
+/// The first bytes of a regular file, at most 16, and their number: enough to recognize its encoding. A pipe was read to its
+/// end before, so opening it again would wait for another writer.
+fn start(file: &Path) -> Option<(Zeroizing<[u8; 16]>, usize)> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }
-    let mut start = Zeroizing::new([0; 16]);
-    File::open(file).ok()?.read_exact(&mut *start).ok()?;
-    Some(start)
+    let (mut start, mut length) = (Zeroizing::new([0; 16]), 0);
+    let mut file = File::open(file).ok()?;
+    while length < start.len() {
+        match file.read(&mut start[length..]).ok()? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    Some((start, length))
 }
 
 /// Notes a file with a secret, and warns where others than the owner and the group may read a secret, or others than the owner may change it.

@@ -142,3 +142,22 @@ fn names_on_demand_need_someone_who_decides_and_patterns() {
         assert!(message.contains(expected), "{keys}: {message}");
     }
 }
+
+#[test]
+fn byte_order_marks_in_secrets_are_named_however_short_the_file_is() {
+    let tsig = "[acme.dns]\nserver = \"192.0.2.1\"\nkey_name = \"key\"\nkey_file = \"secret\"\n";
+    let external = "[acme]\nexternal_account = { key_id = \"id\", key_file = \"secret\" }\n";
+    for table in [tsig, external] {
+        for secret in ["c2Vj", "c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0"] {
+            let folder = folder();
+            let file = folder.path().join("secret");
+            let text = format!("{table}{OBTAINED}");
+            fs::write(&file, format!("\u{feff}{secret}")).expect("a file");
+            let message = checked(folder.path(), &text).expect_err("a byte order mark");
+            let expected = "key_file: secret: line 1 begins with a byte order mark";
+            assert!(message.contains(expected), "{table}{secret}: {message}");
+            fs::write(&file, secret).expect("a file");
+            checked(folder.path(), &text).expect("right");
+        }
+    }
+}
