@@ -28,6 +28,11 @@ fn connect(pool: &Pool, server: usize, operations: u16) {
 }
 
 fn submit(pool: &Pool) -> PendingOperation {
+    submit_without(pool, 0)
+}
+
+/// Submits an operation that the servers in the bit set `excluded` must not get.
+fn submit_without(pool: &Pool, excluded: u64) -> PendingOperation {
     let deadline = Instant::now() + Duration::from_mins(1);
     let (pending, completion) = PendingOperation::with_completion(deadline);
     pool.submit(Job {
@@ -38,7 +43,7 @@ fn submit(pool: &Pool) -> PendingOperation {
         public_key: None,
         completion,
         counted: InProgress::new(&pool.statistics),
-        excluded: 0,
+        excluded,
     });
     pending
 }
@@ -101,6 +106,23 @@ fn what_the_last_reachable_server_refuses_fails_at_once() {
     pool.answered(2, Err(ErrorCode::UnknownKey));
     assert_eq!(result(pending), None);
     assert_eq!(*pool.unsent.borrow(), [2]);
+}
+
+#[test]
+fn an_operation_for_one_server_reaches_no_other_one() {
+    let pool = pool(3);
+    (0..2).for_each(|server| connect(&pool, server, 10));
+    let first = submit_without(&pool, !(1 << 1));
+    assert_eq!(having(&pool, 1), [1]);
+    later(&pool);
+    assert_eq!(having(&pool, 1), [1], "it is not hedged");
+    pool.answered(1, Err(ErrorCode::UnknownKey));
+    assert_eq!(result(first), Some(Err(ErrorCode::UnknownKey.key_error())));
+    // A server that is not connected is waited for.
+    let second = submit_without(&pool, !(1 << 2));
+    assert_eq!((having(&pool, 2), result(second)), (vec![], None));
+    connect(&pool, 2, 10);
+    assert_eq!(having(&pool, 2), [2]);
 }
 
 #[test]
