@@ -234,7 +234,7 @@ fn unread_responses_of_an_upstream_over_http2_leave_memory_for_those_of_others()
         h2_origin(move |peer, _| {
             while let Some(stream) = peer.request()? {
                 peer.answer(stream, b"", false)?;
-                for (index, piece) in [b'x'; BODY].chunks(16_000).enumerate() {
+                for (index, piece) in vec![b'x'; BODY].chunks(16_000).enumerate() {
                     let flags = if (index + 1) * 16_000 >= BODY { END_STREAM } else { 0 };
                     peer.send(&frame(DATA, flags, stream, piece))?;
                 }

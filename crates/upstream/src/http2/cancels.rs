@@ -66,8 +66,8 @@ mod tests {
 
     use super::*;
 
-    fn client(number: u32) -> Option<IpAddr> {
-        Some(Ipv4Addr::from(number).into())
+    fn address(number: u32) -> IpAddr {
+        Ipv4Addr::from(number).into()
     }
 
     #[test]
@@ -75,38 +75,38 @@ mod tests {
         let (cancels, start) = (Cancels::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         for _ in 0..BURST {
-            cancels.add(client(1), start);
+            cancels.add(Some(address(1)), start);
         }
-        assert!(!cancels.are_many(client(1), || start));
-        cancels.add(client(1), start);
-        assert!(cancels.are_many(client(1), || start));
-        assert!(!cancels.are_many(client(2), || start) && !cancels.are_many(None, || start));
-        assert!(!cancels.are_many(client(1), || at(1)));
+        assert!(!cancels.are_many(Some(address(1)), || start));
+        cancels.add(Some(address(1)), start);
+        assert!(cancels.are_many(Some(address(1)), || start));
+        assert!(!cancels.are_many(Some(address(2)), || start) && !cancels.are_many(None, || start));
+        assert!(!cancels.are_many(Some(address(1)), || at(1)));
         for _ in 0..1000 {
-            cancels.add(client(1), at(1));
+            cancels.add(Some(address(1)), at(1));
         }
-        assert!(cancels.are_many(client(1), || at(104)));
-        assert!(!cancels.are_many(client(1), || at(105)));
+        assert!(cancels.are_many(Some(address(1)), || at(104)));
+        assert!(!cancels.are_many(Some(address(1)), || at(105)));
     }
 
     #[test]
     fn one_request_per_second_is_not_many() {
         let (cancels, start) = (Cancels::default(), Instant::now());
         for second in 0..1000 {
-            cancels.add(client(1), start + Duration::from_secs(second));
+            cancels.add(Some(address(1)), start + Duration::from_secs(second));
         }
-        assert!(!cancels.are_many(client(1), || start + Duration::from_secs(999)));
+        assert!(!cancels.are_many(Some(address(1)), || start + Duration::from_secs(999)));
     }
 
     #[test]
     fn addresses_of_one_network_are_one_client_and_an_address_of_many_is_none() {
         let (cancels, now) = (Cancels::default(), Instant::now());
-        let address = |host| Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into());
+        let in_network = |host| Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into());
         for host in 0..=BURST as u16 {
-            cancels.add(address(host), now);
+            cancels.add(in_network(host), now);
             cancels.add(None, now);
         }
-        assert!(cancels.are_many(address(0xffff), || now));
+        assert!(cancels.are_many(in_network(0xffff), || now));
         assert!(!cancels.are_many(None, || now));
     }
 
@@ -114,12 +114,12 @@ mod tests {
     fn invented_clients_do_not_displace_one_that_cancels_many() {
         let (cancels, now) = (Cancels::default(), Instant::now());
         for _ in 0..=BURST {
-            cancels.add(client(1), now);
+            cancels.add(Some(address(1)), now);
         }
         for number in 2..10_000 {
-            cancels.add(client(number), now);
+            cancels.add(Some(address(number)), now);
         }
-        assert!(cancels.are_many(client(1), || now));
+        assert!(cancels.are_many(Some(address(1)), || now));
         assert_eq!(cancels.0.borrow().len(), CLIENTS);
     }
 }
