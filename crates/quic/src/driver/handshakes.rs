@@ -7,7 +7,7 @@ use brisk_tls::quic::SuspendedCall;
 use quinn_proto::{ConnectionError, ConnectionId, DatagramEvent, EndpointEvent, Incoming};
 
 use super::{Driver, Step};
-use crate::application::{Failed, Service};
+use crate::application::{Application, Failed, Service};
 use crate::ids;
 use crate::slot::{Accepted, Datagram, State};
 
@@ -247,7 +247,9 @@ impl<S: Service> Driver<S> {
                 self.slots[slot as usize].endpoint = Some(self.endpoint(slot));
             }
             rest => {
-                drop(rest);
+                if let (State::Idle(connection), Some(mut application)) = (rest, entry.application.take()) {
+                    application.lost(&connection, &ConnectionError::TimedOut);
+                }
                 if let Some(endpoint) = &mut entry.endpoint {
                     endpoint.handle_event(entry.handle, EndpointEvent::drained());
                 }
