@@ -6,6 +6,7 @@ mod client;
 mod connection;
 mod connections;
 mod dashboard;
+mod endpoints;
 mod errands;
 mod error;
 mod fixed;

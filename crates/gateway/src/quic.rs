@@ -1,72 +1,31 @@
 //! Connections of HTTP/3, from their first packet to their record.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use brisk_http_connection::Connection;
 use brisk_http_server::h3::{Closing, Http3};
 use brisk_http_server::{End, Http};
-use brisk_quic::{Application, Driver, Endpoints, Established, Failed, Group, QuicSettings, Service};
+use brisk_quic::{Application, Driver, Established, Failed, Service};
 use brisk_server::DatagramSocket;
-use brisk_session::Purpose;
 use brisk_telemetry::metrics::{Listening, Refusal as Refused};
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Milestone, Timeline};
-use brisk_tls::quic::QuicSessions;
 use brisk_tls::{Confirmation, Refusal};
 use quinn_proto::{ConnectionError, StreamEvent};
 
-use crate::GatewayError;
 use crate::client::Permits;
 use crate::connection::{charge_error, limit_client, refused, unconfirmed};
-use crate::settings::GatewaySettings;
-use crate::shared::Shared;
 use crate::worker::Worker;
-
-/// Time by which the transport outlives the idle timeout of HTTP, which ends a connection with a message to the client.
-const IDLE_MARGIN: Duration = Duration::from_secs(30);
-
-/// What the QUIC drivers of all workers share.
-pub(crate) struct Quic {
-    endpoints: Endpoints,
-    /// The groups of sockets, by address.
-    groups: Mutex<HashMap<SocketAddr, Group>>,
-}
-
-impl Quic {
-    /// Prepares QUIC for connections that `shared` accepts.
-    pub(crate) fn new(settings: &GatewaySettings, shared: Weak<Shared>) -> Result<Self, GatewayError> {
-        let acceptor = move || {
-            let shared = shared.upgrade().expect("workers hold the shared state");
-            Arc::clone(&shared.live.load().tls.acceptor)
-        };
-        let sessions = QuicSessions::new(acceptor)?;
-        let quic = QuicSettings {
-            handshake_timeout: settings.handshake_timeout,
-            idle_timeout: settings.protocol.timeouts.idle + IDLE_MARGIN,
-            ..QuicSettings::default()
-        };
-        let fleet = settings.sessions.fleet.as_ref();
-        let secret = fleet.map(|fleet| fleet.secret.derive(Purpose::QuicTokens));
-        let endpoints = Endpoints::new(quic, sessions, secret.as_ref().map(|secret| &secret[..]));
-        Ok(Self { endpoints, groups: Mutex::default() })
-    }
-
-    fn group(&self, socket: &DatagramSocket<Listening>) -> Group {
-        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        groups.entry(socket.local).or_insert_with(|| Group::new(socket.group)).clone()
-    }
-}
 
 /// Serves the connections of a datagram socket until the future is dropped.
 pub(crate) async fn serve(worker: Rc<Worker>, socket: DatagramSocket<Listening>) {
     let Some(quic) = worker.shared.quic.get() else { return };
-    let (index, local, group) = (socket.index, socket.local, quic.group(&socket));
+    let (index, local) = (socket.index, socket.local);
+    let group = quic.group(local, socket.group);
     let service = Http3Service { worker: Rc::clone(&worker), local };
-    let driver = Driver::new(socket.socket, (index, &group), &quic.endpoints, service, worker.drain.clone());
+    let driver = Driver::new(socket.socket, (index, &group), quic.endpoints(), service, worker.drain.clone());
     let error = match driver {
         Ok(driver) => driver.run().await,
         Err(error) => error,
@@ -208,6 +167,7 @@ impl Application for Http3Connection {
     fn lost(&mut self, transport: &quinn_proto::Connection, error: &ConnectionError) {
         let end = match error {
             ConnectionError::ApplicationClosed(_) | ConnectionError::LocallyClosed => End::Closed,
+            ConnectionError::TimedOut if self.confirmation.is_some() => End::HandshakeTimeout,
             ConnectionError::TimedOut => End::Idle,
             ConnectionError::TransportError(_) => End::Malformed,
             _ => End::ClientGone,

@@ -16,12 +16,12 @@ use brisk_visits::Visits;
 
 use crate::GatewayError;
 use crate::certificates::{Certificates, HostCertificates};
+use crate::endpoints::Quic;
 use crate::key_checks;
 use crate::limits::ClientLimits;
 use crate::live::{Current, Live};
 use crate::measured::Measured;
 use crate::obtained::Obtainer;
-use crate::quic::Quic;
 use crate::resumption::{PreparedKeys, Resumption};
 use crate::settings::{CertificateSettings, GatewaySettings};
 
@@ -124,8 +124,7 @@ impl Shared {
             metrics: Arc::clone(metrics),
         });
         if settings.http3 {
-            let quic = Quic::new(settings, Arc::downgrade(&shared))?;
-            let _ = shared.quic.set(quic);
+            shared.prepare_quic(settings)?;
         }
         shared.measured.commit(beacons);
         shared.replace_access_log(access_log);
@@ -143,6 +142,17 @@ impl Shared {
         shared.certificates.show_obtainer(&live.tls, &shared.own);
         drop(live);
         Ok(shared)
+    }
+
+    fn prepare_quic(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
+        let own = Weak::clone(&self.own);
+        let acceptor = move || {
+            let shared = own.upgrade().expect("workers hold the shared state");
+            Arc::clone(&shared.live.load().tls.acceptor)
+        };
+        // Called once, at the start.
+        let _ = self.quic.set(Quic::new(settings, acceptor)?);
+        Ok(())
     }
 
     /// Starts the experiments of the first configuration and ends all others. Called before anything is served and
