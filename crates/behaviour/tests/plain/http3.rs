@@ -5,6 +5,7 @@ use std::time::Duration;
 use brisk_behaviour::site::{NAME, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::origin::{Origin, write_response};
 use brisk_testkit::process::wait_until;
 use brisk_testkit::quic::{QuicClient, QuicConnection};
 use brisk_wire::fields::{Fields, Name};
@@ -30,9 +31,13 @@ struct Site {
 
 impl Site {
     fn new(body: &str, keys: &str) -> Self {
+        Self::with(|leaf| config(leaf, body, keys))
+    }
+
+    fn with(config: impl FnOnce(&Leaf) -> String) -> Self {
         let ca = TestCa::new();
         let leaf = ca.server(&[NAME]).issue();
-        let brisk = setup().config(&config(&leaf, body, keys)).start();
+        let brisk = setup().config(&config(&leaf)).start();
         let client = QuicClient::new(&ca.root_file(), NAME, "h3");
         Self { brisk, leaf, client, _ca: ca }
     }
@@ -56,15 +61,20 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind], &length.to_be_bytes()[..], payload].concat()
 }
 
-/// Sends a GET.
-fn request(connection: &mut QuicConnection, path: &str) -> StreamId {
+/// The head of a request.
+fn head(method: &str, path: &str) -> Vec<u8> {
     let mut section = Vec::new();
     qpack::begin(&mut section);
-    let fields = [(":method", "GET"), (":scheme", "https"), (":authority", NAME), (":path", path)];
+    let fields = [(":method", method), (":scheme", "https"), (":authority", NAME), (":path", path)];
     for (name, value) in fields {
         qpack::field(name.as_bytes(), value.as_bytes(), &mut section);
     }
-    connection.request(&frame(HEADERS, &section))
+    frame(HEADERS, &section)
+}
+
+/// Sends a GET.
+fn request(connection: &mut QuicConnection, path: &str) -> StreamId {
+    connection.request(&head("GET", path))
 }
 
 /// Waits for the response to a request: its status and body.
@@ -147,6 +157,26 @@ fn requests_are_answered_and_logged() {
         (site.brisk.metrics().sum("brisk_connections_open", &[]) < 0.5).then_some(())
     });
     assert!(site.brisk.metrics().sum("brisk_handshakes_total", &[]) > 0.5);
+}
+
+#[test]
+fn an_upload_reaches_an_upstream_and_its_response_the_client() {
+    let origin = Origin::answering(|message, stream| write_response(stream, &message.body));
+    let upstream = format!(
+        "[[host.route]]\npath = \"/\"\nupstream = \"app\"\n\n[upstream.app]\nservers = [{:?}]\n",
+        origin.url()
+    );
+    let site = Site::with(|leaf| base("server.http3 = true\n") + &host(&[NAME], &[leaf]) + "\n" + &upstream);
+    let mut connection = site.connect();
+    // More than the layer of HTTP/3 holds for one request, in frames of 10 kB.
+    let body: Vec<u8> = (0..300_000_u32).map(|number| b'a' + (number % 23) as u8).collect();
+    let data = body.chunks(10_000).flat_map(|piece| frame(DATA, piece));
+    let bytes: Vec<_> = head("POST", "/upload").into_iter().chain(data).collect();
+    let stream = connection.request(&bytes);
+    let (status, echo) = response(&mut connection, stream).expect("a response");
+    assert_eq!((&status[..], echo.len()), ("200", body.len()));
+    assert_eq!(echo.as_bytes(), body);
+    assert!(origin.last_request().head.is_chunked(), "without a stated length");
 }
 
 #[test]
