@@ -16,7 +16,7 @@ use crate::settings::GatewaySettings;
 /// Time by which the transport outlives the idle timeout of HTTP, which ends a connection with a message to the client.
 const IDLE_MARGIN: Duration = Duration::from_secs(30);
 
-/// What the QUIC drivers of all workers share.
+/// State that the QUIC drivers of all workers share.
 pub(crate) struct Quic {
     endpoints: Endpoints,
     /// The groups of sockets, by address.

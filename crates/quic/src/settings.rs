@@ -55,7 +55,7 @@ impl Default for QuicSettings {
     }
 }
 
-/// What the drivers of all workers share.
+/// State that the drivers of all workers share.
 #[derive(Clone)]
 pub struct Endpoints {
     pub(crate) settings: QuicSettings,

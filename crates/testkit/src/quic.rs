@@ -185,7 +185,7 @@ impl QuicConnection {
         Ok(data)
     }
 
-    /// Reads what has arrived on a stream; returns whether it has ended.
+    /// Reads the data that has arrived on a stream; returns whether the stream has ended.
     pub fn read(&mut self, stream: StreamId, data: &mut Vec<u8>) -> bool {
         let mut receiving = self.connection.recv_stream(stream);
         let Ok(mut chunks) = receiving.read(true) else { return true };
@@ -237,7 +237,7 @@ impl QuicConnection {
         }
     }
 
-    /// Receives what arrives within `limit` at most, or until the next timer.
+    /// Receives datagrams for `limit` at most, or until the next timer.
     fn receive(&mut self, limit: Duration) {
         let timer = self.connection.poll_timeout().map(|at| at.saturating_duration_since(Instant::now()));
         let wait = timer.map_or(limit, |timer| timer.min(limit)).max(Duration::from_millis(1));
