@@ -93,14 +93,15 @@ fn past_the_limit_of_the_process_those_who_read_nothing_lose_their_connections()
 
 #[test]
 fn many_small_unread_responses_leave_others_served() {
-    let origin = Origin::answering(|_, stream| write_response(stream, &vec![b'x'; 60_000]));
+    let origin = Origin::answering(|_, stream| write_response(stream, &[b'x'; 15_000]));
     let keys = "server.workers = 1\nserver.limits.buffered_total = \"1MiB\"\n";
     let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
     // Each connection holds less than its minimum of 64 KiB; all of them hold more than the limit.
     let clients: Vec<_> = (0..40)
         .map(|_| {
             let mut client = Client::connect(&site);
-            client.send(&[frame(4, 0, 0, &[0, 4, 0, 0, 0, 10]), get(1, "/")].concat());
+            let requests = [1, 3, 5, 7].map(|stream| get(stream, "/")).concat();
+            client.send(&[frame(4, 0, 0, &[0, 4, 0, 0, 0, 10]), requests].concat());
             client
         })
         .collect();
