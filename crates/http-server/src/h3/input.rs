@@ -67,13 +67,10 @@ impl H3 {
         let is_full = self.numbers.len() >= self.http.settings.h2_streams as usize;
         let is_late = self.control.rejects(id);
         if is_late || is_full {
-            // RFC 9114 section 4.1.1: the client may safely retry.
+            // RFC 9114 section 4.1.1: the client may safely retry. QUIC permits more streams than `limits.h2_streams` may,
+            // so a correct client can exceed this limit.
             self.cuts.push(Cut { stream: id, code: Code::REQUEST_REJECTED, resets: true });
-            self.flood.charge(if is_late {
-                prices::USELESS
-            } else {
-                prices::refused(Code::REQUEST_REJECTED)
-            });
+            self.flood.charge(prices::USELESS);
             return;
         }
         // Fields within the limit have a shorter section, since the limit counts 32 bytes for each.
@@ -311,6 +308,9 @@ impl H3 {
         }
         if let Some(inbox) = stream.inbox.take() {
             inbox.end(trailers);
+            // Nothing more is read for this body, so it delays no other one.
+            let unread = mem::take(&mut stream.unread);
+            self.unread -= unread;
         }
         self.close_if_over(place);
         Ok(())
