@@ -97,7 +97,7 @@ fn many_small_unread_responses_leave_others_served() {
     let keys = "server.workers = 1\nserver.limits.buffered_total = \"1MiB\"\n";
     let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
     // Each connection holds less than its minimum of 64 KiB; all of them hold more than the limit.
-    let clients: Vec<_> = (0..40)
+    let clients: Vec<_> = (0..80)
         .map(|_| {
             let mut client = Client::connect(&site);
             let requests = [1, 3, 5, 7].map(|stream| get(stream, "/")).concat();
