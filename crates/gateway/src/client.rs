@@ -63,6 +63,20 @@ impl Permits {
         Self { _place: place, counted: None }
     }
 
+    /// Counts the connection as one of `client`, which has not proven its address yet. The rate of connections is charged
+    /// later.
+    pub(crate) fn count_claimed(
+        &mut self,
+        shared: &Shared,
+        live: &Live,
+        client: IpAddr,
+    ) -> Result<(), Refused> {
+        if let (Some(rates), Some(client)) = (&live.rates, live.one_client(client)) {
+            rates.check(client, Event::Error).map_err(|_| Refused::ErrorRate)?;
+        }
+        self.count(shared, live, client)
+    }
+
     /// Counts the connection as one of `client`.
     pub(crate) fn count_client(
         &mut self,
@@ -75,6 +89,10 @@ impl Permits {
             rates.check(client, Event::Error).map_err(|_| Refused::ErrorRate)?;
             rates.take(client, Event::Connection).map_err(|_| Refused::ConnectionRate)?;
         }
+        self.count(shared, live, client)
+    }
+
+    fn count(&mut self, shared: &Shared, live: &Live, client: IpAddr) -> Result<(), Refused> {
         let Some(limit) = shared.limits.connections.as_ref() else { return Ok(()) };
         if live.is_many_clients(client)
             || (shared.limits.spares_loopback && client.to_canonical().is_loopback())

@@ -104,6 +104,14 @@ pub(crate) fn charge_error(worker: &Worker, record: &ConnectionRecord) {
     }
 }
 
+/// Counts a connection of the client, whose rate is checked at its next connection.
+pub(crate) fn charge_connection(worker: &Worker, record: &ConnectionRecord) {
+    let live = worker.shared.live.load();
+    if let (Some(rates), Some(client)) = (&live.rates, live.one_client(record.client.ip())) {
+        rates.charge(client, Event::Connection);
+    }
+}
+
 /// Reads the PROXY header and performs the handshake: everything up to a stream of plaintext.
 async fn secure(
     worker: &Worker,
@@ -154,10 +162,15 @@ pub(crate) fn unconfirmed(record: &mut ConnectionRecord, end: End) {
 
 /// Records a handshake that was refused.
 pub(crate) fn refused(worker: &Worker, record: &mut ConnectionRecord, refusal: &Refusal) {
-    record.finish(ConnectionEnd::HandshakeFailed(refusal.outcome));
     if is_protocol_error(refusal.outcome) {
         charge_error(worker, record);
     }
+    note_refusal(worker, record, refusal);
+}
+
+/// Completes the record of a handshake that failed, and logs the reason.
+pub(crate) fn note_refusal(worker: &Worker, record: &mut ConnectionRecord, refusal: &Refusal) {
+    record.finish(ConnectionEnd::HandshakeFailed(refusal.outcome));
     let (name, detail) = (refusal.server_name.as_deref(), refusal.detail.as_deref());
     match refusal.outcome {
         HandshakeOutcome::KeyOperation | HandshakeOutcome::Internal => {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use brisk_http_connection::Connection;
 use brisk_http_server::h3::{Closing, Http3};
 use brisk_http_server::{End, Http};
-use brisk_quic::{Application, Driver, Established, Failed, Service};
+use brisk_quic::{AddressProof, Application, Driver, Established, Failed, Service};
 use brisk_server::DatagramSocket;
 use brisk_telemetry::metrics::{Listening, Refusal as Refused};
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Milestone, Timeline};
@@ -16,7 +16,7 @@ use brisk_tls::{Confirmation, Refusal};
 use quinn_proto::{ConnectionError, StreamEvent};
 
 use crate::client::Permits;
-use crate::connection::{charge_error, limit_client, refused, unconfirmed};
+use crate::connection::{charge_connection, charge_error, limit_client, note_refusal, refused, unconfirmed};
 use crate::worker::Worker;
 
 /// Serves the connections of a datagram socket until the future is dropped.
@@ -43,13 +43,14 @@ struct Http3Service {
 struct Admitted {
     permits: Permits,
     record: Box<ConnectionRecord>,
+    proof: AddressProof,
 }
 
 impl Service for Http3Service {
     type Permit = Admitted;
     type Application = Http3Connection;
 
-    fn admit(&self, client: SocketAddr) -> Option<Admitted> {
+    fn admit(&self, client: SocketAddr, proof: AddressProof) -> Option<Admitted> {
         let shared = &self.worker.shared;
         let live = shared.live.load();
         if live.proxy_protocol.expected_from(client.ip()) {
@@ -61,19 +62,26 @@ impl Service for Http3Service {
             return None;
         };
         let mut permits = Permits::new(place);
-        if let Err(refusal) = permits.count_client(shared, &live, client.ip()) {
+        let counted = match proof {
+            AddressProof::Validated => permits.count_client(shared, &live, client.ip()),
+            AddressProof::Claimed => permits.count_claimed(shared, &live, client.ip()),
+        };
+        if let Err(refusal) = counted {
             shared.metrics.connection_refused(refusal);
             return None;
         }
         let id = shared.next_connection_id();
         let mut record = Box::new(ConnectionRecord::new(id, client, self.local, Timeline::start()));
         record.report_to(&shared.sink, Listening::Https);
-        Some(Admitted { permits, record })
+        Some(Admitted { permits, record, proof })
     }
 
     fn established(&self, established: Established<Admitted>) -> Http3Connection {
-        let Established { handshake, permit: Admitted { permits, mut record }, .. } = established;
+        let Established { handshake, permit: Admitted { permits, mut record, proof }, .. } = established;
         let worker = Rc::clone(&self.worker);
+        if proof == AddressProof::Claimed {
+            charge_connection(&worker, &record);
+        }
         let now = Instant::now();
         let hello = now.checked_sub(handshake.facts.handshake_time).unwrap_or(now);
         record.timeline.mark_at(Milestone::ClientHello, hello);
@@ -106,9 +114,13 @@ impl Service for Http3Service {
     }
 
     fn failed(&self, failed: Failed<Admitted>) {
-        let Failed { refusal, error, permit: Admitted { permits, mut record }, .. } = failed;
+        let Failed { refusal, error, permit: Admitted { permits, mut record, proof }, .. } = failed;
         let refusal = refusal.map_or_else(|| refusal_of(error.as_ref()), |refusal| *refusal);
-        refused(&self.worker, &mut record, &refusal);
+        match proof {
+            AddressProof::Validated => refused(&self.worker, &mut record, &refusal),
+            // An attacker that claims an address must not use up the errors that its owner may make.
+            AddressProof::Claimed => note_refusal(&self.worker, &mut record, &refusal),
+        }
         drop(permits);
     }
 }

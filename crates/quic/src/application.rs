@@ -15,13 +15,28 @@ pub trait Service: 'static {
     type Application: Application;
 
     /// Admits a client before anything is done for it. Without a permit the connection is refused.
-    fn admit(&self, client: SocketAddr) -> Option<Self::Permit>;
+    fn admit(&self, client: SocketAddr, proof: AddressProof) -> Option<Self::Permit>;
 
     /// Creates the user of a connection whose handshake is complete or has accepted early data.
     fn established(&self, established: Established<Self::Permit>) -> Self::Application;
 
     /// Records a handshake that failed.
     fn failed(&self, failed: Failed<Self::Permit>);
+}
+
+/// Whether a client has proven its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressProof {
+    /// The client has returned a token that was sent to its address.
+    Validated,
+    /// Any client may have sent the packet with this address.
+    Claimed,
+}
+
+impl AddressProof {
+    pub(crate) fn of(is_validated: bool) -> Self {
+        if is_validated { Self::Validated } else { Self::Claimed }
+    }
 }
 
 /// A connection that can be used.

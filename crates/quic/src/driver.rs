@@ -6,7 +6,7 @@
 mod handshakes;
 mod transmit;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -49,8 +49,8 @@ pub struct Driver<S: Service> {
     front: Endpoint,
     slots: Vec<Slot<S>>,
     free: Vec<u32>,
-    /// Slots that may have something to send.
-    dirty: Vec<u32>,
+    /// Slots that may have something to send, in turn.
+    dirty: VecDeque<u32>,
     timers: Timers,
     sleep: Pin<Box<Sleep>>,
     woken: Arc<Woken>,
@@ -95,7 +95,7 @@ impl<S: Service> Driver<S> {
             front,
             slots: Vec::new(),
             free: Vec::new(),
-            dirty: Vec::new(),
+            dirty: VecDeque::new(),
             timers: Timers::new(Instant::now()),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             woken: Arc::default(),
@@ -155,8 +155,13 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Waits for the next timer.
+    /// Waits for the next timer, and for room in the kernel's buffer if it was full.
     fn arm(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        match self.socket.poll_unblock(cx) {
+            Poll::Ready(Err(error)) => return Poll::Ready(error),
+            Poll::Ready(Ok(())) if !self.dirty.is_empty() => cx.waker().wake_by_ref(),
+            _ => {}
+        }
         if let Some(at) = self.timers.next() {
             let at = at.into();
             if self.sleep.deadline() != at {
@@ -220,7 +225,7 @@ impl<S: Service> Driver<S> {
     fn mark(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         if !std::mem::replace(&mut entry.is_dirty, true) {
-            self.dirty.push(slot);
+            self.dirty.push_back(slot);
         }
     }
 
@@ -256,6 +261,7 @@ impl<S: Service> Driver<S> {
         entry.application = None;
         entry.permit = None;
         entry.pending = None;
+        entry.unproven = None;
         entry.refusal = None;
         entry.deadline = None;
         entry.waiting = Vec::new();

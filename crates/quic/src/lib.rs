@@ -16,7 +16,7 @@ mod socket;
 mod timers;
 mod wake;
 
-pub use application::{Application, Established, Failed, Service};
+pub use application::{AddressProof, Application, Established, Failed, Service};
 pub use counters::{Counter, QuicCounters};
 pub use driver::Driver;
 pub use group::Group;

@@ -1,10 +1,11 @@
 //! Settings of QUIC, and the configurations of quinn-proto made from them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand;
-use brisk_net::FairShare;
+use brisk_net::{AddressLimit, AddressPermit, FairShare, SharePermit};
 use brisk_tls::quic::{self, EndpointKeys, QuicSessions};
 use quinn_proto::{
     EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, ValidationTokenConfig, VarInt,
@@ -38,6 +39,11 @@ pub struct QuicSettings {
     /// Handshakes that may be in progress, in all drivers together. One client, or IPv6 /64, gets at most half of them.
     /// Default: 4096.
     pub pending_handshakes: usize,
+    /// Handshakes whose addresses are not validated, in all drivers together, divided in the same way. Clients above it
+    /// get a Retry. Default: 1024.
+    pub unproven_handshakes: usize,
+    /// The same for one client, or IPv6 /64. Default: 8.
+    pub unproven_of_client: usize,
     /// Datagrams of 1,500 bytes or less that may wait for suspended handshakes, in all drivers together, divided as the
     /// handshakes are. Default: 8192.
     pub waiting_datagrams: usize,
@@ -50,9 +56,18 @@ impl Default for QuicSettings {
             idle_timeout: Duration::from_mins(3),
             unvalidated_rate: 200,
             pending_handshakes: 4096,
+            unproven_handshakes: 1024,
+            unproven_of_client: 8,
             waiting_datagrams: 8192,
         }
     }
+}
+
+/// Place among the handshakes whose addresses are not validated.
+#[derive(Debug)]
+pub(crate) struct Unproven {
+    _of_all: SharePermit,
+    _of_client: AddressPermit,
 }
 
 /// State that the drivers of all workers share.
@@ -62,16 +77,23 @@ pub struct Endpoints {
     pub(crate) server: Arc<ServerConfig>,
     pub(crate) pending: FairShare,
     pub(crate) waiting: FairShare,
+    /// Handshakes whose addresses are not validated: in all, and of each client. A stranger can claim any address, so a
+    /// client must not lose more than these few places by claims of its address.
+    unproven: (FairShare, AddressLimit),
     pub(crate) counters: Arc<QuicCounters>,
     keys: EndpointKeys,
 }
 
 impl Endpoints {
-    /// Prepares drivers that accept connections with `sessions`. Tokens and resets are protected by keys derived from
-    /// `secret`, which all gateways of a fleet share: each then accepts the tokens of the others. Without a secret, the
-    /// keys are random.
+    /// Prepares drivers that accept connections with `sessions`. Tokens are protected by keys derived from `secret`, which
+    /// all gateways of a fleet share: each then accepts the tokens of the others. Without a secret, the keys are random.
+    /// The key of stateless resets is always random: with a common key, one gateway would reveal the reset tokens of
+    /// another one's connections (RFC 9000 section 21.11).
     pub fn new(settings: QuicSettings, sessions: Arc<QuicSessions>, secret: Option<&[u8]>) -> Self {
-        let keys = secret.map_or_else(random_keys, quic::endpoint_keys);
+        let mut keys = random_keys();
+        if let Some(secret) = secret {
+            keys.tokens = quic::endpoint_keys(secret).tokens;
+        }
         let mut transport = TransportConfig::default();
         transport
             .max_concurrent_bidi_streams(BIDIRECTIONAL_STREAMS.into())
@@ -95,7 +117,23 @@ impl Endpoints {
             .incoming_buffer_size_total(0);
         let pending = FairShare::new(settings.pending_handshakes);
         let waiting = FairShare::new(settings.waiting_datagrams);
-        Self { settings, server: Arc::new(server), pending, waiting, counters: Arc::default(), keys }
+        let unproven =
+            (FairShare::new(settings.unproven_handshakes), AddressLimit::new(settings.unproven_of_client));
+        Self {
+            settings,
+            server: Arc::new(server),
+            pending,
+            waiting,
+            unproven,
+            counters: Arc::default(),
+            keys,
+        }
+    }
+
+    /// A place for a handshake of `client`, whose address is not validated.
+    pub(crate) fn unproven(&self, client: IpAddr) -> Option<Unproven> {
+        let (all, clients) = &self.unproven;
+        Some(Unproven { _of_all: all.try_acquire(client)?, _of_client: clients.try_acquire(client)? })
     }
 
     /// Counts of all drivers.

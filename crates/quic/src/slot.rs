@@ -12,6 +12,7 @@ use bytes::BytesMut;
 use quinn_proto::{AcceptError, Connection, ConnectionHandle, ConnectionId, EcnCodepoint, Endpoint};
 
 use crate::application::Service;
+use crate::settings::Unproven;
 use crate::wake::Signal;
 
 /// Datagrams that may wait for one suspended handshake; 40 requests in early data fit.
@@ -58,6 +59,8 @@ pub(crate) struct Slot<S: Service> {
     pub(crate) deadline: Option<Instant>,
     /// Place among the handshakes in progress.
     pub(crate) pending: Option<SharePermit>,
+    /// Place among the handshakes whose addresses are not validated.
+    pub(crate) unproven: Option<Unproven>,
     /// The permit of a connection without application.
     pub(crate) permit: Option<S::Permit>,
     pub(crate) refusal: Option<Box<Refusal>>,
@@ -79,6 +82,7 @@ impl<S: Service> Slot<S> {
             client,
             deadline: None,
             pending: None,
+            unproven: None,
             permit: None,
             refusal: None,
             application: None,

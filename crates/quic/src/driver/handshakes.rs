@@ -7,7 +7,7 @@ use brisk_tls::quic::SuspendedCall;
 use quinn_proto::{ConnectionError, ConnectionId, DatagramEvent, EndpointEvent, Incoming};
 
 use super::{Driver, Step};
-use crate::application::{Application, Failed, Service};
+use crate::application::{AddressProof, Application, Failed, Service};
 use crate::ids;
 use crate::slot::{Accepted, Datagram, State};
 
@@ -61,7 +61,7 @@ impl<S: Service> Driver<S> {
     }
 
     /// Decides whether a connection may begin: with a place among the handshakes in progress, a validated address if many
-    /// begin, and a permit of the service.
+    /// begin or its own address has begun several, and a permit of the service.
     fn admit(&mut self, slot: u32, incoming: Incoming, now: Instant) -> Option<Box<Incoming>> {
         let client = incoming.remote_address();
         let is_validated = incoming.remote_address_validated();
@@ -74,7 +74,9 @@ impl<S: Service> Driver<S> {
             self.respond(refusal);
             return None;
         }
-        if !is_validated && incoming.may_retry() && self.unvalidated.exceeds(limit, now) {
+        let unproven = self.endpoints.unproven(client.ip()).filter(|_| !is_validated);
+        let is_over = unproven.is_none() || self.unvalidated.exceeds(limit, now);
+        if !is_validated && incoming.may_retry() && is_over {
             self.endpoints.counters.retries.add();
             if let Ok(retry) = endpoint.retry(incoming, &mut self.out) {
                 self.respond(retry);
@@ -87,12 +89,12 @@ impl<S: Service> Driver<S> {
             endpoint.ignore(incoming);
             return None;
         };
-        let Some(permit) = self.service.admit(client) else {
+        let Some(permit) = self.service.admit(client, AddressProof::of(is_validated)) else {
             let refusal = endpoint.refuse(incoming, &mut self.out);
             self.respond(refusal);
             return None;
         };
-        (entry.pending, entry.permit) = (Some(pending), Some(permit));
+        (entry.pending, entry.permit, entry.unproven) = (Some(pending), Some(permit), unproven);
         Some(Box::new(incoming))
     }
 

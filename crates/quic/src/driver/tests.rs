@@ -78,7 +78,7 @@ fn a_suspended_handshake_delays_no_other() {
 
 #[test]
 fn many_handshakes_wait_at_the_same_time() {
-    let stage = Stage::new();
+    let stage = Stage::with(without_retries(), 1);
     stage.serve(|server| {
         let mut clients: Vec<_> = (0..20).map(|_| stage.client(SLOW).connect(server)).collect();
         stage.engine.wait_for(20);
@@ -201,9 +201,14 @@ fn above_the_rate_clients_have_to_prove_their_address() {
     assert_eq!(first_byte(1), (0, 0));
 }
 
+/// Settings with which no client of a test has to prove its address.
+fn without_retries() -> QuicSettings {
+    QuicSettings { unproven_of_client: 1000, ..QuicSettings::default() }
+}
+
 #[test]
 fn a_client_has_half_of_the_handshakes_in_progress() {
-    let stage = Stage::with(QuicSettings { pending_handshakes: 4, ..QuicSettings::default() }, 1);
+    let stage = Stage::with(QuicSettings { pending_handshakes: 4, ..without_retries() }, 1);
     stage.serve(|server| {
         let mut slow: Vec<_> = (0..3).map(|_| stage.client(SLOW).connect(server)).collect();
         stage.engine.wait_for(2);
@@ -220,6 +225,24 @@ fn a_client_has_half_of_the_handshakes_in_progress() {
                 })
                 .expect("a handshake");
         }
+    });
+}
+
+#[test]
+fn an_address_that_is_only_claimed_has_eight_handshakes_and_further_clients_prove_theirs() {
+    let stage = Stage::new();
+    stage.serve(|server| {
+        let mut slow: Vec<_> = (0..10).map(|_| stage.client(SLOW).connect(server)).collect();
+        stage.engine.wait_for(8);
+        for client in &mut slow {
+            client
+                .wait(|client| {
+                    stage.engine.answer();
+                    client.is_connected
+                })
+                .expect("a handshake");
+        }
+        assert!(stage.counters().retries.get() >= 2);
     });
 }
 

@@ -1,7 +1,7 @@
 //! The end of a turn: events for the applications, their use of the connections, and sending.
 
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use brisk_tls::quic::Handshaken;
 use bytes::{Bytes, BytesMut};
@@ -11,6 +11,10 @@ use super::Driver;
 use crate::application::{Application, Established, Service};
 use crate::slot::State;
 
+/// Time for which a closed connection answers late packets. RFC 9000 section 10.2 permits an end before three times the
+/// probe timeout, to which a client may add 16 s of acknowledgement delay, while the buffers of the connection remain.
+const CLOSING: Duration = Duration::from_millis(500);
+
 /// IDs of a connection above which the retired ones are looked for. quinn-proto keeps 8 in use.
 const IDS: usize = 12;
 
@@ -18,7 +22,7 @@ impl<S: Service> Driver<S> {
     /// Serves all connections with something to do, until the socket is blocked.
     pub(super) fn flush(&mut self, now: Instant) {
         while !self.socket.is_blocked()
-            && let Some(slot) = self.dirty.pop()
+            && let Some(slot) = self.dirty.pop_front()
         {
             self.slots[slot as usize].is_dirty = false;
             self.serve(slot, now);
@@ -26,7 +30,7 @@ impl<S: Service> Driver<S> {
     }
 
     fn serve(&mut self, slot: u32, now: Instant) {
-        self.take_events(slot);
+        self.take_events(slot, now);
         let entry = &mut self.slots[slot as usize];
         let State::Idle(connection) = &mut entry.state else { return };
         if let Some(application) = &mut entry.application {
@@ -35,6 +39,7 @@ impl<S: Service> Driver<S> {
                 let code = VarInt::from_u64(code).unwrap_or(VarInt::MAX);
                 connection.close(now, code, Bytes::new());
                 entry.application = None;
+                entry.deadline = Some(now + CLOSING);
             }
         }
         self.transmit(slot, now);
@@ -55,7 +60,7 @@ impl<S: Service> Driver<S> {
     }
 
     /// Passes the events of a connection to its application, which is created by the one that shows the outcome.
-    fn take_events(&mut self, slot: u32) {
+    fn take_events(&mut self, slot: u32, now: Instant) {
         loop {
             let entry = &mut self.slots[slot as usize];
             let State::Idle(connection) = &mut entry.state else { return };
@@ -69,6 +74,7 @@ impl<S: Service> Driver<S> {
                 Some(Event::Connected) => {
                     entry.deadline = None;
                     entry.pending = None;
+                    entry.unproven = None;
                     match (&mut entry.application, outcome(connection)) {
                         (Some(application), _) => application.confirmed(),
                         (None, Some(handshake)) => self.establish(slot, handshake),
@@ -84,7 +90,7 @@ impl<S: Service> Driver<S> {
                     if let Some(mut application) = entry.application.take() {
                         application.lost(connection, &reason);
                     }
-                    entry.deadline = None;
+                    entry.deadline = Some(now + CLOSING);
                     entry.pending = None;
                     self.fail(slot, Some(reason));
                 }

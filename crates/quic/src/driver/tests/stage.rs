@@ -23,7 +23,7 @@ use quinn_proto::{Connection, ConnectionError, Dir, StreamEvent, StreamId};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
-use crate::application::{Application, Established, Failed, Service};
+use crate::application::{AddressProof, Application, Established, Failed, Service};
 use crate::counters::QuicCounters;
 use crate::driver::Driver;
 use crate::group::Group;
@@ -223,7 +223,7 @@ impl Service for EchoService {
     type Permit = Permit;
     type Application = Echo;
 
-    fn admit(&self, _client: SocketAddr) -> Option<Permit> {
+    fn admit(&self, _client: SocketAddr, _proof: AddressProof) -> Option<Permit> {
         self.0.permits.fetch_add(1, Ordering::SeqCst);
         Some(Permit(Arc::clone(&self.0)))
     }
