@@ -56,7 +56,7 @@ pub(crate) fn serve_https(
         drop(permits);
 
         if matches!(end, End::Malformed | End::Flood) {
-            charge_error(&worker, &connection.client.record.borrow());
+            charge(&worker, &connection.client.record.borrow(), Event::Error);
         }
         let mut record = connection.client.record.borrow_mut();
         if connection.client.is_confirmed() {
@@ -96,19 +96,11 @@ pub(crate) fn limit_client(worker: &Worker, connection: &Connection) {
     }
 }
 
-/// Counts a protocol error of the client. If their rate is limited, a client above it is refused for a while.
-pub(crate) fn charge_error(worker: &Worker, record: &ConnectionRecord) {
+/// Counts an event of the client. If the rate of such events is limited, a client above it is refused for a while.
+pub(crate) fn charge(worker: &Worker, record: &ConnectionRecord, event: Event) {
     let live = worker.shared.live.load();
     if let (Some(rates), Some(client)) = (&live.rates, live.one_client(record.client.ip())) {
-        rates.charge(client, Event::Error);
-    }
-}
-
-/// Counts a connection of the client, whose rate is checked at its next connection.
-pub(crate) fn charge_connection(worker: &Worker, record: &ConnectionRecord) {
-    let live = worker.shared.live.load();
-    if let (Some(rates), Some(client)) = (&live.rates, live.one_client(record.client.ip())) {
-        rates.charge(client, Event::Connection);
+        rates.charge(client, event);
     }
 }
 
@@ -163,7 +155,7 @@ pub(crate) fn unconfirmed(record: &mut ConnectionRecord, end: End) {
 /// Records a handshake that was refused.
 pub(crate) fn refused(worker: &Worker, record: &mut ConnectionRecord, refusal: &Refusal) {
     if is_protocol_error(refusal.outcome) {
-        charge_error(worker, record);
+        charge(worker, record, Event::Error);
     }
     note_refusal(worker, record, refusal);
 }

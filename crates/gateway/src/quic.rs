@@ -8,6 +8,7 @@ use std::time::Instant;
 use brisk_http_connection::Connection;
 use brisk_http_server::h3::{Closing, Http3};
 use brisk_http_server::{End, Http};
+use brisk_net::rates::Event;
 use brisk_quic::{AddressProof, Application, Driver, Established, Failed, Service};
 use brisk_server::DatagramSocket;
 use brisk_telemetry::metrics::{Listening, Refusal as Refused};
@@ -16,7 +17,7 @@ use brisk_tls::{Confirmation, Refusal};
 use quinn_proto::{ConnectionError, StreamEvent};
 
 use crate::client::Permits;
-use crate::connection::{charge_connection, charge_error, limit_client, note_refusal, refused, unconfirmed};
+use crate::connection::{charge, limit_client, note_refusal, refused, unconfirmed};
 use crate::worker::Worker;
 
 /// Serves the connections of a datagram socket until the future is dropped.
@@ -80,7 +81,7 @@ impl Service for Http3Service {
         let Established { handshake, permit: Admitted { permits, mut record, proof }, .. } = established;
         let worker = Rc::clone(&self.worker);
         if proof == AddressProof::Claimed {
-            charge_connection(&worker, &record);
+            charge(&worker, &record, Event::Connection);
         }
         let now = Instant::now();
         let hello = now.checked_sub(handshake.facts.handshake_time).unwrap_or(now);
@@ -193,7 +194,7 @@ impl Http3Connection {
     fn finish(&self, end: End, transport: &quinn_proto::Connection) {
         let mut record = self.connection.client.record.borrow_mut();
         if matches!(end, End::Malformed | End::Flood) {
-            charge_error(&self.worker, &record);
+            charge(&self.worker, &record, Event::Error);
         }
         let stats = transport.stats();
         record.bytes_received = stats.udp_rx.bytes;
