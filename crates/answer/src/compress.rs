@@ -40,6 +40,7 @@ pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
 use crate::body::Body;
 use crate::credentials::Credentials;
+use crate::files;
 use crate::header_values::{forbids_transforming, has_directive, is_identity, tokens};
 use crate::names::Names;
 
@@ -282,16 +283,27 @@ impl ResponseCompression {
         }
     }
 
-    /// Weakens the tag of a 304 if the client's copy was compressed, because that copy has a weak tag.
+    /// Completes a 304: with `Vary` if the 200 in its place would have it (RFC 9110 section 15.4.5), and with a weak tag
+    /// if the client's copy was compressed, because that copy has a weak tag.
     fn confirm(&self, headers: &mut HeaderMap) {
+        if self.may_depend_on_coding(headers) {
+            add_vary(headers);
+        }
         let Some(known) = &self.known else { return };
         let is_same = headers.get(header::ETAG).is_some_and(|tag| {
             memchr::memmem::find(known.as_bytes(), &[b"W/", tag.as_bytes()].concat()).is_some()
         });
         if is_same {
             weaken(headers);
-            add_vary(headers);
         }
+    }
+
+    /// Whether the content that a 304 confirms may be compressed for some client. Most upstreams omit its type and its
+    /// length in a 304, so the answer is yes unless known otherwise.
+    fn may_depend_on_coding(&self, headers: &HeaderMap) -> bool {
+        let stated = headers.get(header::CONTENT_TYPE).cloned();
+        let kind = stated.or_else(|| files::media_type(self.file.as_ref()?.as_bytes()));
+        kind.is_none_or(|kind| self.compression.settings.takes(&kind)) && !forbids_transforming(headers)
     }
 }
 
@@ -338,7 +350,8 @@ fn is_live(headers: &HeaderMap) -> bool {
 }
 
 /// Adds `Accept-Encoding` to `Vary`.
-fn add_vary(headers: &mut HeaderMap) {
+/// Adds `Vary: accept-encoding`.
+pub(crate) fn add_vary(headers: &mut HeaderMap) {
     add_to_vary(headers, &header::ACCEPT_ENCODING);
 }
 

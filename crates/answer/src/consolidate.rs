@@ -29,6 +29,7 @@ use self::tags::Mark;
 use crate::body::Body;
 use crate::compress::{BreachGuard, Compression, CompressionSettings, ResponseCompression};
 use crate::names::Names;
+use crate::settings::{Action, RouteSettings};
 
 /// The origins that a host serves below paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub(crate) struct ConsolidatedRoute {
     place: Option<usize>,
     /// Whether documents are changed.
     rewrites: bool,
+    /// Whether the route serves files, whose types are known from their names.
+    is_static: bool,
     mark: Mark,
     /// Compression of documents that arrived compressed, for routes without compression.
     recompression: Option<Rc<Compression>>,
@@ -80,22 +83,17 @@ pub(crate) struct ConsolidatedRequest {
 }
 
 impl ConsolidatedRoute {
-    /// A route that serves the origin with index `place`, or the host itself for `None`. `rewrites`: documents are
-    /// changed. `compresses`: the route compresses responses.
-    pub(crate) fn new(
-        settings: &Arc<Consolidation>,
-        place: Option<usize>,
-        rewrites: bool,
-        compresses: bool,
-    ) -> Rc<Self> {
+    /// The route of a host with this consolidation.
+    pub(crate) fn new(settings: &Arc<Consolidation>, route: &RouteSettings) -> Rc<Self> {
         // The upstream compressed the document, so it has accepted that the length is visible (BREACH).
         let usual = CompressionSettings { guard: BreachGuard::Off, ..CompressionSettings::default() };
         Rc::new(Self {
             settings: Arc::clone(settings),
-            place,
-            rewrites,
+            place: route.place,
+            rewrites: route.rewrite,
+            is_static: matches!(route.action, Action::Static(_)),
             mark: Mark::of(&settings.map),
-            recompression: (!compresses).then(|| Compression::new(&Arc::new(usual))),
+            recompression: route.compression.is_none().then(|| Compression::new(&Arc::new(usual))),
         })
     }
 
@@ -164,7 +162,7 @@ impl ConsolidatedRoute {
 impl ConsolidatedRequest {
     /// Changes the headers of the request for its origin.
     pub(crate) fn change_request(&self, connection: &Connection, headers: &mut HeaderMap) {
-        self.consolidated.change_request(connection, headers, &self.own);
+        self.consolidated.change_request(connection, headers, &self.own, &self.path);
     }
 
     /// Changes a response. Costs an inspection of its head; documents are changed while they stream.

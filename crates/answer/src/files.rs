@@ -4,10 +4,15 @@
 //! folder; others get 404. So do names that begin with a dot, except `.well-known`, and everything that is neither file
 //! nor folder. The folder itself may be a symbolic link that is switched at run time.
 //!
-//! A range of several parts gets 416. `If-Range` is supported with an `ETag`; with a date the whole file is sent.
+//! A request for several parts, or with another unit than bytes, gets the whole file (RFC 9110 section 14.2). `If-Range` is
+//! supported with an `ETag`; with a date the whole file is sent.
 
 mod beneath;
 mod room;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use brisk_coding::{AcceptedCodings, Coding};
 use brisk_http::error::BodyError;
@@ -15,13 +20,14 @@ use brisk_http::path::RequestPath;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
 
 use crate::body::Body;
+use crate::compress::add_vary;
 use crate::settings::StaticSettings;
 use beneath::Beneath;
 pub(crate) use room::in_room;
@@ -78,13 +84,28 @@ impl StaticFiles {
             return status(StatusCode::NOT_FOUND);
         };
         let mut asked = lookup(request, target);
-        if let Some(with_copies) = self.with_copies.as_ref().filter(|_| may_be_copy(&asked)) {
+        let Some(with_copies) = self.with_copies.as_ref().filter(|_| !names_copy(asked.uri().path())) else {
+            return self.original(request, asked).await;
+        };
+        let mut response = if asked.headers().contains_key(header::RANGE) {
+            // Ranges address the original file.
+            self.original(request, asked).await
+        } else {
             // A copy has its own tag, so a client's part of one coding is never combined with another coding.
             if let Some(codings) = AcceptedCodings::of(&request.headers).narrowed(&COPIES) {
                 asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
             }
-            return with_copies.answer(asked).await;
+            with_copies.answer(asked).await
+        };
+        // `ServeDir` adds it to complete responses only. RFC 9110 sections 15.3.7 and 15.4.5 require it in these too.
+        if matches!(response.status(), StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED) {
+            add_vary(response.headers_mut());
         }
+        response
+    }
+
+    /// Responds with the file itself.
+    async fn original(&self, request: &Parts, asked: Request<()>) -> Response<Body> {
         if !request.headers.contains_key(header::IF_RANGE) {
             return self.files.answer(asked).await;
         }
@@ -145,13 +166,17 @@ fn fitting(data: Bytes) -> Bytes {
     if data.len() < CHUNK / 2 { Bytes::copy_from_slice(&data) } else { data }
 }
 
-/// Whether a compressed copy may be sent. Ranges address the original file, and a request may name a copy itself.
-fn may_be_copy(asked: &Request<()>) -> bool {
-    let is_copy = COPIES.iter().any(|coding| {
-        let rest = asked.uri().path().strip_suffix(coding.extension());
-        rest.is_some_and(|rest| rest.ends_with('.'))
-    });
-    !is_copy && !asked.headers().contains_key(header::RANGE)
+/// Whether a request names a compressed copy itself.
+fn names_copy(path: &str) -> bool {
+    let mut extensions = COPIES.iter().map(|coding| coding.extension());
+    extensions.any(|extension| path.strip_suffix(extension).is_some_and(|rest| rest.ends_with('.')))
+}
+
+/// The media type that the file at the decoded `path` is sent with; `None` if its extension is unknown.
+pub(crate) fn media_type(path: &[u8]) -> Option<HeaderValue> {
+    let path =
+        if path.ends_with(b"/") { Path::new("index.html") } else { Path::new(OsStr::from_bytes(path)) };
+    mime_guess::from_path(path).first_raw().map(HeaderValue::from_static)
 }
 
 fn is_hidden(decoded: &[u8]) -> bool {
@@ -182,11 +207,19 @@ fn lookup(request: &Parts, target: Uri) -> Request<()> {
         header::IF_MODIFIED_SINCE,
         header::IF_UNMODIFIED_SINCE,
     ] {
-        if let Some(value) = request.headers.get(&name) {
+        if let Some(value) =
+            request.headers.get(&name).filter(|range| name != header::RANGE || is_part(range))
+        {
             lookup.headers_mut().insert(name, value.clone());
         }
     }
     lookup
+}
+
+/// Whether a `Range` names a single range of bytes.
+fn is_part(range: &HeaderValue) -> bool {
+    let range = range.as_bytes();
+    range.starts_with(b"bytes=") && !range.contains(&b',')
 }
 
 /// A request for a part of the file on condition of the tag in `If-Range`; `None` if that is not a strong tag.

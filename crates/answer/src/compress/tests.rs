@@ -117,6 +117,28 @@ fn what_varies_says_so_to_clients_that_take_no_coding_too() {
 }
 
 #[test]
+fn a_304_varies_unless_its_content_is_known_not_to() {
+    let confirmed = |path: &[u8], root: Option<&str>, head: &[(&'static str, &str)]| {
+        let names = Rc::new(Names::new(&["a.example".to_owned()]).expect("names"));
+        let root = root.map(PathBuf::from);
+        let compression = Compression::of_route(&Arc::default(), true, root, &names, Vec::new());
+        let mut answer = response(head, Body::Empty);
+        *answer.status_mut() = StatusCode::NOT_MODIFIED;
+        let asked = request(&[ALL, ("if-none-match", "\"x\"")]);
+        compression.negotiate(&connection(), &asked, path).apply(&connection(), &mut answer);
+        answer.headers().contains_key("vary")
+    };
+    let tag = ("etag", "\"x\"");
+    assert!(confirmed(b"/x", None, &[tag]), "the type is unknown");
+    assert!(confirmed(b"/x", None, &[tag, HTML]));
+    assert!(!confirmed(b"/x", None, &[tag, ("content-type", "image/png")]));
+    assert!(!confirmed(b"/x", None, &[tag, ("cache-control", "no-transform")]));
+    assert!(confirmed(b"/a.css", Some("/srv"), &[tag]));
+    assert!(confirmed(b"/folder/", Some("/srv"), &[tag]));
+    assert!(!confirmed(b"/a.png", Some("/srv"), &[tag]));
+}
+
+#[test]
 fn an_answer_that_would_become_longer_stays() {
     let mut state = 7_u32;
     let noise = std::iter::repeat_with(|| {

@@ -4,11 +4,12 @@ use brisk_budget::Resource;
 use brisk_coding::{AcceptedCodings, Coding, Decoder};
 use brisk_http::claims;
 use brisk_http_connection::Connection;
-use brisk_rewrite::MappedOrigin;
+use brisk_rewrite::{DocumentKind, MappedOrigin};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use super::{ConsolidatedRoute, Cookies, cookies};
+use crate::files;
 
 const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dictionary");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -29,19 +30,30 @@ const ROOM: usize = 16;
 ///
 /// Documents are requested in gzip, whose decoder needs little memory; other content passes unchanged and is requested
 /// in all codings. If the client states the wrong kind of content, the decoders of the other codings have a small
-/// budget of their own.
-fn may_be_document(headers: &HeaderMap) -> bool {
+/// budget of their own. The type of a file is known from its path.
+fn may_be_document(headers: &HeaderMap, file: Option<&str>) -> bool {
+    if let Some(path) = file {
+        let kind = files::media_type(path.as_bytes());
+        return kind.is_some_and(|kind| kind.to_str().is_ok_and(|kind| DocumentKind::of(kind).is_some()));
+    }
     let destination = headers.get(SEC_FETCH_DEST).map(HeaderValue::as_bytes);
     !matches!(destination, Some(b"script" | b"font" | b"audio" | b"video" | b"track" | b"worker"))
 }
 
 impl ConsolidatedRoute {
-    /// Changes the headers of a request of `connection` for its origin. `own` is the host of the request, or empty.
-    pub(super) fn change_request(&self, connection: &Connection, headers: &mut HeaderMap, own: &str) {
+    /// Changes the headers of a request of `connection` for its origin. `own` is the host of the request, or empty,
+    /// and `path` its decoded path.
+    pub(super) fn change_request(
+        &self,
+        connection: &Connection,
+        headers: &mut HeaderMap,
+        own: &str,
+        path: &str,
+    ) {
         if self.rewrites {
             // A coding without a decoder would prevent changes. Without memory for decoders, a document would be refused.
             let has_room = connection.has_room(Resource::Decoders, ROOM * Decoder::memory(Coding::Gzip));
-            let offered = match may_be_document(headers) {
+            let offered = match may_be_document(headers, self.is_static.then_some(path)) {
                 true if has_room => &[Coding::Gzip][..],
                 true => &[],
                 false => &Coding::ALL,

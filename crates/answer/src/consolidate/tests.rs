@@ -10,6 +10,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::*;
+use crate::settings::{RoutePath, StaticSettings, UpstreamAction, UpstreamPath};
 
 fn connection() -> Rc<Connection> {
     let address = SocketAddr::from(([192, 0, 2, 1], 40000));
@@ -23,6 +24,15 @@ fn settings(cookies: Cookies) -> Arc<Consolidation> {
     };
     let origins = vec![place("https://static.example", "/_s"), place("https://api.example:8443", "/_a")];
     Arc::new(Consolidation { map: Arc::new(OriginMap { origins }), cookies: vec![cookies; 2] })
+}
+
+fn upstream() -> Action {
+    Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole })
+}
+
+fn route(action: Action, place: Option<usize>, cookies: Cookies) -> Rc<ConsolidatedRoute> {
+    let route = RouteSettings::new(RoutePath::Prefix("/".to_owned()), action);
+    ConsolidatedRoute::new(&settings(cookies), &RouteSettings { place, ..route })
 }
 
 fn request(headers: &[(&'static str, &str)]) -> Parts {
@@ -39,10 +49,20 @@ fn asked(
     cookies: Cookies,
     headers: &[(&'static str, &str)],
 ) -> (HeaderMap, ConsolidatedRequest) {
-    let consolidated = ConsolidatedRoute::new(&settings(cookies), place, true, false);
+    asked_of(&upstream(), place, cookies, headers, b"/x")
+}
+
+fn asked_of(
+    action: &Action,
+    place: Option<usize>,
+    cookies: Cookies,
+    headers: &[(&'static str, &str)],
+    path: &[u8],
+) -> (HeaderMap, ConsolidatedRequest) {
+    let consolidated = route(action.clone(), place, cookies);
     let names = Names::new(&["www.example".to_owned()]).expect("names");
     let mut request = request(headers);
-    let asked = consolidated.begin(&connection(), &request, "WWW.example:443", &names, b"/x");
+    let asked = consolidated.begin(&connection(), &request, "WWW.example:443", &names, path);
     asked.change_request(&connection(), &mut request.headers);
     consolidated.address(&mut request.headers);
     (request.headers, asked)
@@ -303,9 +323,25 @@ async fn compressed_documents_are_changed_and_compressed_again() {
 }
 
 #[test]
+fn files_that_are_no_documents_are_sent_in_all_codings() {
+    let files = Action::Static(StaticSettings { root: "/srv".into(), precompressed: true });
+    let accept = [("accept-encoding", "br, gzip"), ("sec-fetch-dest", "empty")];
+    for (path, offered) in [
+        ("/data.json", "br;q=0.9, gzip;q=0.8"),
+        ("/unknown", "br;q=0.9, gzip;q=0.8"),
+        ("/page.html", "gzip;q=0.9"),
+        ("/style.css", "gzip;q=0.9"),
+        ("/folder/", "gzip;q=0.9"),
+    ] {
+        let (headers, _) = asked_of(&files, None, Cookies::Own, &accept, path.as_bytes());
+        assert_eq!(get(&headers, "accept-encoding"), Some(offered), "{path}");
+    }
+}
+
+#[test]
 fn the_place_of_an_origin_is_a_folder() {
     let folder = |place, path: &str, target: &str| {
-        let consolidated = ConsolidatedRoute::new(&settings(Cookies::Own), place, true, false);
+        let consolidated = route(upstream(), place, Cookies::Own);
         let request = Request::get(target).body(()).expect("a request").into_parts().0;
         consolidated.folder(&RequestPath::read(path).expect("a path"), &request)
     };

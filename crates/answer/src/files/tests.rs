@@ -74,6 +74,35 @@ async fn ranges_and_conditions_are_obeyed() {
 }
 
 #[tokio::test]
+async fn several_parts_and_other_units_get_the_whole_file() {
+    let site = site();
+    for range in ["bytes=0-1,4-5", "bytes=0-0, -1", "lines=1-2"] {
+        let response = site.get("/files/a.txt", &[("range", range)]).await;
+        assert_eq!(
+            (response.status().as_u16(), text(response).await),
+            (200, "0123456789".to_owned()),
+            "{range}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn parts_and_confirmations_vary_as_the_whole_file_does() {
+    let site = site();
+    let whole = site.get("/files/a.txt", &[]).await;
+    assert_eq!(whole.headers()["vary"], "accept-encoding");
+    let tag = whole.headers()["etag"].to_str().expect("text");
+    for (status, header) in [(304, ("if-none-match", tag)), (206, ("range", "bytes=2-4"))] {
+        let response = site.get("/files/a.txt", &[header]).await;
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers()["vary"], "accept-encoding", "{status}");
+    }
+    fs::write(site.root().join("b.txt.br"), "x").expect("a file");
+    let copy = site.get("/files/b.txt.br", &[("range", "bytes=0-0")]).await;
+    assert_eq!((copy.status().as_u16(), copy.headers().get("vary")), (206, None));
+}
+
+#[tokio::test]
 async fn a_part_is_sent_only_of_the_file_that_if_range_means() {
     let site = site();
     let tag = site.get("/files/a.txt", &[]).await.headers()["etag"].to_str().expect("text").to_owned();

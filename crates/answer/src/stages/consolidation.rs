@@ -23,9 +23,7 @@ impl Stage for ConsolidationStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let (host, route) = (context.host?, context.route()?);
         let settings = host.settings.consolidation.as_ref()?;
-        let compresses = route.compression.is_some();
-        let consolidated = ConsolidatedRoute::new(settings, route.place, route.rewrite, compresses);
-        Some(Self { route: consolidated, names: Rc::clone(&host.names) })
+        Some(Self { route: ConsolidatedRoute::new(settings, route), names: Rc::clone(&host.names) })
     }
 
     fn request(
