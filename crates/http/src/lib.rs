@@ -13,5 +13,6 @@ pub mod fields;
 pub mod fuzz;
 pub mod http1;
 pub mod path;
+mod target;
 pub mod validate;
 pub mod version;

@@ -1,6 +1,10 @@
 //! Route of a path, independent of its spelling.
 
-use brisk_behaviour::site::{Site, upstream};
+use std::io::Write as _;
+
+use brisk_behaviour::h2::{self, Frames};
+use brisk_behaviour::site::{NAME, Site, upstream};
+use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 
 /// `/admin` is closed, everything else is the upstream's.
@@ -41,4 +45,22 @@ fn parameters_reach_the_upstream_as_they_came() {
     let site = guarded(&origin);
     assert_eq!(site.get("/cars;color=red/list;page=2?x=;").status(), 200);
     assert_eq!(origin.last_request().head.line, "GET /cars;color=red/list;page=2?x=; HTTP/1.1");
+}
+
+#[test]
+fn characters_that_should_be_encoded_are_encoded_for_the_upstream() {
+    let origin = Origin::fixed("reached");
+    let site = guarded(&origin);
+    let (path, encoded) = ("/a<b>`c?q=\"x\"&r=<y>`", "/a%3Cb%3E%60c?q=%22x%22&r=%3Cy%3E%60");
+    let mut connection = site.connect();
+    write!(connection, "GET {path} HTTP/1.1\r\nHost: {NAME}\r\n\r\n").expect("a server that reads");
+    assert!(Message::read_response(&mut connection).expect("a response").head.line.contains("200"));
+    let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+    let request = [h2::preface(), h2::get(1, path), h2::get(3, "/admin<"), h2::get(5, "/admin/<")].concat();
+    let mut frames = Frames::exchange(&mut connection, &request, 1);
+    assert_eq!(frames.body(1), "reached");
+    frames.read_until_end(&mut connection, 5);
+    let lines: Vec<_> = origin.requests().iter().map(|request| request.head.line.clone()).collect();
+    let line = |target: &str| format!("GET {target} HTTP/1.1");
+    assert_eq!(lines, [line(encoded), line(encoded), line("/admin%3C")], "the route of /admin is closed");
 }

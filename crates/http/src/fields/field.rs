@@ -7,6 +7,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, StatusCode};
 
 use super::table::{ConstantName, StaticTable};
+use crate::target;
 
 /// Field of a message, parsed once: the table of an HPACK decoder stores it in this form.
 #[derive(Clone, Debug)]
@@ -72,7 +73,10 @@ impl Field {
             b":method" => Method::from_bytes(value).ok().map(Self::Method),
             b":scheme" => Scheme::try_from(value).ok().map(Self::Scheme),
             b":authority" => Authority::from_maybe_shared(bytes()).ok().map(Self::Authority),
-            b":path" if !value.is_empty() => PathAndQuery::from_maybe_shared(bytes()).ok().map(Self::Path),
+            b":path" if !value.is_empty() => PathAndQuery::from_maybe_shared(bytes())
+                .ok()
+                .or_else(|| PathAndQuery::from_maybe_shared(target::encoded(value)?).ok())
+                .map(Self::Path),
             b":protocol" if !value.is_empty() => HeaderValue::from_bytes(value).ok().map(Self::Protocol),
             b":status" => StatusCode::from_bytes(value).ok().map(Self::Status),
             _ => None,

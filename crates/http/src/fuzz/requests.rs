@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
@@ -45,10 +46,17 @@ pub fn requests(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else { return };
     let whole = read(bytes, bytes.len().max(1));
     assert_eq!(read(bytes, usize::from(step) + 1), whole);
-    if !whole.is_empty() {
+    // hyper refuses a target with a character that has been encoded here.
+    let alike = whole.iter().position(|request| may_be_encoded(&request.uri)).unwrap_or(whole.len());
+    if alike > 0 {
         let by_hyper = read_by_hyper(bytes);
-        assert_eq!(by_hyper.get(..whole.len()), Some(&whole[..]), "hyper reads something else");
+        assert_eq!(by_hyper.get(..alike), Some(&whole[..alike]), "hyper reads something else");
     }
+}
+
+fn may_be_encoded(uri: &Uri) -> bool {
+    let target = uri.path_and_query().map_or("", PathAndQuery::as_str);
+    ["%22", "%3C", "%3E", "%60"].iter().any(|encoded| target.contains(encoded))
 }
 
 /// Reads requests from pieces of `step` bytes, until the end of the connection.

@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::body::BodyReader;
 use super::chunked::Chunked;
 use super::place;
+use crate::target;
 
 /// Number of headers that are parsed without an allocation.
 const USUAL_LINES: usize = 100;
@@ -137,7 +138,11 @@ impl RequestHead {
         }
         let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
         *request.method_mut() = method.map_err(|_| MalformedRequest::Target)?;
-        *request.uri_mut() = Uri::from_maybe_shared(share(target)).map_err(|_| MalformedRequest::Target)?;
+        let uri = Uri::from_maybe_shared(share(target));
+        *request.uri_mut() = uri
+            .ok()
+            .or_else(|| Uri::from_maybe_shared(target::encoded(target)?).ok())
+            .ok_or(MalformedRequest::Target)?;
         let is_old = parsed.version == Some(0);
         *request.version_mut() = if is_old { Version::HTTP_10 } else { Version::HTTP_11 };
         let mut facts = Facts::default();

@@ -1,0 +1,42 @@
+//! Targets of requests with characters that a client should have encoded.
+//!
+//! RFC 3986 permits `"`, `<`, `>` and a backtick in no URL, but many programs send them unencoded. They are encoded here, once,
+//! before anything else reads the target: routes compare the decoded path in any case, and upstreams, redirects and logs
+//! contain the valid form only. So no reader of a URL further on can end it at one of these characters.
+
+use bytes::Bytes;
+
+/// The target with these characters encoded; `None` if it contains none, or is not a path with a query.
+pub(crate) fn encoded(target: &[u8]) -> Option<Bytes> {
+    let is_raw = |byte: &u8| matches!(byte, b'"' | b'<' | b'>' | b'`');
+    if !target.starts_with(b"/") || !target.iter().any(is_raw) {
+        return None;
+    }
+    let mut encoded = Vec::with_capacity(target.len() + 16);
+    for byte in target {
+        match byte {
+            b'"' => encoded.extend_from_slice(b"%22"),
+            b'<' => encoded.extend_from_slice(b"%3C"),
+            b'>' => encoded.extend_from_slice(b"%3E"),
+            b'`' => encoded.extend_from_slice(b"%60"),
+            other => encoded.push(*other),
+        }
+    }
+    Some(encoded.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_with_such_characters_are_changed() {
+        let text = |target: &str| {
+            encoded(target.as_bytes()).map(|bytes| String::from_utf8(bytes.into()).expect("text"))
+        };
+        assert_eq!(text("/a<b>`c?q=\"x\"&r=<>`").as_deref(), Some("/a%3Cb%3E%60c?q=%22x%22&r=%3C%3E%60"));
+        for other in ["/a?b=%22", "*", "https://a.example/<", "a.example:443", "<"] {
+            assert_eq!(text(other), None, "{other}");
+        }
+    }
+}
