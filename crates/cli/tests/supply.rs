@@ -67,12 +67,20 @@ fn programs() -> Vec<Vec<String>> {
     lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
 
-/// Has an exact version: `package@v1.2.3` in Go, `package==1.2.3` in Python.
+/// Has an exact version: `package@v1.2.3` in Go, `package==1.2.3` in Python; a crate also has its checksum.
 fn is_pinned(source: &str, package: &str) -> bool {
     let (separator, exact): (_, fn(char) -> bool) = match source.trim_end_matches('?') {
         "debian" => return !package.contains(['@', '=']),
         "go" => ("@v", |c| c.is_ascii_alphanumeric() || ".-+".contains(c)),
         "npm" => ("@", |c| c.is_ascii_digit() || c == '.'),
+        // Libraries but for that of TLS come from the distribution as it is.
+        "testing" if !package.contains('=') => return !package.contains("ssl"),
+        "testing" => ("=", |c| c.is_ascii_alphanumeric() || ".-+~:".contains(c)),
+        "crate" => {
+            let Some((package, checksum)) = package.split_once(':') else { return false };
+            let is_checksum = checksum.len() == 64 && checksum.chars().all(|c| c.is_ascii_hexdigit());
+            return is_checksum && package.split_once("==").is_some_and(|(_, version)| version.contains('.'));
+        }
         "python" => ("==", |c| c.is_ascii_digit() || c == '.'),
         _ => return false,
     };
@@ -91,7 +99,15 @@ fn every_program_has_a_purpose_a_source_and_an_exact_version() {
         assert!(!packages.is_empty(), "no package: {words:?}");
         assert!(packages.iter().all(|package| is_pinned(source, package)), "no exact version: {words:?}");
     }
-    assert!(!is_pinned("go", "example.com/program@latest") && !is_pinned("python", "package==13.0.*"));
+    for (source, package) in [
+        ("go", "example.com/program@latest"),
+        ("python", "package==13.0.*"),
+        ("testing?", "libssl3t64"),
+        ("testing?", "nginx=1.*"),
+        ("crate?", "nginx-src==1.28.5"),
+    ] {
+        assert!(!is_pinned(source, package), "{package}");
+    }
 }
 
 /// A test that started a program by its name could start one that `tools/setup` does not install.
