@@ -13,7 +13,7 @@
 #
 # Measurements; "quiet" means that the machine must have no other load:
 #
-# make peers           comparison of eight servers with brisk bench                     PLAN=peers-http COMPARE='--html peers.html'
+# make peers           comparison of eleven servers with brisk bench                    PLAN=peers-http COMPARE='--html peers.html'
 # make results         all plans, into docs/results                                     RESULTS='resumption ciphers'     1 hour, quiet
 # make agreement       comparison of brisk bench with other load generators             AGREEMENT='--rounds 15'
 # make flood           latency of requests during a flood of RSA handshakes             FLOOD='--rounds 15'              10 minutes, quiet
