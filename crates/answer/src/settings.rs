@@ -18,6 +18,7 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use ipnet::IpNet;
 
+pub use crate::alt_svc::{AltSvc, Announcement};
 pub use crate::client_cert::ClientCert;
 pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, PrefixError};
 
@@ -60,6 +61,8 @@ pub struct HostSettings {
     pub client_cert: ClientCert,
     /// Strict Transport Security. Default: none.
     pub hsts: Option<HstsSettings>,
+    /// Statement about HTTP/3 in responses. Default: none.
+    pub alt_svc: Option<AltSvc>,
     /// Headers added to responses that do not contain them. Default: none.
     pub headers: HostHeaders,
     /// `Server-Timing` in responses. Default: none.
@@ -81,6 +84,7 @@ impl HostSettings {
             tls,
             client_cert: ClientCert::None,
             hsts: None,
+            alt_svc: None,
             headers: HostHeaders::default(),
             server_timing: None,
             visits: None,

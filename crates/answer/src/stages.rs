@@ -1,5 +1,6 @@
 //! The stages of requests and responses, in order.
 
+mod alt_svc;
 mod arm_names;
 mod body_limit;
 mod client_certificate;
@@ -19,6 +20,7 @@ mod tunnel_refusal;
 use brisk_http::validate::Refusal;
 use http::{HeaderMap, Response};
 
+use self::alt_svc::AltSvcStage;
 use self::arm_names::ArmNamesStage;
 use self::body_limit::BodyLimitStage;
 use self::client_certificate::ClientCertificateStage;
@@ -125,6 +127,8 @@ stages! {
     Consolidation(ConsolidationStage),
     /// Upstreams: before the operator's rules, which may change this header too.
     ClientCertificate(ClientCertificateStage),
+    /// Before the operator's rules of the route, which may change this header too.
+    AltSvc(AltSvcStage),
     /// Before the operator's rules of the route, which override the headers of the host.
     HostHeaders(HostHeadersStage),
     /// After all headers that rules may change, and before the stages that read headers of the final response

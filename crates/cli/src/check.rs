@@ -13,6 +13,7 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use crate::args::Check;
+use crate::http3;
 use crate::key_servers::connect;
 use crate::summary;
 
@@ -38,7 +39,13 @@ pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
     for warning in &resolved.warnings {
         eprintln!("warning: {warning}");
     }
-    for line in summary::certificates(&resolved.settings) {
+    if resolved.settings.http3 {
+        for limit in brisk_net::datagram::low_limits() {
+            eprintln!("warning: {limit}");
+        }
+    }
+    let http3 = http3::summary(&resolved.settings);
+    for line in summary::certificates(&resolved.settings).into_iter().chain(http3) {
         println!("{line}");
     }
     if arguments.online {

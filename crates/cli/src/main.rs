@@ -14,6 +14,7 @@ mod gpu;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_gpu.rs"]
 mod gpu;
+mod http3;
 mod isolated;
 mod key_servers;
 mod keyserver;

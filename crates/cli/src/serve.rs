@@ -114,8 +114,11 @@ fn print_start(addresses: &Addresses, first: &Resolved) -> io::Result<()> {
     let mut https: Vec<_> =
         addresses.https.iter().map(|address| shown(*address, development.is_some())).collect();
     https.dedup();
-    for address in https {
+    for address in &https {
         writeln!(out, "  https  https://{address}")?;
+    }
+    for address in https.iter().filter(|_| first.settings.http3) {
+        writeln!(out, "  http3  https://{address}")?;
     }
     for address in &addresses.http {
         writeln!(out, "  http   http://{address}")?;

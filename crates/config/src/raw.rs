@@ -19,6 +19,7 @@ mod visit_store;
 mod visits;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -75,6 +76,7 @@ pub(crate) struct Server {
     pub(crate) https: Vec<Address>,
     pub(crate) http: Vec<Address>,
     pub(crate) http3: Option<bool>,
+    pub(crate) alt_svc: AltSvc,
     pub(crate) workers: Option<u16>,
     pub(crate) backlog: Option<u32>,
     pub(crate) fast_open: Option<FastOpen>,
@@ -90,6 +92,14 @@ pub(crate) struct Server {
     pub(crate) timeouts: ServerTimeouts,
     pub(crate) limits: ServerLimits,
     pub(crate) rates: ServerRates,
+}
+
+/// `alt_svc`: the announcement of HTTP/3.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AltSvc {
+    pub(crate) port: Option<NonZeroU16>,
+    pub(crate) max_age: Option<Period>,
 }
 
 /// The answer to a client that names a host that is not configured.
@@ -227,6 +237,7 @@ pub(crate) struct Host {
     pub(crate) upstream: Option<UpstreamServer>,
     #[serde(default)]
     pub(crate) default: bool,
+    pub(crate) http3: Option<bool>,
     pub(crate) hsts: Option<Hsts>,
     pub(crate) client_certificates: Option<ClientCertificates>,
     pub(crate) early_data: Option<EarlyData>,

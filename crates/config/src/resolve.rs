@@ -16,6 +16,7 @@ mod experiments;
 mod files;
 mod headers;
 mod hosts;
+mod http3;
 mod isolation;
 mod keep_alive;
 mod keys;

@@ -8,6 +8,7 @@ mod dashboard;
 mod experiments;
 mod forms;
 mod fuzz;
+mod http3;
 mod keyless;
 mod keys;
 mod pages;
@@ -477,6 +478,7 @@ fn little_is_needed() {
     assert_eq!(settings.proxy_protocol, ProxyProtocol::Off);
     assert_eq!(settings.access_log.map(|log| log.target), Some(AccessLogTarget::Stdout));
     let host = &settings.service.hosts[0];
+    assert!(!settings.http3 && host.alt_svc.is_none());
     assert!(settings.server.admin.is_none() && host.tls.default && host.routes.is_empty());
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use brisk_answer::settings::ServiceSettings;
+use brisk_answer::settings::{AltSvc, HostSettings, ServiceSettings};
 use brisk_answer::{HttpsRedirect, Service, ServiceError, Telemetry};
 use brisk_beacon::Beacons;
 use brisk_http_server::HttpSettings;
@@ -31,6 +31,8 @@ use crate::upstreams::{WorkerGroups, group_states};
 /// Everything built from one configuration.
 pub(crate) struct Live {
     pub(crate) tls: Termination,
+    /// Whether the sockets for HTTP/3 exist, which are bound at the start.
+    pub(crate) has_http3: bool,
     pub(crate) handshake_timeout: Duration,
     pub(crate) proxy_protocol: ProxyProtocol,
     trusted_proxies: Vec<IpNet>,
@@ -63,12 +65,17 @@ impl Live {
         let mut service = settings.service.clone();
         let has_page = page::fill_hosts(&mut service);
         service.beacons = beacons;
+        let has_http3 = before.map_or(settings.http3, |before| before.has_http3);
+        if !has_http3 {
+            service.hosts.iter_mut().for_each(announce_nothing);
+        }
         let has_timing =
             service.beacons.is_some() || service.hosts.iter().any(|host| host.server_timing.is_some());
         let live = Self {
             // The same counters limit key operations, connections and requests of a client.
             rates: resources.key_gate.rates,
             tls,
+            has_http3,
             handshake_timeout: settings.handshake_timeout,
             proxy_protocol: settings.proxy_protocol.clone(),
             trusted_proxies: settings.service.trusted_proxies.clone(),
@@ -120,6 +127,11 @@ impl Live {
     pub(crate) fn groups(&self) -> Vec<Arc<GroupState>> {
         self.groups.clone()
     }
+}
+
+/// Removes the announcement of HTTP/3.
+fn announce_nothing(host: &mut HostSettings) {
+    host.alt_svc = host.alt_svc.filter(|alt_svc| *alt_svc == AltSvc::Clear);
 }
 
 /// The configuration in force. Dereferences to it.

@@ -85,6 +85,7 @@ pub(crate) struct Prepared {
     beacons: Option<Arc<Beacons>>,
     keystore: Arc<Keystore>,
     certificates: CertificateSettings,
+    http3: bool,
 }
 
 impl Shared {
@@ -176,13 +177,17 @@ impl Shared {
             beacons,
             keystore: Arc::clone(&settings.keystore),
             certificates: settings.certificates.clone(),
+            http3: settings.http3,
         })
     }
 
     /// Applies the state to new connections and requests. Waits for the first staples of new certificates and for the
     /// answers of their keys.
     pub(crate) fn commit(&self, prepared: Prepared) {
-        let Prepared { live, access_log, keys, beacons, keystore, certificates } = prepared;
+        let Prepared { live, access_log, keys, beacons, keystore, certificates, http3 } = prepared;
+        if http3 && !live.has_http3 {
+            tracing::warn!(key = "server.http3", "changed, but takes effect only after a restart");
+        }
         self.resumption.commit(keys);
         self.replace_access_log(access_log);
         self.measured.commit(beacons);

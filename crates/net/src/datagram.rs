@@ -5,10 +5,13 @@
 //! that has the connection. The position of a socket in the group is the order of binding. The kernel moves the last socket
 //! into the place of a closed one, so the sockets of a group are kept together until all connections have ended.
 
+use std::fmt;
+use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::options;
 
@@ -65,9 +68,40 @@ fn enlarge_buffers(socket: &Socket) -> io::Result<()> {
     socket.set_send_buffer_size(BUFFER)
 }
 
-/// Size in bytes of the receive buffer that the kernel permitted. Linux reports twice the size that was set.
-pub fn receive_buffer(socket: &UdpSocket) -> io::Result<usize> {
-    SockRef::from(socket).recv_buffer_size()
+/// A limit of the kernel that is below [`BUFFER`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LowLimit {
+    /// Name of the setting.
+    pub sysctl: &'static str,
+    /// Value in bytes.
+    pub value: usize,
+}
+
+impl fmt::Display for LowLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sysctl, value } = self;
+        write!(
+            f,
+            "the kernel limits the buffers of datagram sockets to {value} bytes, so that HTTP/3 loses packets at high rates; \
+             `sysctl {sysctl}={BUFFER}` permits the size that brisk uses"
+        )
+    }
+}
+
+/// The limits of the kernel that are too low for [`BUFFER`]. Empty where they cannot be read.
+pub fn low_limits() -> Vec<LowLimit> {
+    low_limits_in(Path::new("/proc/sys/net/core"))
+}
+
+fn low_limits_in(folder: &Path) -> Vec<LowLimit> {
+    let limit = |(file, sysctl)| {
+        let value = fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()?;
+        (value < BUFFER).then_some(LowLimit { sysctl, value })
+    };
+    [("rmem_max", "net.core.rmem_max"), ("wmem_max", "net.core.wmem_max")]
+        .into_iter()
+        .filter_map(limit)
+        .collect()
 }
 
 /// Attaches the program that selects a socket of the group to all of its sockets: index = first byte of the connection ID
@@ -161,6 +195,19 @@ mod tests {
         let (address, _group) = bind_group(ANY, 2).expect("a group");
         let error = bind_group(address, 2).expect_err("in use");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn limits_below_the_wanted_size_are_named_with_the_command_that_raises_them() {
+        let folder = std::env::temp_dir().join(format!("brisk-limits-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("rmem_max"), "212992\n").expect("a file");
+        fs::write(folder.join("wmem_max"), "4194304\n").expect("a file");
+        let low = low_limits_in(&folder);
+        assert_eq!(low, [LowLimit { sysctl: "net.core.rmem_max", value: 212_992 }]);
+        assert!(low[0].to_string().contains("`sysctl net.core.rmem_max=4194304`"), "{}", low[0]);
+        fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(low_limits_in(&folder), []);
     }
 
     #[test]

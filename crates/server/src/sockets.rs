@@ -103,6 +103,11 @@ impl Sockets {
         }
         let admin = admin.map(|settings| bind((), settings, for_admin.unwrap_or_default(), 1));
         warn_fast_open_off(listeners);
+        if listeners.iter().any(|listener| listener.datagrams) {
+            for limit in datagram::low_limits() {
+                tracing::warn!("{limit}");
+            }
+        }
         Ok(AllBound { listeners: bound, admin: admin.transpose()? })
     }
 

@@ -92,7 +92,9 @@ impl Acceptor {
                 place,
                 demands: host.demands.clone(),
                 config: builder.host(host, Transport::Tcp)?,
-                quic: settings.quic.then(|| builder.host(host, Transport::Quic)).transpose()?,
+                quic: (settings.quic && host.quic)
+                    .then(|| builder.host(host, Transport::Quic))
+                    .transpose()?,
                 prepared: PreparedSlot::new(&host.slot, &gate),
                 catalogue: host.catalogue.clone(),
                 on_demand: OnDemandNames::new(host)?,

@@ -107,6 +107,8 @@ pub struct HostSettings {
     /// [`tickets_per_handshake`](TlsSettings::tickets_per_handshake), if its [variant](Variant::tickets) requests it.
     /// Default: none.
     pub other_tickets: Vec<usize>,
+    /// Whether the host can be reached over QUIC, if [`TlsSettings::quic`] is set. Default: yes.
+    pub quic: bool,
 }
 
 /// Settings of a single connection that replace those of its listener or host.
@@ -132,6 +134,7 @@ impl HostSettings {
             demands: Demands::default(),
             early_data: 0,
             other_tickets: Vec::new(),
+            quic: true,
         }
     }
 
@@ -164,6 +167,7 @@ impl HostSettings {
             demands,
             early_data,
             other_tickets,
+            quic,
         } = self;
         let same_catalogue = catalogue.as_ref().map(Arc::as_ptr) == other.catalogue.as_ref().map(Arc::as_ptr);
         *names == other.names
@@ -174,6 +178,7 @@ impl HostSettings {
             && *demands == other.demands
             && *early_data == other.early_data
             && *other_tickets == other.other_tickets
+            && *quic == other.quic
     }
 }
 

@@ -20,7 +20,7 @@ use crate::exchange::Telemetry;
 use crate::header_rules::ResponseHeaders;
 use crate::names::Names;
 use crate::settings::{
-    Action, ClientCert, Consolidation, Cookies, FixedResponse, HostHeaders, HostSettings, HostVisits,
+    Action, AltSvc, ClientCert, Consolidation, Cookies, FixedResponse, HostHeaders, HostSettings, HostVisits,
     HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect, RoutePath, RouteSettings, ServerTiming,
     UpstreamAction, UpstreamPath,
 };
@@ -48,6 +48,7 @@ fn full_host() -> HostSettings {
     };
     HostSettings {
         client_cert: ClientCert::Chain,
+        alt_svc: Some(AltSvc::Clear),
         hsts: Some(HstsSettings { max_age: Duration::ZERO, include_subdomains: false, preload: false }),
         server_timing: Some(ServerTiming::default()),
         visits: Some(HostVisits { share: None, insert: true, network_errors: false }),
@@ -135,6 +136,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
         "Negotiation",
         "Consolidation",
         "ClientCertificate",
+        "AltSvc",
         "HostHeaders",
         "HeaderRules",
         "PageMeasurement",
@@ -177,7 +179,8 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
 fn each_feature_of_a_host_adds_its_stages_alone() {
     let full = full_host();
     let headers = HostHeaders(vec![(http::header::SERVER, HeaderValue::from_static("x"))]);
-    let cases: [(HostSettings, &[&str]); 6] = [
+    let cases: [(HostSettings, &[&str]); 7] = [
+        (HostSettings { alt_svc: full.alt_svc, ..host() }, &["AltSvc"]),
         (HostSettings { client_cert: full.client_cert, ..host() }, &["ClientCertificate"]),
         (HostSettings { hsts: full.hsts, ..host() }, &["HostHeaders"]),
         (HostSettings { headers, ..host() }, &["HostHeaders"]),
@@ -210,12 +213,19 @@ fn experiments_add_hints_and_the_names_of_arms() {
 fn responses_without_a_route_have_the_stages_of_their_host() {
     let host = full_host();
     let context = context(&host, None);
-    let of_host = ["HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
+    let of_host = ["AltSvc", "HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
     assert_eq!(names(Some(&context), StageTarget::Unrouted), of_host);
     assert_eq!(names(Some(&context), StageTarget::Beacon), of_host);
     let script = names(Some(&context), StageTarget::Script);
-    let with_compression =
-        ["Negotiation", "HostHeaders", "ServerTiming", "Compression", "HeadMethod", "ConnectionClose"];
+    let with_compression = [
+        "Negotiation",
+        "AltSvc",
+        "HostHeaders",
+        "ServerTiming",
+        "Compression",
+        "HeadMethod",
+        "ConnectionClose",
+    ];
     assert_eq!(script, with_compression);
     let preconnect = host.preconnect.as_ref().expect("a path");
     let stages = names(Some(&context), StageTarget::Preconnect(preconnect));

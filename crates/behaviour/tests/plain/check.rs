@@ -32,8 +32,8 @@ fn unknown_keys_are_told_with_line_and_nearest_name() {
     wrong(&format!("{MINIMAL}proxy_protcol = true\n"), &["brisk.toml:3", "proxy_protcol", "proxy_protocol"]);
     wrong("[servr]\n", &["brisk.toml:1", "servr", "server"]);
     wrong(
-        &format!("{MINIMAL}[[host]]\nnames = [\"localhost\"]\nhtst = 1\n"),
-        &["brisk.toml:5", "host[0].htst", "hsts"],
+        &format!("{MINIMAL}[[host]]\nnames = [\"localhost\"]\nhstss = 1\n"),
+        &["brisk.toml:5", "host[0].hstss", "hsts"],
     );
 }
 

@@ -16,34 +16,34 @@ use quinn_proto::{ConnectionError, StreamId};
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 
-fn config(leaf: &Leaf, body: &str, keys: &str) -> String {
+pub(crate) fn config(leaf: &Leaf, body: &str, keys: &str) -> String {
     let start = base(&format!("server.http3 = true\n{keys}")) + &host(&[NAME], &[leaf]);
     format!("{start}\n[[host.route]]\npath = \"/\"\nrespond = {{ body = {body:?} }}\n")
 }
 
 /// A gateway with HTTP/3, and a client for it.
-struct Site {
-    brisk: Brisk,
-    leaf: Leaf,
-    client: QuicClient,
-    _ca: TestCa,
+pub(crate) struct Site {
+    pub(crate) brisk: Brisk,
+    pub(crate) leaf: Leaf,
+    pub(crate) client: QuicClient,
+    pub(crate) ca: TestCa,
 }
 
 impl Site {
-    fn new(body: &str, keys: &str) -> Self {
+    pub(crate) fn new(body: &str, keys: &str) -> Self {
         Self::with(|leaf| config(leaf, body, keys))
     }
 
-    fn with(config: impl FnOnce(&Leaf) -> String) -> Self {
+    pub(crate) fn with(config: impl FnOnce(&Leaf) -> String) -> Self {
         let ca = TestCa::new();
         let leaf = ca.server(&[NAME]).issue();
         let brisk = setup().config(&config(&leaf)).start();
         let client = QuicClient::new(&ca.root_file(), NAME, "h3");
-        Self { brisk, leaf, client, _ca: ca }
+        Self { brisk, leaf, client, ca }
     }
 
     /// A connection with its control stream.
-    fn connect(&self) -> QuicConnection {
+    pub(crate) fn connect(&self) -> QuicConnection {
         let mut connection = self.client.connect(self.brisk.https());
         connection.handshake().expect("a handshake");
         open_control(&mut connection);
@@ -61,11 +61,16 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind], &length.to_be_bytes()[..], payload].concat()
 }
 
-/// The head of a request.
+/// The head of a request for the first host.
 fn head(method: &str, path: &str) -> Vec<u8> {
+    head_for(NAME, method, path)
+}
+
+/// The head of a request.
+pub(crate) fn head_for(host: &str, method: &str, path: &str) -> Vec<u8> {
     let mut section = Vec::new();
     qpack::begin(&mut section);
-    let fields = [(":method", method), (":scheme", "https"), (":authority", NAME), (":path", path)];
+    let fields = [(":method", method), (":scheme", "https"), (":authority", host), (":path", path)];
     for (name, value) in fields {
         qpack::field(name.as_bytes(), value.as_bytes(), &mut section);
     }
@@ -73,26 +78,38 @@ fn head(method: &str, path: &str) -> Vec<u8> {
 }
 
 /// Sends a GET.
-fn request(connection: &mut QuicConnection, path: &str) -> StreamId {
+pub(crate) fn request(connection: &mut QuicConnection, path: &str) -> StreamId {
     connection.request(&head("GET", path))
 }
 
-/// Waits for the response to a request: its status and body.
-fn response(connection: &mut QuicConnection, stream: StreamId) -> Result<(String, String), ConnectionError> {
+/// Waits for the response to a request: its fields and body.
+pub(crate) fn whole_response(
+    connection: &mut QuicConnection,
+    stream: StreamId,
+) -> Result<(Lines, String), ConnectionError> {
     let bytes = connection.response(stream)?;
-    let (mut status, mut body, mut rest) = (String::new(), Vec::new(), &bytes[..]);
+    let (mut lines, mut body, mut rest) = (Lines::default(), Vec::new(), &bytes[..]);
     while let Some((kind, payload, after)) = read_frame(rest) {
         match kind {
-            HEADERS => status = status_of(payload),
+            HEADERS => lines = Lines::read(payload),
             DATA => body.extend_from_slice(payload),
             _ => {}
         }
         rest = after;
     }
-    Ok((status, String::from_utf8(body).expect("text")))
+    Ok((lines, String::from_utf8(body).expect("text")))
 }
 
-fn get(connection: &mut QuicConnection, path: &str) -> (String, String) {
+/// Waits for the response to a request: its status and body.
+pub(crate) fn response(
+    connection: &mut QuicConnection,
+    stream: StreamId,
+) -> Result<(String, String), ConnectionError> {
+    let (lines, body) = whole_response(connection, stream)?;
+    Ok((lines.value(":status").expect("a status"), body))
+}
+
+pub(crate) fn get(connection: &mut QuicConnection, path: &str) -> (String, String) {
     let stream = request(connection, path);
     response(connection, stream).expect("a response")
 }
@@ -108,15 +125,22 @@ fn read_frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((kind, payload, after))
 }
 
-fn status_of(section: &[u8]) -> String {
-    let mut fields = Lines::default();
-    qpack::Decoder::default().decode(section, usize::MAX, usize::MAX, &mut fields).expect("fields");
-    let status = fields.0.into_iter().find(|(name, _)| name == b":status").expect("a status").1;
-    String::from_utf8(status).expect("digits")
-}
-
+/// The fields of a section.
 #[derive(Default)]
-struct Lines(Vec<(Vec<u8>, Vec<u8>)>);
+pub(crate) struct Lines(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Lines {
+    fn read(section: &[u8]) -> Self {
+        let mut lines = Self::default();
+        qpack::Decoder::default().decode(section, usize::MAX, usize::MAX, &mut lines).expect("fields");
+        lines
+    }
+
+    pub(crate) fn value(&self, name: &str) -> Option<String> {
+        let (_, value) = self.0.iter().find(|(own, _)| own == name.as_bytes())?;
+        Some(String::from_utf8(value.clone()).expect("text"))
+    }
+}
 
 impl Fields for Lines {
     type Field = (Vec<u8>, Vec<u8>);

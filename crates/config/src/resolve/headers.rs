@@ -12,6 +12,9 @@ use crate::error::KeyPath;
 use crate::raw;
 use crate::raw::TextOrOff;
 
+/// Minimum `max-age` required by the browsers' preload list (hstspreload.org).
+const PRELOAD_LEAST: Duration = Duration::from_hours(365 * 24);
+
 /// `max-age` of HSTS with `security_headers` and without `hsts`.
 const HSTS: Duration = Duration::from_hours(180 * 24);
 
@@ -136,4 +139,23 @@ pub(super) fn of_host(
         headers.extend(value.map(|value| (HeaderName::from_static(header), value)));
     }
     (HostHeaders(headers), table.hsts.unwrap_or(true).then_some(hsts))
+}
+
+/// Strict Transport Security of a host.
+pub(super) fn hsts(raw: &raw::Hsts, path: &KeyPath, context: &mut Context<'_>) -> HstsSettings {
+    let max_age = raw.max_age.0;
+    if raw.preload {
+        let preload = path.key("preload");
+        if max_age < PRELOAD_LEAST {
+            let message = format!(
+                "browsers preload a host only with max_age of \"365d\" or more, not \"{}\"",
+                raw.max_age
+            );
+            context.findings.wrong(&preload, message);
+        }
+        if !raw.include_subdomains {
+            context.findings.wrong(&preload, "browsers preload a host only with include_subdomains = true");
+        }
+    }
+    HstsSettings { max_age, include_subdomains: raw.include_subdomains, preload: raw.preload }
 }

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use brisk_answer::settings::{HostSettings, HstsSettings};
+use brisk_answer::settings::{AltSvc, HostSettings};
 use brisk_certs::{Certificate, DevelopmentCa, Loaded, Slot, load};
 use brisk_tls::Demands;
 
@@ -14,15 +14,12 @@ use super::context::{Context, Development};
 use super::names::host_name;
 use super::routes::routes;
 use super::{
-    certificates, consolidate, early_data, files, headers, isolation, keep_alive, on_demand, remote, tokens,
-    visits,
+    certificates, consolidate, early_data, files, headers, http3, isolation, keep_alive, on_demand, remote,
+    tokens, visits,
 };
 use crate::error::KeyPath;
 use crate::raw;
 use crate::values::KeyPlace;
-
-/// Minimum `max-age` required by the browsers' preload list (hstspreload.org).
-const PRELOAD_LEAST: Duration = Duration::from_hours(365 * 24);
 
 /// All hosts, resolved.
 pub(super) struct Hosts {
@@ -140,12 +137,18 @@ impl<'c> Builder<'c> {
         let clients = host.client_certificates.as_ref();
         let clients_path = path.key("client_certificates");
         let (headers, usual_hsts) = headers::of_host(host, path, context);
+        let alt_svc = http3::of_host(host, &self.raw.server, path, context);
         let kept = keep_alive::of_host(host, path, context);
         let consolidated = consolidate::of_host(host, self.raw, path, context);
         let (consolidation, places) = consolidated.map(|found| (found.settings, found.routes)).unzip();
         HostSettings {
             client_cert: forwarded(host),
-            hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)).or(usual_hsts),
+            hsts: host
+                .hsts
+                .as_ref()
+                .map(|hsts| headers::hsts(hsts, &path.key("hsts"), context))
+                .or(usual_hsts),
+            alt_svc,
             headers,
             preconnect: keep_alive::preconnect(host, kept, path, context),
             server_timing: visits::server_timing(host, path, context),
@@ -165,6 +168,7 @@ impl<'c> Builder<'c> {
                 }),
                 early_data: early_data::limit(self.raw, host, path, context),
                 other_tickets: Vec::new(),
+                quic: alt_svc != Some(AltSvc::Clear),
             },
         }
     }
@@ -379,22 +383,4 @@ fn uncovered(names: &[String], certificates: &[Arc<Certificate>], context: &mut 
                 .warn(format!("{file}: the certificate is not for \"{name}\"; clients will refuse it there"));
         }
     }
-}
-
-fn strict(raw: &raw::Hsts, path: &KeyPath, context: &mut Context<'_>) -> HstsSettings {
-    let max_age = raw.max_age.0;
-    if raw.preload {
-        let preload = path.key("preload");
-        if max_age < PRELOAD_LEAST {
-            let message = format!(
-                "browsers preload a host only with max_age of \"365d\" or more, not \"{}\"",
-                raw.max_age
-            );
-            context.findings.wrong(&preload, message);
-        }
-        if !raw.include_subdomains {
-            context.findings.wrong(&preload, "browsers preload a host only with include_subdomains = true");
-        }
-    }
-    HstsSettings { max_age, include_subdomains: raw.include_subdomains, preload: raw.preload }
 }

@@ -28,7 +28,7 @@ use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
 use super::context::Context;
-use super::{access_log, certificates, dashboard, experiments, isolation, keys, limits, sessions};
+use super::{access_log, certificates, dashboard, experiments, http3, isolation, keys, limits, sessions};
 use crate::error::KeyPath;
 use crate::findings::Findings;
 use crate::key_settings::KeySettings;
@@ -139,7 +139,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         workers,
         https,
         http,
-        http3: http3(server, &path, context),
+        http3: http3::of_server(server, &path, context),
         admin: raw.admin.listen.map(|address| address.0),
         proxy_protocol: proxy_protocol(server.proxy_protocol.as_ref()),
         trusted_proxies: server.trusted_proxies.iter().map(|network| network.0).collect(),
@@ -159,17 +159,6 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         access_log: access_log::access_log(&raw.access_log, context),
         dashboard: dashboard::dashboard(raw.dashboard.as_ref(), context),
     }
-}
-
-/// Whether HTTP/3 is served.
-fn http3(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> bool {
-    let http3 = server.http3.unwrap_or(false);
-    if http3 && server.proxy_protocol == Some(values::ProxyProtocol::Everyone) {
-        let message = "datagrams have no PROXY protocol header, which server.proxy_protocol = true requires of all peers: \
-                       remove http3, or list the networks of your balancers in proxy_protocol";
-        context.findings.wrong(&path.key("http3"), message);
-    }
-    http3
 }
 
 fn proxy_protocol(written: Option<&values::ProxyProtocol>) -> ProxyProtocol {
