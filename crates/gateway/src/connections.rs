@@ -31,6 +31,9 @@ fn connection(connection: &RecentConnection) -> Value {
         "bytes_received": connection.bytes_received,
         "bytes_sent": connection.bytes_sent,
         "early_bytes": connection.early_bytes,
+        "packets_sent": connection.path.map(|path| path.packets_sent),
+        "packets_lost": connection.path.map(|path| path.packets_lost),
+        "migrations": connection.path.map(|path| path.migrations),
     })
 }
 

@@ -20,6 +20,7 @@ mod obtained;
 mod page;
 mod part;
 mod quic;
+mod quic_metrics;
 mod redirect;
 mod resumption;
 mod session_metrics;

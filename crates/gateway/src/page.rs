@@ -162,7 +162,7 @@ fn connection_rows(record: &ConnectionRecord, requests: u32, protocol: &str) -> 
     row(&mut rows, "HTTP version", protocol);
     name(&mut rows, "Your address", Some(&record.client), "");
     let rtt = record.rtt.map_or("not measured".to_owned(), milliseconds);
-    row(&mut rows, "Round trip (TCP)", &rtt);
+    row(&mut rows, "Round trip", &rtt);
     row(&mut rows, "Requests so far", &requests.to_string());
     row(&mut rows, "Connection number", &record.id.to_string());
     rows

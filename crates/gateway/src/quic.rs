@@ -12,7 +12,7 @@ use brisk_net::rates::Event;
 use brisk_quic::{AddressProof, Application, Driver, Established, Failed, Service};
 use brisk_server::DatagramSocket;
 use brisk_telemetry::metrics::{Listening, Refusal as Refused};
-use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Milestone, Timeline};
+use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Milestone, QuicPath, Timeline};
 use brisk_tls::{Confirmation, Refusal};
 use quinn_proto::{ConnectionError, StreamEvent};
 
@@ -111,7 +111,14 @@ impl Service for Http3Service {
             deadline: worker.wheel.register(),
             drain: worker.drain.clone(),
         };
-        Http3Connection { http3: Http3::new(http), connection, confirmation, worker, _permits: permits }
+        Http3Connection {
+            http3: Http3::new(http),
+            connection,
+            confirmation,
+            worker,
+            migrations: 0,
+            _permits: permits,
+        }
     }
 
     fn failed(&self, failed: Failed<Admitted>) {
@@ -146,6 +153,7 @@ struct Http3Connection {
     /// The end of the handshake, if the connection began with early data.
     confirmation: Option<Confirmation>,
     worker: Rc<Worker>,
+    migrations: u32,
     _permits: Permits,
 }
 
@@ -163,14 +171,17 @@ impl Application for Http3Connection {
         confirmation.confirm();
     }
 
+    fn moved(&mut self) {
+        self.migrations += 1;
+    }
+
     fn event(&mut self, event: StreamEvent) {
         self.http3.event(&event);
     }
 
     fn poll(&mut self, transport: &mut quinn_proto::Connection, cx: &mut Context<'_>) -> Poll<u64> {
         if !transport.is_handshaking() {
-            // Before, no round trip is measured.
-            self.connection.client.record.borrow_mut().rtt.get_or_insert_with(|| transport.rtt());
+            self.note_path(transport);
         }
         let Closing { end, code } = std::task::ready!(self.http3.poll(transport, cx));
         self.finish(end, transport);
@@ -190,6 +201,17 @@ impl Application for Http3Connection {
 }
 
 impl Http3Connection {
+    /// Records the round-trip time and the congestion window after the handshake, as over TCP.
+    fn note_path(&self, transport: &quinn_proto::Connection) {
+        let mut record = self.connection.client.record.borrow_mut();
+        if record.rtt.is_none() {
+            let path = transport.stats().path;
+            record.rtt = Some(path.rtt);
+            let segments = path.cwnd / u64::from(path.current_mtu.max(1));
+            record.window = u16::try_from(segments).unwrap_or(u16::MAX);
+        }
+    }
+
     /// Completes the record.
     fn finish(&self, end: End, transport: &quinn_proto::Connection) {
         let mut record = self.connection.client.record.borrow_mut();
@@ -199,7 +221,18 @@ impl Http3Connection {
         let stats = transport.stats();
         record.bytes_received = stats.udp_rx.bytes;
         record.bytes_sent = stats.udp_tx.bytes;
-        record.rtt = Some(transport.rtt());
+        record.rtt = Some(stats.path.rtt);
+        let path = QuicPath {
+            packets_sent: stats.path.sent_packets,
+            packets_lost: stats.path.lost_packets,
+            migrations: self.migrations,
+        };
+        record.path = Some(path);
+        if let Some(quic) = self.worker.shared.quic.get() {
+            let counters = quic.endpoints().counters();
+            counters.packets_sent.add_all(path.packets_sent);
+            counters.packets_lost.add_all(path.packets_lost);
+        }
         if self.connection.client.is_confirmed() {
             record.finish(ConnectionEnd::Served(end.name()));
         } else {

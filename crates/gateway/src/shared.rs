@@ -22,6 +22,7 @@ use crate::limits::ClientLimits;
 use crate::live::{Current, Live};
 use crate::measured::Measured;
 use crate::obtained::Obtainer;
+use crate::quic_metrics::QuicMetrics;
 use crate::resumption::{PreparedKeys, Resumption};
 use crate::settings::{CertificateSettings, GatewaySettings};
 
@@ -152,7 +153,9 @@ impl Shared {
             Arc::clone(&shared.live.load().tls.acceptor)
         };
         // Called once, at the start.
-        let _ = self.quic.set(Quic::new(settings, acceptor)?);
+        let quic = Quic::new(settings, acceptor)?;
+        self.metrics.register(QuicMetrics(Arc::clone(quic.endpoints().counters())));
+        let _ = self.quic.set(quic);
         Ok(())
     }
 

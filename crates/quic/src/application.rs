@@ -68,6 +68,9 @@ pub trait Application: 'static {
     /// The handshake is complete: early data received until now is no replay.
     fn confirmed(&mut self) {}
 
+    /// The client has changed its address or port.
+    fn moved(&mut self) {}
+
     /// Something happened on a stream. [`poll`](Self::poll) follows.
     fn event(&mut self, event: StreamEvent);
 

@@ -9,10 +9,16 @@ pub struct QuicCounters {
     pub retries: Counter,
     /// First packets that were ignored, because their client had its share of the handshakes in progress.
     pub handshakes_over_limit: Counter,
+    /// Changes of the address or port of a client.
+    pub migrations: Counter,
     /// Datagrams that were dropped, because too many waited for a suspended handshake or for its client.
     pub datagrams_over_limit: Counter,
     /// Datagrams that arrived at the wrong socket and were passed to the driver that their ID names.
     pub datagrams_passed: Counter,
+    /// Packets sent, counted by the service at the end of each connection.
+    pub packets_sent: Counter,
+    /// Sent packets that were declared lost, counted likewise.
+    pub packets_lost: Counter,
 }
 
 /// A count.
@@ -21,7 +27,12 @@ pub struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add_all(1);
+    }
+
+    /// Adds `count`.
+    pub fn add_all(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
     }
 
     /// The count until now.

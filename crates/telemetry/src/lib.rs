@@ -21,7 +21,7 @@ pub use metrics::Metrics;
 pub use outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Resumption, ResumptionFailure, Side};
 pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};
 pub use recent::RecentConnection;
-pub use record::{ConnectionEnd, ConnectionRecord, RecordSink, RequestRecord, TlsFacts};
+pub use record::{ConnectionEnd, ConnectionRecord, QuicPath, RecordSink, RequestRecord, TlsFacts};
 pub use request_id::{RequestId, RequestIds};
 pub use sink::Sink;
 pub use throttle::Throttle;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::metrics::{Listening, PerWorker};
 use crate::outcome::ResumptionFailure;
-use crate::record::{ConnectionEnd, ConnectionRecord, TlsFacts};
+use crate::record::{ConnectionEnd, ConnectionRecord, QuicPath, TlsFacts};
 use crate::timeline::{Milestone, Timeline};
 
 /// Number of connections kept per worker, and shown in total. Each takes about 400 bytes.
@@ -48,6 +48,8 @@ pub struct RecentConnection {
     pub bytes_sent: u64,
     /// Bytes of early data that were accepted, as plaintext.
     pub early_bytes: u64,
+    /// Path of a QUIC connection; `None` over TCP.
+    pub path: Option<QuicPath>,
     /// Requests answered.
     pub requests: u32,
     /// Outcome of the connection.
@@ -68,6 +70,7 @@ impl RecentConnection {
             bytes_received: record.bytes_received,
             bytes_sent: record.bytes_sent,
             early_bytes: record.early_bytes,
+            path: record.path,
             requests: record.requests,
             end,
         }

@@ -66,7 +66,7 @@ pub struct ConnectionRecord {
     /// Reason for which no offered session was resumed, if known before the end of the handshake; afterwards it is in
     /// `tls`.
     pub resumption_failure: Option<ResumptionFailure>,
-    /// Smoothed round-trip time that the kernel measured.
+    /// Smoothed round-trip time that the kernel or QUIC measured.
     pub rtt: Option<Duration>,
     /// Congestion window after the handshake, in segments: the initial window unless packets were lost. 0 if unknown.
     pub window: u16,
@@ -76,11 +76,24 @@ pub struct ConnectionRecord {
     pub bytes_sent: u64,
     /// Bytes of early data that were accepted, as plaintext.
     pub early_bytes: u64,
+    /// Path of a QUIC connection, at its end; `None` over TCP.
+    pub path: Option<QuicPath>,
     /// Requests answered so far.
     pub requests: u32,
     listener: Listening,
     /// `None` without a sink, and after the report.
     sink: Option<Arc<dyn RecordSink>>,
+}
+
+/// Packets and migrations of a QUIC connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuicPath {
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets that were sent and declared lost (RFC 9002 section 6.1).
+    pub packets_lost: u64,
+    /// Changes of the client's address or port (RFC 9000 section 9).
+    pub migrations: u32,
 }
 
 /// Receiver of the records of connections.
@@ -126,6 +139,7 @@ impl ConnectionRecord {
             tls: None,
             resumption_failure: None,
             rtt: None,
+            path: None,
             window: 0,
             bytes_received: 0,
             bytes_sent: 0,

@@ -11,6 +11,7 @@ use brisk_testkit::quic::{QuicClient, QuicConnection};
 use brisk_wire::fields::{Fields, Name};
 use brisk_wire::h3::qpack;
 use quinn_proto::{ConnectionError, StreamId};
+use serde_json::Value;
 
 /// Types of frames (RFC 9114 section 7.2).
 const DATA: u8 = 0;
@@ -223,6 +224,17 @@ fn clients_that_change_their_port_keep_their_connections() {
             assert_eq!(get(connection, "/"), ok("here"));
         }
     }
+    connections.iter_mut().for_each(QuicConnection::close);
+    let metrics = wait_until("the end of the connections", || {
+        let metrics = site.brisk.metrics();
+        (metrics.sum("brisk_connections_open", &[]) < 0.5).then_some(metrics)
+    });
+    assert!((metrics.sum("brisk_quic_migrations_total", &[]) - 64.0).abs() < 0.5);
+    assert!(metrics.sum("brisk_quic_packets_sent_total", &[]) > 64.0);
+    let ended: Value = serde_json::from_str(&site.brisk.ask_admin("/connections").text()).expect("JSON");
+    let first = &ended["connections"][0];
+    assert_eq!((&first["migrations"], &first["tls"]["alpn"]), (&Value::from(4), &Value::from("h3")));
+    assert!(first["packets_sent"].as_u64() > Some(4) && first["rtt_us"].as_u64() > Some(0), "{first}");
 }
 
 #[test]

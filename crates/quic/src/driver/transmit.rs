@@ -34,6 +34,11 @@ impl<S: Service> Driver<S> {
         let entry = &mut self.slots[slot as usize];
         let State::Idle(connection) = &mut entry.state else { return };
         if let Some(application) = &mut entry.application {
+            if connection.remote_address() != entry.client {
+                entry.client = connection.remote_address();
+                self.endpoints.counters.migrations.add();
+                application.moved();
+            }
             let cx = &mut Context::from_waker(&entry.waker);
             if let Poll::Ready(code) = application.poll(connection, cx) {
                 let code = VarInt::from_u64(code).unwrap_or(VarInt::MAX);
