@@ -19,6 +19,9 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 /// Time for which a budget counts as short after it refused a client that holds little.
 const SHORTAGE: Duration = Duration::from_secs(5);
 
+/// Divisor of the limit for the part below which the free bytes are a shortage, before a client that holds little is refused.
+const SPARE: u64 = 8;
+
 /// A number of bytes that clients share. Clones share the bytes.
 ///
 /// A client, which is an IPv4 address or an IPv6 /64, may reserve bytes if it then holds at most as much as was free
@@ -126,15 +129,15 @@ impl Budget {
         own.saturating_add(bytes) <= self.limit().saturating_sub(self.held())
     }
 
-    /// Whether `client` should release its bytes if it makes no progress: within the last seconds the budget has refused
-    /// a client that holds little, and `client` holds at least as much as the average client.
+    /// Whether `client` should release its bytes if it makes no progress: less than an eighth is free, or within the last
+    /// seconds the budget has refused a client that holds little, and `client` holds at least as much as the average client.
     pub fn must_yield(&self, client: Option<IpAddr>) -> bool {
         self.is_short() && client.is_none_or(|client| self.held_by(client) >= self.average())
     }
 
     fn is_short(&self) -> bool {
-        let until = self.0.short_until.load(Ordering::Relaxed);
-        until > 0 && self.0.now() < until
+        let (limit, until) = (self.limit(), self.0.short_until.load(Ordering::Relaxed));
+        self.held() > limit - limit / SPARE || (until > 0 && self.0.now() < until)
     }
 
     /// Whether `client` holds nothing, or less than the average client. Its refusals begin a shortage.

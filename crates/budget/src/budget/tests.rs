@@ -82,6 +82,17 @@ fn who_holds_much_yields_to_who_holds_little() {
 }
 
 #[test]
+fn who_holds_much_yields_before_another_client_is_refused() {
+    let budget = budget(100);
+    let _many: Vec<_> =
+        (1..=8).map(|number| budget.reserve(client(number), if number == 1 { 45 } else { 6 })).collect();
+    assert_eq!(budget.held(), 87);
+    assert!(!budget.must_yield(client(1)));
+    let _more = budget.reserve(client(9), 2).expect("room");
+    assert!(budget.must_yield(client(1)) && !budget.must_yield(client(2)));
+}
+
+#[test]
 fn a_budget_of_nothing_refuses() {
     let budget = budget(0);
     assert!(budget.reserve(client(1), 1).is_err() && budget.reserve(None, 1).is_err());

@@ -27,9 +27,10 @@ use crate::holding::Holding;
 /// Maximum memory of one body in bytes, and the size of reads and writes of the file.
 const MEMORY: usize = 64 << 10;
 
-/// Rate in bytes per second below which a body gives way to other clients, after [`GRACE`].
+/// Rate in bytes per second below which a body gives way to other clients, after [`GRACE`], and the pause after which it does.
 const SLOW: u64 = 16 << 10;
 const GRACE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Interval in which a body that pauses is examined.
 const ROUND: Duration = Duration::from_secs(1);
@@ -68,7 +69,7 @@ impl Gathered {
         let started = Instant::now();
         let deadline = connection.register_deadline();
         let progress = body.progress().cloned();
-        let mut bytes = 0;
+        let (mut bytes, mut latest) = (0, started);
         let (mut memory, mut file, mut trailers) = (Vec::new(), None, None);
         loop {
             let frame = match next(&mut body, deadline.as_ref()).await {
@@ -80,7 +81,11 @@ impl Gathered {
                 Ok(data) => {
                     extend(&mut holding, &mut memory, &data, deadline.as_ref()).await?;
                     bytes += data.len() as u64;
-                    if holding.must_yield() && is_slow(bytes, started.elapsed()) {
+                    if !data.is_empty() {
+                        latest = Instant::now();
+                    }
+                    let pauses = latest.elapsed() >= PAUSE;
+                    if holding.must_yield() && (pauses || is_slow(bytes, started.elapsed())) {
                         return Err(BodyError::NoRoom);
                     }
                 }
