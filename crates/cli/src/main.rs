@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => {
             tune::c_library();
             memory::small_pages();
+            memory::purge_soon();
             serve::run(&arguments)
         }
         Command::Check(arguments) => check::run(&arguments),

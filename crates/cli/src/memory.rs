@@ -7,8 +7,8 @@
 use std::alloc::{GlobalAlloc, Layout};
 
 use libmimalloc_sys::{
-    mi_collect, mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc,
-    mi_zalloc_aligned,
+    mi_collect, mi_free, mi_malloc, mi_malloc_aligned, mi_option_set, mi_option_t, mi_realloc,
+    mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 
 /// mimalloc keeps small blocks in lists per thread and reuses them quickly: connections allocate and free many.
@@ -58,6 +58,19 @@ unsafe impl GlobalAlloc for Mimalloc {
 pub(crate) fn give_back() {
     // SAFETY: `mi_collect` has no preconditions; it works on the heap of the calling thread.
     unsafe { mi_collect(false) };
+}
+
+/// `mi_option_purge_delay` of mimalloc 2 and 3, which the bindings do not name.
+const PURGE_DELAY: mi_option_t = 15;
+
+/// Time in milliseconds after which freed pages return to the system. Under the attacks of `make worst` the process has 28 MiB
+/// less than with mimalloc's default of a second.
+const PURGED_AFTER: std::ffi::c_long = 100;
+
+/// Makes freed pages return to the system sooner than mimalloc does by default.
+pub(crate) fn purge_soon() {
+    // SAFETY: the option exists, and any number of milliseconds is valid.
+    unsafe { mi_option_set(PURGE_DELAY, PURGED_AFTER) };
 }
 
 /// Disables transparent huge pages. With them the kernel fills the gaps of freed memory, even minutes after a burst: 10,000
