@@ -9,11 +9,13 @@ use rustls::unbuffered::ConnectionState;
 
 use crate::stream::broken;
 
-/// Records sent by one system call. Records that the socket does not accept stay with the connection, so this also
-/// limits the memory that a client can hold by not reading.
-const RECORDS: usize = 16;
+/// Records sent by one system call: the first value initially and after the socket has refused some, doubled up to the second
+/// whenever the socket has accepted a full batch at once. Records that the socket does not accept stay with the connection,
+/// so a client that reads little makes it hold little.
+const RECORDS_FIRST: usize = 2;
+const RECORDS_MOST: usize = 16;
 
-const SIZE: usize = RECORDS * (PLAINTEXT + OVERHEAD) + KEY_UPDATE;
+const SIZE: usize = RECORDS_MOST * (PLAINTEXT + OVERHEAD) + KEY_UPDATE;
 
 /// Unused buffers kept by a worker. A connection has one only while it is served, so one usually suffices.
 const POOLED: usize = 4;
@@ -23,16 +25,36 @@ thread_local! {
 }
 
 /// Sealed records. Holds a buffer from the first record to [`clear`](Self::clear).
-#[derive(Default)]
 pub(crate) struct Batch {
     buffer: Option<Box<[u8]>>,
     len: usize,
+    /// Maximum number of records.
+    records: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { buffer: None, len: 0, records: RECORDS_FIRST }
+    }
 }
 
 impl Batch {
     /// Whether another record may not fit.
     pub(crate) fn is_full(&self) -> bool {
-        self.len + KEY_UPDATE + PLAINTEXT + OVERHEAD > SIZE
+        self.len + KEY_UPDATE + PLAINTEXT + OVERHEAD > self.records * (PLAINTEXT + OVERHEAD) + KEY_UPDATE
+    }
+
+    /// Makes the next batches small: the socket has refused records.
+    pub(crate) fn narrow(&mut self) {
+        self.records = RECORDS_FIRST;
+    }
+
+    /// Discards the records, which the socket has accepted.
+    pub(crate) fn sent(&mut self) {
+        if self.is_full() {
+            self.records = (2 * self.records).min(RECORDS_MOST);
+        }
+        self.clear();
     }
 
     /// The records so far.

@@ -304,13 +304,14 @@ impl Stream {
                     self.sealed.clear();
                     self.sent = 0;
                 }
+                self.sealed.narrow();
                 return Poll::Pending;
             };
             let len = written?;
             self.sent += len;
             self.bytes_sent += len as u64;
         }
-        self.sealed.clear();
+        self.sealed.sent();
         self.outgoing = Vec::new();
         self.sent = 0;
         Poll::Ready(Ok(()))
@@ -319,6 +320,11 @@ impl Stream {
     /// Frees memory that only a busy connection needs.
     pub fn rest(&mut self) {
         self.gathered.shrink_to_fit();
+    }
+
+    /// Number of bytes that wait to be sent.
+    pub fn unsent(&self) -> usize {
+        self.gathered.len() + self.sealed.bytes().len() + self.outgoing.len() - self.sent
     }
 
     /// Whether nothing waits to be sent.
