@@ -159,6 +159,14 @@ impl Exchange {
         self.reserved = Some(reserved);
     }
 
+    /// Counts the `bytes` of the first piece of the response, which have arrived with its head, on a connection with several
+    /// requests at a time.
+    pub(crate) fn hold_first(&mut self, bytes: usize) {
+        if bytes > 0 && self.stream.is_some() {
+            self.reserved = Some(Reserved::new(bytes, &self.connection));
+        }
+    }
+
     /// Counts a head of the request or the response. Refuses with 503 if the client has its share of the memory for heads.
     pub(crate) fn hold_head(&mut self, size: impl FnOnce() -> usize) -> Result<(), Refusal> {
         let Some(heads) = &mut self.heads else { return Ok(()) };

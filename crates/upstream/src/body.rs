@@ -82,6 +82,16 @@ impl UpstreamBody {
         }
     }
 
+    /// Number of bytes that have arrived and wait to be read.
+    pub fn unread(&self) -> usize {
+        match &self.0 {
+            Source::Whole(data) => data.len(),
+            Source::Http1 { http1, .. } => http1.unread(),
+            // Counted by their connection.
+            Source::Http2 { .. } | Source::Tunnel(_) => 0,
+        }
+    }
+
     fn received(&mut self, last: bool) {
         if let Some((deadline, limit)) = self.deadline() {
             deadline.set(limit);

@@ -254,7 +254,8 @@ impl<'a> Journey<'a> {
         let is_named = to_origin_form(request, server);
         frame_body(request);
         let limit = server.group_settings().timeouts.head;
-        let answered = http1.exchange(request, self.progress.as_deref(), limit, self.interim).await;
+        let answered =
+            http1.exchange(request, self.connection, self.progress.as_deref(), limit, self.interim).await;
         let mut response = answered.inspect_err(|_| {
             // The next server gets its own name.
             if !is_named {

@@ -85,10 +85,12 @@ impl Http1 {
     /// [`poll_frame`](Self::poll_frame) returns the body.
     ///
     /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Hints (103)
-    /// received before the response are sent to `interim`.
+    /// received before the response are sent to `interim`. Nothing is read while the responses of `client` may hold no more
+    /// memory.
     pub(crate) async fn exchange(
         &mut self,
         request: &mut Request<RequestBody>,
+        client: &Connection,
         progress: Option<&BodyProgress>,
         limit: Duration,
         interim: Option<&Interim>,
@@ -106,7 +108,8 @@ impl Http1 {
             if let Err(error) = messages.poll_send(context) {
                 return Poll::Ready(Err(upstream_error(error, progress)));
             }
-            match messages.poll_head(context, method) {
+            let has_room = client.poll_room(context).is_ready();
+            match if has_room { messages.poll_head(context, method) } else { Poll::Pending } {
                 Poll::Ready(answered) => {
                     Poll::Ready(answered.map_err(|error| upstream_error(error, progress)))
                 }
@@ -135,6 +138,11 @@ impl Http1 {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
         self.messages.poll_frame(context)
+    }
+
+    /// Number of received bytes that wait for the reader of the response.
+    pub(crate) fn unread(&self) -> usize {
+        self.messages.unread()
     }
 
     /// Remaining length of the response's body in bytes, if known.

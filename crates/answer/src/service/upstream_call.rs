@@ -170,6 +170,7 @@ impl<'a> UpstreamCall<'a> {
         match answered {
             Ok(response) => {
                 exchange.hold_head(|| size_of_fields(response.headers()))?;
+                exchange.hold_first(response.body().unread());
                 let mut response = response.map(Body::Upstream);
                 self.route.stages.received(self.state, &mut response);
                 headers::prepare_response(response.status(), response.headers_mut());

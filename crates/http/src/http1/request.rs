@@ -59,6 +59,8 @@ impl Output {
         (&mut self.before).chain(&mut self.piece).chain(&mut self.after).advance(length);
         if self.capacity > KEPT && self.is_empty() {
             *self = Self::default();
+        } else if self.piece.is_empty() {
+            self.piece = Bytes::new();
         }
     }
 
@@ -253,9 +255,11 @@ mod tests {
         body.data(Bytes::from("hello"), &mut output).expect("no error");
         body.data(Bytes::new(), &mut output).expect("no error");
         assert!(output.has_room());
-        body.data(Bytes::from(long.clone()), &mut output).expect("no error");
-        assert!(!output.has_room());
+        let piece = Bytes::from(long.clone());
+        body.data(piece.clone(), &mut output).expect("no error");
+        assert!(!output.has_room() && !piece.is_unique());
         assert_eq!(sent(&mut output), format!("5\r\nhello\r\n1001\r\n{long}\r\n"));
+        assert!(piece.is_unique(), "a piece that is sent takes no memory");
         let trailers = headers([("a", "1"), ("host", "other"), ("content-length", "4"), ("c", "3")]);
         body.end(Some(&trailers), &mut output).expect("no error");
         assert_eq!(sent(&mut output), "0\r\na: 1\r\n\r\n");

@@ -100,7 +100,7 @@ impl Asked<'_> {
         to_origin_form(&mut request, server);
         request.headers_mut().remove(TRANSFER_ENCODING);
         let limit = server.group_settings().timeouts.head;
-        let mut response = http1.exchange(&mut request, None, limit, None).await?;
+        let mut response = http1.exchange(&mut request, self.connection, None, limit, None).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             // A 2xx response would signal to the client that the protocol is switched.
             if response.status().is_success() {

@@ -42,6 +42,8 @@ pub(super) struct Messages<T> {
     unflushed: bool,
     /// The request body, until it is written completely.
     upload: Option<Upload>,
+    /// The body whose last piece is in `output`: the memory of the piece counts as held until the body is dropped.
+    uploaded: Option<RequestBody>,
     /// Error that ended sending. A response that the server sent before can still be read.
     unsent: Option<io::Error>,
     response: BodyReader,
@@ -72,6 +74,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             output: Output::default(),
             unflushed: false,
             upload: None,
+            uploaded: None,
             unsent: None,
             response: BodyReader::Length(0),
             persists: true,
@@ -145,6 +148,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 Poll::Ready(Err(error)) => {
                     self.unsent = Some(error);
                     self.upload = None;
+                    self.uploaded = None;
                     self.output = Output::default();
                     self.unflushed = false;
                     return Ok(());
@@ -256,6 +260,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
+    /// Number of received bytes that wait for the reader of the response.
+    pub(super) fn unread(&self) -> usize {
+        self.input.len()
+    }
+
     /// Remaining length of the response's body in bytes, if known.
     pub(super) fn left(&self) -> Option<u64> {
         self.response.left()
@@ -293,7 +302,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             None => {}
         }
         upload.writer.end(trailers.as_ref(), &mut self.output)?;
-        self.upload = None;
+        self.uploaded = self.upload.take().map(|upload| upload.body);
         Poll::Ready(Ok(()))
     }
 
@@ -311,6 +320,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 }
             }
         }
+        self.uploaded = None;
         ready!(Pin::new(&mut self.io).poll_flush(context))?;
         self.unflushed = false;
         Poll::Ready(Ok(()))
@@ -318,8 +328,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.input.reserve(self.piece);
-        let length = ready!(poll_read_buf(Pin::new(&mut self.io), context, &mut self.input))?;
-        // The buffer is held with its whole capacity for as long as the client needs to read, so it starts small.
+        let Poll::Ready(length) = poll_read_buf(Pin::new(&mut self.io), context, &mut self.input)? else {
+            // Without a buffer while the server sends nothing.
+            if self.input.is_empty() {
+                self.input = BytesMut::new();
+            }
+            return Poll::Pending;
+        };
+        // The buffer is held with its whole capacity for as long as the client needs to read, so it starts small, and a large one
+        // is exchanged for one of the length of its contents.
+        if self.piece > READ_FIRST && self.input.len() < self.piece / 2 {
+            self.input = BytesMut::from(&self.input[..]);
+        }
         if length >= self.piece {
             self.piece = (2 * self.piece).min(READ_MOST);
         } else if length < self.piece / 4 {
@@ -448,6 +468,28 @@ mod tests {
             assert!(matches!(error, ConnectionError::Malformed(MalformedResponse::Interim)), "{error}");
             assert_eq!(messages.io.reads, 101);
         }
+    }
+
+    #[test]
+    fn buffers_are_as_large_as_what_arrived() {
+        let (near, mut far) = duplex(1 << 20);
+        let mut messages = Messages::new(near, 4096);
+        let mut context = Context::from_waker(Waker::noop());
+        let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
+        messages.begin(&mut request.expect("a request"));
+        messages.poll_send(&mut context).expect("no error");
+        assert!(messages.poll_head(&mut context, &Method::GET).is_pending());
+        assert_eq!(messages.input.capacity(), 0, "nothing arrived");
+        let mut write = |bytes: &[u8]| far.write_all(bytes).now_or_never().expect("room").expect("no error");
+        write(b"HTTP/1.1 200 OK\r\nContent-Length: 500000\r\n\r\n");
+        write(&vec![b'x'; 200_000]);
+        assert!(messages.poll_head(&mut context, &Method::GET).is_ready());
+        while messages.poll_frame(&mut context).is_ready() {}
+        assert_eq!((messages.input.capacity(), messages.piece), (0, READ_MOST));
+        write(&vec![b'x'; 30_000]);
+        messages.response = BodyReader::Length(0);
+        assert!(messages.poll_read(&mut context).is_ready());
+        assert!((30_000..32_000).contains(&messages.input.capacity()), "{}", messages.input.capacity());
     }
 
     #[test]
