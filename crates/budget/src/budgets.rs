@@ -11,9 +11,10 @@ use crate::budget::Label;
 /// Minimum budget of all decoders in bytes, however small the limit of encoders is.
 const LEAST_OF_DECODERS: u64 = 64 << 20;
 
-/// Divisor of the limit of responses for the part that heads may take in addition, and its minimum in bytes.
-const HEADS: u64 = 4;
-const LEAST_OF_HEADS: u64 = 16 << 20;
+/// Divisor of the limit of responses for the part that heads may take in addition, likewise bodies of requests, and its minimum
+/// in bytes.
+const REQUESTS: u64 = 4;
+const LEAST_OF_REQUESTS: u64 = 16 << 20;
 
 /// Divisor of a limit of stored responses for the part that is reserved for responses being gathered.
 const GATHERED: u64 = 4;
@@ -40,12 +41,15 @@ pub enum Resource {
     Beacons,
     /// Heads of requests and responses in progress above 64 KiB per connection, and links of interim responses.
     Heads,
+    /// Bodies of requests that upstreams have not taken, above 64 KiB per connection over HTTP/2.
+    Bodies,
 }
 
 /// Limits that the configuration sets, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Responses that clients have not read. Heads may take a quarter as much in addition, but at least 16 MiB.
+    /// Responses that clients have not read. Heads may take a quarter as much in addition, but at least 16 MiB; likewise
+    /// bodies of requests in transit.
     pub responses: u64,
     /// Encoders. Decoders may take half as much in addition, but at least 64 MiB.
     pub encoders: u64,
@@ -66,7 +70,7 @@ pub fn stored_part(limit: usize) -> usize {
 
 impl Resource {
     /// All resources.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Responses,
         Self::Encoders,
         Self::Decoders,
@@ -75,6 +79,7 @@ impl Resource {
         Self::Requests,
         Self::Beacons,
         Self::Heads,
+        Self::Bodies,
     ];
 
     /// Name in metrics and in the log.
@@ -88,12 +93,13 @@ impl Resource {
             Self::Requests => "requests",
             Self::Beacons => "beacons",
             Self::Heads => "heads",
+            Self::Bodies => "bodies",
         }
     }
 
     fn label(self) -> Label {
         let setting = match self {
-            Self::Responses | Self::Heads => "server.limits.buffered_total",
+            Self::Responses | Self::Heads | Self::Bodies => "server.limits.buffered_total",
             Self::Encoders | Self::Decoders | Self::WideDecoders => "server.limits.compression_memory",
             Self::Copies => "server.limits.compressed_files, server.limits.dictionaries",
             Self::Requests => "server.limits.buffered_requests",
@@ -111,7 +117,7 @@ impl Resource {
             Self::Copies => limits.copies / GATHERED,
             Self::Requests => limits.requests,
             Self::Beacons => BEACONS,
-            Self::Heads => (limits.responses / HEADS).max(LEAST_OF_HEADS),
+            Self::Heads | Self::Bodies => (limits.responses / REQUESTS).max(LEAST_OF_REQUESTS),
         }
     }
 }
@@ -197,9 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn heads_have_a_quarter_of_the_memory_of_responses_and_a_minimum() {
-        let limit = |responses| Resource::Heads.limit(&Limits { responses, ..LIMITS });
-        assert_eq!((limit(400 << 20), limit(4 << 20)), (100 << 20, 16 << 20));
+    fn heads_and_bodies_have_a_quarter_each_of_the_memory_of_responses_and_a_minimum() {
+        for resource in [Resource::Heads, Resource::Bodies] {
+            let limit = |responses| resource.limit(&Limits { responses, ..LIMITS });
+            assert_eq!((limit(400 << 20), limit(4 << 20)), (100 << 20, 16 << 20));
+        }
     }
 
     #[test]

@@ -39,12 +39,14 @@ impl Connection {
         self.budgets().is_none_or(|budgets| budgets.of(resource).has_room(client, bytes as u64))
     }
 
-    /// Whether the connection should end if its client makes no progress, because it holds memory for responses that
-    /// other clients need.
+    /// Whether the connection should end if its client makes no progress, because it holds memory that other clients
+    /// need.
     pub fn must_yield(&self) -> bool {
         let Some(budgets) = self.budgets() else { return false };
         let must_yield = |resource| budgets.of(resource).must_yield(self.client.address());
         INDISPENSABLE.into_iter().any(|resource| self.extras.holds(resource) && must_yield(resource))
+            || (self.multiplexed().is_some_and(|multiplexed| multiplexed.bodies.exceed_share())
+                && must_yield(Resource::Bodies))
             || (self.answers.exceed_share() && must_yield(Resource::Responses))
     }
 }

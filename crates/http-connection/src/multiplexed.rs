@@ -1,9 +1,11 @@
 //! State of a multiplexed connection.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use http::HeaderMap;
 
+use crate::body::inbox::Notices;
 use crate::discards::Discards;
 use crate::held::Accounts;
 use crate::streams::{StreamKey, Streams};
@@ -21,6 +23,8 @@ pub struct Multiplexed {
     pub discards: Discards,
     /// Memory held for the requests in flight.
     pub accounts: Accounts,
+    /// Bodies of requests between the connection and their readers.
+    pub bodies: Rc<Notices>,
     earned: Cell<u32>,
     long_heads: Cell<u64>,
     /// Interim responses that the driver has not sent.

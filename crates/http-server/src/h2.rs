@@ -109,12 +109,15 @@ impl Driver<'_> {
 
     /// Reads and processes the available frames. Returns the reason if the client has ended the connection.
     fn read_h2(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Option<End> {
+        let connection = &self.http.connection;
         for read in 0.. {
             if read == READS {
                 cx.waker().wake_by_ref();
                 break;
             }
-            let polled = if h2.may_read() { self.poll_feed(cx, h2) } else { Poll::Pending };
+            let may_read =
+                h2.may_read() && h2.notices.has_room(connection.budgets(), connection.client.address());
+            let polled = if may_read { self.poll_feed(cx, h2) } else { Poll::Pending };
             h2.run();
             h2.look_at_bodies();
             match polled {

@@ -209,6 +209,10 @@ impl Channel for Datagrams {
         false
     }
 
+    fn unsent(&self) -> usize {
+        0
+    }
+
     fn bytes(&self) -> (u64, u64) {
         self.0
     }

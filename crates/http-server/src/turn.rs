@@ -59,6 +59,8 @@ pub(super) struct Turns {
     /// Next interval of the check for a client that is gone.
     look_after: Duration,
     rounds: Rounds,
+    /// Bytes of records that the socket has not accepted, as far as they are counted.
+    unsent: usize,
 }
 
 impl Turns {
@@ -73,6 +75,7 @@ impl Turns {
             draining: false,
             look_after: LOOK_FIRST,
             rounds: Rounds::default(),
+            unsent: 0,
         }
     }
 
@@ -97,6 +100,7 @@ impl Turns {
                 Some(handshake) => handshake.fail(End::ClientGone),
             }
         }
+        self.hold(channel.unsent(), http);
         http.connection.flow.set_blocked(channel.is_blocked());
         http.connection.limits.end_turn();
         if let Some(stop) = http.failed_handshake() {
@@ -116,6 +120,16 @@ impl Turns {
         }
     }
 
+    /// Counts `unsent` bytes as held by the responses of the connection.
+    fn hold(&mut self, unsent: usize, http: &Http) {
+        let before = mem::replace(&mut self.unsent, unsent);
+        if unsent > before {
+            http.connection.answers.take(unsent - before);
+        } else if unsent < before {
+            http.connection.answers.free(before - unsent);
+        }
+    }
+
     /// Reason to stop at the end of `phase`'s time; `None` after setting a new deadline.
     fn expired(&mut self, phase: Phase, http: &Http, channel: &impl Channel) -> Option<Stop> {
         match phase {
@@ -123,6 +137,10 @@ impl Turns {
             Phase::Idle(_) if self.multiplexed => Some(Stop::Close(http.end_of_idle())),
             Phase::Idle(_) => Some(Stop::Rest),
             Phase::Head(_) => Some(Stop::Close(End::HeadTimeout)),
+            // Nothing is read while bodies of requests wait for memory, so that the end of the client goes unnoticed.
+            Phase::Streams if is_full(http) && channel.is_gone(http.settings.abort_on_close) => {
+                Some(Stop::Abort(End::ClientGone))
+            }
             Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => {
                 self.rounds.turn(phase, channel.bytes().1, http)
             }
@@ -256,6 +274,8 @@ impl Rounds {
         if progress < LITTLE {
             connection.stop_gathering();
         }
+        let bodies = connection.multiplexed().map_or(0, |multiplexed| multiplexed.bodies.take_released());
+        let progress = progress + bodies;
         if progress < LITTLE && (is_overloaded || connection.must_yield()) {
             http.service.current().telemetry().metrics.connection_shed();
             return Some(Stop::Abort(End::Shed));
@@ -303,6 +323,11 @@ impl Rounds {
     }
 }
 
+/// Whether the connection waits for memory for bodies of its requests.
+fn is_full(http: &Http) -> bool {
+    http.connection.multiplexed().is_some_and(|multiplexed| multiplexed.bodies.is_full())
+}
+
 /// Whether the HTTP/1.1 request in flight has exceeded its timeout.
 fn is_overdue(http: &Http) -> bool {
     let (started, limit) = (http.connection.flow.request_began(), http.settings.timeouts.request);
@@ -316,6 +341,9 @@ pub(super) trait Channel {
 
     /// Whether output waits for the client.
     fn is_blocked(&self) -> bool;
+
+    /// Number of bytes of output that wait for the client, unless they are counted elsewhere.
+    fn unsent(&self) -> usize;
 
     /// Bytes received and sent so far.
     fn bytes(&self) -> (u64, u64);
@@ -335,6 +363,10 @@ impl Channel for HttpIo {
 
     fn is_blocked(&self) -> bool {
         self.stream().is_blocked()
+    }
+
+    fn unsent(&self) -> usize {
+        self.stream().unsent()
     }
 
     fn bytes(&self) -> (u64, u64) {

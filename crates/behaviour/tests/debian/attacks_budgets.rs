@@ -271,6 +271,56 @@ fn unread_responses_of_an_upstream_over_http2_leave_memory_for_those_of_others()
     drop(attackers);
 }
 
+#[test]
+fn uploads_that_an_upstream_does_not_take_leave_memory_for_those_of_others() {
+    const BODY: usize = 16 << 20;
+    // Reads heads only, so that the kernel and the gateway hold what clients send.
+    let silent = Origin::raw(|stream| {
+        std::thread::sleep(LIMIT);
+        drop(stream);
+        Ok(())
+    });
+    let origin = Origin::answering(|request, stream| {
+        write_response(stream, format!("{} bytes", request.body.len()).as_bytes())
+    });
+    let tables = format!(
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n\n[[host.route]]\npath = \"/silent\"\nupstream = \"silent\"\n\
+         \n[upstream.silent]\nservers = [\"{}\"]\n{}",
+        silent.url(),
+        upstream(&[&origin.url()])
+    );
+    // A client has half of 16 MiB, apart from two times 64 KiB for each connection.
+    let keys = "server.workers = 1\nserver.limits.buffered_total = \"16MiB\"\n";
+    let site = Site::custom(keys, &tables, |setup| setup);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, length: usize| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, vec![b'y'; length]).expect("a file");
+        format!("@{}", file.display())
+    };
+    let (large, small) = (file("large", BODY), file("small", 200_000));
+    let before = site.brisk.process().resident_bytes();
+    std::thread::scope(|scope| {
+        let uploads: Vec<_> = (0..24)
+            .map(|_| {
+                let options = ["--http2", "--max-time", "12", "--data-binary", &large];
+                let site = &site;
+                scope.spawn(move || site.curl(&options, "/silent"))
+            })
+            .collect();
+        wait_until("a client with its share", || (refusals(&site, "bodies") > 0.5).then_some(()));
+        assert!(held(&site, "bodies") <= f64::from(9 << 20), "{}", held(&site, "bodies"));
+        let grown = site.brisk.process().resident_bytes().saturating_sub(before);
+        assert!(grown < 20 << 20, "{} KiB", grown / 1024);
+        for _ in 0..4 {
+            let options = [&OTHER[..], &["--http2", "--data-binary", &small]].concat();
+            assert_eq!(site.curl(&options, "/").success(), "200000 bytes");
+        }
+        drop(uploads);
+    });
+    wait_until("bodies that are dropped", || (held(&site, "bodies") < 0.5).then_some(()));
+}
+
 /// An upstream whose response to alice is hers alone.
 fn of_alice(control: &'static str) -> Origin {
     Origin::answering(move |request, stream| {

@@ -3,10 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::mem;
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use brisk_budget::{Budgets, Reservation, Resource};
 use brisk_http::error::BodyError;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -14,6 +16,9 @@ use http_body::Frame;
 
 /// Minimum step in bytes by which the buffer grows.
 const STEP: usize = 16 << 10;
+
+/// Bytes of bodies that each connection may hold without a reservation, and maximum number of bytes that it receives at once.
+const FREE: usize = 64 << 10;
 
 /// Received and unread part of a body, shared by the reader and the connection.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ struct State {
     reader: Option<Waker>,
     /// Number of bytes read since the connection's last check.
     read: u32,
+    /// Length of the last frame, which the reader holds until it polls again.
+    lent: usize,
     is_dropped: bool,
     /// Whether the client waits for `100 Continue`.
     expects: Expects,
@@ -61,6 +68,14 @@ pub struct Notices {
     in_turn: Cell<bool>,
     /// Bytes of all bodies read or discarded since the connection's last check.
     read: Cell<u32>,
+    /// Bytes of all bodies that were received and that readers still hold or have not read.
+    held: Cell<usize>,
+    /// The client's reservation for bytes above [`FREE`].
+    reserved: RefCell<Option<Reservation>>,
+    /// Whether the connection receives nothing more until readers release bytes.
+    is_full: Cell<bool>,
+    /// Bytes released since the last call of [`take_released`](Self::take_released).
+    released: Cell<u64>,
 }
 
 /// Actions of a reader.
@@ -108,6 +123,56 @@ impl Notices {
         self.read.take()
     }
 
+    /// Whether more of the bodies may be received. Reserves memory for the next bytes above 64 KiB for `client` from `budgets`.
+    /// After `false`, the connection is woken when readers release bytes.
+    pub fn has_room(&self, budgets: Option<&Budgets>, client: Option<IpAddr>) -> bool {
+        let held = self.held.get();
+        let has_room = held < FREE || budgets.is_none_or(|budgets| self.reserve(held, budgets, client));
+        self.is_full.set(!has_room);
+        has_room
+    }
+
+    fn reserve(&self, held: usize, budgets: &Budgets, client: Option<IpAddr>) -> bool {
+        let mut reserved = self.reserved.borrow_mut();
+        // In steps, so that few turns take the lock of the budget.
+        let needed = (held.div_ceil(FREE) * FREE) as u64;
+        if let Some(reserved) = &mut *reserved {
+            let missing = needed.saturating_sub(reserved.bytes());
+            return missing == 0 || reserved.grow(missing).is_ok();
+        }
+        *reserved = budgets.of(Resource::Bodies).reserve(client, needed).ok();
+        reserved.is_some()
+    }
+
+    /// Whether the bodies exceed what each connection may hold, so that memory is reserved for them.
+    pub(crate) fn exceed_share(&self) -> bool {
+        self.reserved.borrow().is_some()
+    }
+
+    /// Whether the connection receives nothing more until readers release bytes.
+    pub fn is_full(&self) -> bool {
+        self.is_full.get()
+    }
+
+    /// Number of bytes that readers have released since the last call.
+    pub fn take_released(&self) -> u64 {
+        self.released.take()
+    }
+
+    fn release(&self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        self.held.set(self.held.get() - bytes);
+        self.released.set(self.released.get() + bytes as u64);
+        if self.held.get() < FREE {
+            self.reserved.take();
+        }
+        if self.is_full.take() {
+            self.wake();
+        }
+    }
+
     fn read(&self, bytes: usize) {
         self.read.set(self.read.get() + bytes as u32);
     }
@@ -140,6 +205,7 @@ impl Inbox {
             end: End::Open,
             reader: None,
             read: 0,
+            lent: 0,
             is_dropped: false,
             expects: if expects { Expects::Continue } else { Expects::No },
         };
@@ -158,6 +224,7 @@ impl Inbox {
             state.data.reserve((data.len() + more).max(STEP.min(data.len() * 2)));
         }
         state.data.extend_from_slice(data);
+        self.notices.held.set(self.notices.held.get() + data.len());
         state.wake();
         ControlFlow::Continue(())
     }
@@ -175,10 +242,16 @@ impl Inbox {
         let mut state = self.state.borrow_mut();
         if state.end == End::Open {
             state.end = End::Failed;
-            self.notices.read(state.data.len());
-            state.data = BytesMut::new();
+            self.discard(&mut state);
             state.wake();
         }
+    }
+
+    /// Discards the data that was not read.
+    fn discard(&self, state: &mut State) {
+        self.notices.read(state.data.len());
+        self.notices.release(state.data.len());
+        state.data = BytesMut::new();
     }
 
     /// Whether the reader was dropped.
@@ -203,8 +276,11 @@ impl Inbox {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut state = self.state.borrow_mut();
+        self.notices.release(mem::take(&mut state.lent));
         if !state.data.is_empty() {
-            let data = state.data.split().freeze();
+            // The whole buffer, so that the memory is free when the reader drops the frame.
+            let data = mem::take(&mut state.data).freeze();
+            state.lent = data.len();
             state.read += data.len() as u32;
             state.left = state.left.map(|left| left.saturating_sub(data.len() as u64));
             drop(state);
@@ -249,10 +325,16 @@ impl Inbox {
     pub(crate) fn let_go(&self) {
         let mut state = self.state.borrow_mut();
         state.is_dropped = true;
-        self.notices.read(state.data.len());
-        state.data = BytesMut::new();
+        self.discard(&mut state);
         drop(state);
         self.notices.add(self.stream);
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        self.notices.release(state.data.len() + state.lent);
     }
 }
 
@@ -266,11 +348,13 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
     use super::*;
+    use crate::settings::HttpSettings;
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);
@@ -331,6 +415,54 @@ mod tests {
             }
             notices.end_turn();
             assert_eq!(wakes.0.load(Ordering::Relaxed), expected);
+        }
+    }
+
+    const CLIENT: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+
+    /// Budgets with `limit` bytes for bodies.
+    fn budgets(limit: u64) -> Budgets {
+        let budgets = Budgets::new(&HttpSettings::default().limits());
+        budgets.of(Resource::Bodies).set_limit(limit);
+        budgets
+    }
+
+    #[test]
+    fn bytes_count_until_the_reader_polls_again_and_a_full_connection_is_woken() {
+        let (inbox, notices) = inbox(false);
+        let (none, some) = (budgets(0), budgets(4 * FREE as u64));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        notices.begin_turn(&Context::from_waker(&waker));
+        assert!(inbox.push(&vec![0; FREE - 1], 0).is_continue());
+        assert!(notices.has_room(Some(&none), CLIENT));
+        assert!(inbox.push(&[0], 0).is_continue());
+        assert!(!notices.has_room(Some(&none), CLIENT) && notices.is_full());
+        assert!(notices.has_room(Some(&some), CLIENT) && !notices.is_full());
+        let budget = some.of(Resource::Bodies);
+        assert_eq!(budget.held(), FREE as u64);
+        // Half of the limit is the client's share.
+        assert!(inbox.push(&vec![0; FREE], 0).is_continue() && notices.has_room(Some(&some), CLIENT));
+        assert!(inbox.push(&vec![0; FREE], 0).is_continue() && !notices.has_room(Some(&some), CLIENT));
+        let Poll::Ready(Some(Ok(frame))) = poll(&inbox) else { panic!("no frame") };
+        assert!(notices.is_full(), "the reader holds the frame");
+        assert_eq!((wakes.0.load(Ordering::Relaxed), notices.take_released()), (0, 0));
+        drop(frame);
+        assert!(poll(&inbox).is_pending());
+        assert_eq!((wakes.0.load(Ordering::Relaxed), notices.take_released()), (1, 3 * FREE as u64));
+        assert_eq!((budget.held(), notices.is_full()), (0, false));
+    }
+
+    #[test]
+    fn bodies_that_are_dropped_hold_nothing() {
+        let some = budgets(4 * FREE as u64);
+        for is_read in [false, true] {
+            let (inbox, notices) = inbox(false);
+            assert!(inbox.push(&vec![0; FREE], 0).is_continue() && notices.has_room(Some(&some), CLIENT));
+            assert!(!is_read || poll(&inbox).is_ready());
+            drop(inbox);
+            assert_eq!(notices.held.get(), 0);
+            assert_eq!(some.of(Resource::Bodies).held(), 0);
         }
     }
 

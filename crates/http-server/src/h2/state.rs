@@ -156,7 +156,7 @@ impl<'a> H2<'a> {
             http,
             flood: FloodWatch::new(http.settings.h2_resets),
             owed: Owed::new(),
-            notices: Rc::default(),
+            notices: Rc::clone(&http.connection.multiplex().bodies),
             wakes: Wakes::default(),
             recv: Receiving {
                 expect: Expect::Preface(0),

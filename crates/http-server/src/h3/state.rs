@@ -166,7 +166,7 @@ impl H3 {
         let control = Control::new(&http.settings);
         Self {
             flood,
-            notices: Rc::default(),
+            notices: Rc::clone(&http.connection.multiplex().bodies),
             wakes: Wakes::default(),
             control,
             decoder: qpack::Decoder::default(),
