@@ -274,7 +274,7 @@ fn unread_responses_of_an_upstream_over_http2_leave_memory_for_those_of_others()
 #[test]
 fn uploads_that_an_upstream_does_not_take_leave_memory_for_those_of_others() {
     const BODY: usize = 16 << 20;
-    // Reads heads only, so that the kernel and the gateway hold what clients send.
+    // Reads nothing: kernel and gateway hold the bytes of clients.
     let silent = Origin::raw(|stream| {
         std::thread::sleep(LIMIT);
         drop(stream);

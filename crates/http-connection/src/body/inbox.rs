@@ -144,7 +144,7 @@ impl Notices {
         reserved.is_some()
     }
 
-    /// Whether the bodies exceed what each connection may hold, so that memory is reserved for them.
+    /// Whether memory is reserved, because the bodies exceed the share of each connection.
     pub(crate) fn exceed_share(&self) -> bool {
         self.reserved.borrow().is_some()
     }
