@@ -79,7 +79,7 @@ impl Http3 {
     pub fn stopped(&mut self, stream: u64) {
         match self.h3.find(stream).filter(|place| !self.h3.is_finished(*place)) {
             Some(place) => self.h3.stopped(place),
-            None => self.h3.acknowledged(stream),
+            None => self.h3.stopped_after_its_end(stream),
         }
     }
 

@@ -16,7 +16,7 @@ use brisk_wire::priority::Priority;
 use bytes::Bytes;
 
 use super::prices;
-use super::state::{Cut, H3};
+use super::state::{Cut, H3, Part};
 use super::transport::{Direction, Read, Transport, Write};
 
 /// Maximum number of priorities of requests that have not arrived. A client sends such a priority just before its request, and
@@ -219,7 +219,7 @@ impl H3 {
                 if !is_wanted {
                     // RFC 9114 section 6.2: a stream of unknown type is not read.
                     let code = Code::STREAM_CREATION_ERROR;
-                    self.cuts.push(Cut { stream: id, code, resets: false });
+                    self.cuts.push(Cut { stream: id, code, part: Part::Request });
                     self.flood.charge(prices::USELESS);
                 } else if matches!(read, Read::End | Read::Reset | Read::Closed) {
                     is_wanted = false;

@@ -14,7 +14,7 @@ use http::header::EXPECT;
 use http::{HeaderMap, HeaderName, Method, Request};
 
 use super::prices;
-use super::state::{Cut, H3, Stream};
+use super::state::{Cut, H3, Part, Stream};
 use super::transport::{Direction, Read, Transport};
 use crate::response::Work;
 
@@ -69,7 +69,7 @@ impl H3 {
         if is_late || is_full {
             // RFC 9114 section 4.1.1: the client may safely retry. QUIC permits more streams than `limits.h2_streams` may,
             // so a correct client can exceed this limit.
-            self.cuts.push(Cut { stream: id, code: Code::REQUEST_REJECTED, resets: true });
+            self.cuts.push(Cut { stream: id, code: Code::REQUEST_REJECTED, part: Part::Both });
             self.flood.charge(prices::USELESS);
             return;
         }
@@ -247,7 +247,7 @@ impl H3 {
             // The rest of the request is not needed (RFC 9114 section 4.1).
             let id = stream.id;
             stream.is_open = false;
-            self.cuts.push(Cut { stream: id, code: Code::NO_ERROR, resets: false });
+            self.cuts.push(Cut { stream: id, code: Code::NO_ERROR, part: Part::Request });
         }
     }
 

@@ -14,7 +14,7 @@ use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 
 use super::prices;
-use super::state::{Cut, H3, Output, Queueing};
+use super::state::{Cut, H3, Output, Part, Queueing};
 use super::transport::{Transport, Write};
 use crate::response::{self, Next, Work};
 
@@ -62,9 +62,11 @@ impl H3 {
 
     /// Resets and stops streams.
     pub(super) fn cut(&mut self, transport: &mut impl Transport) {
-        for Cut { stream, code, resets } in self.cuts.drain(..) {
-            transport.stop(stream, code);
-            if resets {
+        for Cut { stream, code, part } in self.cuts.drain(..) {
+            if part != Part::Response {
+                transport.stop(stream, code);
+            }
+            if part != Part::Request {
                 transport.reset(stream, code);
             }
         }

@@ -66,8 +66,15 @@ pub(super) struct H3 {
 pub(super) struct Cut {
     pub(super) stream: u64,
     pub(super) code: Code,
-    /// Whether the response is abandoned too, as opposed to the rest of the request only.
-    pub(super) resets: bool,
+    pub(super) part: Part,
+}
+
+/// Part of a request and its response that is abandoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Request,
+    Response,
+    Both,
 }
 
 /// Request and its response.
@@ -240,7 +247,8 @@ impl H3 {
     /// Abandons the rest of a request, and its response unless the transport has accepted all of it.
     pub(super) fn reset(&mut self, place: u32, code: Code) {
         let Some(stream) = self.stream(place) else { return };
-        let cut = Cut { stream: stream.id, code, resets: stream.output != Output::Finished };
+        let part = if stream.output == Output::Finished { Part::Request } else { Part::Both };
+        let cut = Cut { stream: stream.id, code, part };
         self.cuts.push(cut);
         self.flood.charge(super::prices::refused(code));
         self.close(place);
@@ -249,7 +257,7 @@ impl H3 {
     /// Abandons the rest of a request whose response is complete. RFC 9114 section 4.1: with `H3_NO_ERROR`.
     pub(super) fn stop(&mut self, place: u32) {
         let Some(id) = self.stream(place).map(|stream| stream.id) else { return };
-        self.cuts.push(Cut { stream: id, code: Code::NO_ERROR, resets: false });
+        self.cuts.push(Cut { stream: id, code: Code::NO_ERROR, part: Part::Request });
         self.close(place);
     }
 
@@ -292,6 +300,13 @@ impl H3 {
         if let Some(at) = self.unacknowledged.iter().position(|other| *other == id) {
             self.unacknowledged.swap_remove(at);
         }
+    }
+
+    /// Abandons the part of a whole response that the client has not received. RFC 9000 section 3.5: without a reset, a client
+    /// that discards the response never learns its length, and its window for the connection stays used.
+    pub(super) fn stopped_after_its_end(&mut self, id: u64) {
+        self.acknowledged(id);
+        self.cuts.push(Cut { stream: id, code: Code::REQUEST_CANCELLED, part: Part::Response });
     }
 
     /// Changes the priority of a stream by `PRIORITY_UPDATE`, and moves it to the queue of its new urgency.

@@ -319,6 +319,21 @@ fn memory_of_responses_is_held_until_it_is_acknowledged() {
     assert_eq!(held(&bench), 0);
 }
 
+#[test]
+fn a_response_that_is_stopped_after_its_end_is_reset() {
+    let mut bench = Bench::new();
+    bench.send_all(0, &get("/big", &[]));
+    bench.turn();
+    assert!(bench.client.received[&0].is_finished);
+    bench.stop(0);
+    bench.turn();
+    // Its client learns the length of the response, which counts in the window of the connection.
+    assert_eq!(bench.client.received[&0].reset, Some(Code::REQUEST_CANCELLED));
+    bench.client.received.clear();
+    bench.turn();
+    assert_eq!(bench.http3.h3.http.connection.answers.held(), 0);
+}
+
 /// Time of the worker of a connection.
 struct Clock(tokio::task::LocalSet);
 
