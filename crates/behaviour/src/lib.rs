@@ -9,6 +9,7 @@ pub mod fleet;
 pub mod h2;
 pub mod h2_client;
 pub mod h2_origin;
+pub mod h3_client;
 pub mod linked;
 pub mod memory;
 pub mod openssl;

@@ -155,6 +155,11 @@ impl QuicConnection {
         self.socket = new_socket(self.server);
     }
 
+    /// The first datagram that was sent.
+    pub fn first(&self) -> &[u8] {
+        &self.first
+    }
+
     /// Sends the first datagram again.
     pub fn repeat(&self) {
         let _ = self.socket.send_to(&self.first, self.server);
@@ -170,6 +175,24 @@ impl QuicConnection {
         stream
     }
 
+    /// Opens a stream, and sends `data`, which may be longer than the window, and its end.
+    pub fn upload(&mut self, data: &[u8]) -> Result<StreamId, ConnectionError> {
+        let stream = self.connection.streams().open(Dir::Bi).expect("a stream that the server permits");
+        let mut rest = data;
+        self.wait(|this| {
+            let mut sending = this.connection.send_stream(stream);
+            while !rest.is_empty() {
+                // An error is the end of the window.
+                let Ok(written) = sending.write(rest) else { return false };
+                rest = &rest[written..];
+            }
+            true
+        })?;
+        self.connection.send_stream(stream).finish().expect("an open stream");
+        self.send();
+        Ok(stream)
+    }
+
     /// Opens a unidirectional stream that stays open, and sends `data`.
     pub fn send_uni(&mut self, data: &[u8]) {
         let stream = self.connection.streams().open(Dir::Uni).expect("a stream that the server permits");
@@ -183,6 +206,17 @@ impl QuicConnection {
         let mut data = Vec::new();
         self.wait(|this| this.read(stream, &mut data))?;
         Ok(data)
+    }
+
+    /// Waits for all data of the server on a stream, or for the code of its reset.
+    pub fn response_or_reset(&mut self, stream: StreamId) -> Result<Result<Vec<u8>, u64>, ConnectionError> {
+        let (mut data, mut reset) = (Vec::new(), None);
+        self.wait(|this| {
+            // Reading a reset stream forgets it.
+            reset = this.connection.recv_stream(stream).received_reset().ok().flatten();
+            reset.is_some() || this.read(stream, &mut data)
+        })?;
+        Ok(reset.map_or(Ok(data), |code| Err(code.into())))
     }
 
     /// Reads the data that has arrived on a stream; returns whether the stream has ended.

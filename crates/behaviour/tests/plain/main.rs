@@ -10,6 +10,7 @@ mod check;
 mod compress_rights;
 mod http3;
 mod http3_discovery;
+mod http3_paths;
 mod nagle;
 mod proxy_protocol;
 mod rates;
