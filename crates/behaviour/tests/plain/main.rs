@@ -9,6 +9,7 @@ mod attacks_uploads;
 mod check;
 mod compress_rights;
 mod http3;
+mod http3_attacks;
 mod http3_conformance;
 mod http3_discovery;
 mod http3_paths;
