@@ -53,7 +53,7 @@ impl AltSvcStage {
         }
         match self.alt_svc {
             AltSvc::Clear => Some(HeaderValue::from_static("clear")),
-            // Over HTTP/3, once for each connection: clients renew what they have stored, and use HTTP/3 again.
+            // Over HTTP/3, once for each connection: clients renew the stored announcement, and use HTTP/3 again.
             AltSvc::Announce(_) if state.version == Version::HTTP_3 && exchange.number() > 1 => None,
             AltSvc::Announce(announcement) if announcement.max_age.is_zero() => None,
             AltSvc::Announce(announcement) => Some(self.announced(announcement, record.local.port())),

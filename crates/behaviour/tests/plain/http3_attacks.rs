@@ -21,7 +21,7 @@ const MEBIBYTE: u64 = 1 << 20;
 
 /// Performs an attack while other clients connect and request. Returns by how many bytes the memory of the gateway grew.
 fn attack(site: &Site, attack: impl FnOnce()) -> u64 {
-    // A first visit allocates what stays.
+    // A first visit allocates memory that stays.
     visit(site);
     let before = site.brisk.process().resident_bytes();
     let is_over = AtomicBool::new(false);
@@ -54,7 +54,7 @@ fn until_closed(site: &Site, rounds: u32, mut round: impl FnMut(&mut QuicConnect
     let mut connection = h3::connect(&h3::client(site), site.brisk.https());
     for number in 0..rounds {
         round(&mut connection, number);
-        // Sends, and receives what has arrived.
+        // One turn sends, and receives all datagrams that have arrived.
         let mut turns = 0;
         let turn = |_: &mut QuicConnection| std::mem::replace(&mut turns, 1) == 1;
         match connection.wait(turn) {

@@ -1,4 +1,4 @@
-//! Discovery of HTTP/3: `Alt-Svc` per host and client, its withdrawal, and what `brisk check` says.
+//! Discovery of HTTP/3: `Alt-Svc` per host and client, its withdrawal, and the notes of `brisk check`.
 
 use brisk_behaviour::site::{NAME, setup};
 use brisk_testkit::brisk::{Brisk, Setup, base, host};
