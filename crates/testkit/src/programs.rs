@@ -25,6 +25,15 @@ pub(crate) fn optional(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// The folder of Python modules that `tools/programs` calls `name`. Fails the test like [`program`].
+pub fn python_modules(name: &str) -> PathBuf {
+    assert!(is_listed(name), "tests may not use {name}: tools/programs does not list it for `test`");
+    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let folder = home.join(".cache/brisk").join(name);
+    assert!(folder.is_dir(), "{name} is missing: run `make setup`");
+    folder
+}
+
 fn find(name: &str) -> Option<PathBuf> {
     let cache = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/brisk/bin"));
     let tools = env::var_os("BRISK_TOOLS").map(PathBuf::from);

@@ -19,6 +19,8 @@ mod early_hints;
 mod fleet_clients;
 mod grpc;
 mod h2spec;
+mod http3_browsers;
+mod http3_clients;
 mod net_log;
 mod pages_in_chromium;
 mod profiles;

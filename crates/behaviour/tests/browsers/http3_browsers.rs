@@ -1,0 +1,144 @@
+//! HTTP/3 with Chromium and Firefox: pages, returning connections with early data, and WebSocket.
+
+use std::fs;
+use std::process::Command;
+
+use brisk_behaviour::h3_client::h3_site;
+use brisk_behaviour::site::{LIMIT, NAME, Site, upstream};
+use brisk_behaviour::websocket::echo;
+use brisk_testkit::process::{Process, command, run, wait_until};
+use serde_json::Value;
+
+use crate::chromium::Chromium;
+
+/// Requests again each time after its connection was closed.
+const PAGE: &str = "<!doctype html><script>
+const pause = ms => new Promise(done => setTimeout(done, ms));
+(async () => {
+  for (const path of ['/second', '/third', '/fourth']) {
+    await pause(1500);
+    await fetch(path, {cache: 'no-store'});
+  }
+})();
+</script>";
+
+/// Site whose idle connections end soon.
+fn returning() -> Site {
+    let route = "\n[[host.route]]\npath = \"/\"\nearly_data = \"safe\"\n";
+    let page = format!("{route}respond = {{ body = {PAGE:?}, content_type = \"text/html\" }}\n");
+    h3_site("server.timeouts.idle = \"300ms\"\n", &page)
+}
+
+/// Line of the access log about the request for this path.
+fn logged(site: &Site, path: &str) -> Value {
+    let found = |line: String| {
+        Some(serde_json::from_str::<Value>(&line).expect("JSON")).filter(|l| l["path"] == path)
+    };
+    wait_until(path, || site.brisk.access_log().into_iter().find_map(found))
+}
+
+/// Checks that the page and what it requests came over HTTP/3, and that returning connections began with early data.
+fn assert_early(site: &Site) {
+    assert_eq!(logged(site, "/")["protocol"], "HTTP/3.0");
+    let lines = ["/second", "/third", "/fourth"].map(|path| logged(site, path));
+    for line in &lines {
+        assert_eq!(line["protocol"], "HTTP/3.0", "{line}");
+    }
+    let early = lines.iter().filter(|line| line["resumption"] == "0-rtt").count();
+    assert!(early >= 2, "{lines:#?}");
+}
+
+/// Options that let Chromium connect by QUIC at once. The name has one address: `localhost` has two, of which QUIC tries
+/// only the first.
+fn forced(site: &Site) -> [String; 2] {
+    let port = site.brisk.https().port();
+    [
+        format!("--origin-to-force-quic-on={NAME}:{port}"),
+        format!("--host-resolver-rules=MAP {NAME} 127.0.0.1"),
+    ]
+}
+
+#[test]
+fn chromium_loads_a_page_over_http3() {
+    let site = h3_site("", "\n[[host.route]]\npath = \"/\"\nrespond = { body = \"here\" }\n");
+    let file = site.brisk.folder().join("net-log.json");
+    let log = format!("--log-net-log={}", file.display());
+    let browser = Chromium::new(site.brisk.folder(), &site.brisk);
+    let [quic, address] = forced(&site);
+    let page = browser.run(&[&quic, &address, &log, "--dump-dom"], &site.url("/page"));
+    assert!(page.contains("here"), "{page}");
+    assert_eq!(logged(&site, "/page")["protocol"], "HTTP/3.0");
+    let log: Value = serde_json::from_str(&fs::read_to_string(&file).expect("a net log")).expect("JSON");
+    let events = |name: &str| {
+        let kind = &log["constants"]["logEventTypes"][name];
+        assert!(kind.is_u64(), "{name} is no event");
+        log["events"].as_array().expect("events").iter().filter(|event| event["type"] == *kind).count()
+    };
+    assert!(events("HTTP3_HEADERS_SENT") > 0 && events("HTTP3_HEADERS_DECODED") > 0);
+    assert_eq!(events("HTTP2_SESSION_SEND_HEADERS"), 0);
+}
+
+#[test]
+fn chromium_returns_with_early_data() {
+    let site = returning();
+    let browser = Chromium::new(site.brisk.folder(), &site.brisk);
+    let [quic, address] = forced(&site);
+    let _running = browser.start(&[&quic, &address], &site.url("/"));
+    assert_early(&site);
+}
+
+/// Opens a socket, and requests what it said.
+const CHAT: &str = r"<script>
+const socket = new WebSocket('wss://' + location.host + '/chat');
+socket.onopen = () => socket.send('hello');
+socket.onmessage = event => fetch('/said-' + event.data);
+</script>";
+
+#[test]
+fn chromium_has_a_websocket_beside_its_page() {
+    let origin = echo();
+    let page = format!(
+        "\n[[host.route]]\npath = \"/page\"\nrespond = {{ body = {CHAT:?}, content_type = \"text/html\" }}\n\
+         \n[[host.route]]\npath = \"/chat\"\nupstream = \"app\"\n{}",
+        upstream(&[&origin.url()])
+    );
+    let site = h3_site("", &page);
+    let browser = Chromium::new(site.brisk.folder(), &site.brisk);
+    let [quic, address] = forced(&site);
+    let _running = browser.start(&[&quic, &address], &site.url("/page"));
+    assert_eq!(logged(&site, "/page")["protocol"], "HTTP/3.0");
+    assert_eq!(logged(&site, "/said-hello")["protocol"], "HTTP/3.0");
+}
+
+/// Firefox with a new profile that trusts the CA of the site and uses HTTP/3 for its origin.
+fn firefox(site: &Site, path: &str) -> Process {
+    let profile = site.brisk.folder().join("firefox");
+    fs::create_dir(&profile).expect("a folder");
+    let database = format!("sql:{}", profile.display());
+    let mut trust = command("certutil");
+    trust.args(["-A", "-d", &database, "-n", "test", "-t", "C,,", "-i"]).arg(site.ca.root_file());
+    run(&mut trust, b"", LIMIT).success();
+    let port = site.brisk.https().port();
+    let preferences = [
+        format!("\"network.http.http3.alt-svc-mapping-for-testing\", \"localhost;h3=:{port}\""),
+        "\"network.http.http3.disable_when_third_party_roots_found\", false".to_owned(),
+        "\"network.http.http3.enable\", true".to_owned(),
+        "\"network.dns.disableIPv6\", true".to_owned(),
+        "\"browser.shell.checkDefaultBrowser\", false".to_owned(),
+        "\"datareporting.policy.dataSubmissionEnabled\", false".to_owned(),
+        "\"network.captive-portal-service.enabled\", false".to_owned(),
+        "\"network.connectivity-service.enabled\", false".to_owned(),
+    ];
+    let lines = preferences.map(|preference| format!("user_pref({preference});\n"));
+    fs::write(profile.join("user.js"), lines.concat()).expect("a file");
+    let mut firefox: Command = command("firefox-esr");
+    firefox.env("HOME", site.brisk.folder()).args(["--headless", "--no-remote", "--profile"]).arg(&profile);
+    Process::start(firefox.arg(format!("https://localhost:{port}{path}")))
+}
+
+#[test]
+fn firefox_returns_with_early_data() {
+    let site = returning();
+    let _running = firefox(&site, "/");
+    assert_early(&site);
+}
