@@ -24,6 +24,7 @@ mod erased;
 mod experiments;
 mod fleet;
 mod fleet_redis;
+mod http3_suspension;
 mod isolated;
 mod isolated_faults;
 mod key_answers;
