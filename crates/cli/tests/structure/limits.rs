@@ -1,5 +1,5 @@
 //! Tables in `docs/security.md`. Limits: every cell has a value and names a test that exists, or states why no limit is
-//! necessary. Findings of the review: every row names tests that exist.
+//! necessary. Findings of the review: every row names tests that exist. Requirements in `docs/http3-conformance.md`: the same.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -98,6 +98,19 @@ fn every_finding_of_the_review_has_a_test() {
         let [finding, defence, cell] = &row[..] else { panic!("three columns: {row:?}") };
         assert!(!finding.is_empty() && !defence.is_empty(), "{row:?}");
         assert!(is_tested(cell, &tests), "{finding}: no test that exists: {cell:?}");
+    }
+}
+
+#[test]
+fn every_requirement_of_http3_has_a_test() {
+    let (text, tests) = (read(&root().join("docs/http3-conformance.md")), tests());
+    for heading in ["## RFC 9114", "## RFC 9204", "## Interoperability"] {
+        let rows = rows(&text, heading, "");
+        assert!(rows.len() >= 10, "{heading}: {} rows", rows.len());
+        for row in rows {
+            let cell = row.last().expect("a column");
+            assert!(is_tested(cell, &tests) || cell.starts_with("none: "), "no test that exists: {row:?}");
+        }
     }
 }
 
