@@ -16,6 +16,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use brisk_net::Drain;
+use brisk_quic_socket::{Batch, Datagram, Socket};
 use quinn_proto::{ConnectionId, DatagramEvent, Endpoint, EndpointConfig, ServerConfig, Transmit};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Sleep;
@@ -24,8 +25,7 @@ use crate::application::Service;
 use crate::group::Group;
 use crate::ids::{self, Header, Ids, Place};
 use crate::settings::Endpoints;
-use crate::slot::{Datagram, Slot, State};
-use crate::socket::{Batch, Socket};
+use crate::slot::{Slot, State};
 use crate::timers::Timers;
 use crate::wake::Woken;
 
@@ -101,7 +101,7 @@ impl<S: Service> Driver<S> {
             woken: Arc::default(),
             woken_slots: Vec::new(),
             socket,
-            batch: Some(Box::new(Batch::new())),
+            batch: Some(Box::default()),
             out: Vec::new(),
             unvalidated: Rate::default(),
         })
@@ -141,7 +141,7 @@ impl<S: Service> Driver<S> {
         while let Poll::Ready(Some(datagram)) = self.passed.poll_recv(cx) {
             self.route(datagram, Passing::Arrived);
         }
-        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(Batch::new()));
+        let mut batch = self.batch.take().unwrap_or_default();
         let received = self.socket.poll_receive(cx, &mut batch);
         if let Poll::Ready(Ok(())) = received {
             for datagram in batch.datagrams(now) {

@@ -5,9 +5,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use brisk_quic_socket::Datagram;
 use tokio::sync::mpsc::{self, Receiver, Sender};
-
-use crate::slot::Datagram;
 
 /// Datagrams that wait for one driver; further ones are dropped, as by a full socket.
 const QUEUE: usize = 256;

@@ -12,7 +12,6 @@ mod group;
 mod ids;
 mod settings;
 mod slot;
-mod socket;
 mod timers;
 mod wake;
 

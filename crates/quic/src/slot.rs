@@ -1,15 +1,15 @@
 //! The state of one connection in its driver.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
 use brisk_net::SharePermit;
+use brisk_quic_socket::Datagram;
 use brisk_tls::Refusal;
 use brisk_tls::quic::SuspendedCall;
-use bytes::BytesMut;
-use quinn_proto::{AcceptError, Connection, ConnectionHandle, ConnectionId, EcnCodepoint, Endpoint};
+use quinn_proto::{AcceptError, Connection, ConnectionHandle, ConnectionId, Endpoint};
 
 use crate::application::Service;
 use crate::settings::Unproven;
@@ -19,17 +19,6 @@ use crate::wake::Signal;
 const WAITING: usize = 48;
 /// Maximum size of a datagram that waits: the size that endpoints accept, rounded up.
 const WAITING_SIZE: usize = 1500;
-
-/// A received datagram.
-#[derive(Debug)]
-pub(crate) struct Datagram {
-    /// Time of its arrival, which it keeps while it waits.
-    pub(crate) at: Instant,
-    pub(crate) remote: SocketAddr,
-    pub(crate) local: Option<IpAddr>,
-    pub(crate) ecn: Option<EcnCodepoint>,
-    pub(crate) data: BytesMut,
-}
 
 /// The result of `Endpoint::accept`, with the endpoint. A refusal contains the response for the client.
 pub(crate) type Accepted =

@@ -3,13 +3,14 @@
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use brisk_quic_socket::Datagram;
 use brisk_tls::quic::SuspendedCall;
 use quinn_proto::{ConnectionError, ConnectionId, DatagramEvent, EndpointEvent, Incoming};
 
 use super::{Driver, Step};
 use crate::application::{AddressProof, Application, Failed, Service};
 use crate::ids;
-use crate::slot::{Accepted, Datagram, State};
+use crate::slot::{Accepted, State};
 
 impl<S: Service> Driver<S> {
     /// A packet with a long header and an unknown ID: a free slot's endpoint judges it, and keeps it if it begins a

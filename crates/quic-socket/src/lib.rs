@@ -1,15 +1,16 @@
-//! A datagram socket of a worker, with segmentation and receive offload (GSO, GRO).
+//! A datagram socket for quinn-proto, of servers and of clients, with segmentation and receive offload (GSO, GRO).
 
+use std::fmt;
 use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::BytesMut;
 use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
-
-use crate::slot::Datagram;
 
 /// Buffers of one system call. Each takes the datagrams that the kernel has coalesced, up to 64 KiB of one flow.
 const BATCH: usize = quinn_udp::BATCH_SIZE;
@@ -19,33 +20,52 @@ const BUFFER: usize = 64 << 10;
 /// byte.
 const SEGMENTS: usize = 44;
 
+/// A received datagram.
+#[derive(Debug)]
+pub struct Datagram {
+    /// Time of its arrival, which it keeps while it waits.
+    pub at: Instant,
+    /// Address of the sender.
+    pub remote: SocketAddr,
+    /// Address to which it was sent.
+    pub local: Option<IpAddr>,
+    /// Congestion marks of its IP header.
+    pub ecn: Option<EcnCodepoint>,
+    /// Contents.
+    pub data: BytesMut,
+}
+
 /// A non-blocking socket on a tokio runtime.
-pub(crate) struct Socket {
+pub struct Socket {
     udp: UdpSocket,
     state: UdpSocketState,
     /// Datagrams that the kernel has not taken yet.
     unsent: Option<(Transmit, Vec<u8>)>,
+    /// The last error of sending.
+    error: Option<io::Error>,
 }
 
-/// Buffers for received datagrams.
-pub(crate) struct Batch {
+/// Buffers for received datagrams: 2 MiB of address space, of which the used pages take memory.
+pub struct Batch {
     storage: Box<[u8]>,
     metas: [RecvMeta; BATCH],
     received: usize,
 }
 
-impl Batch {
-    pub(crate) fn new() -> Self {
+impl Default for Batch {
+    fn default() -> Self {
         // Zeroed by the system: only pages that are received into take memory.
         let storage = vec![0; BATCH * BUFFER].into_boxed_slice();
         Self { storage, metas: [RecvMeta::default(); BATCH], received: 0 }
     }
+}
 
+impl Batch {
     /// The received datagrams.
     ///
     /// Each has an allocation of its own. Slices of a common buffer would save it, but a connection could then hold 64 KiB
     /// by one retained byte, while its limits count the datagram only.
-    pub(crate) fn datagrams(&self, at: std::time::Instant) -> impl Iterator<Item = Datagram> {
+    pub fn datagrams(&self, at: Instant) -> impl Iterator<Item = Datagram> {
         let received = self.metas.iter().zip(self.storage.chunks_exact(BUFFER)).take(self.received);
         received.flat_map(move |(meta, buffer)| {
             let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
@@ -61,26 +81,26 @@ impl Batch {
 }
 
 impl Socket {
-    /// Must be called inside a runtime.
-    pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+    /// Takes a bound socket. Must be called inside a runtime.
+    pub fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let udp = UdpSocket::from_std(socket)?;
         let state = UdpSocketState::new((&udp).into())?;
-        Ok(Self { udp, state, unsent: None })
+        Ok(Self { udp, state, unsent: None, error: None })
     }
 
     /// Whether datagrams are sent whole or not at all, so that larger ones can be tried.
-    pub(crate) fn forbids_fragments(&self) -> bool {
+    pub fn forbids_fragments(&self) -> bool {
         !self.state.may_fragment()
     }
 
     /// Maximum number of segments of one [`Transmit`].
-    pub(crate) fn segments(&self) -> usize {
+    pub fn segments(&self) -> usize {
         SEGMENTS.min(self.state.max_gso_segments())
     }
 
     /// Receives a batch.
-    pub(crate) fn poll_receive(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
+    pub fn poll_receive(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
         loop {
             ready!(self.udp.poll_recv_ready(cx))?;
             let mut chunks = batch.storage.chunks_exact_mut(BUFFER);
@@ -101,19 +121,25 @@ impl Socket {
 
     /// Sends datagrams, or keeps them if the kernel's buffer is full. To be called only while
     /// [`is_blocked`](Self::is_blocked) is false.
-    pub(crate) fn send(&mut self, transmit: Transmit, contents: &[u8]) {
+    pub fn send(&mut self, transmit: Transmit, contents: &[u8]) {
         if self.try_send(&transmit, contents).is_pending() {
             self.unsent = Some((transmit, contents[..].to_vec()));
         }
     }
 
     /// Whether datagrams wait for room in the kernel's buffer.
-    pub(crate) fn is_blocked(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         self.unsent.is_some()
     }
 
+    /// Takes the last error of sending. Such datagrams were lost on the way: too large for the path, no route, or refused by
+    /// a firewall or by the receiving machine. A server need not know.
+    pub fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+
     /// Sends the datagrams that wait.
-    pub(crate) fn poll_unblock(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_unblock(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some((transmit, contents)) = self.unsent.take() {
             let writable = self.udp.poll_send_ready(cx)?;
             if writable.is_pending() || self.try_send(&transmit, &contents).is_pending() {
@@ -124,7 +150,7 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    fn try_send(&self, transmit: &Transmit, contents: &[u8]) -> Poll<()> {
+    fn try_send(&mut self, transmit: &Transmit, contents: &[u8]) -> Poll<()> {
         let segments = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
@@ -137,10 +163,22 @@ impl Socket {
             Ok(()) => Poll::Ready(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             Err(error) => {
-                // As if it was lost on the way: too large for the path, no route, or refused by a firewall.
                 tracing::debug!(%error, destination = %transmit.destination, "datagrams are not sent");
+                self.error = Some(error);
                 Poll::Ready(())
             }
         }
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").field("udp", &self.udp).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("received", &self.received).finish_non_exhaustive()
     }
 }
