@@ -123,7 +123,7 @@ impl ClientError {
         }
     }
 
-    fn of_alert(alert: AlertDescription) -> Self {
+    pub(super) fn of_alert(alert: AlertDescription) -> Self {
         let name = alert_name(alert);
         match alert {
             AlertDescription::NoApplicationProtocol => Self::ProtocolRefused,

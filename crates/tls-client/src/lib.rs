@@ -12,6 +12,7 @@ mod handshake;
 mod layer;
 mod notes;
 mod observe;
+mod quic;
 mod records;
 mod session;
 mod settings;
@@ -34,6 +35,7 @@ use tokio::net::TcpStream;
 pub use error::ClientError;
 pub use facts::{ClientFacts, EarlyOutcome};
 pub use observe::Observer;
+pub use quic::{EarlyData, QuicHandshake, VERSION as QUIC_VERSION};
 pub use session::SavedSession;
 pub use settings::{
     ClientIdentity, ClientSettings, KeyShares, SessionUse, StapleRequest, Tls12Sessions, Verification,

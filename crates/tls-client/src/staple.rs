@@ -112,7 +112,7 @@ pub(super) fn omit_from_record(record: &mut [u8]) {
 }
 
 /// Removes the request from the hellos among these messages, the last of which may be incomplete.
-fn omit_request(mut messages: &mut [u8]) {
+pub(super) fn omit_request(mut messages: &mut [u8]) {
     while let [kind, high, middle, low, rest @ ..] = messages {
         let len = (u32::from_be_bytes([0, *high, *middle, *low]) as usize).min(rest.len());
         let (body, after) = rest.split_at_mut(len);
