@@ -1,4 +1,4 @@
-//! Rules for the frames that a client may send, by stream (RFC 9114 sections 4.1, 4.4, 6.2.1 and 7.2).
+//! Rules for frames by stream, as far as a peer that accepts no pushes is concerned (RFC 9114 sections 4.1, 4.4, 6.2.1 and 7.2).
 
 use super::error::Code;
 use super::frame::{FrameHead, kind};
@@ -30,7 +30,7 @@ pub struct RequestOrder {
     limit: u64,
 }
 
-/// Position in a request.
+/// Position in a request or response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     Head,
@@ -42,7 +42,7 @@ enum Position {
 }
 
 impl RequestOrder {
-    /// Order of a request whose encoded head and encoded trailers have at most `limit` bytes each.
+    /// Order of a message whose encoded head and encoded trailers have at most `limit` bytes each.
     pub fn new(limit: u64) -> Self {
         Self { position: Position::Head, limit }
     }
@@ -50,6 +50,11 @@ impl RequestOrder {
     /// Permits only `DATA` from now on: the request is a `CONNECT` (RFC 9114 section 4.4).
     pub fn tunnel(&mut self) {
         self.position = Position::Tunnel;
+    }
+
+    /// Expects another head: the last one was that of an interim response (RFC 9114 section 4.1).
+    pub fn interim(&mut self) {
+        self.position = Position::Head;
     }
 
     /// Whether no head has begun.
@@ -74,7 +79,7 @@ impl Order for RequestOrder {
     }
 }
 
-/// Order of frames on the control stream of a client.
+/// Order of frames on the control stream of a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ControlOrder {
     has_settings: bool,
