@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use brisk_http_client::http3::Http3Client;
 use brisk_net::TcpInfo;
 use brisk_telemetry::{Milestone, Resumption, Timeline};
 use brisk_tls_client::{Client, ClientFacts, EarlyOutcome, SavedSession, SessionUse};
@@ -28,6 +29,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Opener {
     pub(crate) dialer: Dialer,
+    pub(crate) quic: Http3Client,
     pub(crate) kinds: Weighted<Kind>,
     /// Protocol to negotiate by ALPN; `None` without requests.
     pub(crate) protocol: Option<Protocol>,
@@ -44,6 +46,8 @@ pub(crate) enum Protocol {
     Http1,
     /// `h2`.
     Http2,
+    /// `h3`, over QUIC.
+    Http3,
 }
 
 /// Kinds of connections.
@@ -144,7 +148,8 @@ impl Opener {
         if let Some(segments) = segments {
             let syn_data =
                 self.dialer.opens_fast() && TcpInfo::of(stream.tcp()).is_ok_and(|info| info.syn_data);
-            let handshake = Handshake { asked: kind.asked, connect, tls, segments, syn_data, facts };
+            let handshake =
+                Handshake { asked: kind.asked, connect: Some(connect), tls, segments, syn_data, facts };
             self.recorder.handshake(now, &handshake);
         }
         if let Some(failure) = kind.shortfall(offered, facts) {
@@ -183,16 +188,18 @@ impl Opener {
 }
 
 impl Protocol {
-    fn shortfall(self, facts: &ClientFacts) -> Option<Failure> {
-        let refused = |text: String| Some(Failure::new(Cause::Alpn, text));
-        match (self, facts.protocol.as_deref()) {
-            (Self::Http2, Some("h2")) | (Self::Http1, None | Some("http/1.1")) => None,
-            (Self::Http2, None) => refused("the server chose no protocol by ALPN; h2 is needed".to_owned()),
-            (Self::Http2, Some(other)) => refused(format!("the server chose {other} by ALPN; h2 is needed")),
-            (Self::Http1, Some(other)) => {
-                refused(format!("the server chose {other} by ALPN; http/1.1 is needed"))
-            }
-        }
+    pub(crate) fn shortfall(self, facts: &ClientFacts) -> Option<Failure> {
+        let needed = match self {
+            Self::Http1 => "http/1.1",
+            Self::Http2 => "h2",
+            Self::Http3 => "h3",
+        };
+        let chosen = match facts.protocol.as_deref() {
+            None if self == Self::Http1 => return None,
+            Some(chosen) if chosen == needed => return None,
+            chosen => chosen.unwrap_or("no protocol"),
+        };
+        Some(Failure::new(Cause::Alpn, format!("the server chose {chosen} by ALPN; {needed} is needed")))
     }
 }
 
@@ -218,7 +225,7 @@ impl Kind {
 
 impl HandshakeKind {
     /// The failure, if the handshake is not of the requested kind.
-    fn shortfall(&self, offered: bool, facts: &ClientFacts) -> Option<Failure> {
+    pub(crate) fn shortfall(&self, offered: bool, facts: &ClientFacts) -> Option<Failure> {
         let (asked, got) = (self.asked, facts.resumption);
         if is_as_requested(asked, got) {
             return None;

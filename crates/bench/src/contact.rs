@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use brisk_http_client::http3::Http3Client;
 use brisk_telemetry::Resumption;
 use brisk_tls_client::{Client, ClientFacts, SavedSession, SessionUse};
 use brisk_wire::registry::ProtocolVersion;
@@ -19,11 +20,13 @@ use crate::dial::Dialer;
 use crate::error::{BenchError, Failure};
 use crate::http1::Http1;
 use crate::http2::Http2;
+use crate::http3::Http3;
 use crate::measure::Recorder;
 use crate::result::Cause;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, is_as_requested};
-use crate::workload::{HttpVersion, PerConnection, Workload};
+use crate::shared::Multiplexed;
+use crate::workload::{HttpVersion, PerConnection, Request, Workload};
 
 /// Sessions kept during this test.
 const SESSIONS: usize = 4;
@@ -56,9 +59,11 @@ impl ReachedTarget {
             (PerConnection::HandshakeOnly, _) => None,
             (_, HttpVersion::One) => Some(Protocol::Http1),
             (_, HttpVersion::Two { .. }) => Some(Protocol::Http2),
+            (_, HttpVersion::Three { .. }) => Some(Protocol::Http3),
         };
         Opener {
             dialer: Dialer::new(self.address, settings.fast_open, thread),
+            quic: Http3Client::default(),
             kinds: self.kinds.as_ref().map_or_else(|| Weighted::one(Kind::Plain), |kinds| kinds.map(kind)),
             protocol,
             recorder,
@@ -182,7 +187,15 @@ async fn attempt(
     session: Option<SavedSession>,
 ) -> Result<Option<ClientFacts>, Failure> {
     let once = once(opener, kind, session, &settings.workload);
-    let late = |limit: Duration| Failure::new(Cause::Timeout, format!("nothing within {limit:?}"));
+    let late = |limit: Duration| {
+        let text = match settings.workload.http {
+            HttpVersion::Three { .. } => format!(
+                "no answer over UDP within {limit:?}: the server has no HTTP/3, or UDP is blocked on the way"
+            ),
+            HttpVersion::One | HttpVersion::Two { .. } => format!("nothing within {limit:?}"),
+        };
+        Failure::new(Cause::Timeout, text)
+    };
     timeout(settings.timeout, once).await.unwrap_or_else(|_| Err(late(settings.timeout)))
 }
 
@@ -194,6 +207,14 @@ pub(crate) async fn once(
     session: Option<SavedSession>,
     workload: &Workload,
 ) -> Result<Option<ClientFacts>, Failure> {
+    if let (PerConnection::HandshakeOnly, HttpVersion::Three { .. }, Kind::Tls(kind)) =
+        (workload.requests, workload.http, kind)
+    {
+        let (link, _) = opener.open_quic(kind, session, None).await?;
+        let facts = link.facts.clone();
+        link.close().await;
+        return Ok(Some(facts));
+    }
     if workload.requests == PerConnection::HandshakeOnly {
         let mut link = opener.open(kind, session, None).await?;
         link.fetch_session().await;
@@ -211,12 +232,21 @@ pub(crate) async fn once(
             connection.close().await;
             Ok(facts)
         }
-        HttpVersion::Two { .. } => {
-            let connection = Http2::open(opener, kind, session, one, request).await?;
-            let facts = connection.facts();
-            connection.exchange(request).await?;
-            connection.close().await;
-            Ok(facts)
-        }
+        HttpVersion::Two { .. } => multiplexed::<Http2>(opener, kind, session, request).await,
+        HttpVersion::Three { .. } => multiplexed::<Http3>(opener, kind, session, request).await,
     }
+}
+
+async fn multiplexed<C: Multiplexed>(
+    opener: &Opener,
+    kind: &Kind,
+    session: Option<SavedSession>,
+    request: &Request,
+) -> Result<Option<ClientFacts>, Failure> {
+    let one = PerConnection::Requests(NonZeroU32::MIN);
+    let connection = C::open(opener, kind, session, one, request).await?;
+    let facts = connection.facts();
+    connection.exchange(request).await?;
+    connection.close().await;
+    Ok(facts)
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use brisk_net::{ConnectOptions, FastOpenConnect, connect_from};
 use tokio::net::TcpStream;
@@ -37,6 +37,24 @@ impl Dialer {
     /// Whether the first flight may be sent with the SYN.
     pub(crate) fn opens_fast(&self) -> bool {
         self.fast_open == FastOpenConnect::On
+    }
+
+    /// The address of the target.
+    pub(crate) fn target(&self) -> SocketAddr {
+        self.target
+    }
+
+    /// A datagram socket that is connected with the target, from a port of its own.
+    pub(crate) fn datagrams(&self) -> Result<UdpSocket, Failure> {
+        let any = match self.target {
+            SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+        };
+        let connected = UdpSocket::bind((self.source().unwrap_or(any), 0)).and_then(|socket| {
+            socket.connect(self.target)?;
+            Ok(socket)
+        });
+        connected.map_err(|error| Failure::connect(&error, self.target))
     }
 
     /// Connects. Has no time limit of its own.

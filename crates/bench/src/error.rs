@@ -109,7 +109,13 @@ fn is_exhausted(error: &std::io::Error) -> bool {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
-        let cause = match &error {
+        Self::from(&error)
+    }
+}
+
+impl From<&ClientError> for Failure {
+    fn from(error: &ClientError) -> Self {
+        let cause = match error {
             ClientError::Unreachable { .. } => Cause::Unreachable,
             ClientError::ConnectTimeout { .. } | ClientError::HandshakeTimeout(_) => Cause::Timeout,
             ClientError::Reset => Cause::Reset,
@@ -122,7 +128,7 @@ impl From<ClientError> for Failure {
             ClientError::Certificate(_) => Cause::Certificate,
             _ => Cause::Handshake,
         };
-        let alert = match &error {
+        let alert = match error {
             ClientError::Alert(name) => Some(name.clone()),
             ClientError::ProtocolRefused => Some("no_application_protocol".to_owned()),
             _ => None,

@@ -5,14 +5,12 @@ mod io;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use brisk_tls_client::{ClientFacts, SavedSession};
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 
@@ -20,6 +18,7 @@ use crate::connection::{Kind, Opener};
 use crate::error::Failure;
 use crate::measure::Exchange;
 use crate::result::Cause;
+use crate::shared::Multiplexed;
 use crate::workload::{PerConnection, Request};
 use io::Io;
 
@@ -48,62 +47,8 @@ struct Driver {
     io: Io,
 }
 
-/// A connection shared by some operations, replaced by a new one when needed.
-#[derive(Debug, Default)]
-pub(crate) struct SharedConnection {
-    current: RefCell<Option<Rc<Http2>>>,
-    /// Held while a connection is being made, so that all waiting operations get the same one.
-    opening: Mutex<()>,
-}
-
-impl SharedConnection {
-    /// Returns a connection with room for one more request, the current or a new one.
-    pub(crate) async fn connection(
-        &self,
-        opener: &Opener,
-        requests: PerConnection,
-        request: &Request,
-    ) -> Result<Rc<Http2>, Failure> {
-        if let Some(found) = self.find() {
-            return Ok(found);
-        }
-        // Looks again after the lock: another operation may have opened a connection meanwhile.
-        let _opening = self.opening.lock().await;
-        if let Some(found) = self.find() {
-            return Ok(found);
-        }
-        self.forget();
-        let kind = opener.next_kind();
-        let opened = Rc::new(Http2::open(opener, kind, kind.session(), requests, request).await?);
-        opened.take_place();
-        *self.current.borrow_mut() = Some(Rc::clone(&opened));
-        Ok(opened)
-    }
-
-    /// Releases a connection. Returns it to be closed after its last request, if this was its last user.
-    pub(crate) fn give_back(&self, connection: Rc<Http2>) -> Option<Http2> {
-        if connection.left.get() == 0 || !connection.is_open() {
-            self.current.borrow_mut().take_if(|current| Rc::ptr_eq(current, &connection));
-        }
-        Rc::into_inner(connection)
-    }
-
-    /// Discards the current connection, so that the next request gets a new one.
-    pub(crate) fn forget(&self) {
-        self.current.borrow_mut().take();
-    }
-
-    fn find(&self) -> Option<Rc<Http2>> {
-        let current = self.current.borrow();
-        let found = current.as_ref().filter(|found| found.is_open() && found.take_place())?;
-        Some(Rc::clone(found))
-    }
-}
-
-impl Http2 {
-    /// Opens a connection of this kind for the given number of requests. With 0-RTT, `request` is sent in the first
-    /// flight.
-    pub(crate) async fn open(
+impl Multiplexed for Http2 {
+    async fn open(
         opener: &Opener,
         kind: &Kind,
         session: Option<SavedSession>,
@@ -134,36 +79,19 @@ impl Http2 {
         Ok(Self::new(sender, io, requests, Some((response, sent)), connection))
     }
 
-    fn new(
-        sender: SendRequest<Bytes>,
-        io: Io,
-        requests: PerConnection,
-        early: Option<(ResponseFuture, Instant)>,
-        connection: Connection<Io, Bytes>,
-    ) -> Self {
-        let driver = Driver { task: spawn_local(connection), io };
-        Self { sender, left: Cell::new(requests.most()), early: RefCell::new(early), driver }
-    }
-
-    /// The result of the handshake; `None` without TLS, and after the connection was cut.
-    pub(crate) fn facts(&self) -> Option<ClientFacts> {
+    fn facts(&self) -> Option<ClientFacts> {
         self.driver.io.facts()
     }
 
-    /// Whether requests can still be sent.
     fn is_open(&self) -> bool {
         !self.driver.task.is_finished()
     }
 
-    /// Reserves room for one request. Returns whether there was any.
-    fn take_place(&self) -> bool {
-        let left = self.left.get();
-        self.left.set(left.saturating_sub(1));
-        left > 0
+    fn left(&self) -> &Cell<u64> {
+        &self.left
     }
 
-    /// Sends `request` and reads its response to the end.
-    pub(crate) async fn exchange(&self, request: &Request) -> Result<Exchange, Failure> {
+    async fn exchange(&self, request: &Request) -> Result<Exchange, Failure> {
         let early = self.early.take();
         let (response, sent) = if let Some(early) = early {
             early
@@ -188,8 +116,7 @@ impl Http2 {
         Ok(Exchange { status, body, sent, first_byte, ended })
     }
 
-    /// Closes the connection gracefully.
-    pub(crate) async fn close(self) {
+    async fn close(self) {
         let Self { sender, early, mut driver, .. } = self;
         drop((sender, early));
         // Errors are ignored, since the server has closed the connection in any case.
@@ -197,6 +124,19 @@ impl Http2 {
         if let Some(link) = driver.io.cut() {
             link.close().await;
         }
+    }
+}
+
+impl Http2 {
+    fn new(
+        sender: SendRequest<Bytes>,
+        io: Io,
+        requests: PerConnection,
+        early: Option<(ResponseFuture, Instant)>,
+        connection: Connection<Io, Bytes>,
+    ) -> Self {
+        let driver = Driver { task: spawn_local(connection), io };
+        Self { sender, left: Cell::new(requests.most()), early: RefCell::new(early), driver }
     }
 }
 

@@ -63,7 +63,8 @@ pub(crate) struct Recorder {
 #[derive(Debug)]
 pub(crate) struct Handshake<'a> {
     pub(crate) asked: Resumption,
-    pub(crate) connect: Duration,
+    /// Duration of the TCP connect; `None` over QUIC.
+    pub(crate) connect: Option<Duration>,
     pub(crate) tls: Duration,
     /// Segments sent and received.
     pub(crate) segments: (u32, u32),

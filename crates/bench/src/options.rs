@@ -1,17 +1,19 @@
 //! The options of a run as typed on the command line or in a plan. Validation converts them into [`Settings`].
 
+mod listing;
 mod names;
+mod url;
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brisk_net::{FastOpenConnect, Target};
+use brisk_net::FastOpenConnect;
 use brisk_telemetry::Resumption;
 use brisk_tls_client::{ClientIdentity, ClientSettings, KeyShares, SessionUse, StapleRequest, Verification};
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use bytes::Bytes;
-use http::uri::{PathAndQuery, Scheme, Uri};
+use http::uri::PathAndQuery;
 
 use crate::choice::Weighted;
 use crate::error::BenchError;
@@ -20,6 +22,7 @@ use crate::schedule::{Pace, Schedule, Steps};
 use crate::settings::{Handshakes, Settings};
 use crate::workload::{self, Common, HttpVersion, PerConnection, Request, Workload};
 pub use names::{NameError, alpn, group, suite, version};
+use url::UrlParts;
 
 /// Default duration of a run.
 const TIME: Duration = Duration::from_secs(10);
@@ -45,6 +48,8 @@ pub struct Options {
     pub per_connection: Option<NonZeroU32>,
     /// Use HTTP/2, with this number of concurrent requests per connection. Default: HTTP/1.1.
     pub streams: Option<NonZeroU32>,
+    /// Use HTTP/3, with this number of concurrent requests per connection.
+    pub http3: Option<NonZeroU32>,
     /// Method. Default: GET, or POST with a body.
     pub method: Option<String>,
     /// Headers, `Name: value`.
@@ -154,6 +159,7 @@ impl Options {
             handshake_only: false,
             per_connection: None,
             streams: None,
+            http3: None,
             method: None,
             headers: Vec::new(),
             body: None,
@@ -200,6 +206,9 @@ impl Options {
         };
         if url.is_plain() {
             self.refuse_tls()?;
+            if self.http3.is_some() {
+                return Err(BenchError::settings("HTTP/3 needs TLS: --h3 goes with a URL with https://"));
+            }
         }
         let workload = self.workload(&url)?;
         let handshakes = (!url.is_plain()).then(|| self.handshakes(&url, workload.http)).transpose()?;
@@ -235,10 +244,7 @@ impl Options {
     }
 
     fn workload(&self, url: &UrlParts) -> Result<Workload, BenchError> {
-        let http = match self.streams {
-            Some(streams) => HttpVersion::Two { streams },
-            None => HttpVersion::One,
-        };
+        let http = self.http_version()?;
         let requests = match (self.handshake_only, self.per_connection) {
             (true, None) => PerConnection::HandshakeOnly,
             (true, Some(_)) => return Err(conflict("--handshake-only", "--per-connection")),
@@ -258,6 +264,28 @@ impl Options {
         Ok(Workload { requests, http, choice })
     }
 
+    fn http_version(&self) -> Result<HttpVersion, BenchError> {
+        let Some(streams) = self.http3 else {
+            return Ok(self.streams.map_or(HttpVersion::One, |streams| HttpVersion::Two { streams }));
+        };
+        let conflicts = [
+            (self.streams.is_some(), "--h2"),
+            (self.fast_open, "--fast-open"),
+            // rustls derives sessions over QUIC for one use.
+            (self.session_use == Some(SessionUse::Many), "--sessions many"),
+        ];
+        if let Some((_, option)) = conflicts.iter().find(|(conflicts, _)| *conflicts) {
+            return Err(conflict("--h3", option));
+        }
+        if self.handshake_only && streams.get() > 1 {
+            return Err(BenchError::settings("--handshake-only sends no requests: it goes with --h3 1"));
+        }
+        if self.versions.iter().any(|version| *version != ProtocolVersion::TLS1_3) {
+            return Err(BenchError::settings("HTTP/3 needs TLS 1.3, so --h3 goes with --tls 1.3 only"));
+        }
+        Ok(HttpVersion::Three { streams })
+    }
+
     fn request(&self, path: &PathAndQuery, common: &Common) -> Result<Request, BenchError> {
         let body = self.body.as_deref().map_or(Ok(Bytes::new()), workload::body)?;
         let usual = if self.body.is_some() { "POST" } else { "GET" };
@@ -267,7 +295,7 @@ impl Options {
 
     fn schedule(&self) -> Result<Schedule, BenchError> {
         let concurrency = |usual| self.connections.map_or(usual, NonZeroU32::get);
-        let streams = self.streams.map_or(1, NonZeroU32::get);
+        let streams = self.streams.or(self.http3).map_or(1, NonZeroU32::get);
         let rate = match (self.rate, self.ramp) {
             (Some(_), Some(_)) => return Err(conflict("--rate", "--ramp")),
             (Some(rate), None) if rate > 0.0 && rate.is_finite() => Some(Steps::constant(rate)),
@@ -297,8 +325,9 @@ impl Options {
         let name = self.name.as_deref().unwrap_or(&url.host);
         let usual = || vec![http.alpn().to_owned()];
         let identity = self.identity.clone().map(|(chain, key)| ClientIdentity { chain, key });
+        let is_quic = matches!(http, HttpVersion::Three { .. });
         let client = ClientSettings {
-            versions: self.versions.clone(),
+            versions: if is_quic { vec![ProtocolVersion::TLS1_3] } else { self.versions.clone() },
             suites: self.suites.clone(),
             groups: self.groups.clone(),
             schemes: self.certificate.map(CertificateType::schemes).unwrap_or_default(),
@@ -316,10 +345,16 @@ impl Options {
             },
             ..ClientSettings::new(name)
         };
+        let session_use = if is_quic { Some(SessionUse::Once) } else { self.session_use };
         let mix = self.mix.clone().unwrap_or_default();
-        let handshakes = Handshakes { mix: mix.weighted(), client, session_use: self.session_use };
+        let handshakes = Handshakes { mix: mix.weighted(), client, session_use };
         for kind in mix.kinds() {
             if handshakes.client(kind, SessionUse::Once).is_none() {
+                if is_quic {
+                    return Err(BenchError::settings(format!(
+                        "{kind} needs TLS 1.2, which HTTP/3 does not use"
+                    )));
+                }
                 let version = if kind == Resumption::SessionId { "1.2" } else { "1.3" };
                 return Err(BenchError::settings(format!(
                     "{kind} needs TLS {version}, which --tls leaves out"
@@ -351,43 +386,6 @@ impl Options {
 fn conflict(one: &str, other: &str) -> BenchError {
     BenchError::settings(format!("{one} does not go with {other}"))
 }
-
-/// The parts of a URL.
-#[derive(Clone, Debug)]
-struct UrlParts {
-    scheme: Scheme,
-    host: String,
-    authority: http::uri::Authority,
-    target: Target,
-    path: PathAndQuery,
-}
-
-impl UrlParts {
-    fn of(url: &str) -> Result<Self, BenchError> {
-        let wrong = |why: &str| BenchError::settings(format!("{url:?} {why}, as https://localhost:8443/"));
-        let uri: Uri = url.parse().map_err(|_| wrong("is not a URL"))?;
-        let (scheme, port) = match uri.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTPS => (Scheme::HTTPS, 443),
-            Some(scheme) if *scheme == Scheme::HTTP => (Scheme::HTTP, 80),
-            _ => return Err(wrong("does not begin with https:// or http://")),
-        };
-        let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
-        if authority.as_str().contains('@') {
-            return Err(wrong("has a user name, which brisk bench does not send"));
-        }
-        let target = Target::new(authority.host(), authority.port_u16().unwrap_or(port));
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        let path = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        Ok(Self { scheme, host, authority: authority.clone(), target, path })
-    }
-
-    /// Whether connections are without TLS.
-    fn is_plain(&self) -> bool {
-        self.scheme == Scheme::HTTP
-    }
-}
-
-mod listing;
 
 #[cfg(test)]
 mod tests;

@@ -95,7 +95,7 @@ pub struct Negotiated {
 /// Latencies in microseconds.
 #[derive(Debug, Clone)]
 pub struct Phases {
-    /// TCP connect.
+    /// TCP connect. Empty over QUIC.
     pub connect: Histogram<u64>,
     /// The handshake, from the `ClientHello` until this side may send.
     pub tls: Histogram<u64>,
@@ -249,7 +249,7 @@ pub struct Traffic {
     pub sent: u64,
     /// Bytes received.
     pub received: u64,
-    /// TCP segments sent, including those without data, until just before the connection was closed.
+    /// TCP segments or UDP datagrams sent, including those without data, until just before the connection was closed.
     pub segments_sent: u64,
     /// TCP segments received.
     pub segments_received: u64,
@@ -328,7 +328,7 @@ impl RunResult {
 
     /// Completed connections: handshakes, or without TLS TCP connections.
     pub fn connection_count(&self) -> u64 {
-        self.phases.connect.len()
+        if self.plain { self.phases.connect.len() } else { self.handshake_count() }
     }
 
     /// Completed connections per second.

@@ -63,7 +63,7 @@ impl Totals {
 
     pub(crate) fn handshake(&mut self, handshake: &Handshake<'_>) {
         let facts = handshake.facts;
-        self.connection(handshake.connect);
+        handshake.connect.into_iter().for_each(|connect| self.connection(connect));
         record(&mut self.phases.tls, handshake.tls);
         self.count_handshake(HandshakeCount { asked: handshake.asked, got: facts.resumption, count: 1 });
         match self.negotiated.iter_mut().find(|(agreement, _)| agreement.is_of(facts)) {

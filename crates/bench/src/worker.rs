@@ -15,10 +15,13 @@ use crate::contact;
 use crate::error::Failure;
 use crate::feed::{self, Feed, Operation, Plan};
 use crate::http1::{ExchangeError, Http1};
-use crate::http2::{self, Http2};
+use crate::http2::Http2;
+use crate::http3::Http3;
 use crate::measure::{Recorder, Report};
+use crate::quic::QuicLink;
 use crate::result::Cause;
 use crate::schedule::Pace;
+use crate::shared::{Multiplexed, SharedConnection};
 use crate::workload::{HttpVersion, PerConnection, Workload};
 
 /// Pause of a slot after a failure in a closed loop, so that a server that refuses everything is not flooded.
@@ -58,15 +61,18 @@ struct Worker {
 enum SlotConnection {
     Handshakes,
     Http1(Option<Box<Http1>>),
-    Http2(Rc<http2::SharedConnection>),
+    Http2(Rc<SharedConnection<Http2>>),
+    Http3(Rc<SharedConnection<Http3>>),
 }
 
 /// A connection after its last operation.
 enum FinishedConnection {
     None,
     Handshake(Box<Link>),
+    QuicHandshake(Box<QuicLink>),
     Http1(Box<Http1>),
     Http2(Box<Http2>),
+    Http3(Box<Http3>),
 }
 
 /// Fetches sessions, reports readiness, waits for the start, and performs operations until the run ends.
@@ -110,12 +116,13 @@ fn spawn_slots(worker: &Rc<Worker>, setup: &Setup, begin: Instant) -> JoinSet<()
     let schedule = &setup.plan.schedule;
     let connections = schedule.most().div_ceil(streams);
     for connection in (setup.thread..connections).step_by(setup.plan.threads as usize) {
-        let shared = Rc::new(http2::SharedConnection::default());
+        let (http2, http3) = (Rc::default(), Rc::default());
         for slot in (connection * streams..schedule.most()).take(streams) {
             let held = match (setup.workload.requests, setup.workload.http) {
                 (PerConnection::HandshakeOnly, _) => SlotConnection::Handshakes,
                 (_, HttpVersion::One) => SlotConnection::Http1(None),
-                (_, HttpVersion::Two { .. }) => SlotConnection::Http2(Rc::clone(&shared)),
+                (_, HttpVersion::Two { .. }) => SlotConnection::Http2(Rc::clone(&http2)),
+                (_, HttpVersion::Three { .. }) => SlotConnection::Http3(Rc::clone(&http3)),
             };
             let opening = begin + schedule.opening(slot);
             slots.spawn_local(Rc::clone(worker).slot(held, opening));
@@ -218,17 +225,30 @@ impl Worker {
         match held {
             SlotConnection::Handshakes => self.handshake(operation).await,
             SlotConnection::Http1(kept) => self.over_http1(kept, operation).await,
-            SlotConnection::Http2(shared) => self.over_http2(shared, operation).await,
+            SlotConnection::Http2(shared) => {
+                let spent = self.over_shared(shared, operation).await?;
+                Ok(spent.map_or(FinishedConnection::None, |spent| FinishedConnection::Http2(Box::new(spent))))
+            }
+            SlotConnection::Http3(shared) => {
+                let spent = self.over_shared(shared, operation).await?;
+                Ok(spent.map_or(FinishedConnection::None, |spent| FinishedConnection::Http3(Box::new(spent))))
+            }
         }
     }
 
     async fn handshake(&self, operation: Operation) -> Result<FinishedConnection, Failure> {
         let kind = self.opener.next_kind();
-        let link = self.opener.open(kind, kind.session(), None).await?;
+        let finished = if let (HttpVersion::Three { .. }, Kind::Tls(handshake)) = (self.workload.http, kind) {
+            let (link, _) = self.opener.open_quic(handshake, kind.session(), None).await?;
+            FinishedConnection::QuicHandshake(Box::new(link))
+        } else {
+            let link = self.opener.open(kind, kind.session(), None).await?;
+            FinishedConnection::Handshake(Box::new(link))
+        };
         if operation.counted {
             self.recorder.operation(operation.start, Instant::now());
         }
-        Ok(FinishedConnection::Handshake(Box::new(link)))
+        Ok(finished)
     }
 
     async fn over_http1(
@@ -264,11 +284,12 @@ impl Worker {
         Ok(FinishedConnection::Http1(connection))
     }
 
-    async fn over_http2(
+    /// Returns the connection if it is to be closed.
+    async fn over_shared<C: Multiplexed>(
         &self,
-        shared: &http2::SharedConnection,
+        shared: &SharedConnection<C>,
         operation: Operation,
-    ) -> Result<FinishedConnection, Failure> {
+    ) -> Result<Option<C>, Failure> {
         let request = self.workload.choice.pick(operation.number, Axis::Request);
         let connection = shared.connection(&self.opener, self.workload.requests, request).await?;
         let exchange = connection.exchange(request).await;
@@ -278,8 +299,7 @@ impl Worker {
             self.recorder.response(operation.start, &exchange);
             self.recorder.operation(operation.start, exchange.ended);
         }
-        Ok(spent
-            .map_or(FinishedConnection::None, |connection| FinishedConnection::Http2(Box::new(connection))))
+        Ok(spent)
     }
 }
 
@@ -290,6 +310,7 @@ impl SlotConnection {
             Self::Handshakes => {}
             Self::Http1(kept) => *kept = None,
             Self::Http2(shared) => shared.forget(),
+            Self::Http3(shared) => shared.forget(),
         }
     }
 }
@@ -299,8 +320,10 @@ impl FinishedConnection {
         match self {
             Self::None => {}
             Self::Handshake(link) => link.close_unused().await,
+            Self::QuicHandshake(link) => link.close().await,
             Self::Http1(connection) => connection.close().await,
             Self::Http2(connection) => connection.close().await,
+            Self::Http3(connection) => connection.close().await,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use brisk_http_client::http3::RequestHead;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -58,6 +59,11 @@ pub enum HttpVersion {
         /// Concurrent requests on each connection.
         streams: NonZeroU32,
     },
+    /// HTTP/3 with several concurrent requests on each connection.
+    Three {
+        /// Concurrent requests on each connection.
+        streams: NonZeroU32,
+    },
 }
 
 impl HttpVersion {
@@ -65,7 +71,7 @@ impl HttpVersion {
     pub fn streams(self) -> usize {
         match self {
             Self::One => 1,
-            Self::Two { streams } => streams.get() as usize,
+            Self::Two { streams } | Self::Three { streams } => streams.get() as usize,
         }
     }
 
@@ -74,6 +80,7 @@ impl HttpVersion {
         match self {
             Self::One => "http/1.1",
             Self::Two { .. } => "h2",
+            Self::Three { .. } => "h3",
         }
     }
 }
@@ -89,6 +96,8 @@ pub struct Request {
     kept: Bytes,
     /// The same with `Connection: close`.
     last: Bytes,
+    /// For HTTP/3: head and body in frames.
+    framed: Bytes,
 }
 
 /// The parts that all requests of a run share.
@@ -125,8 +134,16 @@ impl Request {
         let (kept, last) = (write(""), write("Connection: close\r\n"));
         let uri =
             Uri::builder().scheme(common.scheme.clone()).authority(authority).path_and_query(path.clone());
-        let uri = uri.build().map_err(|error| BenchError::settings(format!("{path}: {error}")))?;
-        Ok(Self { method, uri, headers, body, kept, last })
+        let uri: Uri = uri.build().map_err(|error| BenchError::settings(format!("{path}: {error}")))?;
+        let head = RequestHead {
+            method: method.as_str(),
+            scheme: common.scheme.as_str(),
+            authority: uri.authority().map_or("", Authority::as_str),
+            path: path.as_str(),
+        };
+        let fields = headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+        let framed = head.encode(fields, &body);
+        Ok(Self { method, uri, headers, body, kept, last, framed })
     }
 
     /// The method.
@@ -150,6 +167,11 @@ impl Request {
             Position::Last => &self.last,
             Position::Earlier => &self.kept,
         }
+    }
+
+    /// Head and body for HTTP/3.
+    pub(crate) fn http3(&self) -> &Bytes {
+        &self.framed
     }
 
     /// The request for HTTP/2.

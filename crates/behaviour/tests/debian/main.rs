@@ -10,6 +10,7 @@ mod bench;
 mod bench_compare;
 mod bench_failures;
 mod bench_haproxy;
+mod bench_http3;
 mod bench_schedule;
 mod certificates;
 mod claims;

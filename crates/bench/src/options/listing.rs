@@ -17,6 +17,7 @@ impl Options {
         flag(&mut list, "--handshake-only", self.handshake_only);
         text(&mut list, "--per-connection", self.per_connection.as_ref());
         text(&mut list, "--h2", self.streams.as_ref());
+        text(&mut list, "--h3", self.http3.as_ref());
         text(&mut list, "--method", self.method.as_ref());
         self.headers.iter().for_each(|header| text(&mut list, "--header", Some(header)));
         text(&mut list, "--body", self.body.as_ref().map(|path| path.display()).as_ref());

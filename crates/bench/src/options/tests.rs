@@ -62,6 +62,42 @@ fn streams_are_operations_at_once() {
 }
 
 #[test]
+fn http_3_is_over_quic_and_tls_1_3_with_sessions_for_one_use() {
+    let settings = options(|options| {
+        options.http3 = NonZeroU32::new(10);
+        options.connections = NonZeroU32::new(4);
+        options.mix = "full=50,0-rtt=50".parse().ok();
+    });
+    let settings = settings.settings().expect("settings");
+    assert_eq!((settings.schedule.most(), settings.listing[0].0), (40, "--h3"));
+    let handshakes = settings.handshakes.expect("TLS");
+    assert_eq!(handshakes.client.protocols, ["h3"]);
+    assert_eq!(handshakes.client.versions, [ProtocolVersion::TLS1_3]);
+    assert_eq!(handshakes.session_use, Some(SessionUse::Once));
+}
+
+#[test]
+fn options_that_http_3_cannot_have_are_refused() {
+    let found = |change: fn(&mut Options)| {
+        refused(|options| {
+            options.http3 = NonZeroU32::new(2);
+            change(options);
+        })
+    };
+    for (error, hint) in [
+        (found(|options| options.streams = NonZeroU32::new(1)), "--h3 does not go with --h2"),
+        (found(|options| options.fast_open = true), "--h3 does not go with --fast-open"),
+        (found(|options| options.session_use = Some(SessionUse::Many)), "--sessions many"),
+        (found(|options| options.handshake_only = true), "--h3 1"),
+        (found(|options| options.versions = vec![ProtocolVersion::TLS1_2]), "--tls 1.3"),
+        (found(|options| options.mix = "session-id".parse().ok()), "session-id needs TLS 1.2"),
+        (found(|options| options.url = "http://a.test/".to_owned()), "https://"),
+    ] {
+        assert!(error.contains(hint), "{error}, not {hint}");
+    }
+}
+
+#[test]
 fn a_count_alone_has_no_end_in_time_and_no_warm_up() {
     let schedule = options(|options| options.count = Some(100)).settings().expect("settings").schedule;
     assert_eq!((schedule.end(), schedule.warmup()), (None, Duration::ZERO));

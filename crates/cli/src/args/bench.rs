@@ -94,6 +94,9 @@ struct Workload {
     /// Use HTTP/2 with this number of concurrent requests per connection [default: HTTP/1.1]
     #[arg(long, value_name = "STREAMS")]
     h2: Option<NonZeroU32>,
+    /// Use HTTP/3 with this number of concurrent requests per connection
+    #[arg(long, value_name = "STREAMS", conflicts_with_all = ["h2", "fast_open"])]
+    h3: Option<NonZeroU32>,
     /// HTTP method [default: GET; POST with a body]
     #[arg(long, short = 'X', value_name = "METHOD", conflicts_with = "urls")]
     method: Option<String>,
@@ -245,6 +248,7 @@ impl Workload {
         options.handshake_only = self.handshake_only;
         options.per_connection = self.per_connection;
         options.streams = self.h2;
+        options.http3 = self.h3;
         options.method = self.method;
         options.headers = self.header;
         options.body = self.body;
@@ -366,6 +370,15 @@ mod tests {
             ..Options::new("https://a.test/")
         };
         assert_eq!(format!("{options:?}"), format!("{wanted:?}"));
+    }
+
+    #[test]
+    fn http_3_has_streams_and_no_other_transport() {
+        assert_eq!(options("https://a.test/ --h3 4 --handshake-only").http3, NonZeroU32::new(4));
+        for other in ["--h2 1", "--fast-open"] {
+            let line = format!("brisk bench https://a.test/ --h3 1 {other}");
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{other}");
+        }
     }
 
     #[test]
