@@ -41,7 +41,7 @@ pub use self::settings::{BreachGuard, CompressionSettings};
 use crate::body::Body;
 use crate::credentials::Credentials;
 use crate::files;
-use crate::header_values::{forbids_transforming, has_directive, is_identity, tokens};
+use crate::header_values::{add_to_vary, add_vary, forbids_transforming, has_directive, is_identity, tokens};
 use crate::names::Names;
 
 /// Maximum length in bytes of complete bodies that are compressed at once and keep a `Content-Length`.
@@ -350,19 +350,6 @@ fn is_live(headers: &HeaderMap) -> bool {
 }
 
 /// Adds `Accept-Encoding` to `Vary`.
-/// Adds `Vary: accept-encoding`.
-pub(crate) fn add_vary(headers: &mut HeaderMap) {
-    add_to_vary(headers, &header::ACCEPT_ENCODING);
-}
-
-fn add_to_vary(headers: &mut HeaderMap, name: &HeaderName) {
-    let has_it =
-        tokens(headers, &header::VARY).any(|found| found == "*" || found.eq_ignore_ascii_case(name.as_str()));
-    if !has_it {
-        headers.append(header::VARY, name.clone().into());
-    }
-}
-
 /// Sets the headers of a compressed response.
 fn mark(headers: &mut HeaderMap, coding: &'static str) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));

@@ -27,7 +27,7 @@ use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
 
 use crate::body::Body;
-use crate::compress::add_vary;
+use crate::header_values::add_vary;
 use crate::settings::StaticSettings;
 use beneath::Beneath;
 pub(crate) use room::in_room;

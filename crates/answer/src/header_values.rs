@@ -21,3 +21,17 @@ pub(crate) fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iter
 pub(crate) fn is_identity(headers: &HeaderMap) -> bool {
     tokens(headers, &header::CONTENT_ENCODING).all(|coding| coding.eq_ignore_ascii_case("identity"))
 }
+
+/// Adds `Vary: accept-encoding`.
+pub(crate) fn add_vary(headers: &mut HeaderMap) {
+    add_to_vary(headers, &header::ACCEPT_ENCODING);
+}
+
+/// Adds a name to `Vary`, unless it is there or everything varies.
+pub(crate) fn add_to_vary(headers: &mut HeaderMap, name: &HeaderName) {
+    let has_it =
+        tokens(headers, &header::VARY).any(|found| found == "*" || found.eq_ignore_ascii_case(name.as_str()));
+    if !has_it {
+        headers.append(header::VARY, name.clone().into());
+    }
+}
