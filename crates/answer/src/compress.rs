@@ -35,13 +35,13 @@ use self::body::CompressedBody;
 use self::dictionaries::DictionarySource;
 use self::encoders::Lease;
 use self::kept::{Found, Key};
+pub(crate) use self::media::of_file as media_of_file;
 pub use self::media::{MediaPattern, MediaPatternError};
 pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
 use crate::body::Body;
 use crate::credentials::Credentials;
-use crate::files;
-use crate::header_values::{add_to_vary, add_vary, forbids_transforming, has_directive, is_identity, tokens};
+use crate::header_values::{add_to_vary, add_vary, forbids_transforming, has_directive, is_identity};
 use crate::names::Names;
 
 /// Maximum length in bytes of complete bodies that are compressed at once and keep a `Content-Length`.
@@ -302,7 +302,7 @@ impl ResponseCompression {
     /// length in a 304, so the answer is yes unless known otherwise.
     fn may_depend_on_coding(&self, headers: &HeaderMap) -> bool {
         let stated = headers.get(header::CONTENT_TYPE).cloned();
-        let kind = stated.or_else(|| files::media_type(self.file.as_ref()?.as_bytes()));
+        let kind = stated.or_else(|| media_of_file(self.file.as_ref()?.as_bytes()));
         kind.is_none_or(|kind| self.compression.settings.takes(&kind)) && !forbids_transforming(headers)
     }
 }

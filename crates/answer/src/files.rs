@@ -10,10 +10,6 @@
 mod beneath;
 mod room;
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
 use brisk_coding::{AcceptedCodings, Coding};
 use brisk_http::error::BodyError;
 use brisk_http::path::RequestPath;
@@ -170,13 +166,6 @@ fn fitting(data: Bytes) -> Bytes {
 fn names_copy(path: &str) -> bool {
     let mut extensions = COPIES.iter().map(|coding| coding.extension());
     extensions.any(|extension| path.strip_suffix(extension).is_some_and(|rest| rest.ends_with('.')))
-}
-
-/// The media type that the file at the decoded `path` is sent with; `None` if its extension is unknown.
-pub(crate) fn media_type(path: &[u8]) -> Option<HeaderValue> {
-    let path =
-        if path.ends_with(b"/") { Path::new("index.html") } else { Path::new(OsStr::from_bytes(path)) };
-    mime_guess::from_path(path).first_raw().map(HeaderValue::from_static)
 }
 
 fn is_hidden(decoded: &[u8]) -> bool {

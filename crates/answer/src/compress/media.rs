@@ -1,6 +1,11 @@
 //! Media types and patterns of media types.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::str::FromStr;
+
+use http::HeaderValue;
 
 /// A pattern of media types: `text/html`, `text/*` or `*+json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +69,13 @@ fn same(bytes: &[u8], text: &str) -> bool {
 pub(super) fn essence(content_type: &[u8]) -> &[u8] {
     let end = memchr::memchr(b';', content_type).unwrap_or(content_type.len());
     content_type[..end].trim_ascii()
+}
+
+/// The media type that the file at the decoded `path` is sent with; `None` if its extension is unknown.
+pub(crate) fn of_file(path: &[u8]) -> Option<HeaderValue> {
+    let path =
+        if path.ends_with(b"/") { Path::new("index.html") } else { Path::new(OsStr::from_bytes(path)) };
+    mime_guess::from_path(path).first_raw().map(HeaderValue::from_static)
 }
 
 #[cfg(test)]

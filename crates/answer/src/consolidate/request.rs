@@ -9,7 +9,7 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use super::{ConsolidatedRoute, Cookies, cookies};
-use crate::files;
+use crate::compress::media_of_file;
 
 const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dictionary");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -33,7 +33,7 @@ const ROOM: usize = 16;
 /// budget of their own. The type of a file is known from its path.
 fn may_be_document(headers: &HeaderMap, file: Option<&str>) -> bool {
     if let Some(path) = file {
-        let kind = files::media_type(path.as_bytes());
+        let kind = media_of_file(path.as_bytes());
         return kind.is_some_and(|kind| kind.to_str().is_ok_and(|kind| DocumentKind::of(kind).is_some()));
     }
     let destination = headers.get(SEC_FETCH_DEST).map(HeaderValue::as_bytes);
