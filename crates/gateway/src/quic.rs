@@ -227,7 +227,7 @@ impl Http3Connection {
             packets_lost: stats.path.lost_packets,
             migrations: self.migrations,
         };
-        record.path = Some(path);
+        record.path = Some(Box::new(path));
         if let Some(quic) = self.worker.shared.quic.get() {
             let counters = quic.endpoints().counters();
             counters.packets_sent.add_all(path.packets_sent);

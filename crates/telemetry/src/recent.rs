@@ -70,7 +70,7 @@ impl RecentConnection {
             bytes_received: record.bytes_received,
             bytes_sent: record.bytes_sent,
             early_bytes: record.early_bytes,
-            path: record.path,
+            path: record.path.as_deref().copied(),
             requests: record.requests,
             end,
         }

@@ -77,7 +77,7 @@ pub struct ConnectionRecord {
     /// Bytes of early data that were accepted, as plaintext.
     pub early_bytes: u64,
     /// Path of a QUIC connection, at its end; `None` over TCP.
-    pub path: Option<QuicPath>,
+    pub path: Option<Box<QuicPath>>,
     /// Requests answered so far.
     pub requests: u32,
     listener: Listening,
