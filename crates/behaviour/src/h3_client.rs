@@ -49,9 +49,14 @@ pub fn section(fields: &[(&str, &str)]) -> Vec<u8> {
     section
 }
 
-/// HEADERS frame of a request, with further fields.
+/// HEADERS frame of a request for the first host, with further fields.
 pub fn head(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
-    let fields = [(":method", method), (":scheme", "https"), (":authority", NAME), (":path", path)];
+    head_for(NAME, method, path, more)
+}
+
+/// HEADERS frame of a request, with further fields.
+pub fn head_for(host: &str, method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let fields = [(":method", method), (":scheme", "https"), (":authority", host), (":path", path)];
     frame(HEADERS, &section(&[&fields[..], more].concat()))
 }
 
@@ -73,6 +78,12 @@ impl Received {
             .map(|(_, value)| value.as_str())
             .next()
             .unwrap_or_default()
+    }
+
+    /// Value of a field of the last section.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.sections.last()?.iter().find(|(own, _)| own == name)?;
+        Some(value)
     }
 
     /// Reads complete frames.

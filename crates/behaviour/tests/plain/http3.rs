@@ -2,20 +2,15 @@
 
 use std::time::Duration;
 
+use brisk_behaviour::h3_client::{self, DATA, frame, head};
 use brisk_behaviour::site::{NAME, setup};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::origin::{Origin, write_response};
 use brisk_testkit::process::wait_until;
 use brisk_testkit::quic::{QuicClient, QuicConnection};
-use brisk_wire::fields::{Fields, Name};
-use brisk_wire::h3::qpack;
 use quinn_proto::{ConnectionError, StreamId};
 use serde_json::Value;
-
-/// Types of frames (RFC 9114 section 7.2).
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
 
 pub(crate) fn config(leaf: &Leaf, body: &str, keys: &str) -> String {
     let start = base(&format!("server.http3 = true\n{keys}")) + &host(&[NAME], &[leaf]);
@@ -45,60 +40,13 @@ impl Site {
 
     /// A connection with its control stream.
     pub(crate) fn connect(&self) -> QuicConnection {
-        let mut connection = self.client.connect(self.brisk.https());
-        connection.handshake().expect("a handshake");
-        open_control(&mut connection);
-        connection
+        h3_client::connect(&self.client, self.brisk.https())
     }
-}
-
-/// Sends the control stream with empty SETTINGS (RFC 9114 section 6.2.1).
-fn open_control(connection: &mut QuicConnection) {
-    connection.send_uni(&[0, 4, 0]);
-}
-
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(payload.len()).expect("a short frame") | 0x4000;
-    [&[kind], &length.to_be_bytes()[..], payload].concat()
-}
-
-/// The head of a request for the first host.
-fn head(method: &str, path: &str) -> Vec<u8> {
-    head_for(NAME, method, path)
-}
-
-/// The head of a request.
-pub(crate) fn head_for(host: &str, method: &str, path: &str) -> Vec<u8> {
-    let mut section = Vec::new();
-    qpack::begin(&mut section);
-    let fields = [(":method", method), (":scheme", "https"), (":authority", host), (":path", path)];
-    for (name, value) in fields {
-        qpack::field(name.as_bytes(), value.as_bytes(), &mut section);
-    }
-    frame(HEADERS, &section)
 }
 
 /// Sends a GET.
 pub(crate) fn request(connection: &mut QuicConnection, path: &str) -> StreamId {
-    connection.request(&head("GET", path))
-}
-
-/// Waits for the response to a request: its fields and body.
-pub(crate) fn whole_response(
-    connection: &mut QuicConnection,
-    stream: StreamId,
-) -> Result<(Lines, String), ConnectionError> {
-    let bytes = connection.response(stream)?;
-    let (mut lines, mut body, mut rest) = (Lines::default(), Vec::new(), &bytes[..]);
-    while let Some((kind, payload, after)) = read_frame(rest) {
-        match kind {
-            HEADERS => lines = Lines::read(payload),
-            DATA => body.extend_from_slice(payload),
-            _ => {}
-        }
-        rest = after;
-    }
-    Ok((lines, String::from_utf8(body).expect("text")))
+    connection.request(&head("GET", path, &[]))
 }
 
 /// Waits for the response to a request: its status and body.
@@ -106,63 +54,14 @@ pub(crate) fn response(
     connection: &mut QuicConnection,
     stream: StreamId,
 ) -> Result<(String, String), ConnectionError> {
-    let (lines, body) = whole_response(connection, stream)?;
-    Ok((lines.value(":status").expect("a status"), body))
+    let received = h3_client::response(connection, stream)?;
+    let body = String::from_utf8(received.body.clone()).expect("text");
+    Ok((received.status().to_owned(), body))
 }
 
 pub(crate) fn get(connection: &mut QuicConnection, path: &str) -> (String, String) {
     let stream = request(connection, path);
     response(connection, stream).expect("a response")
-}
-
-/// The first frame: type, payload, and the rest.
-fn read_frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&kind, rest) = bytes.split_first()?;
-    let size = 1 << (rest.first()? >> 6);
-    let number = rest.get(..size)?;
-    let first = usize::from(number[0] & 0x3f);
-    let length = number[1..].iter().fold(first, |length, byte| length << 8 | usize::from(*byte));
-    let (payload, after) = rest[size..].split_at_checked(length)?;
-    Some((kind, payload, after))
-}
-
-/// The fields of a section.
-#[derive(Default)]
-pub(crate) struct Lines(Vec<(Vec<u8>, Vec<u8>)>);
-
-impl Lines {
-    fn read(section: &[u8]) -> Self {
-        let mut lines = Self::default();
-        qpack::Decoder::default().decode(section, usize::MAX, usize::MAX, &mut lines).expect("fields");
-        lines
-    }
-
-    pub(crate) fn value(&self, name: &str) -> Option<String> {
-        let (_, value) = self.0.iter().find(|(own, _)| own == name.as_bytes())?;
-        Some(String::from_utf8(value.clone()).expect("text"))
-    }
-}
-
-impl Fields for Lines {
-    type Field = (Vec<u8>, Vec<u8>);
-
-    fn constant(&mut self, index: usize) -> Self::Field {
-        let (name, value) = qpack::CONSTANTS[index];
-        (name.into(), value.into())
-    }
-
-    fn literal(&mut self, name: Name<'_, Self::Field>, value: &[u8]) -> Self::Field {
-        let name = match name {
-            Name::Constant(index) => self.constant(index).0,
-            Name::Of((name, _)) => name.clone(),
-            Name::New(name) => name.to_vec(),
-        };
-        (name, value.to_vec())
-    }
-
-    fn take(&mut self, field: Self::Field) {
-        self.0.push(field);
-    }
 }
 
 fn ok(body: &str) -> (String, String) {
@@ -196,7 +95,7 @@ fn an_upload_reaches_an_upstream_and_its_response_the_client() {
     // More than the layer of HTTP/3 holds for one request, in frames of 10 kB.
     let body: Vec<u8> = (0..300_000_u32).map(|number| b'a' + (number % 23) as u8).collect();
     let data = body.chunks(10_000).flat_map(|piece| frame(DATA, piece));
-    let bytes: Vec<_> = head("POST", "/upload").into_iter().chain(data).collect();
+    let bytes: Vec<_> = head("POST", "/upload", &[]).into_iter().chain(data).collect();
     let stream = connection.request(&bytes);
     let (status, echo) = response(&mut connection, stream).expect("a response");
     assert_eq!((&status[..], echo.len()), ("200", body.len()));

@@ -1,5 +1,6 @@
 //! Discovery of HTTP/3: `Alt-Svc` per host and client, its withdrawal, and the notes of `brisk check`.
 
+use brisk_behaviour::h3_client::{self, head_for};
 use brisk_behaviour::site::{NAME, setup};
 use brisk_testkit::brisk::{Brisk, Setup, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
@@ -9,7 +10,7 @@ use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
 use brisk_testkit::quic::QuicClient;
 
-use super::http3::{Site, config, head_for, request, whole_response};
+use super::http3::{Site, config, request};
 
 const OTHER: &str = "other.test";
 const RESPOND: &str = "\n[[host.route]]\npath = \"/\"\nrespond = { body = \"here\" }\n";
@@ -49,7 +50,7 @@ fn responses_announce_http3_over_tcp_and_once_for_each_connection_of_http3() {
     let mut connection = site.connect();
     let mut announced = || {
         let stream = request(&mut connection, "/");
-        whole_response(&mut connection, stream).expect("a response").0.value("alt-svc")
+        h3_client::response(&mut connection, stream).expect("a response").field("alt-svc").map(str::to_owned)
     };
     assert_eq!(announced(), Some(own(&site.brisk, 86_400)));
     assert_eq!(announced(), None);
@@ -80,12 +81,9 @@ fn a_host_without_http3_withdraws_it_and_refuses_it() {
     let mut connection = client(NAME).connect(brisk.https());
     connection.handshake().expect("a handshake");
     connection.send_uni(&[0, 4, 0]);
-    let stream = connection.request(&head_for(OTHER, "GET", "/"));
-    let (lines, _) = whole_response(&mut connection, stream).expect("a response");
-    assert_eq!(
-        (lines.value(":status").as_deref(), lines.value("alt-svc").as_deref()),
-        (Some("421"), Some("clear"))
-    );
+    let stream = connection.request(&head_for(OTHER, "GET", "/", &[]));
+    let received = h3_client::response(&mut connection, stream).expect("a response");
+    assert_eq!((received.status(), received.field("alt-svc")), ("421", Some("clear")));
 }
 
 #[test]
@@ -100,11 +98,8 @@ fn a_reload_withdraws_http3_and_a_later_one_announces_it_again() {
     };
     after(Some("clear".to_owned()));
     let stream = request(&mut connection, "/");
-    let (lines, _) = whole_response(&mut connection, stream).expect("a response");
-    assert_eq!(
-        (lines.value(":status").as_deref(), lines.value("alt-svc").as_deref()),
-        (Some("421"), Some("clear"))
-    );
+    let received = h3_client::response(&mut connection, stream).expect("a response");
+    assert_eq!((received.status(), received.field("alt-svc")), ("421", Some("clear")));
     site.brisk.write("brisk.toml", on);
     assert!(site.brisk.reload().contains("reloaded:"));
     after(Some(own(&site.brisk, 86_400)));
