@@ -71,7 +71,7 @@ fn programs() -> Vec<Vec<String>> {
 fn is_pinned(source: &str, package: &str) -> bool {
     let (separator, exact): (_, fn(char) -> bool) = match source.trim_end_matches('?') {
         "debian" => return !package.contains(['@', '=']),
-        // A module of this repository, whose lock file pins what it needs.
+        // A module of this repository, whose lock file pins its dependencies.
         "go" if package.starts_with("./") => return root().join(package).join("go.sum").exists(),
         "go" => ("@v", |c| c.is_ascii_alphanumeric() || ".-+".contains(c)),
         "npm" => ("@", |c| c.is_ascii_digit() || c == '.'),

@@ -37,7 +37,7 @@ fn logged(site: &Site, path: &str) -> Value {
     wait_until(path, || site.brisk.access_log().into_iter().find_map(found))
 }
 
-/// Checks that the page and what it requests came over HTTP/3, and that returning connections began with early data.
+/// Checks that the page and its resources came over HTTP/3, and that returning connections began with early data.
 fn assert_early(site: &Site) {
     assert_eq!(logged(site, "/")["protocol"], "HTTP/3.0");
     let lines = ["/second", "/third", "/fourth"].map(|path| logged(site, path));
@@ -87,7 +87,7 @@ fn chromium_returns_with_early_data() {
     assert_early(&site);
 }
 
-/// Opens a socket, and requests what it said.
+/// Opens a socket, and requests the path that its message names.
 const CHAT: &str = r"<script>
 const socket = new WebSocket('wss://' + location.host + '/chat');
 socket.onopen = () => socket.send('hello');

@@ -87,7 +87,7 @@ impl Future for Driver {
         }
         shared.process();
         shared.transmit(now);
-        // The system reports that nothing receives at the port with whatever is sent next.
+        // The system reports an unused port as an error of the next send.
         if let Some(error) = shared.socket.take_error().filter(is_final) {
             shared.lose(&Http3Error::Unreachable(Arc::new(error)));
         }
