@@ -155,10 +155,10 @@ impl Shared {
             Fate::Repeat => 2,
         };
         for _ in 0..times {
+            // Before the receiver can look at the count.
+            count.bytes.fetch_add(datagram.len(), Ordering::SeqCst);
             // An error is a loss, as on the way.
-            if send(datagram).is_ok() {
-                count.bytes.fetch_add(datagram.len(), Ordering::SeqCst);
-            }
+            drop(send(datagram));
         }
     }
 }
