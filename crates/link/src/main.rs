@@ -9,7 +9,7 @@ use clap::Parser;
 /// Connects two network namespaces by a link with delay, rate and loss, until standard input ends.
 #[derive(Parser)]
 struct Options {
-    /// The direction to the client, as delay=25ms,rate=10M,loss=0.5%,queue=64k
+    /// The direction to the client, as delay=25ms,rate=10M,loss=0.5%,reorder=1%,queue=64k
     #[arg(long, default_value_t)]
     to_client: Direction,
     /// The direction to the server, likewise

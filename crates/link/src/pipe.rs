@@ -14,6 +14,8 @@ pub struct Direction {
     pub rate: Option<u64>,
     /// Fraction of packets that is lost, from 0 to 1, independently for each packet.
     pub loss: f64,
+    /// Fraction of packets, from 0 to 1, that travel for half of `delay` longer, so that later packets overtake them.
+    pub reorder: f64,
     /// Maximum bytes waiting for transmission; further packets are dropped. `None`: no limit. Without `rate`, none
     /// wait.
     pub queue: Option<usize>,
@@ -25,7 +27,7 @@ pub struct Pipe {
     direction: Direction,
     /// End of the transmission of all packets so far.
     free: Instant,
-    /// In the order of their arrival, which is that of their entry.
+    /// In the order of their arrival.
     travelling: VecDeque<(Instant, Vec<u8>)>,
     random: u64,
 }
@@ -40,11 +42,16 @@ impl Pipe {
     /// Enters a packet. Returns whether it will arrive.
     pub fn push(&mut self, now: Instant, packet: &[u8]) -> bool {
         let start = self.free.max(now);
-        if self.is_lost() || self.is_full(start - now, packet.len()) {
+        if self.happens(self.direction.loss) || self.is_full(start - now, packet.len()) {
             return false;
         }
         self.free = start + self.transmission(packet.len());
-        self.travelling.push_back((self.free + self.direction.delay, packet.to_vec()));
+        let mut arrival = self.free + self.direction.delay;
+        if self.happens(self.direction.reorder) {
+            arrival += self.direction.delay / 2;
+        }
+        let place = self.travelling.partition_point(|(at, _)| *at <= arrival);
+        self.travelling.insert(place, (arrival, packet.to_vec()));
         true
     }
 
@@ -71,16 +78,16 @@ impl Pipe {
         waiting + more as u128 > queue as u128
     }
 
-    /// Xorshift64, which is random enough to choose packets.
-    fn is_lost(&mut self) -> bool {
-        if self.direction.loss <= 0.0 {
+    /// Whether an event with this probability happens to a packet; by xorshift64, which is random enough for packets.
+    fn happens(&mut self, probability: f64) -> bool {
+        if probability <= 0.0 {
             return false;
         }
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         // 53 bits, the precision of an f64.
-        ((self.random >> 11) as f64) < self.direction.loss * (1_u64 << 53) as f64
+        ((self.random >> 11) as f64) < probability * (1_u64 << 53) as f64
     }
 }
 
@@ -90,7 +97,7 @@ pub struct ParseError(String);
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: expected something like delay=25ms,rate=10M,loss=0.5%,queue=64k", self.0)
+        write!(f, "{}: expected something like delay=25ms,rate=10M,loss=0.5%,reorder=1%,queue=64k", self.0)
     }
 }
 
@@ -112,6 +119,9 @@ impl FromStr for Direction {
 impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "delay={}us,loss={}%", self.delay.as_micros(), self.loss * 100.0)?;
+        if self.reorder > 0.0 {
+            write!(f, ",reorder={}%", self.reorder * 100.0)?;
+        }
         if let Some(rate) = self.rate {
             write!(f, ",rate={rate}")?;
         }
@@ -129,6 +139,7 @@ impl Direction {
             "rate" => self.rate = Some(count(value, 1000).filter(|rate| *rate > 0)?),
             "queue" => self.queue = Some(usize::try_from(count(value, 1024)?).ok()?),
             "loss" => self.loss = share(value)?,
+            "reorder" => self.reorder = share(value)?,
             _ => return None,
         }
         Some(())
@@ -189,6 +200,27 @@ mod tests {
     }
 
     #[test]
+    fn chosen_packets_are_overtaken() {
+        let (mut pipe, start) = pipe("delay=20ms,reorder=30%");
+        let numbers: Vec<u32> = (0..1000).collect();
+        for number in &numbers {
+            assert!(pipe.push(start + MS * *number, &number.to_le_bytes()));
+        }
+        let mut arrived = Vec::new();
+        while let Some(at) = pipe.next() {
+            let packet = pipe.pop(at).expect("it is due");
+            let number = u32::from_le_bytes(packet.try_into().expect("four bytes"));
+            let late = at - (start + MS * number);
+            assert!(late == 20 * MS || late == 30 * MS, "{late:?}");
+            arrived.push(number);
+        }
+        let overtaken = arrived.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        assert!((100..400).contains(&overtaken), "{overtaken}");
+        arrived.sort_unstable();
+        assert_eq!(arrived, numbers);
+    }
+
+    #[test]
     fn a_link_that_was_idle_transmits_at_once() {
         let (mut pipe, start) = pipe("rate=1M");
         pipe.push(start, &[0; 1000]);
@@ -223,9 +255,10 @@ mod tests {
             delay: Duration::from_micros(12_500),
             rate: Some(10_000_000),
             loss: 0.005,
+            reorder: 0.25,
             queue: Some(65_536),
         };
-        assert_eq!("delay=12.5ms,rate=10M,loss=0.5%,queue=64k".parse(), Ok(direction));
+        assert_eq!("delay=12.5ms,rate=10M,loss=0.5%,reorder=25%,queue=64k".parse(), Ok(direction));
         assert_eq!(direction.to_string().parse(), Ok(direction));
         assert_eq!("".parse(), Ok(Direction::default()));
         for wrong in

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -128,9 +128,9 @@ impl Setup {
     }
 
     /// Passes this socket to the program, like a supervisor that calls it `name`. It stays open here too.
-    pub fn inherit(mut self, name: &str, socket: &TcpListener) -> Self {
-        let socket = socket.try_clone().expect("a copy of a socket");
-        self.inherited.push((name.to_owned(), socket.into()));
+    pub fn inherit(mut self, name: &str, socket: &impl AsFd) -> Self {
+        let socket = socket.as_fd().try_clone_to_owned().expect("a copy of a socket");
+        self.inherited.push((name.to_owned(), socket));
         self
     }
 

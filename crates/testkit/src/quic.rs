@@ -2,7 +2,7 @@
 //! data at a chosen time.
 
 use std::fmt;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, ConnectionIdGenerator, DatagramEvent, Dir,
-    Endpoint, EndpointConfig, Event, RandomConnectionIdGenerator, StreamId, VarInt,
+    Endpoint, EndpointConfig, Event, RandomConnectionIdGenerator, StreamId, TokenStore, VarInt,
 };
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
@@ -58,13 +58,23 @@ impl QuicClient {
         self
     }
 
+    /// Takes the tokens of its first packets (RFC 9000 section 8.1.3) from `store`, and enters those of its servers there.
+    pub fn token_store(mut self, store: Arc<dyn TokenStore>) -> Self {
+        self.config.token_store(store);
+        self
+    }
+
     /// Sends the first packet, from a new port.
     pub fn connect(&self, server: SocketAddr) -> QuicConnection {
+        self.connect_from(new_socket(server), server)
+    }
+
+    /// Sends the first packet from this socket.
+    pub fn connect_from(&self, socket: UdpSocket, server: SocketAddr) -> QuicConnection {
         let config = EndpointConfig::default();
         let mut endpoint = Endpoint::new(Arc::new(config), None, true, None);
         let connecting = endpoint.connect(Instant::now(), self.config.clone(), server, &self.name);
         let (handle, connection) = connecting.expect("a configuration that fits");
-        let socket = new_socket(server);
         let mut connection = QuicConnection {
             server,
             socket,
@@ -150,14 +160,50 @@ impl QuicConnection {
         }
     }
 
+    /// Receives until `done`, without sending.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the connection was lost before.
+    pub fn wait_without_sending(
+        &mut self,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), ConnectionError> {
+        let end = Instant::now() + TIMEOUT;
+        while !done(self) {
+            if let Some(lost) = &self.lost {
+                return Err(lost.clone());
+            }
+            assert!(Instant::now() < end, "{self:?} did not get so far in {TIMEOUT:?}");
+            self.receive(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
     /// Changes to a new port, as a NAT does that has forgotten the client.
     pub fn rebind(&mut self) {
         self.socket = new_socket(self.server);
     }
 
+    /// The socket of the client.
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
     /// The first datagram that was sent.
     pub fn first(&self) -> &[u8] {
         &self.first
+    }
+
+    /// Changes to another local address and a new port, as a client does that changes its network.
+    pub fn rebind_to(&mut self, address: IpAddr) {
+        self.socket = UdpSocket::bind((address, 0)).expect("a socket");
+    }
+
+    /// Sends a packet to which the server responds.
+    pub fn ping(&mut self) {
+        self.connection.ping();
+        self.send();
     }
 
     /// Sends the first datagram again.
