@@ -1,7 +1,9 @@
 //! Connections: TCP connect, handshake, accounting, close.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_http_client::http3::Http3Client;
@@ -17,6 +19,7 @@ use crate::choice::{Axis, Weighted};
 use crate::dial::Dialer;
 use crate::error::Failure;
 use crate::measure::{Handshake, Recorder};
+use crate::records::{ConnectionTimes, FirstFlight};
 use crate::result::Cause;
 use crate::sessions::Sessions;
 use crate::settings::is_as_requested;
@@ -73,6 +76,10 @@ pub(crate) struct Link {
     pub(crate) stream: Transport,
     /// Times relative to the end of the TCP connect.
     pub(crate) timeline: Timeline,
+    /// Duration of the TCP connect.
+    connect: Duration,
+    /// Address of this side if a record is wanted: a closed socket may have none.
+    client: Option<SocketAddr>,
     recorder: Rc<Recorder>,
     /// The cache for its sessions.
     sessions: Option<Rc<Sessions>>,
@@ -128,7 +135,7 @@ impl Opener {
         if segments.is_some() {
             self.recorder.connection(now, connect);
         }
-        self.link(Transport::plain(tcp), timeline, None, segments)
+        self.link(Transport::plain(tcp), (timeline, connect), None, segments)
     }
 
     async fn secure(
@@ -140,8 +147,13 @@ impl Opener {
     ) -> Result<Link, Failure> {
         let Connected { tcp, mut timeline, connect } = connected;
         let offered = session.is_some();
-        let stream = kind.client.connect(tcp, session, early).await?;
+        let flight = self.recorder.keeps_records().then(|| Arc::new(FirstFlight::default()));
+        let observer = flight.clone().map(|flight| flight as _);
+        let stream = kind.client.connect_observed(tcp, session, early, observer).await?;
         timeline.mark(Milestone::HandshakeFinished);
+        if let Some(sent) = flight.and_then(|flight| flight.sent_at()) {
+            timeline.mark_at(Milestone::ClientHello, sent);
+        }
         let tls = timeline.offset(Milestone::HandshakeFinished).unwrap_or_default();
         let (now, facts) = (timeline.started() + tls, stream.facts());
         let segments = self.recorder.is_measured(now).then(|| segments(stream.tcp()));
@@ -156,7 +168,7 @@ impl Opener {
             self.recorder.failure(Instant::now(), &failure);
         }
         let refused = self.protocol.and_then(|protocol| protocol.shortfall(facts));
-        let mut link = self.link(Transport::Tls(stream), timeline, Some(kind), segments);
+        let mut link = self.link(Transport::Tls(stream), (timeline, connect), Some(kind), segments);
         link.account(now);
         // Only requests count as use; `account` has counted the handshake.
         link.used = false;
@@ -167,16 +179,19 @@ impl Opener {
     fn link(
         &self,
         stream: Transport,
-        timeline: Timeline,
+        (timeline, connect): (Timeline, Duration),
         kind: Option<&HandshakeKind>,
         segments: Option<(u32, u32)>,
     ) -> Link {
         if let Some((sent, received)) = segments {
             self.recorder.segments(sent, received);
         }
+        let client = self.recorder.keeps_records().then(|| stream.tcp().local_addr().ok()).flatten();
         Link {
             stream,
             timeline,
+            connect,
+            client,
             recorder: Rc::clone(&self.recorder),
             sessions: kind.and_then(|kind| kind.sessions.clone()),
             session_use: kind.map_or(SessionUse::Once, |kind| kind.client.settings().session_use),
@@ -276,6 +291,20 @@ impl Link {
         self.used = true;
     }
 
+    /// Marks the times of a request and of its response, which count if they are the first ones.
+    pub(crate) fn exchanged(&mut self, sent: Instant, first_byte: Instant) {
+        self.timeline.mark_at(Milestone::FirstRequest, sent);
+        self.timeline.mark_at(Milestone::FirstResponse, first_byte);
+    }
+
+    /// Keeps the record of the connection if records are wanted.
+    fn keep_record(&self) {
+        if let Some(client) = self.client.filter(|_| self.recorder.is_measured(self.timeline.started())) {
+            let (connect, timeline) = (self.connect, self.timeline.clone());
+            self.recorder.ended(ConnectionTimes { client, connect, timeline });
+        }
+    }
+
     /// Closes the connection and waits until the server has closed it too, so that its sessions have arrived, and
     /// `TIME_WAIT` is on the server's side.
     pub(crate) async fn close(mut self) {
@@ -316,6 +345,7 @@ fn segments(tcp: &TcpStream) -> (u32, u32) {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        self.keep_record();
         if let (Some(sessions), Transport::Tls(stream)) = (&self.sessions, &mut self.stream) {
             sessions.put(stream.take_sessions());
         }

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use brisk_net::Timer;
+
 use crate::measure::Recorder;
 use crate::schedule::{Pace, Schedule};
-use crate::timer::Timer;
 
 /// Number of arrivals after which the task yields.
 const BATCH: u64 = 256;

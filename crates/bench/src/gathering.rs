@@ -190,6 +190,7 @@ impl<'a> Gathering<'a> {
             alerts: totals.alerts.into_iter().collect(),
             traffic: totals.traffic,
             unstarted: totals.unstarted,
+            connections: totals.connections,
             series: self.series,
             server,
             client_cpu: self.own_cpu,

@@ -94,6 +94,7 @@ impl Http1 {
         self.left -= 1;
         self.answered += 1;
         self.server_closes = head.is_last;
+        self.link.exchanged(sent, first_byte);
         self.link.account(ended);
         Ok(Exchange { status: head.status, body, sent, first_byte, ended })
     }

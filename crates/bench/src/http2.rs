@@ -112,6 +112,7 @@ impl Multiplexed for Http2 {
             stream.flow_control().release_capacity(len).map_err(|error| failure(&error))?;
         }
         let ended = Instant::now();
+        self.driver.io.exchanged(sent, first_byte);
         self.driver.io.account(ended);
         Ok(Exchange { status, body, sent, first_byte, ended })
     }

@@ -10,6 +10,7 @@ use brisk_tls_client::ClientFacts;
 use hdrhistogram::Histogram;
 
 use crate::error::Failure;
+use crate::records::{ConnectionTimes, Records};
 use crate::result::histogram;
 use crate::totals::{Totals, record};
 
@@ -56,6 +57,7 @@ pub(crate) struct Recorder {
     backlog: Cell<usize>,
     second: RefCell<Second>,
     totals: RefCell<Totals>,
+    records: RefCell<Records>,
     reports: Sender<Report>,
 }
 
@@ -91,6 +93,7 @@ impl Recorder {
             backlog: Cell::new(0),
             second: RefCell::new(Second::new(0)),
             totals: RefCell::new(Totals::new()),
+            records: RefCell::default(),
             reports,
         }
     }
@@ -103,6 +106,21 @@ impl Recorder {
     /// Whether `now` is in the measured time.
     pub(crate) fn is_measured(&self, now: Instant) -> bool {
         self.begin.get().is_some_and(|begin| now >= begin)
+    }
+
+    /// Keeps a record of each connection from now on.
+    pub(crate) fn keep_records(&self) {
+        self.records.borrow_mut().is_wanted = true;
+    }
+
+    /// Whether records of connections are kept.
+    pub(crate) fn keeps_records(&self) -> bool {
+        self.records.borrow().is_wanted
+    }
+
+    /// Keeps the record of a connection that has ended.
+    pub(crate) fn ended(&self, connection: ConnectionTimes) {
+        self.records.borrow_mut().add(connection);
     }
 
     /// Counts a session fetched before the run.
@@ -197,7 +215,8 @@ impl Recorder {
         self.roll(end);
         self.second.borrow_mut().is_cut = true;
         self.report_second();
-        let totals = mem::replace(&mut *self.totals.borrow_mut(), Totals::new());
+        let mut totals = mem::replace(&mut *self.totals.borrow_mut(), Totals::new());
+        totals.connections = mem::take(&mut self.records.borrow_mut().connections);
         let seconds = self.second.borrow().index;
         self.report(Report::Done { totals: Box::new(totals), seconds, ended: end });
     }

@@ -227,6 +227,7 @@ impl Options {
             backlog: self.backlog.unwrap_or(100_000) as usize,
             fast_open,
             server: self.server,
+            keeps_records: false,
             listing: self.listing(),
         })
     }

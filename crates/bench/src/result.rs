@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use brisk_telemetry::Resumption;
 use hdrhistogram::Histogram;
 
+use crate::records::ConnectionTimes;
+
 /// Maximum latency in histograms. Longer ones count as this one.
 pub const LONGEST: Duration = Duration::from_mins(10);
 
@@ -56,6 +58,8 @@ pub struct RunResult {
     pub traffic: Traffic,
     /// Operations that were due and not started, because the backlog was full or the run ended. Zero in a closed loop.
     pub unstarted: u64,
+    /// Single connections over TCP, if [`Settings::keeps_records`](crate::Settings::keeps_records); at most a million per thread.
+    pub connections: Vec<ConnectionTimes>,
     /// The seconds of the measured time in order.
     pub series: Vec<Interval>,
     /// Resources of the server, if its process ID was given.

@@ -166,6 +166,9 @@ fn work(
         SessionUse::Once => slots.min(MOST_SESSIONS),
     };
     let recorder = Rc::new(Recorder::new(reports));
+    if settings.keeps_records {
+        recorder.keep_records();
+    }
     match runtime() {
         Ok(runtime) => {
             let opener = found.opener(settings, Rc::clone(&recorder), setup.thread, sessions);

@@ -35,6 +35,8 @@ pub struct Settings {
     pub fast_open: FastOpenConnect,
     /// Process ID of the server, to measure its resource usage.
     pub server: Option<u32>,
+    /// Whether the result contains the single connections. Default: `false`.
+    pub keeps_records: bool,
     /// Options that differ from the defaults, with their values, for reports.
     pub listing: Vec<(&'static str, String)>,
 }

@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 
 use crate::error::Failure;
 use crate::measure::{Exchange, Handshake};
+use crate::records::ConnectionTimes;
 use crate::result::{Cause, HandshakeCount, LONGEST, Phases, Responses, Traffic};
 
 /// Sums of measurements.
@@ -25,6 +26,8 @@ pub(crate) struct Totals {
     pub(crate) errors: BTreeMap<Cause, (u64, String)>,
     pub(crate) alerts: BTreeMap<String, u64>,
     pub(crate) traffic: Traffic,
+    /// Single connections, if they are wanted.
+    pub(crate) connections: Vec<ConnectionTimes>,
     /// Time at which the last operation ended, successfully or not.
     pub(crate) finished: Option<Instant>,
 }
@@ -53,6 +56,7 @@ impl Totals {
             errors: BTreeMap::new(),
             alerts: BTreeMap::new(),
             traffic: Traffic::default(),
+            connections: Vec::new(),
             finished: None,
         }
     }
@@ -129,6 +133,7 @@ impl Totals {
             *self.alerts.entry(alert).or_default() += count;
         }
         self.add_traffic(&other.traffic);
+        self.connections.extend(other.connections);
         self.finished = self.finished.max(other.finished);
     }
 

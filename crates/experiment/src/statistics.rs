@@ -4,6 +4,10 @@
 //! value is above or below the true median with equal probability. So the interval from the k-th smallest to the k-th
 //! largest of n values misses the median with twice the probability of fewer than k heads in n tosses of a coin.
 
+/// Values from which on the binomial distribution is approximated by the normal one: 0.5 to the power of more values is no
+/// float.
+const MANY: usize = 1000;
+
 /// The wanted probability that an interval contains the true median.
 pub const CONFIDENCE: f64 = 0.95;
 
@@ -48,6 +52,11 @@ pub fn estimate(values: impl Iterator<Item = f64>) -> Option<Estimate> {
 
 /// The greatest k whose interval has [`CONFIDENCE`], or 1; and the confidence of that interval.
 fn rank(count: usize) -> (usize, f64) {
+    if count > MANY {
+        // 1.96 standard deviations; each is half the root of the number of values.
+        let rank = (count as f64 - 1.96 * (count as f64).sqrt()) / 2.0;
+        return (rank as usize, CONFIDENCE);
+    }
     let mut below = 0.5_f64.powf(count as f64);
     let mut outcome = below;
     let mut best = (1, 1.0 - 2.0 * below);
@@ -78,6 +87,13 @@ mod tests {
             assert_eq!(rank, expected, "of {count}");
             assert!(confidence >= CONFIDENCE, "of {count}");
         }
+    }
+
+    #[test]
+    fn the_interval_of_many_values_continues_that_of_fewer() {
+        let (few, confidence) = rank(MANY);
+        assert!(confidence >= CONFIDENCE && few.abs_diff(rank(MANY + 1).0) <= 1);
+        assert_eq!(rank(10_000), (4902, CONFIDENCE));
     }
 
     #[test]

@@ -60,11 +60,12 @@ pub struct Chain {
 
 impl Chain {
     /// Reads certificates in DER. Never fails: unreadable certificates are counted.
-    pub fn read(chain: &[Vec<u8>], staple_bytes: usize) -> Self {
+    pub fn read(chain: &[impl AsRef<[u8]>], staple_bytes: usize) -> Self {
         let mut found = Self { staple_bytes, ..Self::default() };
-        found.bytes = chain.iter().map(Vec::len).sum();
+        found.bytes = chain.iter().map(|der| der.as_ref().len()).sum();
         let mut expected: Option<Vec<u8>> = None;
         for (index, der) in chain.iter().take(MOST).enumerate() {
+            let der = der.as_ref();
             let Ok((_, certificate)) = X509Certificate::from_der(der) else {
                 found.unreadable += 1;
                 expected = None;

@@ -118,6 +118,8 @@ pub struct ServerChoice {
     pub group: Option<NamedGroup>,
     /// The server accepted a pre-shared key.
     pub is_resumed: bool,
+    /// The server's random.
+    pub random: [u8; 32],
     /// The session ID is not empty. Before TLS 1.3, the server stores the session under this ID.
     pub has_id: bool,
 }
@@ -132,6 +134,7 @@ impl ServerChoice {
             suite: hello.suite,
             group: hello.group,
             is_resumed: hello.extension(PRE_SHARED_KEY).is_some(),
+            random: hello.random,
             has_id: !hello.session_id.is_empty(),
         })
     }
@@ -199,11 +202,41 @@ pub fn compressed(body: &[u8]) -> Option<(&'static str, usize)> {
     Some((algorithm, input.three()?))
 }
 
+/// Certificates of a `Certificate` message in DER (RFC 8446 section 4.4.2, RFC 5246 section 7.4.2). Ends before the first malformed
+/// entry.
+pub fn certificates(body: &[u8], version: ProtocolVersion) -> Vec<&[u8]> {
+    let mut input = FieldReader(body);
+    let is_tls13 = version == ProtocolVersion::TLS1_3;
+    let list = if is_tls13 { input.short().and_then(|_| input.three()) } else { input.three() };
+    let mut list = FieldReader(list.and_then(|length| input.take(length)).unwrap_or_default());
+    let mut all = Vec::new();
+    while let Some(certificate) = list.three().and_then(|length| list.take(length)) {
+        all.push(certificate);
+        if is_tls13 && list.long().is_none() {
+            break;
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use brisk_wire::server_flight::RETRY;
 
     use super::*;
+
+    #[test]
+    fn certificates_of_both_versions_are_read_until_a_malformed_one() {
+        let tls12 = [0, 0, 9, 0, 0, 2, 1, 2, 0, 0, 1, 3];
+        assert_eq!(certificates(&tls12, ProtocolVersion::TLS1_2), [&[1, 2][..], &[3]]);
+        let tls13 = [0, 0, 0, 13, 0, 0, 2, 1, 2, 0, 0, 0, 0, 1, 3, 0, 0];
+        assert_eq!(certificates(&tls13, ProtocolVersion::TLS1_3), [&[1, 2][..], &[3]]);
+        assert_eq!(
+            certificates(&[0, 0, 9, 0, 0, 2, 1, 2, 0, 0, 9, 3], ProtocolVersion::TLS1_2),
+            [&[1, 2][..]]
+        );
+        assert!(certificates(&[0, 0, 200, 1], ProtocolVersion::TLS1_2).is_empty());
+    }
 
     fn hello(random: [u8; 32], extensions: &[u8]) -> Vec<u8> {
         let mut body = vec![3, 3];

@@ -102,6 +102,12 @@ impl Recording {
         }
     }
 
+    /// Random of a `ClientHello` at the beginning of the client's bytes, by which key logs name a connection.
+    pub fn client_random(&self) -> Option<&[u8; 32]> {
+        let hello = self.client.bytes.get(11..)?;
+        hello.first_chunk().filter(|_| self.client.bytes[0] == 22 && self.client.bytes[5] == 1)
+    }
+
     /// The first secret with this label.
     pub(crate) fn secret(&self, label: &str) -> Option<&[u8]> {
         self.secrets.iter().find(|secret| secret.label == label).map(|secret| &secret.value[..])

@@ -5,7 +5,7 @@ use std::time::Instant;
 use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 
 use crate::message::{self, ServerChoice, Ticket};
-use crate::open::Opener;
+use crate::opener::{OpenedRecord, RecordOpener};
 use crate::recording::{Party, Recording};
 
 const HEADER: usize = 5;
@@ -32,7 +32,7 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    const fn of(kind: u8) -> Self {
+    pub(crate) const fn of(kind: u8) -> Self {
         match kind {
             20 => Self::ChangeCipherSpec,
             21 => Self::Alert,
@@ -112,17 +112,12 @@ impl ConnectionView {
     pub fn read(recording: &Recording) -> Self {
         let hellos = server_hellos(&recording.server.bytes);
         let chosen = hellos.iter().find(|hello| !hello.is_retry);
-        let version = chosen.map_or(ProtocolVersion::TLS1_2, |hello| hello.version);
-        let suite = chosen.filter(|_| version == ProtocolVersion::TLS1_3).map(|hello| hello.suite);
         let overhead = chosen.map_or(0, |hello| overhead(hello.suite));
-        let read = |party, labels: &[&str]| {
-            let secrets = labels.iter().filter_map(|label| recording.secret(label));
-            Reader::new(party, suite.map(|suite| Opener::new(suite, secrets)), overhead).read(recording)
+        let read = |party| {
+            let opener = RecordOpener::new(chosen, recording, party);
+            Reader::new(party, opener, overhead).read(recording)
         };
-        let early =
-            ["CLIENT_EARLY_TRAFFIC_SECRET", "CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0"];
-        let client = read(Party::Client, &early);
-        let server = read(Party::Server, &["SERVER_HANDSHAKE_TRAFFIC_SECRET", "SERVER_TRAFFIC_SECRET_0"]);
+        let (client, server) = (read(Party::Client), read(Party::Server));
         let mut messages = client.messages;
         messages.extend(server.messages);
         messages.sort_by_key(|message| message.at);
@@ -238,8 +233,7 @@ fn first(handshake: &[u8]) -> Option<(TypeAndBody<'_>, &[u8])> {
 /// Reader of the records of one direction.
 struct Reader {
     party: Party,
-    /// `None` before TLS 1.3.
-    opener: Option<Opener>,
+    opener: RecordOpener,
     records: Vec<Record>,
     messages: Vec<Message>,
     /// Bytes of an incomplete handshake message.
@@ -248,14 +242,12 @@ struct Reader {
     begun: usize,
     /// TLS 1.2: bytes that encryption adds to a record.
     overhead: usize,
-    /// TLS 1.2: `change_cipher_spec` was sent, so all later records are encrypted.
-    changed: bool,
 }
 
 impl Reader {
-    fn new(party: Party, opener: Option<Opener>, overhead: usize) -> Self {
+    fn new(party: Party, opener: RecordOpener, overhead: usize) -> Self {
         let (records, messages, gathered) = (Vec::new(), Vec::new(), Vec::new());
-        Self { party, opener, records, messages, gathered, begun: 0, overhead, changed: false }
+        Self { party, opener, records, messages, gathered, begun: 0, overhead }
     }
 
     fn read(mut self, recording: &Recording) -> Self {
@@ -273,20 +265,12 @@ impl Reader {
     }
 
     fn record(&mut self, header: [u8; HEADER], payload: &[u8], offset: u64, at: Instant) {
-        let outer = ContentType::of(header[0]);
-        let is_encrypted = match &self.opener {
-            Some(_) => outer == ContentType::ApplicationData,
-            None => self.changed,
-        };
-        let opened = match &mut self.opener {
-            Some(opener) if is_encrypted => opener.open(header, payload),
-            _ if is_encrypted => None,
-            _ => Some((header[0], payload.to_vec())),
-        };
+        let OpenedRecord { is_encrypted, content: opened } = self.opener.open(header, payload);
+        let is_tls13 = self.opener.is_tls13();
         let content = match &opened {
             Some((kind, _)) => ContentType::of(*kind),
-            None if self.opener.is_some() => ContentType::Unknown,
-            None => outer,
+            None if is_tls13 => ContentType::Unknown,
+            None => ContentType::of(header[0]),
         };
         let alert = match (&opened, content) {
             (Some((_, body)), ContentType::Alert) => body.first().copied().zip(body.get(1).copied()),
@@ -294,7 +278,7 @@ impl Reader {
         };
         let plaintext = match &opened {
             Some((_, body)) => Some(body.len()),
-            None if self.opener.is_none() => payload.len().checked_sub(self.overhead),
+            None if !is_tls13 => payload.len().checked_sub(self.overhead),
             None => None,
         };
         let len = HEADER + payload.len();
@@ -308,7 +292,6 @@ impl Reader {
             alert,
             at,
         });
-        self.changed |= self.opener.is_none() && outer == ContentType::ChangeCipherSpec;
         match (content, opened) {
             (ContentType::Handshake, Some((_, body))) => self.handshake(&body, at),
             (ContentType::Handshake, None) => self.message(None, plaintext.unwrap_or(payload.len()), &[], at),

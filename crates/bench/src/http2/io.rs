@@ -65,6 +65,13 @@ impl Io {
         }
     }
 
+    /// Marks the times of a request and of its response.
+    pub(super) fn exchanged(&self, sent: Instant, first_byte: Instant) {
+        if let State::Open(link) = &mut *self.0.borrow_mut() {
+            link.exchanged(sent, first_byte);
+        }
+    }
+
     /// Removes the connection and returns it.
     pub(super) fn cut(&self) -> Option<Link> {
         match self.0.replace(State::Cut) {

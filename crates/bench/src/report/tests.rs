@@ -57,6 +57,7 @@ pub(crate) fn sample() -> RunResult {
             handshake_segments_received: 93_000 * 4,
             ..Traffic::default()
         },
+        connections: Vec::new(),
         unstarted: 5,
         series,
         server: Some(ServerUsage {

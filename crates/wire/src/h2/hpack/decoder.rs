@@ -36,6 +36,11 @@ impl<F: Clone> Decoder<F> {
         Self { table: VecDeque::new(), size: 0, capacity: limit, limit, plain: Vec::new() }
     }
 
+    /// Bytes of the fields in the dynamic table, as HPACK counts them (RFC 7541 section 4.1).
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Decodes a whole block into `fields`: as many as `most`, of as many bytes as `size` (see [`Decoded::size`]). The table
     /// is kept beyond these limits too.
     pub fn decode(

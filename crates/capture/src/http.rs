@@ -1,0 +1,287 @@
+//! HTTP requests in the bytes of a connection: HTTP/1.1 and HTTP/2, decrypted or not encrypted.
+
+mod http1;
+mod http2;
+
+use brisk_handshake_view::Party;
+use brisk_report::text::printable_value;
+use brisk_wire::h2::frame::PREFACE;
+use serde::Serialize;
+
+use self::http1::Http1;
+use self::http2::Http2;
+use crate::time::{Nanos, micros};
+
+/// Requests kept for each connection; later ones are only counted.
+const REQUESTS: usize = 1000;
+
+/// Bytes of a server that are kept until the client's first bytes: settings of HTTP/2.
+const EARLY: usize = 16 * 1024;
+
+/// Longest kept text of a request: its path.
+const LONGEST: usize = 512;
+
+/// Place of bytes: packet, its time, and the offset of the bytes, or of the record that contains them, in their direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) packet: u64,
+    pub(crate) time: Nanos,
+    pub(crate) offset: u64,
+}
+
+/// A request with its response.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// Number of the HTTP/2 stream; in HTTP/1.1, of the request, from 1.
+    stream: u32,
+    method: String,
+    host: String,
+    path: String,
+    status: Option<u16>,
+    begin: Place,
+    /// Begin of the final response's head.
+    response: Option<Place>,
+    /// Last byte of the response.
+    end: Option<Place>,
+    received: u64,
+    sent: u64,
+    is_reset: bool,
+}
+
+impl Exchange {
+    fn new(stream: u32, begin: Place) -> Self {
+        let (method, host, path) = (String::new(), String::new(), String::new());
+        let (status, response, end) = (None, None, None);
+        Self {
+            stream,
+            method,
+            host,
+            path,
+            status,
+            begin,
+            response,
+            end,
+            received: 0,
+            sent: 0,
+            is_reset: false,
+        }
+    }
+
+    /// Heap memory in bytes.
+    fn memory(&self) -> usize {
+        self.method.capacity() + self.host.capacity() + self.path.capacity()
+    }
+}
+
+/// A readable text of bounded length.
+fn short(text: &[u8]) -> String {
+    printable_value(&String::from_utf8_lossy(&text[..text.len().min(LONGEST)]))
+}
+
+/// Requests of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Http {
+    protocol: Protocol,
+    is_http2: bool,
+    exchanges: Exchanges,
+    /// Bytes of the server before the first ones of the client.
+    early: Vec<(Place, Vec<u8>)>,
+}
+
+/// The requests until now.
+#[derive(Debug, Default)]
+struct Exchanges {
+    list: Vec<Exchange>,
+    /// Memory of the texts in bytes.
+    texts: usize,
+    count: u64,
+}
+
+impl Exchanges {
+    /// Adds a request and returns its index; `None` beyond the limit.
+    fn add(&mut self, exchange: Exchange) -> Option<usize> {
+        self.count += 1;
+        if self.list.len() == REQUESTS {
+            return None;
+        }
+        self.texts += exchange.memory();
+        self.list.push(exchange);
+        Some(self.list.len() - 1)
+    }
+
+    fn get(&mut self, index: Option<usize>) -> Option<&mut Exchange> {
+        index.and_then(|index| self.list.get_mut(index))
+    }
+}
+
+/// The bytes violate HTTP, or another protocol follows.
+#[derive(Debug)]
+struct NotHttp;
+
+#[derive(Debug, Default)]
+enum Protocol {
+    #[default]
+    Unknown,
+    Http1(Box<Http1>),
+    Http2(Box<Http2>),
+    /// Another protocol, or bytes that violate HTTP.
+    Other,
+}
+
+impl Http {
+    /// Whether `first`, the first bytes of a client, are those of HTTP.
+    pub(crate) fn is_begin(first: &[u8]) -> bool {
+        const METHODS: [&[u8]; 9] = [
+            b"GET ",
+            b"HEAD ",
+            b"POST ",
+            b"PUT ",
+            b"DELETE ",
+            b"OPTIONS ",
+            b"PATCH ",
+            b"CONNECT ",
+            b"TRACE ",
+        ];
+        METHODS.iter().any(|method| first.starts_with(method)) || first.starts_with(&PREFACE[..14])
+    }
+
+    /// Adds bytes of the stream, not encrypted.
+    pub(crate) fn add(&mut self, from: Party, place: Place, bytes: &[u8]) {
+        if let Protocol::Unknown = self.protocol {
+            if from == Party::Server {
+                if self.early.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + bytes.len() <= EARLY {
+                    self.early.push((place, bytes.to_vec()));
+                }
+                return;
+            }
+            self.protocol = match bytes {
+                _ if !Self::is_begin(bytes) => Protocol::Other,
+                _ if bytes.starts_with(b"PRI ") => Protocol::Http2(Box::default()),
+                _ => Protocol::Http1(Box::default()),
+            };
+            self.is_http2 = matches!(self.protocol, Protocol::Http2(_));
+            for (place, bytes) in std::mem::take(&mut self.early) {
+                self.read(Party::Server, place, &bytes);
+            }
+        }
+        self.read(from, place, bytes);
+    }
+
+    fn read(&mut self, from: Party, place: Place, bytes: &[u8]) {
+        let exchanges = &mut self.exchanges;
+        let read = match &mut self.protocol {
+            Protocol::Http1(http1) => http1.add(from, place, bytes, exchanges),
+            Protocol::Http2(http2) => http2.add(from, place, bytes, exchanges),
+            Protocol::Unknown | Protocol::Other => Ok(()),
+        };
+        if let Err(NotHttp) = read {
+            self.protocol = Protocol::Other;
+        }
+    }
+
+    /// Ends a response whose body ends with the connection.
+    pub(crate) fn closed(&mut self, from: Party, place: Place) {
+        if let Protocol::Http1(http1) = &mut self.protocol {
+            http1.closed(from, place, &mut self.exchanges);
+        }
+    }
+
+    /// Number of requests.
+    pub(crate) fn count(&self) -> u64 {
+        self.exchanges.count
+    }
+
+    /// Heap memory in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let protocol = match &self.protocol {
+            Protocol::Http1(http1) => http1.memory(),
+            Protocol::Http2(http2) => http2.memory(),
+            Protocol::Unknown | Protocol::Other => 0,
+        };
+        let early: usize = self.early.iter().map(|(_, bytes)| bytes.capacity() + 48).sum();
+        protocol + early + self.exchanges.texts + self.exchanges.list.capacity() * size_of::<Exchange>()
+    }
+
+    /// Name of the request or response that begins at or after `offset` in the bytes of `from`, and its place.
+    pub(crate) fn names(&self, from: Party) -> impl Iterator<Item = (u64, String)> {
+        self.exchanges.list.iter().filter_map(move |exchange| match from {
+            Party::Client => Some((exchange.begin.offset, format!("{} {}", exchange.method, exchange.path))),
+            Party::Server => {
+                let status = exchange.status?;
+                Some((exchange.response?.offset, format!("{status} for {}", exchange.path)))
+            }
+        })
+    }
+
+    /// Reports with times since `first`.
+    pub(crate) fn reports(&self, first: Nanos) -> Vec<RequestReport> {
+        let protocol = if self.is_http2 { "HTTP/2.0" } else { "HTTP/1.1" };
+        self.exchanges.list.iter().map(|exchange| RequestReport::new(exchange, protocol, first)).collect()
+    }
+}
+
+/// Report of a request. Times are microseconds since the first packet of the connection.
+#[derive(Clone, Debug, Serialize)]
+pub struct RequestReport {
+    /// Number of the HTTP/2 stream; in HTTP/1.1, of the request, from 1.
+    pub stream: u32,
+    /// Version: `HTTP/1.1` or `HTTP/2.0`.
+    pub protocol: &'static str,
+    /// Method.
+    pub method: String,
+    /// Host of the request.
+    pub host: String,
+    /// Path with query, at most 512 bytes.
+    pub path: String,
+    /// Status of the final response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Time of the head of the request.
+    pub begin_us: u64,
+    /// Time of the head of the response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_us: Option<u64>,
+    /// Time of the last byte of the response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_us: Option<u64>,
+    /// Bytes of the request's body, with the framing of HTTP/1.1.
+    pub bytes_received: u64,
+    /// Bytes of the response's body.
+    pub bytes_sent: u64,
+    /// The stream was reset.
+    pub is_reset: bool,
+    /// Packet that completes the head of the request.
+    pub packet: u64,
+    /// Packet that completes the head of the response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_packet: Option<u64>,
+    /// Packet with the last byte of the response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_packet: Option<u64>,
+}
+
+impl RequestReport {
+    fn new(exchange: &Exchange, protocol: &'static str, first: Nanos) -> Self {
+        let at = |place: Place| micros(place.time.since(first));
+        Self {
+            stream: exchange.stream,
+            protocol,
+            method: exchange.method.clone(),
+            host: exchange.host.clone(),
+            path: exchange.path.clone(),
+            status: exchange.status,
+            begin_us: at(exchange.begin),
+            response_us: exchange.response.map(at),
+            end_us: exchange.end.map(at),
+            bytes_received: exchange.received,
+            bytes_sent: exchange.sent,
+            is_reset: exchange.is_reset,
+            packet: exchange.begin.packet,
+            response_packet: exchange.response.map(|response| response.packet),
+            end_packet: exchange.end.map(|end| end.packet),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
