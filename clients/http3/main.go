@@ -64,11 +64,11 @@ func main() {
 	check(json.NewEncoder(os.Stdout).Encode(c.result))
 }
 
-// connection is an HTTP/3 connection, with the transport of its first path.
+// connection is an HTTP/3 connection, with the transports of its paths.
 type connection struct {
 	*http3.ClientConn
-	quic      *quic.Conn
-	transport *quic.Transport
+	quic       *quic.Conn
+	transports []*quic.Transport
 }
 
 func newTransport() *quic.Transport {
@@ -88,12 +88,16 @@ func (c *client) connect(early bool) *connection {
 	conn, err := dial(ctx, c.server, c.config, c.quic)
 	check(err)
 	h3 := &http3.Transport{}
-	return &connection{h3.NewClientConn(conn), conn, transport}
+	return &connection{h3.NewClientConn(conn), conn, []*quic.Transport{transport}}
 }
 
+// close ends the connection and closes its sockets, which quic.Transport leaves open.
 func (conn *connection) close() {
 	conn.quic.CloseWithError(0x100, "")
-	conn.transport.Close()
+	for _, transport := range conn.transports {
+		transport.Close()
+		transport.Conn.Close()
+	}
 }
 
 func (c *client) request(method, path string, body io.Reader) *http.Request {
@@ -205,13 +209,14 @@ func answered(c *client, conn *connection, requests int) int {
 	return count
 }
 
-// migrate moves an open connection to five further sockets, and sends a request on each.
+// migrate moves an open connection to three further sockets, and sends a request on each. A server probes the path before each move
+// too, for which quic-go may use a further connection ID that it does not give back: with four in all, a fourth move could wait forever.
 func migrate(c *client) {
 	conn := c.connect(false)
 	defer conn.close()
 	c.get(conn, "/before")
 	moves := 0
-	for number := range 5 {
+	for number := range 3 {
 		move(conn)
 		c.get(conn, fmt.Sprint("/moved-", number))
 		moves++
@@ -222,7 +227,9 @@ func migrate(c *client) {
 func move(conn *connection) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	path, err := conn.quic.AddPath(newTransport())
+	transport := newTransport()
+	conn.transports = append(conn.transports, transport)
+	path, err := conn.quic.AddPath(transport)
 	check(err)
 	check(path.Probe(ctx))
 	check(path.Switch())

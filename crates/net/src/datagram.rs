@@ -5,6 +5,8 @@
 //! that has the connection. The position of a socket in the group is the order of binding. The kernel moves the last socket
 //! into the place of a closed one, so the sockets of a group are kept together until all connections have ended.
 
+mod steering;
+
 use std::fmt;
 use std::fs;
 use std::io;
@@ -13,7 +15,7 @@ use std::path::Path;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::options;
+use self::steering::Steering;
 
 /// Wanted size of both kernel buffers of a socket, in bytes. The kernel caps it at `net.core.rmem_max` and
 /// `net.core.wmem_max`. The usual default of 208 KiB loses packets at 1 Gbit/s.
@@ -22,33 +24,78 @@ pub const BUFFER: usize = 4 << 20;
 /// Maximum number of sockets of a group: one byte distinguishes them.
 pub const LARGEST_GROUP: usize = 256;
 
-/// Position of the first byte of the connection ID in a packet with a short header (RFC 8999 section 5.2).
-const ID_IN_SHORT: u32 = 1;
-/// The same for a long header (RFC 8999 section 5.1): after the first byte, the version and the length of the ID.
-const ID_IN_LONG: u32 = 6;
-/// Bit of the first byte that marks a long header.
-const LONG_HEADER: u32 = 0x80;
-
 /// Binds the `count` sockets of a group, in order, and steers datagrams among them; returns their address, with the port
 /// that the system chose for port 0. An IPv6 address receives IPv6 only. Fails if another socket has the address.
 pub fn bind_group(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<UdpSocket>)> {
     // The first bind is without `SO_REUSEPORT`, for a moment, so that the address of another program is an error.
     let address = bind(address, false)?.local_addr()?;
     let sockets = (0..count).map(|_| bind(address, true)).collect::<io::Result<Vec<_>>>()?;
-    steer(&sockets)?;
+    Steering::alone(sockets.len()).attach(&sockets)?;
     Ok((address, sockets))
 }
 
 /// Adopts the sockets of a group that another process has bound, in their order. They become non-blocking.
-pub fn adopt_group(sockets: Vec<Socket>) -> io::Result<Vec<UdpSocket>> {
+///
+/// Twice as many sockets as `workers` are two halves, one for each generation of processes: a process and its predecessor,
+/// which still drains, then receive the packets of their own connections. Nothing changes for the predecessor until
+/// [`Halves::take_over`].
+pub fn adopt_group(sockets: Vec<Socket>, workers: usize) -> io::Result<(Vec<UdpSocket>, Option<Halves>)> {
     let adopt = |socket: Socket| {
         socket.set_nonblocking(true)?;
         enlarge_buffers(&socket)?;
         Ok(socket.into())
     };
-    let sockets = sockets.into_iter().map(adopt).collect::<io::Result<Vec<UdpSocket>>>()?;
-    steer(&sockets)?;
-    Ok(sockets)
+    let mut sockets = sockets.into_iter().map(adopt).collect::<io::Result<Vec<UdpSocket>>>()?;
+    if sockets.len() != 2 * workers || sockets.len() > LARGEST_GROUP {
+        Steering::alone(sockets.len()).attach(&sockets)?;
+        return Ok((sockets, None));
+    }
+    let is_second = !stored_half(&sockets[0])?;
+    let first = sockets[0].try_clone()?;
+    let second = sockets.split_off(workers);
+    let (own, rest) = if is_second { (second, sockets) } else { (sockets, second) };
+    Ok((own, Some(Halves { is_second, first, rest })))
+}
+
+/// The halves of a group of sockets, of which one is for the connections of this process.
+#[derive(Debug)]
+pub struct Halves {
+    is_second: bool,
+    first: UdpSocket,
+    /// The other half, which stays open so that the sockets keep their places.
+    rest: Vec<UdpSocket>,
+}
+
+impl Halves {
+    /// Whether the sockets of this process are the second half.
+    pub fn is_second(&self) -> bool {
+        self.is_second
+    }
+
+    /// Directs the packets of new connections to the sockets of this process, and makes the next process use the other half.
+    /// To be called once, when the process is about to serve.
+    pub fn take_over(&self) -> io::Result<()> {
+        let own = self.rest.len();
+        store_half(&self.first, self.is_second)?;
+        Steering { own, halves: 2, is_second: self.is_second }.attach(std::slice::from_ref(&self.first))
+    }
+}
+
+/// The half of the last process. The memory is an option of the socket that has no effect on QUIC, which has no multicast: every
+/// copy of a descriptor shares it, so that it survives the process.
+fn stored_half(socket: &UdpSocket) -> io::Result<bool> {
+    let is_usual = match socket.local_addr()? {
+        SocketAddr::V4(_) => socket.multicast_loop_v4()?,
+        SocketAddr::V6(_) => socket.multicast_loop_v6()?,
+    };
+    Ok(!is_usual)
+}
+
+fn store_half(socket: &UdpSocket, is_second: bool) -> io::Result<()> {
+    match socket.local_addr()? {
+        SocketAddr::V4(_) => socket.set_multicast_loop_v4(!is_second),
+        SocketAddr::V6(_) => socket.set_multicast_loop_v6(!is_second),
+    }
 }
 
 fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<UdpSocket> {
@@ -102,29 +149,6 @@ fn low_limits_in(folder: &Path) -> Vec<LowLimit> {
         .into_iter()
         .filter_map(limit)
         .collect()
-}
-
-/// Attaches the program that selects a socket of the group to all of its sockets: index = first byte of the connection ID
-/// modulo their number. Requires no privilege. A group of one needs no program.
-fn steer(group: &[UdpSocket]) -> io::Result<()> {
-    let [first, _, ..] = group else { return Ok(()) };
-    let count = u32::try_from(group.len()).map_err(io::Error::other)?;
-    options::attach_reuse_port_program(first, &mut program(count))
-}
-
-/// Classic BPF on the datagram after its UDP header. A datagram that is too short yields 0, as any failed load does.
-fn program(count: u32) -> [libc::sock_filter; 7] {
-    let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    let load = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
-    [
-        instruction(load, 0, 0, 0),
-        instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 2, LONG_HEADER),
-        instruction(load, 0, 0, ID_IN_LONG),
-        instruction(libc::BPF_JMP | libc::BPF_JA, 0, 0, 1),
-        instruction(load, 0, 0, ID_IN_SHORT),
-        instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, 0, 0, count),
-        instruction(libc::BPF_RET | libc::BPF_A, 0, 0, 0),
-    ]
 }
 
 #[cfg(test)]
@@ -184,10 +208,48 @@ mod tests {
     #[test]
     fn sockets_that_are_handed_over_keep_their_places() {
         let (address, group) = bind_group(ANY, 3).expect("a group");
-        let copies = group.iter().map(|socket| socket.try_clone().expect("a copy").into()).collect();
-        let adopted = adopt_group(copies).expect("adopted");
+        let (adopted, halves) = adopt_group(copies(&group), 3).expect("adopted");
+        assert!(halves.is_none());
         drop(group);
         assert_eq!(right(&adopted, address), DATAGRAMS);
+    }
+
+    fn copies(group: &[UdpSocket]) -> Vec<Socket> {
+        group.iter().map(|socket| socket.try_clone().expect("a copy").into()).collect()
+    }
+
+    /// The socket that receives a datagram.
+    fn receiver(group: &[UdpSocket], address: SocketAddr, bytes: &[u8]) -> usize {
+        let client = UdpSocket::bind(ANY).expect("a client");
+        client.send_to(bytes, address).expect("sent");
+        let received = group.iter().position(|socket| socket.recv(&mut [0; 64]).is_ok());
+        received.expect("a datagram")
+    }
+
+    #[test]
+    fn processes_that_follow_each_other_use_different_halves_of_a_group() {
+        let (address, group) = bind_group(ANY, 6).expect("a group");
+        let (initial, handshake) = (|id| [0xc0, 0, 0, 0, 1, 8, id], |id| [0xe0, 0, 0, 0, 1, 8, id]);
+        let mut before = None;
+        for round in 0..4 {
+            let (own, halves) = adopt_group(copies(&group), 3).expect("adopted");
+            let halves = halves.expect("two halves");
+            assert_eq!((own.len(), halves.is_second()), (3, round % 2 == 0), "not used by its predecessor");
+            halves.take_over().expect("no privilege is needed");
+            let half = if halves.is_second() { 3 } else { 0 };
+            for id in 0..12_u8 {
+                let (index, place) = (usize::from(id % 3), usize::from(id % 6));
+                assert_eq!(
+                    receiver(&group, address, &[0x40, id, 0]),
+                    place,
+                    "a connection of either process"
+                );
+                assert_eq!(receiver(&group, address, &handshake(id)), place, "an ID of either process");
+                assert_eq!(receiver(&group, address, &initial(id)), half + index, "a new connection");
+            }
+            before = Some(halves);
+        }
+        drop(before);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod share;
 mod silent;
 mod source;
 pub mod tcp_info;
+mod timer;
 pub mod unix;
 
 pub use acknowledge::acknowledge;
@@ -39,4 +40,5 @@ pub use share::{FairShare, SharePermit};
 pub use silent::{SilentLimit, SilentPermit};
 pub use source::{ConnectOptions, FastOpenConnect, connect_from};
 pub use tcp_info::TcpInfo;
+pub use timer::Timer;
 pub use unix::UnixTarget;

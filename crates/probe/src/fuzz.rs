@@ -1,6 +1,6 @@
 //! Properties that hold for any bytes from a server, for tests and for libFuzzer.
 
-use crate::resolve;
+use crate::{http3, resolve};
 
 /// A response of a name server: parsed, or refused with a reason.
 pub fn probed_https_record(bytes: &[u8]) {
@@ -14,6 +14,16 @@ pub fn probed_browser(bytes: &[u8]) {
     crate::browser::fuzz::server(bytes);
 }
 
+/// A datagram that may be a Version Negotiation packet, after a byte with the number of bytes that are the connection IDs.
+pub fn probed_versions(bytes: &[u8]) {
+    let Some((&length, rest)) = bytes.split_first() else { return };
+    let (ids, packet) = rest.split_at(rest.len().min(usize::from(length)));
+    let (destination, source) = ids.split_at(ids.len() / 2);
+    if let Some(versions) = http3::read_versions(packet, destination, source) {
+        assert!(4 * versions.len() + ids.len() <= packet.len());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use brisk_testkit::fuzz::drive;
@@ -22,6 +32,12 @@ mod tests {
     fn fuzz_probed_https_record() {
         let words: &[&[u8]] = &[b"\0\x41\0\x01", b"\xc0\x0c", b"\0\x01\0\x03\x02h2", b"\0\x05\0\x02\0\0"];
         drive("probed_https_record", words, super::probed_https_record);
+    }
+
+    #[test]
+    fn fuzz_probed_versions() {
+        let words: &[&[u8]] = &[b"\x04abcd\x80\0\0\0\0\x02cd\x02ab\0\0\0\x01", b"k3C\xcf", b"\xff\0\0\x1d"];
+        drive("probed_versions", words, super::probed_versions);
     }
 
     #[test]

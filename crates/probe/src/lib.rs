@@ -13,6 +13,7 @@ mod findings;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod http3;
 pub mod page;
 mod prober;
 mod recorder;
@@ -37,6 +38,7 @@ pub use browser::{Browser, Check, browser};
 pub use compare::{Compared, ComparedStep, Side, compare};
 pub use error::{ProbeError, Step};
 pub use findings::Finding;
+pub use http3::{Http3Outcome, Http3Report, http3};
 pub use prober::Mode;
 pub use report::{
     AnswerFacts, Failure, FastOpen, FrameRow, INITIAL_WINDOW, Phases, Report, TcpFacts, TlsFacts,
@@ -118,11 +120,15 @@ impl Settings {
 
     /// Creates the TLS client. Reads the files of authorities.
     fn client(&self) -> Result<Client, ProbeError> {
+        self.client_of(if self.http1 { &["http/1.1"] } else { &["h2", "http/1.1"] })
+    }
+
+    /// The same with these protocols.
+    fn client_of(&self, protocols: &[&str]) -> Result<Client, ProbeError> {
         let mut settings = ClientSettings::new(self.url.host.clone());
         settings.verification = Verification::Reported(self.authorities.clone());
         settings.versions = self.version.into_iter().collect();
         settings.certificate_compression = true;
-        let protocols: &[&str] = if self.http1 { &["http/1.1"] } else { &["h2", "http/1.1"] };
         settings.protocols = protocols.iter().map(|name| (*name).to_owned()).collect();
         Client::new(settings).map_err(|error| ProbeError::Settings(error.to_string()))
     }

@@ -13,7 +13,7 @@ use crate::resolve;
 use crate::trace::Trace;
 
 /// Wait for a session after a response; servers send sessions before the response or directly after it.
-const SESSION_WAIT: Duration = Duration::from_millis(300);
+pub(crate) const SESSION_WAIT: Duration = Duration::from_millis(300);
 
 /// Kind of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use brisk_report::{Table, wrapped};
 use crate::browser::Browser;
 use crate::compare::Compared;
 use crate::findings::Finding;
+use crate::http3::Http3Report;
 use crate::report::{Report, TlsFacts};
 use crate::resolve::HttpsAnswer;
 use crate::timing::Timing;
@@ -69,6 +70,18 @@ pub fn browser(browser: &Browser, paint: &Paint) -> String {
     text.push_str(&paint.style(Style::Soft, "  Chrome differs:\n"));
     for difference in browser.differences {
         text.push_str(&paint.style(Style::Soft, &wrapped(&format!("- {difference}"), paint.width())));
+    }
+    text
+}
+
+/// The results for HTTP/3, as text.
+pub fn http3(report: &Http3Report, paint: &Paint) -> String {
+    let title = format!("HTTP/3 at {} (UDP)", report.address);
+    let mut text = format!("{}\n", paint.style(Style::Title, &title));
+    for (name, value, is_right) in report.lines() {
+        let (style, mark) = if is_right { (Style::Good, "✓") } else { (Style::Warn, "✗") };
+        let lines = wrapped(&format!("{mark} {name:<17} {value}"), paint.width());
+        let _ = writeln!(text, "{}", paint.style(style, lines.trim_end()));
     }
     text
 }

@@ -1,11 +1,13 @@
 //! The interface between the driver and the protocol above QUIC.
 
+use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use brisk_tls::Refusal;
 use brisk_tls::quic::Handshaken;
-use quinn_proto::{Connection, ConnectionError, StreamEvent};
+use bytes::Bytes;
+use quinn_proto::{Connection, ConnectionError, StreamEvent, StreamId};
 
 /// Users of the connections of a driver.
 pub trait Service: 'static {
@@ -20,8 +22,15 @@ pub trait Service: 'static {
     /// Creates the user of a connection whose handshake is complete or has accepted early data.
     fn established(&self, established: Established<Self::Permit>) -> Self::Application;
 
+    /// The first bytes of the first stream that the server opens, the same for all connections. They are sent with the handshake,
+    /// before the client is known (RFC 9001 section 5.7), unless the client sends early data.
+    fn greeting(&self) -> Bytes;
+
     /// Records a handshake that failed.
     fn failed(&self, failed: Failed<Self::Permit>);
+
+    /// Reports that datagrams cannot be received because of this error, or, with `None`, that they can be again.
+    fn reception(&self, error: Option<&io::Error>);
 }
 
 /// Whether a client has proven its address.
@@ -46,6 +55,8 @@ pub struct Established<P> {
     pub client: SocketAddr,
     /// The outcome of the handshake. With early data, [`Application::confirmed`] is called at its completion.
     pub handshake: Handshaken,
+    /// The stream with the [greeting](Service::greeting), and the part of it that is still to be written.
+    pub greeting: Option<(StreamId, Bytes)>,
     /// The permit of the connection.
     pub permit: P,
 }
@@ -57,13 +68,27 @@ pub struct Failed<P> {
     pub client: SocketAddr,
     /// The reason of the TLS layer, if it refused the handshake.
     pub refusal: Option<Box<Refusal>>,
-    /// The end of the connection; `None` if its handshake exceeded the time limit.
-    pub error: Option<ConnectionError>,
+    /// The end of the handshake.
+    pub failure: Failure,
     /// The permit of the connection.
     pub permit: P,
 }
 
-/// The user of one connection. It stays on the thread of its driver. The driver drops it when the connection has ended.
+/// The end of a handshake that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It exceeded the time limit.
+    Late,
+    /// The same, while the session waited: for a certificate, a key operation, or a session store.
+    LateSession,
+    /// The system has no memory for the stack of a suspended call.
+    NoStack,
+    /// The connection was lost.
+    Lost(ConnectionError),
+}
+
+/// The user of one connection. It stays on the thread of its driver. The driver drops it
+/// together with the connection, when the last packet of a connection that has ended is sent.
 pub trait Application: 'static {
     /// The handshake is complete: early data received until now is no replay.
     fn confirmed(&mut self) {}
@@ -78,6 +103,7 @@ pub trait Application: 'static {
     /// connection. `Ready` closes the connection with this application error code.
     fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<u64>;
 
-    /// The connection was lost. It is not polled again.
-    fn lost(&mut self, connection: &Connection, error: &ConnectionError);
+    /// The connection was lost. It is not polled again. `connection` is `None` if a suspended call had it when its handshake
+    /// exceeded the time limit.
+    fn lost(&mut self, connection: Option<&Connection>, error: &ConnectionError);
 }

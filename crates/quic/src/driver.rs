@@ -17,26 +17,30 @@ use std::time::{Duration, Instant};
 
 use brisk_net::Drain;
 use brisk_quic_socket::{Batch, Datagram, Socket};
-use quinn_proto::{ConnectionId, DatagramEvent, Endpoint, EndpointConfig, ServerConfig, Transmit};
+use quinn_proto::{ConnectionId, DatagramEvent, Endpoint, EndpointConfig, Transmit};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Sleep;
 
 use crate::application::Service;
 use crate::group::Group;
 use crate::ids::{self, Header, Ids, Place};
-use crate::settings::Endpoints;
-use crate::slot::{Slot, State};
+use crate::settings::{Current, Endpoints};
+use crate::slot::{LastPacket, Slot, State};
 use crate::timers::Timers;
 use crate::wake::Woken;
 
 /// Batches of datagrams before other tasks of the worker get a turn.
 const ROUNDS: usize = 4;
 
+/// Time between two attempts to receive, while the socket has an error: for example, the system has no memory.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// Serves the connections of one datagram socket. Stays on the thread that created it.
 pub struct Driver<S: Service> {
     service: S,
     endpoints: Endpoints,
-    server: Arc<ServerConfig>,
+    /// The settings of new connections.
+    current: Arc<Current>,
     config: Arc<EndpointConfig>,
     drain: Drain,
     place: Place,
@@ -61,6 +65,8 @@ pub struct Driver<S: Service> {
     /// Buffer for outgoing datagrams.
     out: Vec<u8>,
     unvalidated: Rate,
+    /// Time of the next attempt to receive, after an error.
+    retry: Option<Instant>,
 }
 
 impl<S: Service> Driver<S> {
@@ -79,12 +85,12 @@ impl<S: Service> Driver<S> {
         let socket = Socket::new(socket)?;
         let ids = Ids::new(place);
         let config = endpoints.endpoint(&ids);
-        let server = Arc::clone(&endpoints.server);
-        let front = Endpoint::new(Arc::clone(&config), Some(Arc::clone(&server)), false, None);
+        let current = endpoints.current.load_full();
+        let front = Endpoint::new(Arc::clone(&config), Some(Arc::clone(&current.server)), false, None);
         Ok(Self {
             service,
             endpoints: endpoints.clone(),
-            server,
+            current,
             config,
             drain,
             place,
@@ -104,10 +110,12 @@ impl<S: Service> Driver<S> {
             batch: Some(Box::default()),
             out: Vec::new(),
             unvalidated: Rate::default(),
+            retry: None,
         })
     }
 
-    /// Serves until the future is dropped. Ends only with an error of the socket.
+    /// Serves until the future is dropped. Ends only when the runtime does. After an error of receiving, which is reported to
+    /// the service, further attempts follow.
     pub async fn run(mut self) -> io::Error {
         poll_fn(|cx| self.poll_turn(cx)).await
     }
@@ -116,10 +124,7 @@ impl<S: Service> Driver<S> {
         self.woken.register(cx.waker());
         for _ in 0..ROUNDS {
             let now = Instant::now();
-            let has_more = match self.receive(cx, now) {
-                Ok(has_more) => has_more,
-                Err(error) => return Poll::Ready(error),
-            };
+            let has_more = self.receive(cx, now);
             while let Some(slot) = self.timers.expire(now) {
                 self.expired(slot, now);
             }
@@ -137,9 +142,12 @@ impl<S: Service> Driver<S> {
     }
 
     /// Takes one batch from the socket, and all datagrams that other drivers have passed. Returns whether there may be more.
-    fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> io::Result<bool> {
+    fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         while let Poll::Ready(Some(datagram)) = self.passed.poll_recv(cx) {
             self.route(datagram, Passing::Arrived);
+        }
+        if self.retry.is_some_and(|retry| now < retry) {
+            return false;
         }
         let mut batch = self.batch.take().unwrap_or_default();
         let received = self.socket.poll_receive(cx, &mut batch);
@@ -149,10 +157,13 @@ impl<S: Service> Driver<S> {
             }
         }
         self.batch = Some(batch);
-        match received {
-            Poll::Pending => Ok(false),
-            Poll::Ready(result) => result.map(|()| true),
+        if let Poll::Ready(Err(error)) = &received {
+            self.retry = Some(now + RETRY);
+            self.service.reception(Some(error));
+        } else if self.retry.take().is_some() {
+            self.service.reception(None);
         }
+        matches!(received, Poll::Ready(Ok(())))
     }
 
     /// Waits for the next timer, and for room in the kernel's buffer if it was full.
@@ -162,7 +173,7 @@ impl<S: Service> Driver<S> {
             Poll::Ready(Ok(())) if !self.dirty.is_empty() => cx.waker().wake_by_ref(),
             _ => {}
         }
-        if let Some(at) = self.timers.next() {
+        if let Some(at) = self.timers.next().into_iter().chain(self.retry).min() {
             let at = at.into();
             if self.sleep.deadline() != at {
                 self.sleep.as_mut().reset(at);
@@ -231,19 +242,29 @@ impl<S: Service> Driver<S> {
 
     /// An endpoint whose IDs lead to `slot`.
     fn endpoint(&self, slot: u32) -> Box<Endpoint> {
-        let (config, server) = (Arc::clone(&self.config), Some(Arc::clone(&self.server)));
+        let (config, server) = (Arc::clone(&self.config), Some(Arc::clone(&self.current.server)));
         let tries_sizes = self.socket.forbids_fragments();
         self.ids.with_slot(slot, || Box::new(Endpoint::new(config, server, tries_sizes, None)))
     }
 
-    /// A free slot, which stays in the list of free ones.
+    /// A free slot with the current settings, which stays in the list of free ones.
     fn free_slot(&mut self) -> u32 {
+        if self.endpoints.current.load().number != self.current.number {
+            self.current = self.endpoints.current.load_full();
+        }
         if let Some(slot) = self.free.last() {
+            let entry = &mut self.slots[*slot as usize];
+            if entry.settings != self.current.number {
+                entry.settings = self.current.number;
+                let endpoint = entry.endpoint.as_mut().expect("a free slot has its endpoint");
+                endpoint.set_server_config(Some(Arc::clone(&self.current.server)));
+            }
             return *slot;
         }
         let slot = u32::try_from(self.slots.len()).expect("connections are limited by their permits");
         let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let entry = Slot::new(self.endpoint(slot), self.woken.signal(slot), unspecified);
+        let mut entry = Slot::new(self.endpoint(slot), self.woken.signal(slot), unspecified);
+        entry.settings = self.current.number;
         self.slots.push(entry);
         self.free.push(slot);
         slot
@@ -259,10 +280,13 @@ impl<S: Service> Driver<S> {
         }
         entry.state = State::Free;
         entry.application = None;
+        entry.ending = None;
+        entry.last = LastPacket::default();
         entry.permit = None;
         entry.pending = None;
         entry.unproven = None;
         entry.refusal = None;
+        entry.greeting = None;
         entry.deadline = None;
         entry.waiting = Vec::new();
         self.free.push(slot);
@@ -284,7 +308,7 @@ enum Step {
     Woken,
 }
 
-/// Counts events by second.
+/// Counts handshakes without validated address by the second in which they begin.
 #[derive(Debug, Default)]
 struct Rate {
     second: Option<Instant>,
@@ -292,7 +316,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Counts an event, and returns whether more than `limit` are counted in this second.
+    /// Counts a handshake, and returns whether more than `limit` of this second are not complete.
     fn exceeds(&mut self, limit: u32, now: Instant) -> bool {
         let is_over = |start: Instant| now.saturating_duration_since(start) >= Duration::from_secs(1);
         if self.second.is_none_or(is_over) {
@@ -301,14 +325,19 @@ impl Rate {
         self.count = self.count.saturating_add(1);
         self.count > limit
     }
+
+    /// Counts a handshake no longer, because it is complete: its client has proven its address.
+    fn complete(&mut self) {
+        self.count = self.count.saturating_sub(1);
+    }
 }
 
 fn place(index: usize, group: &Group) -> io::Result<Place> {
     let count = u16::try_from(group.len()).ok().filter(|count| (1..=256).contains(count));
-    let (Some(group), Ok(index)) = (count, u8::try_from(index)) else {
+    let (Some(count), Ok(index)) = (count, u8::try_from(index)) else {
         return Err(io::Error::other("a group of datagram sockets has 1 to 256 sockets"));
     };
-    Ok(Place { index, group, generation: false })
+    Ok(Place { index, group: count, generation: group.is_second() })
 }
 
 #[cfg(test)]

@@ -13,7 +13,10 @@ const QUEUE: usize = 256;
 
 /// The queues between the drivers of a group. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Group(Arc<Queues>);
+pub struct Group {
+    queues: Arc<Queues>,
+    half: Option<bool>,
+}
 
 #[derive(Debug)]
 struct Queues {
@@ -22,27 +25,39 @@ struct Queues {
 }
 
 impl Group {
-    /// Queues for a group of `count` sockets.
-    pub fn new(count: usize) -> Self {
+    /// Queues for a group of `count` sockets. `half` is the half of the sockets of this process, if a successor may use the
+    /// other one (`brisk_net::datagram::Halves`).
+    pub fn new(count: usize, half: Option<bool>) -> Self {
         let (senders, receivers) = (0..count).map(|_| mpsc::channel(QUEUE)).unzip();
         let receivers: Vec<Receiver<Datagram>> = receivers;
-        Self(Arc::new(Queues { senders, receivers: Mutex::new(receivers.into_iter().map(Some).collect()) }))
+        let receivers = Mutex::new(receivers.into_iter().map(Some).collect());
+        Self { queues: Arc::new(Queues { senders, receivers }), half }
     }
 
     /// Number of sockets.
     pub(crate) fn len(&self) -> usize {
-        self.0.senders.len()
+        self.queues.senders.len()
+    }
+
+    /// Whether the sockets are the second half.
+    pub(crate) fn is_second(&self) -> bool {
+        self.half == Some(true)
+    }
+
+    /// Whether a successor of this process can receive packets of the same clients.
+    pub(crate) fn has_successor(&self) -> bool {
+        self.half.is_some()
     }
 
     /// The queue of one driver, once.
     pub(crate) fn take(&self, index: usize) -> Option<Receiver<Datagram>> {
-        let mut receivers = self.0.receivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut receivers = self.queues.receivers.lock().unwrap_or_else(PoisonError::into_inner);
         receivers.get_mut(index)?.take()
     }
 
     /// Passes a datagram to the driver of another socket.
     pub(crate) fn pass(&self, index: usize, datagram: Datagram) {
-        if let Some(sender) = self.0.senders.get(index) {
+        if let Some(sender) = self.queues.senders.get(index) {
             // A full queue drops the datagram, whose sender repeats it.
             let _ = sender.try_send(datagram);
         }

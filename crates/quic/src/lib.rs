@@ -13,10 +13,11 @@ mod ids;
 mod settings;
 mod slot;
 mod timers;
+mod tokens;
 mod wake;
 
-pub use application::{AddressProof, Application, Established, Failed, Service};
+pub use application::{AddressProof, Application, Established, Failed, Failure, Service};
 pub use counters::{Counter, QuicCounters};
 pub use driver::Driver;
 pub use group::Group;
-pub use settings::{Endpoints, QuicSettings};
+pub use settings::{Endpoints, QuicSettings, Timeouts};

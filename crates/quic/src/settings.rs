@@ -4,19 +4,25 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use aws_lc_rs::rand;
 use brisk_net::{AddressLimit, AddressPermit, FairShare, SharePermit};
 use brisk_tls::quic::{self, EndpointKeys, QuicSessions};
 use quinn_proto::{
-    EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, ValidationTokenConfig, VarInt,
+    EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, ValidationTokenConfig,
+    VarInt,
 };
 
 use crate::counters::QuicCounters;
 use crate::ids::Ids;
+use crate::tokens::UsedTokens;
 
 /// Limits of streams and windows. Clients remember them for early data, and they must not shrink then (RFC 9000 section
 /// 7.4.1). So they are constants, which no reload can change.
-const BIDIRECTIONAL_STREAMS: u32 = 128;
+///
+/// quinn-proto enters all of these streams in two tables of a new connection: 100 take half the memory and time of 128, because
+/// the tables grow in powers of two.
+const BIDIRECTIONAL_STREAMS: u32 = 100;
 const UNIDIRECTIONAL_STREAMS: u32 = 8;
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 20;
@@ -26,6 +32,16 @@ const SEND_WINDOW: u64 = 1 << 20;
 /// 1,800 bytes.
 const CRYPTO_BUFFER: usize = 16 << 10;
 
+/// Tokens of `NEW_TOKEN` frames for each connection (RFC 9000 section 8.1.3).
+const TOKENS: u32 = 2;
+/// Each gateway of a fleet, and each process after a restart, accepts a token once within this time.
+const TOKEN_LIFETIME: Duration = Duration::from_hours(24);
+
+/// Minimum difference of datagram sizes that are tried. With this one, 1,452 bytes, the usual maximum, are tried first, and
+/// 1,325 if they do not arrive. Smaller differences cost a datagram in each of the first four round trips, which connections
+/// with few requests send for nothing.
+const SIZE_STEP: u16 = 127;
+
 /// Settings of a QUIC server.
 #[derive(Clone, Debug)]
 pub struct QuicSettings {
@@ -33,8 +49,9 @@ pub struct QuicSettings {
     pub handshake_timeout: Duration,
     /// Time without packets after which a connection ends. The protocol above should have a shorter one. Default: 3 min.
     pub idle_timeout: Duration,
-    /// Handshakes per second and driver that may begin without address validation. Above this rate, clients have to prove
-    /// their address with a Retry (RFC 9000 section 8.1.2), which costs them a round trip. Default: 200.
+    /// Handshakes that may begin without address validation, per second and driver, without those that are complete. Above
+    /// this rate, clients have to prove their address with a Retry (RFC 9000 section 8.1.2), which costs them a round trip.
+    /// Default: 200.
     pub unvalidated_rate: u32,
     /// Handshakes that may be in progress, in all drivers together. One client, or IPv6 /64, gets at most half of them.
     /// Default: 4096.
@@ -70,11 +87,66 @@ pub(crate) struct Unproven {
     _of_client: AddressPermit,
 }
 
+/// Timeouts of connections that begin from now on.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// [`QuicSettings::handshake_timeout`].
+    pub handshake: Duration,
+    /// [`QuicSettings::idle_timeout`].
+    pub idle: Duration,
+}
+
+/// Settings of connections that begin from now on.
+pub(crate) struct Current {
+    /// Number of replacements before this one.
+    pub(crate) number: u64,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) server: Arc<ServerConfig>,
+}
+
+impl Current {
+    fn new(
+        number: u64,
+        timeouts: Timeouts,
+        sessions: &Arc<QuicSessions>,
+        keys: &EndpointKeys,
+        used: &Arc<UsedTokens>,
+    ) -> Self {
+        let mut sizes = MtuDiscoveryConfig::default();
+        sizes.minimum_change(SIZE_STEP);
+        let mut transport = TransportConfig::default();
+        transport
+            .max_concurrent_bidi_streams(BIDIRECTIONAL_STREAMS.into())
+            .max_concurrent_uni_streams(UNIDIRECTIONAL_STREAMS.into())
+            .stream_receive_window(STREAM_WINDOW.into())
+            .receive_window(CONNECTION_WINDOW.into())
+            .send_window(SEND_WINDOW)
+            .crypto_buffer_size(CRYPTO_BUFFER)
+            .max_idle_timeout(Some(idle_timeout(timeouts.idle)))
+            .mtu_discovery_config(Some(sizes))
+            .datagram_receive_buffer_size(None);
+        let mut server = ServerConfig::new(Arc::clone(sessions) as _, Arc::clone(&keys.tokens));
+        let mut tokens = ValidationTokenConfig::default();
+        tokens.lifetime(TOKEN_LIFETIME).sent(TOKENS).log(Arc::clone(used) as _);
+        server
+            .transport_config(Arc::new(transport))
+            .validation_token_config(tokens)
+            // Every endpoint judges one packet at a time. Datagrams that arrive meanwhile wait in the driver.
+            .max_incoming(1)
+            .incoming_buffer_size(0)
+            .incoming_buffer_size_total(0);
+        Self { number, handshake_timeout: timeouts.handshake, server: Arc::new(server) }
+    }
+}
+
 /// State that the drivers of all workers share.
 #[derive(Clone)]
 pub struct Endpoints {
     pub(crate) settings: QuicSettings,
-    pub(crate) server: Arc<ServerConfig>,
+    sessions: Arc<QuicSessions>,
+    used_tokens: Arc<UsedTokens>,
+    /// The part that [`Endpoints::set_timeouts`] replaces.
+    pub(crate) current: Arc<ArcSwap<Current>>,
     pub(crate) pending: FairShare,
     pub(crate) waiting: FairShare,
     /// Handshakes whose addresses are not validated: in all, and of each client. A stranger can claim any address, so a
@@ -94,40 +166,32 @@ impl Endpoints {
         if let Some(secret) = secret {
             keys.tokens = quic::endpoint_keys(secret).tokens;
         }
-        let mut transport = TransportConfig::default();
-        transport
-            .max_concurrent_bidi_streams(BIDIRECTIONAL_STREAMS.into())
-            .max_concurrent_uni_streams(UNIDIRECTIONAL_STREAMS.into())
-            .stream_receive_window(STREAM_WINDOW.into())
-            .receive_window(CONNECTION_WINDOW.into())
-            .send_window(SEND_WINDOW)
-            .crypto_buffer_size(CRYPTO_BUFFER)
-            .max_idle_timeout(Some(idle_timeout(settings.idle_timeout)))
-            .datagram_receive_buffer_size(None);
-        let mut server = ServerConfig::new(sessions, Arc::clone(&keys.tokens));
-        let mut tokens = ValidationTokenConfig::default();
-        // Tokens for later connections need a log of the used ones.
-        tokens.sent(0);
-        server
-            .transport_config(Arc::new(transport))
-            .validation_token_config(tokens)
-            // Every endpoint judges one packet at a time. Datagrams that arrive meanwhile wait in the driver.
-            .max_incoming(1)
-            .incoming_buffer_size(0)
-            .incoming_buffer_size_total(0);
         let pending = FairShare::new(settings.pending_handshakes);
         let waiting = FairShare::new(settings.waiting_datagrams);
         let unproven =
             (FairShare::new(settings.unproven_handshakes), AddressLimit::new(settings.unproven_of_client));
+        let used_tokens = Arc::default();
+        let timeouts = Timeouts { handshake: settings.handshake_timeout, idle: settings.idle_timeout };
+        let current = Current::new(0, timeouts, &sessions, &keys, &used_tokens);
         Self {
             settings,
-            server: Arc::new(server),
+            sessions,
+            used_tokens,
+            current: Arc::new(ArcSwap::from_pointee(current)),
             pending,
             waiting,
             unproven,
             counters: Arc::default(),
             keys,
         }
+    }
+
+    /// Replaces the timeouts of connections that begin from now on. The idle timeout of others was agreed upon in their
+    /// handshakes.
+    pub fn set_timeouts(&self, timeouts: Timeouts) {
+        let number = self.current.load().number + 1;
+        let current = Current::new(number, timeouts, &self.sessions, &self.keys, &self.used_tokens);
+        self.current.store(Arc::new(current));
     }
 
     /// A place for a handshake of `client`, whose address is not validated.

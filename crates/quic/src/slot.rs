@@ -9,7 +9,10 @@ use brisk_net::SharePermit;
 use brisk_quic_socket::Datagram;
 use brisk_tls::Refusal;
 use brisk_tls::quic::SuspendedCall;
-use quinn_proto::{AcceptError, Connection, ConnectionHandle, ConnectionId, Endpoint};
+use bytes::Bytes;
+use quinn_proto::{
+    AcceptError, Connection, ConnectionError, ConnectionHandle, ConnectionId, Endpoint, StreamId, Transmit,
+};
 
 use crate::application::Service;
 use crate::settings::Unproven;
@@ -33,18 +36,71 @@ pub(crate) enum State {
     /// Further packets of a handshake are processed; the connection is in the call.
     Busy(SuspendedCall<Box<Connection>>),
     Idle(Box<Connection>),
+    /// The connection has ended, and its memory is free. Late packets are answered by its last one.
+    Ended(LastPacket),
+}
+
+/// The end of a connection that is still to be sent.
+pub(crate) enum Ending {
+    /// The application has closed the connection.
+    Closed,
+    Lost(ConnectionError),
+}
+
+impl Ending {
+    /// Whether the client has ended the connection. It needs no answer (RFC 9000 section 10.2.2).
+    pub(crate) fn is_of_client(&self) -> bool {
+        matches!(
+            self,
+            Self::Lost(ConnectionError::ApplicationClosed(_) | ConnectionError::ConnectionClosed(_))
+        )
+    }
+}
+
+/// The packet with which a connection was closed. RFC 9000 section 10.2.1: an endpoint may keep it in place of all other state,
+/// and has to answer ever fewer of the packets that still arrive.
+#[derive(Debug, Default)]
+pub(crate) struct LastPacket {
+    packet: Option<(Transmit, Vec<u8>)>,
+    received: u64,
+}
+
+impl LastPacket {
+    /// Keeps a packet; `None` if it is no single datagram.
+    pub(crate) fn new(transmit: &Transmit, contents: &[u8]) -> Self {
+        let is_single = transmit.segment_size.is_none() || contents.len() <= WAITING_SIZE;
+        Self { packet: is_single.then(|| (copy(transmit), contents.to_vec())), received: 0 }
+    }
+
+    /// The answer to a packet: for the first, second, fourth, eighth and so on, from the address of the client, and at most
+    /// three times as long (RFC 9000 section 8.1).
+    pub(crate) fn answer(&mut self, datagram: &Datagram) -> Option<(Transmit, &[u8])> {
+        self.received += 1;
+        let (transmit, contents) = self.packet.as_ref()?;
+        let is_due = self.received.is_power_of_two()
+            && datagram.remote == transmit.destination
+            && contents.len() <= 3 * datagram.data.len();
+        is_due.then(|| (copy(transmit), &contents[..]))
+    }
+}
+
+fn copy(transmit: &Transmit) -> Transmit {
+    let Transmit { destination, ecn, size, segment_size, src_ip } = *transmit;
+    Transmit { destination, ecn, size, segment_size, src_ip }
 }
 
 /// A connection, or the place for one. A slot keeps its endpoint for the next connection.
 pub(crate) struct Slot<S: Service> {
     /// Absent while the slot is [`State::Accepting`].
     pub(crate) endpoint: Option<Box<Endpoint>>,
+    /// Number of the settings that the endpoint has.
+    pub(crate) settings: u64,
     pub(crate) state: State,
     pub(crate) handle: ConnectionHandle,
     /// The ID that the client chose for its first packets.
     pub(crate) first_id: Option<ConnectionId>,
     pub(crate) client: SocketAddr,
-    /// Time limit of the handshake; `None` once it is complete.
+    /// Time limit of the handshake, or end of the answers to late packets; `None` between both.
     pub(crate) deadline: Option<Instant>,
     /// Place among the handshakes in progress.
     pub(crate) pending: Option<SharePermit>,
@@ -53,7 +109,13 @@ pub(crate) struct Slot<S: Service> {
     /// The permit of a connection without application.
     pub(crate) permit: Option<S::Permit>,
     pub(crate) refusal: Option<Box<Refusal>>,
+    /// The stream with the greeting, and the rest of it, until there is an application.
+    pub(crate) greeting: Option<(StreamId, Bytes)>,
     pub(crate) application: Option<S::Application>,
+    /// The end of the connection, until its last packet is sent.
+    pub(crate) ending: Option<Ending>,
+    /// The last packet that was sent since then.
+    pub(crate) last: LastPacket,
     /// Datagrams that arrived while the slot was busy.
     pub(crate) waiting: Vec<(Datagram, SharePermit)>,
     pub(crate) signal: Arc<Signal>,
@@ -65,6 +127,7 @@ impl<S: Service> Slot<S> {
     pub(crate) fn new(endpoint: Box<Endpoint>, signal: Arc<Signal>, client: SocketAddr) -> Self {
         Self {
             endpoint: Some(endpoint),
+            settings: 0,
             state: State::Free,
             handle: ConnectionHandle(0),
             first_id: None,
@@ -74,7 +137,10 @@ impl<S: Service> Slot<S> {
             unproven: None,
             permit: None,
             refusal: None,
+            greeting: None,
             application: None,
+            ending: None,
+            last: LastPacket::default(),
             waiting: Vec::new(),
             waker: Waker::from(Arc::clone(&signal)),
             signal,

@@ -2,11 +2,13 @@
 //!
 //! The tests of the layer without QUIC (`http-server/src/h3/tests/rules.rs`) have a case for each rule.
 
+use std::io::Write;
+
 use brisk_behaviour::h3_client::{self as h3, DATA, HEADERS, frame, head, response, section};
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::quic::QuicConnection;
-use quinn_proto::{ConnectionError, Dir};
+use quinn_proto::{ConnectionError, Dir, Side, StreamId};
 
 const FIXED: &str = "\n[[host.route]]\npath = \"/\"\nrespond = { body = \"here\" }\n";
 
@@ -82,6 +84,16 @@ fn frames_in_the_wrong_order_or_place_close_the_connection() {
     for kind in [DATA, HEADERS, 0x5, 0x2, 0x6, 0x8, 0x9] {
         assert_eq!(on_control(&site, &frame(kind, b"\0")), FRAME_UNEXPECTED, "{kind:#x}");
     }
+    // Section 4.1: DATA and HEADERS after trailers.
+    let whole =
+        [head("POST", "/", &[]), frame(DATA, b"x"), frame(HEADERS, &section(&[("x-a", "1")]))].concat();
+    for kind in [DATA, HEADERS] {
+        assert_eq!(
+            on_request(&site, &[&whole[..], &frame(kind, b"x")].concat()),
+            FRAME_UNEXPECTED,
+            "{kind:#x}"
+        );
+    }
     // Section 7.2.4: settings are sent once.
     assert_eq!(on_control(&site, &[4, 0]), FRAME_UNEXPECTED);
 }
@@ -121,7 +133,9 @@ fn unidirectional_streams_of_the_wrong_kind_or_number_close_the_connection() {
     // Section 6.2.1: settings are the first frame.
     assert_eq!(on_streams(&site, &[&[0, 0xd, 1, 0]]), MISSING_SETTINGS);
     // Section 7.2.4.1: settings of HTTP/2; section 7.2.4: a setting twice.
-    for settings in [&[0, 4, 2, 4, 1][..], &[0, 4, 4, 6, 1, 6, 1]] {
+    for settings in
+        [&[0, 4, 2, 2, 1][..], &[0, 4, 2, 3, 1], &[0, 4, 2, 4, 1], &[0, 4, 2, 5, 1], &[0, 4, 4, 6, 1, 6, 1]]
+    {
         assert_eq!(on_streams(&site, &[settings]), SETTINGS_ERROR);
     }
 }
@@ -145,6 +159,40 @@ fn critical_streams_that_end_close_the_connection() {
             }
             assert_eq!(closed(connection), CLOSED_CRITICAL_STREAM, "{kind:?} {resets}");
         }
+    }
+}
+
+#[test]
+fn the_control_stream_of_the_gateway_is_not_to_be_stopped() {
+    let site = site();
+    let mut connection = bare(&site);
+    let stream = StreamId::new(Side::Server, Dir::Uni, 0);
+    let mut received = Vec::new();
+    connection
+        .wait(|this| {
+            this.read(stream, &mut received);
+            !received.is_empty()
+        })
+        .expect("settings");
+    connection.connection.recv_stream(stream).stop(0_u32.into()).expect("an open stream");
+    assert_eq!(closed(connection), CLOSED_CRITICAL_STREAM);
+}
+
+#[test]
+fn requests_may_be_reset_within_a_frame_and_instructions_cancel_them() {
+    let site = site();
+    let mut connection = bare(&site);
+    connection.send_uni(&[0, 4, 0]);
+    // RFC 9204 section 4.4.2: Stream Cancellation, also of streams without references.
+    connection.send_uni(&[3, 0x40, 0x44]);
+    // RFC 9114 section 7.1: a stream that ends abruptly may be reset at any point of a frame.
+    let whole = head("GET", "/", &[]);
+    for length in [1, 3, whole.len() - 1] {
+        let stream = connection.connection.streams().open(Dir::Bi).expect("a stream");
+        let mut sending = connection.connection.send_stream(stream);
+        sending.write(&whole[..length]).expect("an open stream");
+        sending.reset(0x10c_u32.into()).expect("an open stream");
+        assert_eq!(on_message(&mut connection, &whole), Ok("200".to_owned()), "{length}");
     }
 }
 
@@ -205,6 +253,41 @@ fn crumbs_of_cookies_are_joined_for_the_upstream() {
     let request = head("GET", "/", &[("cookie", "a=1"), ("cookie", "b=2")]);
     assert_eq!(on_message(&mut connection, &request), Ok("200".to_owned()));
     assert_eq!(origin.last_request().head.all("cookie"), ["a=1; b=2"]);
+}
+
+#[test]
+fn messages_between_http3_and_http1_are_converted() {
+    let answer = b"HTTP/1.1 200 OK\r\nX-Upper: Kept\r\nConnection: keep-alive, X-Named\r\nX-Named: 1\r\nKeep-Alive: timeout=5\r\n\
+                   Proxy-Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhere\r\n0\r\n\r\n";
+    let origin = Origin::answering(move |_, stream| stream.write_all(answer));
+    let site = h3::h3_site("", &proxy_to(&[&origin.url()]));
+    let mut connection = h3::connect(&h3::client(&site), site.brisk.https());
+    let received = h3::get(&mut connection, "/");
+    assert_eq!((received.status(), &received.body[..]), ("200", &b"here"[..]));
+    // RFC 9114 section 4.2: names in lower case, without fields of the connection. Section 4.3: pseudo-headers first.
+    let fields = &received.sections[0];
+    assert_eq!(received.field("x-upper"), Some("Kept"));
+    assert_eq!(fields.iter().filter(|(name, _)| name.starts_with(':')).count(), 1);
+    assert_eq!(fields[0], (":status".to_owned(), "200".to_owned()));
+    for (name, _) in fields {
+        assert_eq!(*name, name.to_lowercase());
+        let is_of_connection =
+            ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "x-named"]
+                .contains(&name.as_str());
+        assert!(!is_of_connection, "{name}");
+    }
+    // Section 4.3.1: `Host` is made of `:authority`.
+    assert_eq!(origin.last_request().head.all("host"), [NAME]);
+}
+
+#[test]
+fn a_server_that_switches_protocols_is_a_bad_gateway() {
+    // RFC 9114 section 4.5: HTTP/3 has no 101.
+    let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n";
+    let origin = Origin::answering(move |_, stream| stream.write_all(switch));
+    let site = h3::h3_site("", &proxy_to(&[&origin.url()]));
+    let mut connection = h3::connect(&h3::client(&site), site.brisk.https());
+    assert_eq!(on_message(&mut connection, &head("GET", "/", &[])), Ok("502".to_owned()));
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Body {
     }
 
     /// A body of `length` bytes.
-    pub(crate) fn of_length(length: u64) -> Self {
+    pub fn of_length(length: u64) -> Self {
         Self(if length == 0 { Rest::Complete } else { Rest::Length(length) })
     }
 

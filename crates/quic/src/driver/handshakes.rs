@@ -8,7 +8,7 @@ use brisk_tls::quic::SuspendedCall;
 use quinn_proto::{ConnectionError, ConnectionId, DatagramEvent, EndpointEvent, Incoming};
 
 use super::{Driver, Step};
-use crate::application::{AddressProof, Application, Failed, Service};
+use crate::application::{AddressProof, Application, Failed, Failure, Service};
 use crate::ids;
 use crate::slot::{Accepted, State};
 
@@ -36,7 +36,7 @@ impl<S: Service> Driver<S> {
         let entry = &mut self.slots[slot as usize];
         entry.client = remote;
         entry.first_id = first_id;
-        entry.deadline = Some(at + self.endpoints.settings.handshake_timeout);
+        entry.deadline = Some(at + self.current.handshake_timeout);
         if let Some(first_id) = first_id {
             self.first_ids.insert(first_id, slot);
         }
@@ -55,7 +55,7 @@ impl<S: Service> Driver<S> {
             Err(error) => {
                 tracing::warn!(%error, "no memory for the stack of a handshake");
                 self.slots[slot as usize].endpoint = Some(self.endpoint(slot));
-                self.fail(slot, None);
+                self.fail(slot, Failure::NoStack);
                 self.release(slot);
             }
         }
@@ -70,6 +70,11 @@ impl<S: Service> Driver<S> {
         let entry = &mut self.slots[slot as usize];
         let endpoint = entry.endpoint.as_mut().expect("a free slot has its endpoint");
         self.out.clear();
+        if self.drain.started() && self.group.has_successor() {
+            // The client repeats its hello, which the successor receives.
+            endpoint.ignore(incoming);
+            return None;
+        }
         if self.drain.started() {
             let refusal = endpoint.refuse(incoming, &mut self.out);
             self.respond(refusal);
@@ -90,7 +95,9 @@ impl<S: Service> Driver<S> {
             endpoint.ignore(incoming);
             return None;
         };
-        let Some(permit) = self.service.admit(client, AddressProof::of(is_validated)) else {
+        // A token of an earlier connection may be a day old, and the address may be of another client now.
+        let is_proven = is_validated && !incoming.may_retry();
+        let Some(permit) = self.service.admit(client, AddressProof::of(is_proven)) else {
             let refusal = endpoint.refuse(incoming, &mut self.out);
             self.respond(refusal);
             return None;
@@ -109,6 +116,14 @@ impl<S: Service> Driver<S> {
                 entry.waiting.push((datagram, permit));
             } else {
                 self.endpoints.counters.datagrams_over_limit.add();
+            }
+            return;
+        }
+        if let State::Ended(last) = &mut entry.state {
+            if let Some((transmit, contents)) = last.answer(&datagram)
+                && !self.socket.is_blocked()
+            {
+                self.socket.send(transmit, contents);
             }
             return;
         }
@@ -162,7 +177,7 @@ impl<S: Service> Driver<S> {
             }
             Err(error) => {
                 tracing::warn!(%error, "no memory for the stack of a handshake");
-                self.abandon(slot);
+                self.abandon(slot, Failure::NoStack);
             }
         }
     }
@@ -170,7 +185,7 @@ impl<S: Service> Driver<S> {
     /// Continues a connection: its suspended call, then the datagrams that waited for it.
     pub(super) fn step(&mut self, slot: u32, step: Step) {
         let entry = &mut self.slots[slot as usize];
-        if matches!(entry.state, State::Free) {
+        if matches!(entry.state, State::Free | State::Ended(_)) {
             return;
         }
         if entry.is_busy() {
@@ -204,7 +219,7 @@ impl<S: Service> Driver<S> {
                             self.out = response;
                             self.respond(transmit);
                         }
-                        self.fail(slot, Some(error.cause));
+                        self.fail(slot, Failure::Lost(error.cause));
                         return self.release(slot);
                     }
                 }
@@ -216,7 +231,7 @@ impl<S: Service> Driver<S> {
                 entry.refusal = refusal.or(entry.refusal.take());
                 entry.state = State::Idle(connection);
             }
-            State::Free | State::Idle(_) => return,
+            State::Free | State::Idle(_) | State::Ended(_) => return,
         }
         self.mark(slot);
         let waiting = std::mem::take(&mut self.slots[slot as usize].waiting);
@@ -231,43 +246,42 @@ impl<S: Service> Driver<S> {
         let is_late = entry.deadline.is_some_and(|deadline| deadline <= now);
         match &mut entry.state {
             State::Free => {}
-            _ if is_late => self.abandon(slot),
+            State::Ended(_) if is_late => self.release(slot),
+            State::Accepting(_) | State::Busy(_) if is_late => self.abandon(slot, Failure::LateSession),
+            State::Idle(_) if is_late => self.abandon(slot, Failure::Late),
             State::Idle(connection) => {
                 connection.handle_timeout(now);
                 self.mark(slot);
             }
-            State::Accepting(_) | State::Busy(_) => self.timers.set(slot, entry.deadline),
+            State::Accepting(_) | State::Busy(_) | State::Ended(_) => self.timers.set(slot, entry.deadline),
         }
     }
 
     /// Ends a handshake without a word to its client. A suspended call is unwound.
-    fn abandon(&mut self, slot: u32) {
+    fn abandon(&mut self, slot: u32, failure: Failure) {
         let entry = &mut self.slots[slot as usize];
-        match std::mem::replace(&mut entry.state, State::Free) {
-            State::Accepting(call) => {
-                // The endpoint goes with the call.
-                drop(call);
-                self.slots[slot as usize].endpoint = Some(self.endpoint(slot));
-            }
-            rest => {
-                if let (State::Idle(connection), Some(mut application)) = (rest, entry.application.take()) {
-                    application.lost(&connection, &ConnectionError::TimedOut);
-                }
-                if let Some(endpoint) = &mut entry.endpoint {
-                    endpoint.handle_event(entry.handle, EndpointEvent::drained());
-                }
-            }
+        let state = std::mem::replace(&mut entry.state, State::Free);
+        if let Some(mut application) = entry.application.take() {
+            let connection = if let State::Idle(connection) = &state { Some(&**connection) } else { None };
+            application.lost(connection, &ConnectionError::TimedOut);
         }
-        self.fail(slot, None);
+        if matches!(state, State::Accepting(_)) {
+            // The endpoint goes with the call.
+            self.slots[slot as usize].endpoint = Some(self.endpoint(slot));
+        } else if let Some(endpoint) = &mut entry.endpoint {
+            endpoint.handle_event(entry.handle, EndpointEvent::drained());
+        }
+        drop(state);
+        self.fail(slot, failure);
         self.release(slot);
     }
 
     /// Reports a handshake that failed, if the connection was not established.
-    pub(super) fn fail(&mut self, slot: u32, error: Option<ConnectionError>) {
+    pub(super) fn fail(&mut self, slot: u32, failure: Failure) {
         let entry = &mut self.slots[slot as usize];
         if let Some(permit) = entry.permit.take() {
             let refusal = entry.refusal.take();
-            self.service.failed(Failed { client: entry.client, refusal, error, permit });
+            self.service.failed(Failed { client: entry.client, refusal, failure, permit });
         }
     }
 }

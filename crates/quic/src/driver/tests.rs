@@ -1,16 +1,20 @@
 mod stage;
 
+use std::io::ErrorKind;
 use std::net::UdpSocket;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::{HandshakeOutcome, Resumption};
 use brisk_testkit::quic::QuicConnection;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
-use quinn_proto::ConnectionError;
-use stage::{FAST, SLOW, STORED, Stage};
+use bytes::Bytes;
+use quinn_proto::{ConnectionError, Dir, Side, StreamId, TokenStore};
+use stage::{FAST, GREETING, SLOW, STORED, Stage};
 
-use crate::settings::QuicSettings;
+use crate::application::Failure;
+use crate::settings::{QuicSettings, Timeouts};
 
 /// The code of the alert in a connection that the server refused.
 fn alert(error: &ConnectionError) -> u64 {
@@ -44,6 +48,25 @@ fn a_client_is_served_until_it_closes() {
     assert_eq!(handshake.facts.server_name.as_deref(), Some(FAST));
     assert_eq!(handshake.facts.resumption, Resumption::Full);
     assert!(handshake.facts.scheme.is_some() && handshake.facts.group.is_some());
+}
+
+#[test]
+fn the_end_of_a_client_is_not_answered() {
+    let stage = Stage::new();
+    stage.serve(|server| {
+        let mut client = stage.client(FAST).connect(server);
+        client.handshake().expect("a handshake");
+        echo(&mut client, b"served");
+        let received = |client: &mut QuicConnection| {
+            let end = Instant::now() + Duration::from_millis(200);
+            client.wait(|_| Instant::now() > end).expect("no other end");
+            client.connection.stats().udp_rx.datagrams
+        };
+        let before = received(&mut client);
+        client.close();
+        stage.log.wait(|log| log.ended == 1);
+        assert_eq!(received(&mut client), before);
+    });
 }
 
 #[test]
@@ -106,7 +129,95 @@ fn the_time_limit_drops_a_suspended_handshake() {
         stage.engine.answer();
         echo(&mut fast, b"still there");
     });
-    assert_eq!(stage.log.refusals(), [None]);
+    assert_eq!(stage.log.failures(), [(Failure::LateSession, None)]);
+}
+
+#[test]
+fn the_time_limit_ends_a_connection_whose_early_data_is_served() {
+    let settings = QuicSettings { handshake_timeout: Duration::from_secs(1), ..QuicSettings::default() };
+    let stage = Stage::with(settings, 1);
+    stage.serve(|server| {
+        let client = stage.client(STORED);
+        let mut first = client.connect(server);
+        first.handshake().expect("a full handshake");
+        echo(&mut first, b"ticket");
+        first.close();
+        stage.log.wait(|log| log.ended == 1);
+
+        // A client that sends early data and then nothing more.
+        let mut again = client.connect(server);
+        again.request(b"early");
+        stage.log.wait(|log| log.ended == 2);
+        assert_eq!(stage.log.permits(), 0);
+    });
+    assert_eq!((stage.log.handshakes().len(), stage.log.failures()), (2, Vec::new()));
+}
+
+#[test]
+fn the_memory_of_a_connection_goes_with_its_permit_and_late_packets_are_answered() {
+    let stage = Stage::new();
+    stage.serve(|server| {
+        let mut client = stage.client(FAST).connect(server);
+        client.handshake().expect("a handshake");
+        echo(&mut client, b"served");
+        assert_eq!((stage.log.permits(), stage.sessions()), (1, 1));
+        client.request(b"close");
+        client.wait(|_| false).expect_err("closed");
+        stage::wait_until(|| stage.log.permits() == 0);
+        assert_eq!(stage.sessions(), 0);
+
+        let socket = client.socket();
+        let answers = |packets: usize| {
+            (0..packets).for_each(|_| client.repeat());
+            socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+            std::iter::from_fn(|| socket.recv(&mut [0; 2000]).ok()).count()
+        };
+        // The first, the second, the fourth and the eighth.
+        assert_eq!(answers(10), 4);
+    });
+}
+
+#[test]
+fn a_socket_with_an_error_is_reported_and_receives_again() {
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = peer.local_addr().expect("an address");
+    let stage = Stage::connected_to(address);
+    stage.serve(|server| {
+        // Its answer, a version negotiation, reaches a closed port, which the kernel reports to the sender.
+        let mut datagram = [&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8][..], &[1; 8], &[8], &[2; 8]].concat();
+        datagram.resize(1200, 0);
+        peer.send_to(&datagram, server).expect("sent");
+        drop(peer);
+        let refused = Some(ErrorKind::ConnectionRefused);
+        stage::wait_until(|| stage.log.receptions() == [refused, None]);
+        let mut client = stage.client(FAST).connect_from(UdpSocket::bind(address).expect("the port"), server);
+        client.handshake().expect("a handshake");
+        echo(&mut client, b"served again");
+    });
+}
+
+#[test]
+fn timeouts_apply_to_connections_that_begin_after_a_change() {
+    let stage = Stage::new();
+    let long = Duration::from_mins(10);
+    stage.serve(|server| {
+        let client = stage.client(FAST);
+        let mut before = client.connect(server);
+        before.handshake().expect("a handshake");
+        stage.set_timeouts(Timeouts { handshake: long, idle: Duration::from_millis(300) });
+        let mut after = client.connect(server);
+        after.handshake().expect("a handshake");
+        assert_eq!(after.wait(|_| false).expect_err("idle"), ConnectionError::TimedOut);
+        echo(&mut before, b"agreed upon before");
+
+        stage.set_timeouts(Timeouts { handshake: Duration::from_millis(300), idle: long });
+        let _slow = stage.client(SLOW).connect(server);
+        stage.log.wait(|log| log.failed == 1);
+        let mut last = client.connect(server);
+        last.handshake().expect("a handshake");
+        echo(&mut last, b"within the limits");
+    });
+    assert_eq!(stage.log.failures(), [(Failure::LateSession, None)]);
 }
 
 #[test]
@@ -201,6 +312,86 @@ fn above_the_rate_clients_have_to_prove_their_address() {
     assert_eq!(first_byte(1), (0, 0));
 }
 
+#[test]
+fn completed_handshakes_do_not_count_for_the_rate() {
+    let stage = Stage::with(QuicSettings { unvalidated_rate: 1, ..QuicSettings::default() }, 1);
+    stage.serve(|server| {
+        for _ in 0..20 {
+            let mut client = stage.client(FAST).connect(server);
+            client.handshake().expect("a handshake");
+            echo(&mut client, b"served");
+        }
+    });
+    assert_eq!(stage.counters().retries.get(), 0);
+}
+
+#[test]
+fn the_padding_of_a_hello_counts_for_what_its_sender_may_be_sent() {
+    let stage = Stage::new();
+    stage.serve(|server| {
+        let relay = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        relay.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        let client = stage.client(FAST).connect(relay.local_addr().expect("an address"));
+        let mut datagram = [0; 1500];
+        assert_eq!(relay.recv(&mut datagram).expect("a hello"), client.first().len());
+        relay.send_to(client.first(), server).expect("sent");
+        // Without an acknowledgement, the server repeats its flight: it may send three times 1,200 bytes.
+        let mut received = 0;
+        while received <= 1200 {
+            received += relay.recv(&mut datagram).expect("a repetition");
+        }
+    });
+}
+
+#[test]
+fn the_greeting_comes_with_the_handshake() {
+    let stage = Stage::new();
+    stage.serve(|server| {
+        let mut client = stage.client(FAST).connect(server);
+        let mut received = Vec::new();
+        // Without the end of its handshake, the server has no application for the connection yet.
+        client
+            .wait_without_sending(|client| {
+                let stream = StreamId::new(Side::Server, Dir::Uni, 0);
+                client.read(stream, &mut received);
+                received.len() >= GREETING.len()
+            })
+            .expect("a greeting");
+        assert_eq!((&received[..], stage.log.handshakes().len()), (GREETING, 0));
+        client.handshake().expect("a handshake");
+        echo(&mut client, b"served");
+    });
+}
+
+/// The first token of a server, presented again and again.
+#[derive(Default)]
+struct OneToken(Mutex<Option<Bytes>>);
+
+impl TokenStore for OneToken {
+    fn insert(&self, _name: &str, token: Bytes) {
+        self.0.lock().expect("not poisoned").get_or_insert(token);
+    }
+
+    fn take(&self, _name: &str) -> Option<Bytes> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+}
+
+#[test]
+fn a_token_of_an_earlier_connection_proves_the_address_once() {
+    let stage = Stage::with(QuicSettings { unvalidated_rate: 0, ..QuicSettings::default() }, 1);
+    stage.serve(|server| {
+        let returning = stage.client(FAST).token_store(Arc::new(OneToken::default()));
+        let retries = [(); 3].map(|()| {
+            let mut client = returning.connect(server);
+            client.handshake().expect("a handshake");
+            echo(&mut client, b"served");
+            stage.counters().retries.get()
+        });
+        assert_eq!(retries, [1, 1, 2], "no token, a new one, a used one");
+    });
+}
+
 /// Settings with which no client of a test has to prove its address.
 fn without_retries() -> QuicSettings {
     QuicSettings { unproven_of_client: 1000, ..QuicSettings::default() }
@@ -291,8 +482,10 @@ fn a_refused_hello_is_answered_by_its_alert() {
         assert_eq!(alert(&protocol.handshake().expect_err("refused")), 120, "no_application_protocol");
         stage.log.wait(|log| log.failed == 2);
     });
-    let outcomes = [HandshakeOutcome::UnknownName, HandshakeOutcome::ProtocolError];
-    assert_eq!(stage.log.refusals(), outcomes.map(Some));
+    let failures = stage.log.failures();
+    let outcomes: Vec<_> = failures.iter().filter_map(|(_, outcome)| *outcome).collect();
+    assert_eq!(outcomes, [HandshakeOutcome::UnknownName, HandshakeOutcome::ProtocolError]);
+    assert!(failures.iter().all(|(failure, _)| matches!(failure, Failure::Lost(_))), "{failures:?}");
     assert_eq!(stage.log.permits(), 0);
 }
 

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use brisk_tls::quic::Handshaken;
 use bytes::{Bytes, BytesMut};
-use quinn_proto::{Connection, DatagramEvent, Event, VarInt};
+use quinn_proto::{Connection, ConnectionError, DatagramEvent, Dir, EndpointEvent, Event, VarInt};
 
 use super::Driver;
-use crate::application::{Application, Established, Service};
-use crate::slot::State;
+use crate::application::{Application, Established, Failure, Service};
+use crate::slot::{Ending, LastPacket, State};
 
-/// Time for which a closed connection answers late packets. RFC 9000 section 10.2 permits an end before three times the
-/// probe timeout, to which a client may add 16 s of acknowledgement delay, while the buffers of the connection remain.
+/// Time for which the last packet of a connection answers late ones. RFC 9000 section 10.2 permits an end before three times
+/// the probe timeout, to which a client may add 16 s of acknowledgement delay.
 const CLOSING: Duration = Duration::from_millis(500);
 
 /// IDs of a connection above which the retired ones are looked for. quinn-proto keeps 8 in use.
@@ -30,10 +30,12 @@ impl<S: Service> Driver<S> {
     }
 
     fn serve(&mut self, slot: u32, now: Instant) {
-        self.take_events(slot, now);
+        self.take_events(slot);
         let entry = &mut self.slots[slot as usize];
         let State::Idle(connection) = &mut entry.state else { return };
-        if let Some(application) = &mut entry.application {
+        if let Some(application) = &mut entry.application
+            && entry.ending.is_none()
+        {
             if connection.remote_address() != entry.client {
                 entry.client = connection.remote_address();
                 self.endpoints.counters.migrations.add();
@@ -43,8 +45,7 @@ impl<S: Service> Driver<S> {
             if let Poll::Ready(code) = application.poll(connection, cx) {
                 let code = VarInt::from_u64(code).unwrap_or(VarInt::MAX);
                 connection.close(now, code, Bytes::new());
-                entry.application = None;
-                entry.deadline = Some(now + CLOSING);
+                entry.ending = Some(Ending::Closed);
             }
         }
         self.transmit(slot, now);
@@ -53,9 +54,8 @@ impl<S: Service> Driver<S> {
         }
         let entry = &mut self.slots[slot as usize];
         let State::Idle(connection) = &mut entry.state else { return };
-        if connection.is_drained() {
-            self.fail(slot, None);
-            return self.release(slot);
+        if entry.ending.is_some() || connection.is_drained() {
+            return self.end(slot, now);
         }
         let timeout = connection.poll_timeout();
         self.timers.set(slot, timeout.into_iter().chain(entry.deadline).min());
@@ -64,22 +64,47 @@ impl<S: Service> Driver<S> {
         }
     }
 
+    /// Frees the memory of a connection whose last packet is sent, and its permit with it. The slot answers late packets for a
+    /// while.
+    fn end(&mut self, slot: u32, now: Instant) {
+        let entry = &mut self.slots[slot as usize];
+        let last = State::Ended(std::mem::take(&mut entry.last));
+        let State::Idle(connection) = std::mem::replace(&mut entry.state, last) else { return };
+        let mut application = entry.application.take();
+        let ending = entry.ending.take().unwrap_or(Ending::Lost(ConnectionError::LocallyClosed));
+        if let (Ending::Lost(error), Some(application)) = (&ending, &mut application) {
+            application.lost(Some(&connection), error);
+        }
+        // A connection that has drained has reported it to its endpoint.
+        if let Some(endpoint) = entry.endpoint.as_mut().filter(|_| !connection.is_drained()) {
+            endpoint.handle_event(entry.handle, EndpointEvent::drained());
+        }
+        drop(connection);
+        entry.deadline = Some(now + CLOSING);
+        self.timers.set(slot, entry.deadline);
+        if let Ending::Lost(error) = ending {
+            self.fail(slot, Failure::Lost(error));
+        }
+    }
+
     /// Passes the events of a connection to its application, which is created by the one that shows the outcome.
-    fn take_events(&mut self, slot: u32, now: Instant) {
+    fn take_events(&mut self, slot: u32) {
         loop {
             let entry = &mut self.slots[slot as usize];
             let State::Idle(connection) = &mut entry.state else { return };
             match connection.poll() {
                 None => return,
-                Some(Event::HandshakeDataReady) => {
-                    if let Some(handshake) = outcome(connection).filter(|handshake| handshake.early_data) {
-                        self.establish(slot, handshake);
-                    }
-                }
+                Some(Event::HandshakeDataReady) => match outcome(connection) {
+                    Some(handshake) if handshake.early_data => self.establish(slot, handshake),
+                    Some(_) => self.greet(slot),
+                    None => {}
+                },
                 Some(Event::Connected) => {
                     entry.deadline = None;
                     entry.pending = None;
-                    entry.unproven = None;
+                    if entry.unproven.take().is_some() {
+                        self.unvalidated.complete();
+                    }
                     match (&mut entry.application, outcome(connection)) {
                         (Some(application), _) => application.confirmed(),
                         (None, Some(handshake)) => self.establish(slot, handshake),
@@ -92,22 +117,35 @@ impl<S: Service> Driver<S> {
                     }
                 }
                 Some(Event::ConnectionLost { reason }) => {
-                    if let Some(mut application) = entry.application.take() {
-                        application.lost(connection, &reason);
-                    }
-                    entry.deadline = Some(now + CLOSING);
+                    entry.ending.get_or_insert(Ending::Lost(reason));
                     entry.pending = None;
-                    self.fail(slot, Some(reason));
                 }
                 Some(Event::DatagramReceived | Event::DatagramsUnblocked) => {}
             }
         }
     }
 
+    /// Sends the greeting with the handshake. Firefox discards a token with a ticket that arrives before the settings of HTTP/3,
+    /// and those would otherwise come in the same packet, behind it.
+    fn greet(&mut self, slot: u32) {
+        let greeting = self.service.greeting();
+        let entry = &mut self.slots[slot as usize];
+        let State::Idle(connection) = &mut entry.state else { return };
+        // Without a stream, which this client permits later, the application sends it.
+        let Some(stream) = connection.streams().open(Dir::Uni) else { return };
+        let mut sending = connection.send_stream(stream);
+        let _ = sending.set_priority(i32::MAX);
+        let mut rest = [greeting];
+        let _ = sending.write_chunks(&mut rest);
+        let [rest] = rest;
+        entry.greeting = Some((stream, rest));
+    }
+
     fn establish(&mut self, slot: u32, handshake: Handshaken) {
         let entry = &mut self.slots[slot as usize];
         if let Some(permit) = entry.permit.take() {
-            let established = Established { client: entry.client, handshake, permit };
+            let greeting = entry.greeting.take();
+            let established = Established { client: entry.client, handshake, greeting, permit };
             entry.application = Some(self.service.established(established));
         }
     }
@@ -118,17 +156,22 @@ impl<S: Service> Driver<S> {
         let entry = &mut self.slots[slot as usize];
         let State::Idle(connection) = &mut entry.state else { return };
         let endpoint = entry.endpoint.as_mut().expect("an idle connection has its endpoint");
-        // Twice: new IDs, which the endpoint issues, go with the data that follows.
+        // Twice, in case that sending causes events.
         for _ in 0..2 {
-            while !self.socket.is_blocked() {
-                self.out.clear();
-                let Some(transmit) = connection.poll_transmit(now, segments, &mut self.out) else { break };
-                self.socket.send(transmit, &self.out);
-            }
+            // First, so that new IDs, which the endpoint issues, go with the data.
             while let Some(event) = connection.poll_endpoint_events() {
                 if let Some(event) = endpoint.handle_event(entry.handle, event) {
                     connection.handle_event(event);
                 }
+            }
+            let is_silent = entry.ending.as_ref().is_some_and(Ending::is_of_client);
+            while !is_silent && !self.socket.is_blocked() {
+                self.out.clear();
+                let Some(transmit) = connection.poll_transmit(now, segments, &mut self.out) else { break };
+                if entry.ending.is_some() {
+                    entry.last = LastPacket::new(&transmit, &self.out[..transmit.size]);
+                }
+                self.socket.send(transmit, &self.out);
             }
         }
     }

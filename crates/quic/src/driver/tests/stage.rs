@@ -1,5 +1,6 @@
 //! A server with three hosts: a fast one, one whose keys answer late, and one with a slow session store.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,15 +20,16 @@ use brisk_testkit::ca::TestCa;
 use brisk_testkit::quic::QuicClient;
 use brisk_tls::quic::{Handshaken, QuicSessions};
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
+use bytes::Bytes;
 use quinn_proto::{Connection, ConnectionError, Dir, StreamEvent, StreamId};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
-use crate::application::{AddressProof, Application, Established, Failed, Service};
+use crate::application::{AddressProof, Application, Established, Failed, Failure, Service};
 use crate::counters::QuicCounters;
 use crate::driver::Driver;
 use crate::group::Group;
-use crate::settings::{Endpoints, QuicSettings};
+use crate::settings::{Endpoints, QuicSettings, Timeouts};
 
 /// A host with an engine that signs at once.
 pub(super) const FAST: &str = "fast.test";
@@ -35,6 +37,9 @@ pub(super) const FAST: &str = "fast.test";
 pub(super) const SLOW: &str = "slow.test";
 /// A host that accepts early data; its session store takes [`STORE_DELAY`].
 pub(super) const STORED: &str = "stored.test";
+
+/// The first bytes of the server.
+pub(super) const GREETING: &[u8] = b"a greeting";
 
 /// Delay of the session store.
 pub(super) const STORE_DELAY: Duration = Duration::from_millis(300);
@@ -48,6 +53,7 @@ pub(super) struct Stage {
     pub(super) log: Arc<Log>,
     endpoints: Endpoints,
     sockets: Vec<UdpSocket>,
+    acceptor: Arc<Acceptor>,
 }
 
 impl Stage {
@@ -66,6 +72,13 @@ impl Stage {
     pub(super) fn apart(drivers: usize) -> Self {
         let bind = |_| UdpSocket::bind(ANY).expect("a socket");
         Self::on(QuicSettings::default(), (0..drivers).map(bind).collect())
+    }
+
+    /// A server with one driver, whose socket exchanges datagrams with `peer` only.
+    pub(super) fn connected_to(peer: SocketAddr) -> Self {
+        let socket = UdpSocket::bind(ANY).expect("a socket");
+        socket.connect(peer).expect("a peer");
+        Self::on(QuicSettings::default(), vec![socket])
     }
 
     fn on(settings: QuicSettings, sockets: Vec<UdpSocket>) -> Self {
@@ -87,14 +100,25 @@ impl Stage {
         resources.sessions = Arc::new(SlowStore(MemoryStore::new(&MemorySettings::default())));
         let acceptor = Acceptor::new(tls, [&fast, &slow, &stored], &resources).expect("settings that fit");
         let acceptor = Arc::new(acceptor);
-        let sessions = QuicSessions::new(move || Arc::clone(&acceptor)).expect("sessions");
+        let of_sessions = Arc::clone(&acceptor);
+        let sessions = QuicSessions::new(move || Arc::clone(&of_sessions)).expect("sessions");
         let endpoints = Endpoints::new(settings, sessions, Some(b"a secret"));
-        Self { ca, engine: slow_engine, log: Arc::default(), endpoints, sockets }
+        Self { ca, engine: slow_engine, log: Arc::default(), endpoints, sockets, acceptor }
+    }
+
+    /// Number of connections in memory: the session of each refers to the acceptor.
+    pub(super) fn sessions(&self) -> usize {
+        Arc::strong_count(&self.acceptor) - 2
     }
 
     /// Counts of the drivers.
     pub(super) fn counters(&self) -> &QuicCounters {
         self.endpoints.counters()
+    }
+
+    /// Changes the timeouts of new connections.
+    pub(super) fn set_timeouts(&self, timeouts: Timeouts) {
+        self.endpoints.set_timeouts(timeouts);
     }
 
     /// The addresses of the sockets.
@@ -126,9 +150,9 @@ impl Stage {
     fn run_drivers(&self, stopped: tokio::sync::oneshot::Receiver<()>) {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let local = LocalSet::new();
-        let group = Group::new(self.sockets.len());
+        let group = Group::new(self.sockets.len(), None);
         let (_trigger, drain) = drain::channel();
-        local.spawn_local(brisk_tls::gather::turns());
+        local.spawn_local(brisk_tls::gather::turns(Duration::ZERO));
         let _inside = runtime.enter();
         for (index, socket) in self.sockets.iter().enumerate() {
             let socket = socket.try_clone().expect("a copy");
@@ -163,7 +187,8 @@ fn host(ca: &TestCa, name: &str) -> (HostSettings, Arc<dyn PrivateKeyEngine>) {
 pub(super) struct Log {
     counts: Mutex<Counts>,
     handshakes: Mutex<Vec<Handshaken>>,
-    refusals: Mutex<Vec<Option<HandshakeOutcome>>>,
+    failures: Mutex<Vec<(Failure, Option<HandshakeOutcome>)>>,
+    receptions: Mutex<Vec<Option<ErrorKind>>>,
     permits: AtomicUsize,
 }
 
@@ -199,8 +224,13 @@ impl Log {
     }
 
     /// The reasons of the failed handshakes.
-    pub(super) fn refusals(&self) -> Vec<Option<HandshakeOutcome>> {
-        lock(&self.refusals).clone()
+    pub(super) fn failures(&self) -> Vec<(Failure, Option<HandshakeOutcome>)> {
+        lock(&self.failures).clone()
+    }
+
+    /// The reported errors of receiving, and `None` for each end of one.
+    pub(super) fn receptions(&self) -> Vec<Option<ErrorKind>> {
+        lock(&self.receptions).clone()
     }
 
     /// Permits that are held.
@@ -229,6 +259,8 @@ impl Service for EchoService {
     }
 
     fn established(&self, established: Established<Permit>) -> Echo {
+        let rest = established.greeting.map(|(_, rest)| rest);
+        assert!(rest.unwrap_or_default().is_empty(), "a greeting that was written in part");
         lock(&self.0.handshakes).push(established.handshake);
         Echo {
             log: Arc::clone(&self.0),
@@ -240,8 +272,16 @@ impl Service for EchoService {
     }
 
     fn failed(&self, failed: Failed<Permit>) {
-        lock(&self.0.refusals).push(failed.refusal.map(|refusal| refusal.outcome));
+        lock(&self.0.failures).push((failed.failure, failed.refusal.map(|refusal| refusal.outcome)));
         lock(&self.0.counts).failed += 1;
+    }
+
+    fn greeting(&self) -> Bytes {
+        Bytes::from_static(GREETING)
+    }
+
+    fn reception(&self, error: Option<&std::io::Error>) {
+        lock(&self.0.receptions).push(error.map(std::io::Error::kind));
     }
 }
 
@@ -311,7 +351,7 @@ impl Application for Echo {
         if std::mem::take(&mut self.closes) { Poll::Ready(7) } else { Poll::Pending }
     }
 
-    fn lost(&mut self, _connection: &Connection, _error: &ConnectionError) {
+    fn lost(&mut self, _connection: Option<&Connection>, _error: &ConnectionError) {
         lock(&self.log.counts).ended += 1;
     }
 }
