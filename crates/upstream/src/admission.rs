@@ -43,6 +43,16 @@ impl Server {
         }
     }
 
+    /// Opens a connection over HTTP/1.1, or takes one that another request has just released.
+    pub(crate) async fn connect(&self, at_limit: AtLimit) -> Result<Box<Http1>, UpstreamError> {
+        let place = match self.admit(at_limit).await? {
+            Admission::Connection(http1) => return Ok(http1),
+            Admission::Open(place) => place,
+        };
+        let (io, open) = self.open(place).await?;
+        Ok(Http1::new(io, self.register_deadline(), open, self.group_settings().head_size))
+    }
+
     /// Passes a reusable connection to the request that waits longest, or keeps it.
     pub(crate) fn keep(&self, http1: Box<Http1>) {
         let next = self.state().places.as_ref().map_or(Next::Idle, |places| places.pass_on(self.worker()));

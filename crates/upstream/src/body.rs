@@ -8,11 +8,11 @@ use std::time::Duration;
 use brisk_http::error::BodyError;
 use brisk_net::Deadline;
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 
 use crate::forward::Tunnel;
 use crate::group::Lease;
-use crate::http1::Http1;
+use crate::http1::{Frames, Http1};
 use crate::http2::Exchange;
 
 /// A response body streaming from an upstream. Dropping it early closes the connection (HTTP/1.1) or resets the stream
@@ -29,6 +29,8 @@ enum Source {
         http1: Box<Http1>,
         lease: Lease,
     },
+    /// Frames in memory.
+    Gathered(Frames),
     Http2 {
         exchange: Exchange,
         deadline: Deadline,
@@ -50,21 +52,29 @@ impl UpstreamBody {
     /// body, that is immediately.
     pub(crate) fn over_http1(mut http1: Box<Http1>, lease: Lease) -> Self {
         let Some(whole) = http1.take_whole() else {
-            http1.deadline().set(lease.body_limit());
+            http1.deadline().set(lease.pause_limit());
             return Self(Source::Http1 { http1, lease });
         };
         release(http1, lease);
         Self(Source::Whole(whole))
     }
 
+    /// A whole body of `frames`.
+    pub(crate) fn gathered(mut frames: Frames) -> Self {
+        if frames.len() <= 1 && frames.iter().all(Frame::is_data) {
+            let data = frames.pop_front().and_then(|frame| frame.into_data().ok());
+            return Self(Source::Whole(data.unwrap_or_default()));
+        }
+        Self(Source::Gathered(frames))
+    }
+
     /// The body of a response over HTTP/2.
     pub(crate) fn over_http2(exchange: Exchange, deadline: Deadline, lease: Lease) -> Self {
-        deadline.set(lease.body_limit());
+        deadline.set(lease.pause_limit());
         Self(Source::Http2 { exchange, deadline, lease })
     }
 
     /// A body of one piece.
-    #[cfg(test)]
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
         Self(Source::Whole(bytes.into()))
     }
@@ -78,7 +88,7 @@ impl UpstreamBody {
     pub fn whole(&mut self) -> Option<Bytes> {
         match &mut self.0 {
             Source::Whole(data) => Some(mem::take(data)),
-            Source::Http1 { .. } | Source::Http2 { .. } | Source::Tunnel(_) => None,
+            Source::Http1 { .. } | Source::Gathered(_) | Source::Http2 { .. } | Source::Tunnel(_) => None,
         }
     }
 
@@ -87,9 +97,15 @@ impl UpstreamBody {
         match &self.0 {
             Source::Whole(data) => data.len(),
             Source::Http1 { http1, .. } => http1.unread(),
+            Source::Gathered(frames) => frames.iter().filter_map(Frame::data_ref).map(Bytes::len).sum(),
             // Counted by their connection.
             Source::Http2 { .. } | Source::Tunnel(_) => 0,
         }
+    }
+
+    /// Remaining length in bytes, if known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.size_hint().exact()
     }
 
     fn received(&mut self, last: bool) {
@@ -98,7 +114,7 @@ impl UpstreamBody {
         }
         let over = match &self.0 {
             Source::Http1 { http1, .. } => last || http1.is_reusable(),
-            Source::Whole(_) | Source::Http2 { .. } | Source::Tunnel(_) => last,
+            Source::Whole(_) | Source::Gathered(_) | Source::Http2 { .. } | Source::Tunnel(_) => last,
         };
         if over && let Source::Http1 { http1, lease } = mem::replace(&mut self.0, Source::Whole(Bytes::new()))
         {
@@ -119,9 +135,9 @@ impl UpstreamBody {
 
     fn deadline(&self) -> Option<(&Deadline, Duration)> {
         match &self.0 {
-            Source::Whole(_) | Source::Tunnel(_) => None,
-            Source::Http1 { http1, lease } => Some((http1.deadline(), lease.body_limit())),
-            Source::Http2 { deadline, lease, .. } => Some((deadline, lease.body_limit())),
+            Source::Whole(_) | Source::Gathered(_) | Source::Tunnel(_) => None,
+            Source::Http1 { http1, lease } => Some((http1.deadline(), lease.pause_limit())),
+            Source::Http2 { deadline, lease, .. } => Some((deadline, lease.pause_limit())),
         }
     }
 }
@@ -138,6 +154,7 @@ impl http_body::Body for UpstreamBody {
             Source::Whole(data) if data.is_empty() => return Poll::Ready(None),
             Source::Whole(data) => return Poll::Ready(Some(Ok(Frame::data(mem::take(data))))),
             Source::Http1 { http1, .. } => http1.poll_frame(context),
+            Source::Gathered(frames) => return Poll::Ready(frames.pop_front().map(Ok)),
             Source::Http2 { exchange, .. } => exchange.poll_frame(context),
             Source::Tunnel(tunnel) => return tunnel.poll_frame(context),
         };
@@ -154,6 +171,7 @@ impl http_body::Body for UpstreamBody {
         match &self.0 {
             Source::Whole(data) => data.is_empty(),
             Source::Http1 { http1, .. } => http1.left() == Some(0),
+            Source::Gathered(frames) => frames.is_empty(),
             Source::Http2 { exchange, .. } => exchange.is_end_stream(),
             Source::Tunnel(_) => false,
         }
@@ -164,13 +182,13 @@ impl http_body::Body for UpstreamBody {
             Source::Whole(data) => SizeHint::with_exact(data.len() as u64),
             Source::Http1 { http1, .. } => http1.left().map_or_else(SizeHint::default, SizeHint::with_exact),
             Source::Http2 { exchange, .. } => exchange.size_hint(),
-            Source::Tunnel(_) => SizeHint::default(),
+            Source::Gathered(_) | Source::Tunnel(_) => SizeHint::default(),
         }
     }
 }
 
 /// Returns a reusable connection to the pool and closes any other.
-fn release(http1: Box<Http1>, lease: Lease) {
+pub(crate) fn release(http1: Box<Http1>, lease: Lease) {
     if http1.is_reusable() {
         lease.give_back(http1);
     }

@@ -4,6 +4,7 @@
 //! The head arrives rewritten; only changes that depend on the server's protocol are made here. Requests that are safe
 //! to repeat are retried once, according to [`Retry`].
 
+mod pipelined;
 mod tunnel;
 
 use std::cell::{Cell, RefCell};
@@ -139,6 +140,8 @@ struct Attempt<'a> {
     server: &'a Rc<Server>,
     placement: Placement,
     at_limit: AtLimit,
+    /// Whether the request may share its connection with others before their responses.
+    may_pipeline: bool,
 }
 
 impl<'a> Journey<'a> {
@@ -170,12 +173,15 @@ impl<'a> Journey<'a> {
         // Another server may have a free connection immediately.
         let at_limit =
             if self.retries > 0 && self.group.servers().len() > 1 { AtLimit::Fail } else { AtLimit::Wait };
-        Ok(Attempt { server, placement: Placement::Kept, at_limit })
+        Ok(Attempt { server, placement: Placement::Kept, at_limit, may_pipeline: true })
     }
 
     /// The next attempt after a failure, or the error for the client.
     fn next(&mut self, last: &Attempt<'a>, failure: Failure) -> Result<Attempt<'a>, UpstreamError> {
         let Failure { error, was_sent, reused } = failure;
+        if let UpstreamError::Closed(ConnectionError::Neighbour) = error {
+            return Ok(Attempt { may_pipeline: false, ..*last });
+        }
         let closed = if let UpstreamError::Closed(closed) = &error { Some(closed) } else { None };
         let is_first = last.placement == Placement::Kept;
         let was_kept = is_first && reused;
@@ -187,7 +193,8 @@ impl<'a> Journey<'a> {
             last.server.failed(&error);
         }
         let at_limit = AtLimit::Wait;
-        let afresh = Attempt { server: last.server, placement: Placement::Fresh, at_limit };
+        let afresh =
+            Attempt { server: last.server, placement: Placement::Fresh, at_limit, may_pipeline: false };
         if stale && !was_sent {
             return Ok(afresh);
         }
@@ -200,7 +207,7 @@ impl<'a> Journey<'a> {
             return Ok(afresh);
         }
         match self.group.choose(self.key, Some(last.server.index())) {
-            Some(server) => Ok(Attempt { server, placement: Placement::Kept, at_limit }),
+            Some(server) => Ok(Attempt { server, placement: Placement::Kept, at_limit, may_pipeline: false }),
             None if was_kept && closed.is_some() => Ok(afresh),
             None => Err(error),
         }
@@ -214,7 +221,19 @@ impl<'a> Journey<'a> {
         let mut response = if attempt.server.state().multiplexes() {
             Box::pin(self.send_http2(attempt, request)).await?
         } else {
-            self.send_http1(attempt, request).await?
+            let is_named = to_origin_form(request, attempt.server);
+            frame_body(request);
+            let sent = if self.may_pipeline(attempt, request) {
+                Box::pin(self.send_pipelined(attempt, request)).await
+            } else {
+                self.send_http1(attempt, request).await
+            };
+            sent.inspect_err(|_| {
+                // The next server gets its own name.
+                if !is_named {
+                    request.headers_mut().remove(header::HOST);
+                }
+            })?
         };
         // The version belongs to the upstream connection; the client's connection has its own.
         *response.version_mut() = Version::HTTP_11;
@@ -246,22 +265,15 @@ impl<'a> Journey<'a> {
         let mut http1 = match kept {
             Some(http1) => http1,
             // Boxed, like other rare paths: each would enlarge the future of every request.
-            None => match Box::pin(connect(server, attempt.at_limit)).await {
+            None => match Box::pin(server.connect(attempt.at_limit)).await {
                 Ok(http1) => http1,
                 Err(error) => return Err(Failure::connecting(error)),
             },
         };
-        let is_named = to_origin_form(request, server);
-        frame_body(request);
         let limit = server.group_settings().timeouts.head;
         let answered =
             http1.exchange(request, self.connection, self.progress.as_deref(), limit, self.interim).await;
-        let mut response = answered.inspect_err(|_| {
-            // The next server gets its own name.
-            if !is_named {
-                request.headers_mut().remove(header::HOST);
-            }
-        })?;
+        let mut response = answered?;
         if settle_length(&mut response) == Framing::Contradictory {
             http1.belong_to(Owner::None);
         }
@@ -323,15 +335,6 @@ impl<'a> Journey<'a> {
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
         Ok(response.map(|()| body))
     }
-}
-
-async fn connect(server: &Server, at_limit: AtLimit) -> Result<Box<Http1>, UpstreamError> {
-    let place = match server.admit(at_limit).await? {
-        Admission::Connection(http1) => return Ok(http1),
-        Admission::Open(place) => place,
-    };
-    let (io, open) = server.open(place).await?;
-    Ok(Http1::new(io, server.register_deadline(), open, server.group_settings().head_size))
 }
 
 /// How the head of a response determines the end of the body.

@@ -28,6 +28,7 @@ use crate::http1::Http1;
 use crate::http2::{Http2Limits, Http2Pool};
 use crate::io::{Dialer, UpstreamIo};
 use crate::open::OpenConnection;
+use crate::pipeline::Pipelines;
 use crate::places::{Place, Places};
 use crate::pool::Pool;
 use crate::settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
@@ -204,6 +205,7 @@ pub struct Server {
     wheel: DeadlineWheel,
     pool: Pool,
     http2: Http2Pool,
+    pipelines: Rc<Pipelines>,
     /// Connections passing from one request to another, which was notified to take one.
     pub(crate) handed: RefCell<VecDeque<Box<Http1>>>,
     active: Cell<u32>,
@@ -296,6 +298,7 @@ impl Server {
             wheel: wheel.clone(),
             pool: Pool::new(settings.idle_connections, idle_ticks(settings.idle_timeout)),
             http2: Http2Pool::new(Http2Limits::of(&group.settings), wheel),
+            pipelines: Pipelines::new(group.settings.pipeline, &group.servers[index].metrics),
             handed: RefCell::default(),
             active: Cell::new(0),
         }
@@ -326,6 +329,10 @@ impl Server {
 
     pub(crate) fn http2(&self) -> &Http2Pool {
         &self.http2
+    }
+
+    pub(crate) fn pipelines(&self) -> &Rc<Pipelines> {
+        &self.pipelines
     }
 
     pub(crate) fn group_state(&self) -> &GroupState {

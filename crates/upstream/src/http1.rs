@@ -5,6 +5,7 @@
 //! taken for that of another request: a connection with unsent or unread bytes is not reused.
 
 mod messages;
+mod pipelined;
 
 use std::rc::Weak;
 use std::task::{Context, Poll, Waker};
@@ -23,9 +24,11 @@ use http::{Request, Response};
 use http_body::Frame;
 
 use self::messages::Messages;
+pub(crate) use self::pipelined::{Frames, GATHERED};
 use crate::error::UpstreamError;
 use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
+use crate::pipeline::Followers;
 
 /// One connection. Idle ones are in the pool; dropping it closes the connection.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(crate) struct Http1 {
     open: OpenConnection,
     /// The clients whose requests may follow.
     owner: Owner,
+    /// Requests that were sent already and wait for their responses.
+    followers: Option<Box<Followers>>,
 }
 
 /// The clients whose requests a connection may carry.
@@ -78,7 +83,7 @@ impl Http1 {
         head_size: usize,
     ) -> Box<Self> {
         let messages = Messages::new(io, head_size);
-        Box::new(Self { messages, reused: false, deadline, open, owner: Owner::Any })
+        Box::new(Self { messages, reused: false, deadline, open, owner: Owner::Any, followers: None })
     }
 
     /// Sends `request` and waits for the head of the response, at most `limit` without progress.
@@ -239,6 +244,11 @@ impl Failure {
     /// A failure after a response had begun.
     pub(crate) fn after_sending(error: UpstreamError) -> Self {
         Self { error, was_sent: true, reused: false }
+    }
+
+    /// The failure of a request that has to be sent again because of others.
+    pub(crate) fn of_neighbour() -> Self {
+        Self { error: UpstreamError::Closed(ConnectionError::Neighbour), was_sent: true, reused: true }
     }
 
     /// A failure before a connection existed.

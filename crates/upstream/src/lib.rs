@@ -21,6 +21,7 @@ mod interim;
 mod io;
 mod login;
 mod open;
+mod pipeline;
 mod places;
 mod pool;
 pub mod settings;

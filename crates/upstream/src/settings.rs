@@ -36,6 +36,9 @@ pub struct GroupSettings {
     pub health: HealthSettings,
     /// Repetition of requests that are safe to repeat. Default: once.
     pub retry: Retry,
+    /// Maximum number of GET and HEAD requests of one multiplexed client connection that share an HTTP/1.1 connection before
+    /// their responses. Default: 1. Requires that requests are repeated.
+    pub pipeline: usize,
 }
 
 impl GroupSettings {
@@ -52,6 +55,7 @@ impl GroupSettings {
             tls: UpstreamTlsSettings::default(),
             health: HealthSettings::default(),
             retry: Retry::default(),
+            pipeline: 1,
         }
     }
 }
@@ -220,8 +224,10 @@ pub struct UpstreamTimeouts {
     pub connect: Duration,
     /// Timeout from the end of the request to the head of the response. Default: 60 s.
     pub head: Duration,
-    /// Maximum pause within a response body and on an upgraded connection. Default: 60 s.
+    /// Maximum pause within a response body. Default: 60 s.
     pub body: Duration,
+    /// Maximum pause after a switch of protocols. Default: 60 s.
+    pub upgraded: Duration,
     /// HTTP/2: time without a frame, while requests are open, after which PING is sent. Without a reply within
     /// `connect`, the connection is closed. `None` sends no PING. Default: 30 s.
     pub ping: Option<Duration>,
@@ -233,6 +239,7 @@ impl Default for UpstreamTimeouts {
             connect: Duration::from_secs(5),
             head: Duration::from_mins(1),
             body: Duration::from_mins(1),
+            upgraded: Duration::from_mins(1),
             ping: Some(Duration::from_secs(30)),
         }
     }

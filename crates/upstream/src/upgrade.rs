@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use brisk_http_connection::Connection;
 use brisk_net::Deadline;
@@ -31,7 +30,7 @@ thread_local! {
 pub struct PendingUpgrade {
     upstream: UpstreamIo,
     read_ahead: Bytes,
-    _lease: Lease,
+    lease: Lease,
     _open: OpenConnection,
 }
 
@@ -50,7 +49,7 @@ pub struct Joined {
 impl PendingUpgrade {
     pub(crate) fn new(upgraded: Upgraded, lease: Lease) -> Self {
         let Upgraded { io, read_ahead, open } = upgraded;
-        Self { upstream: io, read_ahead, _lease: lease, _open: open }
+        Self { upstream: io, read_ahead, lease: lease.upgraded(), _open: open }
     }
 
     /// Stores the transport in `connection` for its driver.
@@ -63,25 +62,21 @@ impl PendingUpgrade {
         connection.extras.take_upgrade()?.downcast().ok()
     }
 
-    /// Copies in both directions until both sides have ended, one has failed, or neither has sent anything for `idle`.
+    /// Copies in both directions until both sides have ended, one has failed, or neither has sent anything for the limit of the
+    /// upstream.
     ///
     /// `read_ahead` contains bytes read from the client after its request; `deadline` is the deadline of the client's
     /// connection. The end of one side is passed on as the end of writing; the other direction continues.
-    pub async fn join<C>(
-        self,
-        mut client: C,
-        read_ahead: Bytes,
-        deadline: &Deadline,
-        idle: Duration,
-    ) -> Joined
+    pub async fn join<C>(self, mut client: C, read_ahead: Bytes, deadline: &Deadline) -> Joined
     where
         C: AsyncRead + AsyncWrite + Unpin,
     {
+        let limit = self.lease.pause_limit();
         let mut upstream = self.upstream;
         let mut to_upstream = Direction::new(read_ahead);
         // The response that switched protocols may still be in the client's buffer.
         let mut to_client = Direction { unflushed: true, ..Direction::new(self.read_ahead) };
-        deadline.set(idle);
+        deadline.set(limit);
         let copied = std::future::poll_fn(|context| {
             let before = to_upstream.moved + to_client.moved;
             let up = to_upstream.poll(context, &mut client, &mut upstream)?;
@@ -90,7 +85,7 @@ impl PendingUpgrade {
                 return Poll::Ready(Ok(()));
             }
             if to_upstream.moved + to_client.moved != before {
-                deadline.set(idle);
+                deadline.set(limit);
             }
             deadline.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
         });

@@ -1,6 +1,7 @@
 //! Requests through real connections: client, hyper server, `forward`, sockets on loopback, origin.
 
 mod harness;
+mod pipelines;
 mod protocols;
 mod retries;
 

@@ -114,7 +114,7 @@ impl Asked<'_> {
         }
         let upgraded = http1.into_upgraded(limit).await.map_err(Failure::after_sending)?;
         *response.status_mut() = StatusCode::OK;
-        let tunnel = Tunnel::new(upgraded, lease, upload, self.connection);
+        let tunnel = Tunnel::new(upgraded, lease, upload);
         Ok(response.map(|()| UpstreamBody::through(tunnel)))
     }
 
@@ -153,7 +153,7 @@ impl Asked<'_> {
         let mut response =
             http2.exchange(&mut request, to, progress.as_deref(), &deadline, limit, None).await?;
         settle_length(&mut response);
-        let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
+        let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease.upgraded());
         Ok(response.map(|()| body))
     }
 }
@@ -194,7 +194,7 @@ pub(crate) struct Tunnel {
     read_ahead: Bytes,
     input: BytesMut,
     /// Ends the tunnel when neither side has sent anything for too long.
-    idle: Option<(Deadline, Duration)>,
+    idle: (Deadline, Duration),
     /// Whether the client has sent anything since the last check.
     has_moved: Rc<Cell<bool>>,
     copying: AbortHandle,
@@ -203,13 +203,13 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    fn new(upgraded: Upgraded, lease: Lease, upload: ClientBody, connection: &Connection) -> Self {
+    fn new(upgraded: Upgraded, lease: Lease, upload: ClientBody) -> Self {
         let Upgraded { io, read_ahead, open } = upgraded;
         let (reader, writer) = split(io);
         let has_moved = Rc::new(Cell::new(true));
         let copying = spawn_local(copy(upload, writer, Rc::clone(&has_moved))).abort_handle();
-        let limit = connection.settings().map(|settings| settings.timeouts.idle);
-        let idle = connection.register_deadline().zip(limit);
+        let lease = lease.upgraded();
+        let idle = (lease.server().register_deadline(), lease.pause_limit());
         Self {
             reader,
             read_ahead,
@@ -223,7 +223,7 @@ impl Tunnel {
     }
 
     fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some((deadline, limit)) = &self.idle else { return Poll::Pending };
+        let (deadline, limit) = &self.idle;
         if self.has_moved.take() {
             deadline.set(*limit);
         }

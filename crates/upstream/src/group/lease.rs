@@ -12,18 +12,31 @@ use crate::login::PrivateConnections;
 #[derive(Debug)]
 pub(crate) struct Lease {
     server: Rc<Server>,
+    /// Whether the connection has switched protocols.
+    is_upgraded: bool,
 }
 
 impl Lease {
     pub(crate) fn new(server: &Rc<Server>) -> Self {
         server.active.set(server.active.get() + 1);
         server.state().metrics.request();
-        Self { server: Rc::clone(server) }
+        Self { server: Rc::clone(server), is_upgraded: false }
     }
 
-    /// Maximum pause within a response body.
-    pub(crate) fn body_limit(&self) -> Duration {
-        self.server.group.settings.timeouts.body
+    /// The claim after a switch of protocols.
+    pub(crate) fn upgraded(mut self) -> Self {
+        self.is_upgraded = true;
+        self
+    }
+
+    pub(crate) fn server(&self) -> &Rc<Server> {
+        &self.server
+    }
+
+    /// Maximum pause within a response body, or after a switch of protocols.
+    pub(crate) fn pause_limit(&self) -> Duration {
+        let timeouts = &self.server.group.settings.timeouts;
+        if self.is_upgraded { timeouts.upgraded } else { timeouts.body }
     }
 
     /// Ends the claim and keeps the connection for another request, if it is reusable.

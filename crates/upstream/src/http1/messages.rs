@@ -1,4 +1,7 @@
-//! The messages on one HTTP/1.1 connection: requests and responses, one at a time.
+//! The messages on one HTTP/1.1 connection: requests and responses, one at a time, or several requests before their
+//! responses.
+
+mod together;
 
 use std::io;
 use std::mem;
@@ -34,6 +37,10 @@ pub(super) struct Messages<T> {
     io: T,
     /// Read, but not yet consumed.
     input: BytesMut,
+    /// Whether bytes in `input` may be the head of the next response of a pipeline.
+    may_have_head: bool,
+    /// The head of that response, if it was taken from `input` before its request waited for it.
+    taken_head: Option<Box<Response<()>>>,
     /// Size of the next read.
     piece: usize,
     /// Serialized, but not yet sent.
@@ -70,6 +77,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         Self {
             io,
             input: BytesMut::new(),
+            may_have_head: false,
+            taken_head: None,
             piece: READ_FIRST,
             output: Output::default(),
             unflushed: false,
@@ -177,6 +186,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         context: &mut Context<'_>,
         method: &Method,
     ) -> Poll<Result<Response<()>, ConnectionError>> {
+        if let Some(head) = self.taken_head.take() {
+            return Poll::Ready(Ok(*head));
+        }
+        if mem::take(&mut self.may_have_head)
+            && let Some(head) = self.take_head(method)?
+        {
+            return Poll::Ready(Ok(self.begin_response(head)));
+        }
         for _ in 0..READS {
             let before = self.input.len();
             match ready!(self.poll_read(context)) {
@@ -191,17 +208,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             let may_be_complete =
                 before == 0 || self.input.len() >= self.head_size || self.input[before..].contains(&b'\n');
             if may_be_complete && let Some(head) = self.take_head(method)? {
-                self.response = head.body;
-                self.persists = head.persists;
-                self.hints = None;
-                let mut response = Response::new(());
-                *response.status_mut() = head.status;
-                *response.headers_mut() = head.headers;
-                return Poll::Ready(Ok(response));
+                return Poll::Ready(Ok(self.begin_response(head)));
             }
         }
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    fn begin_response(&mut self, head: ResponseHead) -> Response<()> {
+        self.response = head.body;
+        self.persists = head.persists;
+        self.hints = None;
+        let mut response = Response::new(());
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        response
     }
 
     /// Takes a complete head from the input. Skips interim responses before it, within their limit.

@@ -127,7 +127,9 @@ impl Origin {
                 let connection = RawConnection { stream, counts: Rc::clone(&counts) };
                 let talk = Rc::clone(&talk);
                 let talk = spawn_local(async move { talk(connection, number).await });
-                counts.talks.borrow_mut().push(talk.abort_handle());
+                let mut talks = counts.talks.borrow_mut();
+                talks.retain(|talk| !talk.is_finished());
+                talks.push(talk.abort_handle());
             }
         });
         origin
@@ -296,7 +298,7 @@ async fn serve(pipe: DuplexStream, shared: Rc<Shared>) {
     let parts = hyper.into_parts();
     if let Some(pending) = PendingUpgrade::take(&connection) {
         let deadline = shared.wheel.register();
-        pending.join(parts.io.into_inner(), parts.read_buf, &deadline, Duration::from_secs(20)).await;
+        pending.join(parts.io.into_inner(), parts.read_buf, &deadline).await;
     }
 }
 

@@ -1,0 +1,91 @@
+//! Several requests on one connection before their responses.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, ready};
+
+use brisk_http::error::ConnectionError;
+use brisk_http::http1::body::BodyReader;
+use brisk_http::http1::request::Output;
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use http_body::Frame;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Messages;
+use crate::interim::InterimCount;
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
+    /// Begins to send several requests without bodies.
+    pub(in crate::http1) fn begin_all(&mut self, heads: Output) {
+        self.interim = InterimCount::default();
+        self.output = heads;
+    }
+
+    /// Begins the response to the next of several requests.
+    pub(in crate::http1) fn begin_next(&mut self) {
+        self.interim = InterimCount::default();
+        self.hints = None;
+        self.may_have_head = !self.input.is_empty();
+    }
+
+    /// Begins the response to the next of several requests, with `method`, and takes it if it has arrived completely and only
+    /// its request is concerned by it.
+    pub(in crate::http1) fn take_next(&mut self, method: &Method) -> Option<(Response<()>, Bytes)> {
+        self.begin_next();
+        // The request that waits for the response meets an error again.
+        let head = self.take_head(method).ok()?;
+        self.may_have_head = false;
+        let response = self.begin_response(head?);
+        // A challenge may concern the connection.
+        let is_plain = !matches!(
+            response.status(),
+            StatusCode::SWITCHING_PROTOCOLS
+                | StatusCode::UNAUTHORIZED
+                | StatusCode::PROXY_AUTHENTICATION_REQUIRED
+        );
+        if is_plain
+            && self.persists
+            && let Some(body) = self.take_whole()
+        {
+            return Some((response, body));
+        }
+        self.taken_head = Some(Box::new(response));
+        None
+    }
+
+    /// Whether the response to the next of several requests may follow.
+    pub(in crate::http1) fn can_continue(&self) -> bool {
+        self.persists && self.response.is_ended() && self.unsent.is_none()
+    }
+
+    /// Appends the response's body to `frames`. Returns whether the body is complete; `false` as soon as more than `limit`
+    /// bytes of data are known to follow or were taken.
+    pub(in crate::http1) fn poll_gather(
+        &mut self,
+        context: &mut Context<'_>,
+        frames: &mut VecDeque<Frame<Bytes>>,
+        limit: usize,
+    ) -> Poll<Result<bool, ConnectionError>> {
+        while let BodyReader::Length(left) = self.response {
+            if left > limit as u64 {
+                return Poll::Ready(Ok(false));
+            }
+            if let Some(whole) = self.take_whole() {
+                frames.extend((!whole.is_empty()).then(|| Frame::data(whole)));
+                return Poll::Ready(Ok(true));
+            }
+            match ready!(self.poll_read(context)) {
+                Ok(0) => return Poll::Ready(Err(ConnectionError::Ended)),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
+            }
+        }
+        while frames.iter().filter_map(Frame::data_ref).map(Bytes::len).sum::<usize>() <= limit {
+            match ready!(self.poll_frame(context)) {
+                None => return Poll::Ready(Ok(true)),
+                Some(frame) => frames.push_back(frame?),
+            }
+        }
+        Poll::Ready(Ok(false))
+    }
+}

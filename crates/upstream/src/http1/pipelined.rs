@@ -1,0 +1,193 @@
+//! Requests of a pipeline on a connection.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::mem;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use brisk_http::error::ConnectionError;
+use brisk_http::http1::request::Output;
+use brisk_http_connection::Connection;
+use brisk_http_connection::interim::Interim;
+use brisk_telemetry::metrics::PipelineRepeat;
+use bytes::Bytes;
+use http::header::LINK;
+use http::{Method, Response};
+use http_body::Frame;
+
+use super::messages::Messages;
+use super::{Failure, HeadWatch, Http1, Owner, upstream_error};
+use crate::error::UpstreamError;
+use crate::io::UpstreamIo;
+use crate::pipeline::Followers;
+
+/// Maximum wait for the head of a response that delays others.
+const DELAY: Duration = Duration::from_millis(100);
+
+/// Maximum length in bytes of a body that is read completely before the connection passes on.
+pub(crate) const GATHERED: usize = 64 << 10;
+
+/// The frames of a response's body that were read.
+pub(crate) type Frames = VecDeque<Frame<Bytes>>;
+
+impl Http1 {
+    /// Begins to send `heads`: the first request and those of `followers`.
+    pub(crate) fn begin_all(&mut self, heads: Output, followers: Followers) {
+        self.messages.begin_all(heads);
+        self.followers = (!followers.is_empty()).then(|| Box::new(followers));
+    }
+
+    /// Waits for the head of the response to the request with `method` that is next on the connection, and skips responses
+    /// before it that no request waits for. `is_first` permits `limit` for the head; a request behind the first fails sooner, to be
+    /// sent again.
+    pub(crate) async fn next_head(
+        &mut self,
+        method: &Method,
+        client: &Connection,
+        limit: Duration,
+        interim: Option<&Interim>,
+        is_first: bool,
+    ) -> Result<Response<()>, Failure> {
+        let Self { messages, deadline, followers, owner, reused, .. } = self;
+        let deadline: &_ = deadline;
+        let mut followers = followers.as_deref_mut();
+        let mut skip = Skip::default();
+        let mut waits_long = is_first && followers.is_none();
+        let timeout = if waits_long { limit } else { DELAY.min(limit) };
+        let mut watch = HeadWatch::start(deadline, None, timeout);
+        let answered = poll_fn(|context| {
+            if let Err(error) = messages.poll_send(context) {
+                return Poll::Ready(Err(upstream_error(error, None)));
+            }
+            if client.poll_room(context).is_ready() {
+                match skip.poll(messages, followers.as_deref_mut(), context) {
+                    Poll::Ready(Ok(())) => {
+                        if let Poll::Ready(head) = messages.poll_head(context, method) {
+                            return Poll::Ready(head.map_err(|error| upstream_error(error, None)));
+                        }
+                        if let Some((interim, hints)) = interim.zip(messages.take_hints()) {
+                            interim.hint(hints.get_all(LINK));
+                        }
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(UpstreamError::Closed(error))),
+                    Poll::Pending => {}
+                }
+            }
+            loop {
+                let overdue = ready!(watch.poll_overdue(context));
+                if waits_long {
+                    return Poll::Ready(Err(overdue));
+                }
+                if !is_first {
+                    return Poll::Ready(Err(UpstreamError::Closed(ConnectionError::Neighbour)));
+                }
+                if let Some(followers) = &mut followers {
+                    followers.send_again(PipelineRepeat::Slow);
+                    // Their responses follow on this connection.
+                    *owner = Owner::None;
+                }
+                waits_long = true;
+                watch = HeadWatch::start(deadline, None, limit.saturating_sub(DELAY));
+            }
+        });
+        let reused = mem::replace(reused, true) || !is_first;
+        let answered = answered.await.map_err(|error| Failure { error, was_sent: true, reused })?;
+        deadline.clear();
+        Ok(answered)
+    }
+
+    /// Reads the body of a response for others behind it. Returns the frames, and the reason if they are not the whole body.
+    pub(crate) async fn gather(
+        &mut self,
+        client: &Connection,
+    ) -> Result<(Frames, Option<PipelineRepeat>), ConnectionError> {
+        let mut frames = Frames::new();
+        self.deadline.set(DELAY);
+        let rest = poll_fn(|context| {
+            if client.poll_room(context).is_ready()
+                && let Poll::Ready(gathered) = self.messages.poll_gather(context, &mut frames, GATHERED)
+            {
+                return Poll::Ready(gathered.map(|is_whole| (!is_whole).then_some(PipelineRepeat::Large)));
+            }
+            self.deadline.poll_expired(context).map(|()| Ok(Some(PipelineRepeat::Slow)))
+        })
+        .await?;
+        self.deadline.clear();
+        Ok((frames, rest))
+    }
+
+    /// Begins the response to the next request of the pipeline, with `method`. Returns it if it has arrived.
+    pub(crate) fn take_next(&mut self, method: &Method) -> Option<(Response<()>, Bytes)> {
+        self.messages.take_next(method)
+    }
+
+    /// Prepares for a response that follows those to abandoned requests.
+    pub(crate) fn begin_next(&mut self) {
+        self.messages.begin_next();
+    }
+
+    /// Whether the response to another request may follow the one that was read.
+    pub(crate) fn can_continue(&self) -> bool {
+        self.messages.can_continue() && matches!(self.owner, Owner::Any)
+    }
+
+    /// Whether requests wait behind the one that uses the connection.
+    pub(crate) fn has_followers(&self) -> bool {
+        self.followers.as_ref().is_some_and(|followers| !followers.is_empty())
+    }
+
+    /// Sends the requests behind this one again. The connection is closed after its response.
+    pub(crate) fn send_followers_again(&mut self, reason: PipelineRepeat) {
+        if let Some(mut followers) = self.followers.take() {
+            followers.send_again(reason);
+            self.owner = Owner::None;
+        }
+    }
+
+    pub(crate) fn followers_mut(&mut self) -> Option<&mut Followers> {
+        self.followers.as_deref_mut()
+    }
+
+    /// Ends the pipeline, after its last response.
+    pub(crate) fn end_pipeline(&mut self) {
+        self.followers = None;
+    }
+}
+
+/// Skips responses to abandoned requests.
+#[derive(Default)]
+struct Skip {
+    /// The method of the request whose response is being skipped.
+    method: Option<Method>,
+    has_head: bool,
+    /// Its body so far, which is dropped.
+    frames: Frames,
+}
+
+impl Skip {
+    /// Ready when the next response is wanted, or with the error if one of those before it is large or ends the connection.
+    fn poll(
+        &mut self,
+        messages: &mut Messages<UpstreamIo>,
+        mut followers: Option<&mut Followers>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), ConnectionError>> {
+        loop {
+            if self.method.is_none() {
+                self.method = followers.as_deref_mut().and_then(Followers::take_abandoned);
+            }
+            let Some(method) = &self.method else { return Poll::Ready(Ok(())) };
+            if !self.has_head {
+                ready!(messages.poll_head(context, method))?;
+                self.has_head = true;
+            }
+            let is_whole = ready!(messages.poll_gather(context, &mut self.frames, GATHERED))?;
+            if !is_whole || !messages.can_continue() {
+                return Poll::Ready(Err(ConnectionError::Neighbour));
+            }
+            *self = Self::default();
+            messages.begin_next();
+        }
+    }
+}
