@@ -27,7 +27,7 @@ const BEACONS: u64 = 16 << 20;
 pub enum Resource {
     /// Responses above 64 KiB per connection that the client has not read.
     Responses,
-    /// Encoders of responses in progress.
+    /// Encoders of responses in progress, and incomplete tags above 4 KiB of documents being changed.
     Encoders,
     /// Decoders of upstream documents in progress, for gzip.
     Decoders,

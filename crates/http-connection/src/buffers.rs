@@ -14,6 +14,8 @@ use std::task::{Context, Poll, Waker};
 use brisk_budget::{Budgets, Reservation, Resource};
 use brisk_telemetry::Metrics;
 
+use crate::work::WorkerWork;
+
 /// Minimum share of a connection in bytes, regardless of other connections, so that every connection makes progress.
 const SHARE: usize = 64 << 10;
 
@@ -26,12 +28,18 @@ pub struct WorkerBuffers {
     metrics: Arc<Metrics>,
     budgets: Arc<Budgets>,
     unreported: Cell<isize>,
+    pub(crate) work: WorkerWork,
 }
 
 impl WorkerBuffers {
     /// Empty buffers of a new worker.
     pub fn new(metrics: Arc<Metrics>, budgets: Arc<Budgets>) -> Rc<Self> {
-        Rc::new(Self { metrics, budgets, unreported: Cell::new(0) })
+        Rc::new(Self { metrics, budgets, unreported: Cell::new(0), work: WorkerWork::default() })
+    }
+
+    /// Divides the work for responses among clients. Never ends.
+    pub async fn divide_work(self: Rc<Self>) {
+        self.work.run().await;
     }
 
     /// The memory budgets of the process.

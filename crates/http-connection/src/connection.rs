@@ -24,6 +24,7 @@ use crate::gathering::Gathering;
 use crate::handshake::{Completion, Handshake};
 pub use crate::multiplexed::Multiplexed;
 use crate::settings::HttpSettings;
+use crate::work::{Owner, WorkPlace};
 
 /// One client connection, shared by its driver and the requests in flight on it.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub struct Connection {
     pub client: ClientFacts,
     /// The requests in flight on it.
     pub flow: Flow,
-    /// How long it is kept, and how much work its responses may cause per turn.
+    /// How long it is kept, and for how many requests.
     pub limits: Limits,
     /// State that few connections need.
     pub extras: Extras,
@@ -138,6 +139,18 @@ impl Connection {
     /// The memory budgets of the process; `None` before [`surround`](Self::surround).
     pub fn budgets(&self) -> Option<&Budgets> {
         self.surroundings.get().map(|surroundings| surroundings.buffers.budgets())
+    }
+
+    /// Whether a response may process `bytes` at once. If not, its body must wait for [`poll_work`](Self::poll_work).
+    pub fn may_work(&self, bytes: usize) -> bool {
+        self.surroundings.get().is_none_or(|surroundings| surroundings.buffers.work.may_work(bytes))
+    }
+
+    /// Ready when the body that owns `place` may process `bytes`.
+    pub fn poll_work(&self, bytes: usize, place: &mut WorkPlace, context: &mut Context<'_>) -> Poll<()> {
+        let Some(surroundings) = self.surroundings.get() else { return Poll::Ready(()) };
+        let owner = Owner::of(self.client.address(), self.client.record.borrow().id);
+        surroundings.buffers.work.poll_work(owner, bytes, place, context)
     }
 
     /// Starts to gather a response of at most `limit` bytes while it is sent; `None` without memory.

@@ -22,5 +22,6 @@ pub mod pace;
 pub mod settings;
 pub mod streams;
 pub mod wakes;
+pub mod work;
 
 pub use connection::Connection;

@@ -26,6 +26,9 @@ pub enum ConnectionError {
     /// The request body failed while it was sent.
     #[error("{0}")]
     RequestBody(#[source] Box<BodyError>),
+    /// A response before this one ended the use of the connection (HTTP/1.1 pipelining).
+    #[error("another response ended the use of the connection")]
+    Neighbour,
     /// Failure over HTTP/2.
     #[error("{0}")]
     Http2(#[from] Http2Error),
@@ -84,13 +87,13 @@ impl ConnectionError {
         match self {
             Self::Ended | Self::Io(_) | Self::Http2(Http2Error::Ended | Http2Error::Io(_)) => true,
             Self::Http2(error) => matches!(error, Refused | Goaway(Reason::NO_ERROR)),
-            Self::Malformed(_) | Self::RequestBody(_) => false,
+            Self::Malformed(_) | Self::RequestBody(_) | Self::Neighbour => false,
         }
     }
 
     /// Whether the failure was caused by another response, which does not count against this request.
     pub fn is_of_another(&self) -> bool {
-        matches!(self, Self::Http2(Http2Error::Neighbour))
+        matches!(self, Self::Neighbour | Self::Http2(Http2Error::Neighbour))
     }
 }
 

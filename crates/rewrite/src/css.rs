@@ -5,7 +5,7 @@
 
 use crate::map::{Base, Edit, apply};
 use crate::text::Syntax;
-use crate::{OriginMap, RewriteContext};
+use crate::{OriginMap, RewriteContext, trim};
 
 /// Longest URL that is rewritten.
 const URL: usize = 8 << 10;
@@ -93,12 +93,13 @@ impl Css {
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.held.len()
+        self.held.capacity()
     }
 
     /// Processes the next piece.
     pub(crate) fn write(&mut self, input: &[u8], context: RewriteContext<'_>, output: &mut Vec<u8>) {
         self.read(input, context.map, output, &mut |_, _| ());
+        trim(&mut self.held);
     }
 
     /// Ends the style sheet.
@@ -281,20 +282,22 @@ impl Css {
         self.held.push(byte);
         if self.held.len() > URL {
             self.pass(output);
-            self.state = match self.state {
-                State::String { quote, .. } => State::String { quote, handling: Handling::Passes },
-                State::StringEscape { quote, .. } => {
-                    State::StringEscape { quote, handling: Handling::Passes }
-                }
-                State::UrlEscape(_) => State::UrlEscape(Handling::Passes),
-                _ => State::Url(Handling::Passes),
-            };
         }
     }
 
-    /// Copies the buffered bytes unchanged.
-    fn pass(&mut self, output: &mut Vec<u8>) {
+    /// Copies an incomplete URL unchanged.
+    pub(crate) fn pass(&mut self, output: &mut Vec<u8>) {
+        if self.held.is_empty() {
+            return;
+        }
         output.append(&mut self.held);
+        trim(&mut self.held);
+        self.state = match self.state {
+            State::String { quote, .. } => State::String { quote, handling: Handling::Passes },
+            State::StringEscape { quote, .. } => State::StringEscape { quote, handling: Handling::Passes },
+            State::UrlEscape(_) => State::UrlEscape(Handling::Passes),
+            _ => State::Url(Handling::Passes),
+        };
     }
 
     /// Rewrites the buffered bytes, which are a complete URL.

@@ -6,7 +6,7 @@ use crate::css::Css;
 use crate::map::Base;
 use crate::script::RawText;
 use crate::tag::{NAME, Tag, TagState};
-use crate::{HELD, RewriteContext};
+use crate::{HELD, RewriteContext, trim};
 
 /// Elements whose text is not markup, except within `svg` and `math`.
 const RAW: [&[u8]; 6] = [b"iframe", b"noembed", b"noframes", b"textarea", b"title", b"xmp"];
@@ -92,7 +92,21 @@ impl Markup {
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.held.len() + self.raw.as_ref().map_or(0, RawText::held) + self.css.as_ref().map_or(0, Css::held)
+        self.held.capacity()
+            + self.raw.as_ref().map_or(0, RawText::held)
+            + self.css.as_ref().map_or(0, Css::held)
+    }
+
+    /// Copies an incomplete tag or URL unchanged.
+    pub(crate) fn pass(&mut self, output: &mut Vec<u8>) {
+        if let Some(css) = &mut self.css {
+            css.pass(output);
+        }
+        if matches!(self.state, State::Tag(_)) {
+            self.passes = true;
+            output.append(&mut self.held);
+        }
+        self.held.shrink_to_fit();
     }
 
     /// Processes the next piece.
@@ -112,6 +126,7 @@ impl Markup {
                 rest = &rest[1..];
             }
         }
+        trim(&mut self.held);
     }
 
     /// Ends the document.

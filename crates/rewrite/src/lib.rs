@@ -141,13 +141,78 @@ impl Rewriter {
         self.0 = Inner::Passing;
     }
 
-    /// Number of buffered bytes.
+    /// Copies an incomplete tag or URL to `output` unchanged, as one longer than [`HELD`], and frees its memory.
+    pub fn pass(&mut self, output: &mut Vec<u8>) {
+        match &mut self.0 {
+            Inner::Markup(markup) => markup.pass(output),
+            Inner::Css(css) => css.pass(output),
+            Inner::Manifest(manifest) => manifest.pass(output),
+            Inner::Passing => {}
+        }
+    }
+
+    /// Size of the buffers in bytes.
     pub fn held(&self) -> usize {
         match &self.0 {
             Inner::Markup(markup) => markup.held(),
             Inner::Css(css) => css.held(),
             Inner::Manifest(manifest) => manifest.held(),
             Inner::Passing => 0,
+        }
+    }
+}
+
+/// Frees an empty buffer of more than 1 KiB.
+fn trim(buffer: &mut Vec<u8>) {
+    if buffer.is_empty() && buffer.capacity() > 1 << 10 {
+        *buffer = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::{context, map};
+
+    #[test]
+    fn what_is_passed_keeps_its_urls_and_later_ones_change() {
+        let long = "x".repeat(5_000);
+        for (kind, first, second, rest) in [
+            (
+                DocumentKind::Html,
+                format!("<img alt=\"{long}"),
+                "\" src=https://static.example/a>",
+                ("<img src=https://static.example/b>", "<img src=/_s/b>"),
+            ),
+            (
+                DocumentKind::Html,
+                format!("<style>a{{b:url(https://static.example/{long}"),
+                ")}",
+                ("c{d:url(https://static.example/e)}</style>", "c{d:url(/_s/e)}</style>"),
+            ),
+            (
+                DocumentKind::Css,
+                format!("@import \"https://static.example/{long}"),
+                "\";",
+                ("@import \"https://static.example/a\";", "@import \"/_s/a\";"),
+            ),
+            (
+                DocumentKind::Manifest,
+                format!("{{\"icons\":[{{\"src\":\"https://static.example/{long}"),
+                "\"},",
+                ("{\"src\":\"https://static.example/a\"}]}", "{\"src\":\"/_s/a\"}]}"),
+            ),
+        ] {
+            let (map, mut rewriter, mut output) = (map(), Rewriter::new(kind, Base::Own), Vec::new());
+            rewriter.write(first.as_bytes(), context(&map), &mut output);
+            assert!(rewriter.held() >= 5_000, "{kind:?}");
+            rewriter.pass(&mut output);
+            assert!(rewriter.held() <= 1 << 10, "{kind:?}: {}", rewriter.held());
+            for text in [second, rest.0] {
+                rewriter.write(text.as_bytes(), context(&map), &mut output);
+            }
+            rewriter.finish(context(&map), &mut output);
+            assert_eq!(String::from_utf8_lossy(&output), format!("{first}{second}{}", rest.1), "{kind:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Rewriter for web application manifests: values of the JSON members that contain URLs.
 
-use crate::RewriteContext;
 use crate::map::{Base, apply};
 use crate::text::Syntax;
+use crate::{RewriteContext, trim};
 
 /// Members with URLs. `id` is excluded: it identifies the application, and a changed value would identify another one.
 const MEMBERS: [&[u8]; 6] = [b"src", b"url", b"start_url", b"scope", b"action", b"href"];
@@ -43,7 +43,16 @@ impl Manifest {
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.held.len()
+        self.held.capacity()
+    }
+
+    /// Copies an incomplete string unchanged.
+    pub(crate) fn pass(&mut self, output: &mut Vec<u8>) {
+        if let Some(text) = &mut self.string {
+            text.passes = true;
+        }
+        output.append(&mut self.held);
+        trim(&mut self.held);
     }
 
     pub(crate) fn write(&mut self, input: &[u8], context: RewriteContext<'_>, output: &mut Vec<u8>) {
@@ -53,6 +62,7 @@ impl Manifest {
                 None => self.between(byte, output),
             }
         }
+        trim(&mut self.held);
     }
 
     pub(crate) fn finish(&mut self, _: RewriteContext<'_>, output: &mut Vec<u8>) {

@@ -40,7 +40,7 @@ impl RawText {
 
     /// Number of buffered bytes.
     pub(crate) fn held(&self) -> usize {
-        self.held.len()
+        self.held.capacity()
     }
 
     /// Returns whether all bytes up to the next `<` are text without effect on the state.

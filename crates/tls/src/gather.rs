@@ -1,13 +1,14 @@
-//! Performs the operations of one turn of a worker's event loop together: X25519 exchanges, encapsulations with
-//! ML-KEM-768, and signatures with P-256. Also generates key pairs for future exchanges, eight at a time.
+//! Performs key operations of several handshakes of a worker together: X25519 exchanges, encapsulations with ML-KEM-768,
+//! and signatures with P-256. Also generates key pairs for future exchanges, eight at a time.
 //!
-//! A worker runs [`turns`]: one task that is woken by the first operation of a turn and runs after all tasks that are
-//! ready. An operation waits only for work that the worker would do before it polls the network again, so no timer is
-//! needed: the more handshakes are ready, the fuller the batches. While turns have few operations, these do not wait at
-//! all.
+//! A worker runs [`turns`]: one task that is woken by the first operation of a turn of the event loop and runs after all
+//! tasks that are ready. While operations are frequent, they wait for a full batch, for a limited time. While operations
+//! are rare, they do not wait at all. Requests never wait.
 //!
 //! All state is thread-local and without locks. On a thread that does not run [`turns`], operations are performed at
 //! once.
+
+mod fill;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -16,18 +17,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use brisk_keys::turn::{self, Gathering, TurnCounters, TurnFigures};
-use brisk_keys::{Encapsulation, Exchange, KeyPair, LanesUse};
+use brisk_keys::{Encapsulation, Exchange, KeyPair};
+use brisk_net::Timer;
 
+use self::fill::Fill;
+pub(crate) use self::fill::Kind;
 use crate::suspend;
 
 /// Maximum age of key pairs generated ahead.
 const PAIR_AGE: Duration = Duration::from_mins(1);
-
-/// Average number of operations per turn from which operations wait for each other, if lanes pay off for fewer.
-const COMPANY: usize = 2;
-
-/// Weight of past turns in the average.
-const TURNS: f32 = 8.0;
 
 thread_local! {
     static WORKER: RefCell<Worker> = RefCell::default();
@@ -71,63 +69,48 @@ pub(crate) struct Worker {
     stock: Stock,
 }
 
-/// Kinds of gathered operations, in the order of [`Worker::fills`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    Exchange,
-    Encapsulation,
-    Signature,
-}
-
-/// Number of operations of a kind per turn of a worker, whether or not they waited.
-#[derive(Default)]
-struct Fill {
-    /// Expected number of operations from which one waits. `None`: operations neither wait nor are counted.
-    company: Option<f32>,
-    this_turn: u16,
-    average: f32,
-}
-
-impl Fill {
-    /// For operations with which lanes are faster from `break_even` operations on; never if that exceeds eight.
-    fn new(break_even: usize) -> Self {
-        let company = (break_even <= 8).then(|| break_even.max(COMPANY) as f32);
-        Self { company, ..Self::default() }
+impl Worker {
+    /// The end of the wait for a full batch; `None` if no other operations are expected in time.
+    fn waits_until(&self) -> Option<Instant> {
+        self.fills.iter().filter_map(Fill::waits_until).min()
     }
 
-    /// The measured values for each kind.
-    fn of_this_processor() -> [Self; 3] {
-        let (exchanges, signatures) = LanesUse::of_this_processor()
-            .map_or((usize::MAX, usize::MAX), |lanes| (lanes.exchanges, lanes.signatures));
-        let encapsulations = Encapsulation::break_even().unwrap_or(usize::MAX);
-        [exchanges, encapsulations, signatures].map(Self::new)
-    }
-
-    /// Counts an operation. Returns whether others are likely to join it in this turn; `None` if it is not counted.
-    fn count(&mut self) -> Option<bool> {
-        let company = self.company?;
-        self.this_turn = self.this_turn.saturating_add(1);
-        Some(f32::from(self.this_turn) > company || self.average >= company)
-    }
-
-    fn end_turn(&mut self) {
-        let operations = f32::from(std::mem::take(&mut self.this_turn));
-        if operations > 0.0 {
-            self.average += (operations - self.average) / TURNS;
+    fn wait_unless(&mut self, cx: &Context<'_>, is_ready: bool) -> Poll<()> {
+        if is_ready {
+            return Poll::Ready(());
         }
+        self.waker = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
 
-/// Performs the gathered operations of this thread at the end of each turn. Returns at once if the processor has no
-/// lanes that pay off, and never otherwise. One per thread. Dropping the future performs waiting operations.
-pub async fn turns() {
-    let Some(_running) = Running::begin() else { return };
+/// Performs the gathered operations of this thread: at the end of each turn, or when a batch is full, or when its first
+/// operation has waited for `wait`. Returns at once if the processor has no lanes that pay off, and never otherwise. One
+/// per thread. Dropping the future performs waiting operations.
+pub async fn turns(wait: Duration) {
+    let Some(_running) = Running::begin(wait) else { return };
+    let mut timer = if wait.is_zero() { None } else { timer() };
     loop {
         poll_fn(wait_for_first).await;
         // Yields to all tasks that are ready, including those that the network makes ready now.
         tokio::task::yield_now().await;
+        if let Some(timer) = &mut timer
+            && let Some(time) = WORKER.with_borrow(Worker::waits_until)
+        {
+            tokio::select! {
+                biased;
+                () = poll_fn(wait_for_full) => {}
+                _ = timer.until(time) => {}
+            }
+        }
         perform();
     }
+}
+
+/// The timer of the waits; without one, operations wait for the end of the turn only.
+fn timer() -> Option<Timer> {
+    let timer = Timer::new();
+    timer.inspect_err(|error| tracing::warn!(%error, "key operations do not wait for others: no timer")).ok()
 }
 
 /// Wipes the key pairs that this thread generated more than a minute ago. Called periodically by workers.
@@ -139,9 +122,9 @@ pub fn drop_old_key_pairs() {
 struct Running(Gathering);
 
 impl Running {
-    fn begin() -> Option<Self> {
+    fn begin(wait: Duration) -> Option<Self> {
         let gathering = Gathering::begin(wake)?;
-        let fills = Fill::of_this_processor();
+        let fills = Fill::of_this_processor(wait);
         WORKER.with_borrow_mut(|worker| (worker.gathers, worker.fills) = (true, fills));
         Some(Self(gathering))
     }
@@ -160,12 +143,12 @@ impl Drop for Running {
 
 fn wait_for_first(cx: &mut Context<'_>) -> Poll<()> {
     WORKER.with_borrow_mut(|worker| {
-        if worker.fills.iter().all(|fill| fill.this_turn == 0) && !turn::is_waiting() {
-            worker.waker = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        Poll::Ready(())
+        worker.wait_unless(cx, worker.fills.iter().any(Fill::has_begun) || turn::is_waiting())
     })
+}
+
+fn wait_for_full(cx: &mut Context<'_>) -> Poll<()> {
+    WORKER.with_borrow_mut(|worker| worker.wait_unless(cx, worker.fills.iter().any(Fill::is_full)))
 }
 
 fn wake() {
@@ -174,9 +157,10 @@ fn wake() {
     }
 }
 
-/// Ends a turn: performs the gathered operations, and wakes the handshakes that wait for them.
+/// Ends a batch: performs the gathered operations, and wakes the handshakes that wait for them.
 fn perform() {
-    WORKER.with_borrow_mut(|worker| worker.fills.iter_mut().for_each(Fill::end_turn));
+    let now = Instant::now();
+    WORKER.with_borrow_mut(|worker| worker.fills.iter_mut().for_each(|fill| fill.end(now)));
     turn::perform();
     Exchange::perform_gathered();
     Encapsulation::perform_gathered();

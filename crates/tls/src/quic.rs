@@ -47,7 +47,7 @@ impl QuicSessions {
 impl ServerConfig for QuicSessions {
     fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
         let keys = self.initial.initial_keys(version, id)?;
-        Ok(padding::without_padding(keys, padding::Packets::Handshake))
+        Ok(padding::joining(keys, padding::Packets::Handshake))
     }
 
     fn retry_tag(&self, version: u32, original_id: &ConnectionId, packet: &[u8]) -> [u8; 16] {

@@ -5,14 +5,9 @@ use std::time::Duration;
 
 use crate::keep_alive::KeepAlive;
 
-/// Maximum number of bytes that the responses of a connection compress per turn: at most 1 ms of work.
-const WORK: u32 = 64 << 10;
-
-/// The limits of a connection: how long it is kept, and how much its responses may compress per turn.
+/// The limits of a connection: how long it is kept, and for how many requests.
 #[derive(Debug, Default)]
 pub struct Limits {
-    /// Bytes compressed for its responses in this turn.
-    work: Cell<u32>,
     /// Idle timeout in milliseconds, and the number of requests after which the connection ends, from the route of the
     /// latest request; 0 for the defaults.
     idle: Cell<u32>,
@@ -39,21 +34,5 @@ impl Limits {
     pub(super) fn end_after(&self, requests: u32) -> bool {
         let most = self.most_requests.get();
         most > 0 && requests >= most
-    }
-
-    /// Ends a turn of the driver.
-    pub fn end_turn(&self) {
-        self.work.set(0);
-    }
-
-    /// Whether a response may compress `bytes` in this turn. Counts them if so; otherwise they must wait for the next
-    /// turn.
-    pub fn may_work(&self, bytes: usize) -> bool {
-        let work = self.work.get().saturating_add(bytes.min(WORK as usize) as u32);
-        let may = work <= WORK;
-        if may {
-            self.work.set(work);
-        }
-        may
     }
 }

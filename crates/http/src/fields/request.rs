@@ -49,25 +49,43 @@ impl<T: StaticTable> RequestHead<T> {
         self.length
     }
 
-    /// Converts to a request; `None` if it is malformed (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1).
-    pub fn into_request(self) -> Option<Request<()>> {
-        let method = self.method.filter(|_| !self.is_malformed)?;
-        let is_connect = method == Method::CONNECT;
+    /// Method and path as far as they are known, for logs: `GET /`.
+    pub fn line(&self) -> String {
+        let method = self.method.as_ref().map_or("-", Method::as_str);
+        format!("{method} {}", self.path.as_ref().map_or("-", PathAndQuery::as_str))
+    }
+
+    /// Converts to a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Self::line`] if it is malformed (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1).
+    pub fn into_request(self) -> Result<Request<()>, String> {
+        if !self.is_request() {
+            return Err(self.line());
+        }
+        self.build().ok_or_else(String::new)
+    }
+
+    fn is_request(&self) -> bool {
+        let Some(method) = self.method.as_ref().filter(|_| !self.is_malformed) else { return false };
+        let is_connect = *method == Method::CONNECT;
         if is_connect && self.authority.is_none() || self.protocol.is_some() && !is_connect {
-            return None;
+            return false;
         }
         // RFC 8441 section 4, RFC 9114 section 4.4: an extended CONNECT has a scheme and a path.
         let is_connect = is_connect && self.protocol.is_none();
-        if is_connect != self.scheme.is_none() || is_connect != self.path.is_none() {
-            return None;
-        }
+        is_connect == self.scheme.is_none() && is_connect == self.path.is_none()
+    }
+
+    fn build(self) -> Option<Request<()>> {
         let mut parts = uri::Parts::default();
         // `http::Uri` accepts no scheme without an authority.
         parts.scheme = self.scheme.filter(|_| self.authority.is_some());
         parts.authority = self.authority;
         parts.path_and_query = self.path;
         let mut request = Request::new(());
-        *request.method_mut() = method;
+        *request.method_mut() = self.method?;
         *request.uri_mut() = Uri::from_parts(parts).ok()?;
         *request.version_mut() = T::VERSION;
         *request.headers_mut() = self.headers;
@@ -154,7 +172,7 @@ mod tests {
     fn a_target_has_the_limit_of_http_1() {
         let target = |length: usize| {
             let path = "/".repeat(length);
-            head(&[(":method", "GET"), (":scheme", "https"), (":path", &path)]).into_request().is_some()
+            head(&[(":method", "GET"), (":scheme", "https"), (":path", &path)]).into_request().is_ok()
         };
         assert!(target(65_534));
         assert!(!target(65_535));
@@ -163,7 +181,7 @@ mod tests {
     const GET: [(&str, &str); 3] = [(":method", "GET"), (":scheme", "https"), (":path", "/a?b")];
 
     fn with(more: &[(&str, &str)]) -> Option<Request<()>> {
-        head(&[&GET, more].concat()).into_request()
+        head(&[&GET, more].concat()).into_request().ok()
     }
 
     #[test]
@@ -190,7 +208,7 @@ mod tests {
                 let field = head.literal(Name::New(name.as_bytes()), value.as_bytes());
                 head.take(field);
             }
-            head.into_request().map(|request| request.version())
+            head.into_request().ok().map(|request| request.version())
         }
         assert_eq!(version(RequestHead::<Hpack>::with_room(0)), Some(Version::HTTP_2));
         assert_eq!(version(RequestHead::<Qpack>::with_room(0)), Some(Version::HTTP_3));
@@ -217,16 +235,24 @@ mod tests {
             assert!(with(&[more]).is_none(), "{more:?}");
         }
         assert!(with(&[("te", "trailers")]).is_some());
-        assert!(head(&[&[("x-a", "1")][..], &GET].concat()).into_request().is_none(), "late pseudo-headers");
+        assert!(head(&[&[("x-a", "1")][..], &GET].concat()).into_request().is_err(), "late pseudo-headers");
         for missing in 0..3 {
             let mut fields = GET.to_vec();
             fields.remove(missing);
-            assert!(head(&fields).into_request().is_none(), "{missing}");
+            assert!(head(&fields).into_request().is_err(), "{missing}");
         }
-        assert!(head(&[(":method", "GET"), (":scheme", "https"), (":path", "")]).into_request().is_none());
-        assert!(head(&[(":method", "CONNECT"), (":authority", "a:443")]).into_request().is_some());
-        assert!(head(&[(":method", "CONNECT")]).into_request().is_none());
-        assert!(head(&[&[(":method", "CONNECT")][..], &GET[1..]].concat()).into_request().is_none());
+        assert!(head(&[(":method", "GET"), (":scheme", "https"), (":path", "")]).into_request().is_err());
+        assert!(head(&[(":method", "CONNECT"), (":authority", "a:443")]).into_request().is_ok());
+        assert!(head(&[(":method", "CONNECT")]).into_request().is_err());
+        assert!(head(&[&[(":method", "CONNECT")][..], &GET[1..]].concat()).into_request().is_err());
+    }
+
+    #[test]
+    fn a_malformed_head_is_named_by_its_line() {
+        let refused = |fields: &[(&str, &str)]| head(fields).into_request().expect_err("malformed");
+        assert_eq!(refused(&[&GET[..], &[("connection", "close")]].concat()), "GET /a?b");
+        assert_eq!(refused(&[(":path", "/a")]), "- /a");
+        assert_eq!(refused(&[]), "- -");
     }
 
     #[test]
@@ -244,7 +270,7 @@ mod tests {
         for missing in [0, 2, 3, 4] {
             let mut fields = asked.to_vec();
             fields.remove(missing);
-            assert!(head(&fields).into_request().is_none(), "{missing}");
+            assert!(head(&fields).into_request().is_err(), "{missing}");
         }
         assert!(head(&[(":protocol", "websocket")]).into_trailers().is_none());
     }

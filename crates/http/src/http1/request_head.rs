@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 
+use brisk_telemetry::MalformedReason;
 use bytes::Bytes;
 use http::uri::Uri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
@@ -78,6 +79,22 @@ pub enum MalformedRequest {
 }
 
 impl MalformedRequest {
+    /// Name of the fault in the access log and in metrics.
+    pub fn reason(self) -> MalformedReason {
+        match self {
+            Self::Head(httparse::Error::HeaderName) => MalformedReason::HeaderName,
+            Self::Head(httparse::Error::HeaderValue) => MalformedReason::HeaderValue,
+            Self::Head(_) => MalformedReason::Head,
+            Self::Target => MalformedReason::Target,
+            Self::TargetTooLong => MalformedReason::TargetTooLong,
+            Self::HeadTooLarge => MalformedReason::HeadTooLarge,
+            Self::LineFeed => MalformedReason::LineFeed,
+            Self::Length => MalformedReason::Length,
+            Self::TransferCoding => MalformedReason::TransferCoding,
+            Self::Http2 => MalformedReason::Http2,
+        }
+    }
+
     /// Status of the response; `None` if the client would not understand a response.
     pub fn status(self) -> Option<StatusCode> {
         match self {

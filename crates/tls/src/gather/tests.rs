@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use brisk_keys::LanesUse;
 use brisk_telemetry::HandshakeOutcome;
 use brisk_testkit::ca::LeafKey;
 use brisk_wire::registry::NamedGroup;
@@ -21,9 +22,14 @@ use crate::testing::{Stage, handshake, soon, tcp};
 
 /// Runs `test` on a thread that gathers.
 fn gathering(test: impl Future<Output = ()>) {
+    gathering_for(Duration::ZERO, test);
+}
+
+/// Runs `test` on a thread where operations wait for a full batch for up to `wait`.
+fn gathering_for(wait: Duration, test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     LocalSet::new().block_on(&runtime, async {
-        let turns = spawn_local(turns());
+        let turns = spawn_local(turns(wait));
         yield_now().await;
         soon(test).await;
         turns.abort();
@@ -101,22 +107,22 @@ fn exchanges_of_one_turn_are_performed_together() {
 
 #[test]
 fn operations_wait_from_the_third_of_a_turn_on_or_where_turns_have_had_three() {
-    let mut fill = Fill::new(1);
+    let mut fill = Fill::new(1, Duration::ZERO);
     assert_eq!([(); 4].map(|()| fill.count()), [false, false, true, true].map(Some));
-    fill.end_turn();
+    fill.end(Instant::now());
     assert_eq!(fill.count(), Some(false), "one turn with four is not enough");
     for _ in 0..20 {
         (0..3).for_each(|_| _ = fill.count());
-        fill.end_turn();
+        fill.end(Instant::now());
     }
     assert_eq!(fill.count(), Some(true));
     for _ in 0..20 {
-        fill.end_turn();
+        fill.end(Instant::now());
         assert!(fill.average >= 2.0, "a turn without operations says nothing");
     }
     for _ in 0..20 {
         fill.count();
-        fill.end_turn();
+        fill.end(Instant::now());
     }
     assert_eq!(fill.count(), Some(false));
 }
@@ -124,12 +130,68 @@ fn operations_wait_from_the_third_of_a_turn_on_or_where_turns_have_had_three() {
 #[test]
 fn operations_wait_only_for_as_many_as_lanes_are_worth_it_for() {
     for (break_even, company) in [(1, 2.0), (2, 2.0), (3, 3.0), (8, 8.0)] {
-        assert_eq!(Fill::new(break_even).company, Some(company));
+        assert_eq!(Fill::new(break_even, Duration::ZERO).company, Some(company));
     }
     for never in [9, usize::MAX] {
-        let mut fill = Fill::new(never);
+        let mut fill = Fill::new(never, Duration::ZERO);
         assert_eq!([(); 9].map(|()| fill.count()), [None; 9]);
     }
+}
+
+#[test]
+fn batches_wait_only_while_operations_are_frequent() {
+    const WAIT: Duration = Duration::from_millis(1);
+    let mut now = Instant::now();
+    let mut fill = Fill::new(2, WAIT);
+    let mut batches = |fill: &mut Fill, apart: Duration| {
+        for _ in 0..2_000 {
+            fill.count();
+            now += apart;
+            fill.end(now);
+        }
+    };
+    fill.count();
+    assert_eq!(fill.waits_until(), None, "nothing is known yet");
+    batches(&mut fill, Duration::from_micros(400));
+    assert_eq!(fill.waits_until(), None, "an empty batch");
+    let before = Instant::now();
+    fill.count();
+    assert!(fill.waits_until().is_some_and(|until| until >= before + WAIT && until <= Instant::now() + WAIT));
+    for _ in 1..8 {
+        assert!(!fill.is_full());
+        fill.count();
+    }
+    assert!(fill.is_full());
+    batches(&mut fill, Duration::from_micros(600));
+    fill.count();
+    assert_eq!(fill.waits_until(), None, "a second one is not expected in time");
+}
+
+/// Sets the rates as after batches with many operations.
+fn expect_frequent() {
+    expect_company();
+    WORKER.with_borrow_mut(|worker| worker.fills.iter_mut().for_each(|fill| fill.rate = 1e9));
+}
+
+#[test]
+fn a_full_batch_is_performed_at_once_and_others_when_their_time_has_passed() {
+    if !has_lanes() {
+        return;
+    }
+    let exchanges = async |count: usize| {
+        expect_frequent();
+        let begun = Instant::now();
+        let calls: Vec<_> = (0..count).map(|_| spawn_local(agrees(X25519, kx_group::X25519))).collect();
+        for call in calls {
+            assert!(call.await.expect("a task"));
+        }
+        begun.elapsed()
+    };
+    // `soon` fails after less than an hour.
+    gathering_for(Duration::from_hours(1), async move { _ = exchanges(8).await });
+    let wait = Duration::from_millis(30);
+    gathering_for(wait, async move { assert!(exchanges(3).await >= wait) });
+    gathering(async move { _ = exchanges(3).await });
 }
 
 #[test]
@@ -185,7 +247,7 @@ fn an_abandoned_exchange_is_dropped_and_the_others_are_performed() {
 fn what_waits_is_performed_when_turns_end() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     LocalSet::new().block_on(&runtime, async {
-        let turns = spawn_local(turns());
+        let turns = spawn_local(turns(Duration::ZERO));
         yield_now().await;
         expect_company();
         let (_client, mut call) = exchange_with(X25519, kx_group::X25519);

@@ -1,8 +1,9 @@
-//! Packet keys that remove PADDING frames after decryption.
+//! Packet keys that join PADDING frames after decryption.
 //!
 //! quinn-proto reads padding as frames of one byte each: a fifth of the time of a handshake, whose first packets have about
-//! 1,000 bytes of it. These keys remove PADDING frames and change nothing else. A payload that is not understood is left to
-//! quinn-proto.
+//! 1,000 bytes of it. These keys write eight PADDING frames as one, with the longest encoding of its type. They do not change
+//! other frames, and keep two thirds of the length of a packet: quinn-proto takes it for the bytes received, of which it sends three times as many
+//! to a client that has not proven its address (RFC 9000 section 8.1), and for the memory that a CRYPTO frame holds.
 
 use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, KeyPair, Keys, PacketKey};
@@ -17,29 +18,35 @@ pub(crate) enum Packets {
 }
 
 /// Wraps the receiving key of `keys`.
-pub(super) fn without_padding(keys: Keys, packets: Packets) -> Keys {
+pub(super) fn joining(keys: Keys, packets: Packets) -> Keys {
     let KeyPair { local, remote } = keys.packet;
     Keys { header: keys.header, packet: KeyPair { local, remote: wrap(remote, packets) } }
 }
 
 /// Wraps a receiving key.
 pub(super) fn wrap(key: Box<dyn PacketKey>, packets: Packets) -> Box<dyn PacketKey> {
-    Box::new(StrippingKey { key, packets })
+    Box::new(JoiningKey { key, packets })
 }
 
-struct StrippingKey {
+struct JoiningKey {
     key: Box<dyn PacketKey>,
     packets: Packets,
 }
 
-impl PacketKey for StrippingKey {
+impl PacketKey for JoiningKey {
     fn encrypt(&self, packet: u64, buf: &mut [u8], header_len: usize) {
         self.key.encrypt(packet, buf, header_len);
     }
 
     fn decrypt(&self, packet: u64, header: &[u8], payload: &mut BytesMut) -> Result<(), CryptoError> {
         self.key.decrypt(packet, header, payload)?;
-        strip(payload, self.packets);
+        let end = join(payload, self.packets);
+        if self.packets == Packets::Handshake {
+            // quinn-proto sends up to one datagram more than three times the bytes that it takes for received, and a hello
+            // has the length of a datagram.
+            let padding = (payload.len() * 2 / 3).saturating_sub(end);
+            payload.truncate(end + padding / 8 * 8);
+        }
         Ok(())
     }
 
@@ -59,36 +66,27 @@ impl PacketKey for StrippingKey {
 /// Trailing zeros in a packet with data from which on a search for padding pays off.
 const WORTHWHILE: usize = 16;
 
-/// Removes the PADDING frames of `payload`. A payload of padding only keeps one frame, because a packet without frames is
-/// an error (RFC 9000 section 12.4).
-pub(crate) fn strip(payload: &mut BytesMut, packets: Packets) {
+/// The first byte of the longest encoding of zero, the type of PADDING (RFC 9000 section 16).
+const LONGEST: u8 = 0xc0;
+
+/// Joins the PADDING frames of `payload` in groups of eight. A payload that is not understood is left to quinn-proto. Returns
+/// the length without the padding at the end.
+pub(crate) fn join(payload: &mut [u8], packets: Packets) -> usize {
+    let (length, mut at) = (payload.len(), 0);
     if packets == Packets::Data && !payload.ends_with(&[0; WORTHWHILE]) {
-        return;
+        return length;
     }
-    let (mut read, mut written) = (0, 0);
-    while read < payload.len() {
-        let rest = &payload[read..];
-        if rest[0] == 0 {
-            read += zeros(rest);
-            continue;
+    while let Some(rest) = payload.get_mut(at..).filter(|rest| !rest.is_empty()) {
+        let run = zeros(rest);
+        for frames in rest[..run].as_chunks_mut::<8>().0 {
+            frames[0] = LONGEST;
         }
-        let length = frame_length(rest).unwrap_or(rest.len());
-        if written != read {
-            payload.copy_within(read..read + length, written);
+        if run > 0 && at + run == length {
+            return at;
         }
-        read += length;
-        written += length;
+        at += if run > 0 { run } else { frame_length(rest).unwrap_or(rest.len()) };
     }
-    if written == read {
-        return;
-    }
-    let written = written.max(1);
-    match packets {
-        Packets::Data => payload.truncate(written),
-        // quinn-proto takes the length of the payload for the memory that a CRYPTO frame holds. A copy makes this true:
-        // otherwise fragments of one byte in padded packets would hold a datagram each.
-        Packets::Handshake => *payload = BytesMut::from(&payload[..written]),
-    }
+    length
 }
 
 /// Number of zero bytes at the start of `bytes`.
@@ -182,56 +180,54 @@ impl Frame<'_> {
 mod tests {
     use super::*;
 
-    fn stripped(payload: &[u8], packets: Packets) -> Vec<u8> {
-        let mut payload = BytesMut::from(payload);
-        strip(&mut payload, packets);
-        payload.to_vec()
+    fn joined(payload: &[u8], packets: Packets) -> Vec<u8> {
+        let mut payload = payload.to_vec();
+        join(&mut payload, packets);
+        payload
     }
 
+    /// Eight PADDING frames as one.
+    const EIGHT: [u8; 8] = [0xc0, 0, 0, 0, 0, 0, 0, 0];
+
     #[test]
-    fn padding_among_the_frames_of_a_handshake_is_removed() {
+    fn padding_among_the_frames_of_a_handshake_is_joined() {
         // A CRYPTO frame whose data are zeros.
-        let hello = [6, 0, 4, 0, 0, 0, 0];
+        let hello = [6, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let acknowledgement = [2, 5, 0, 1, 0, 0, 0];
-        let padded = [&[0; 40][..], &hello, &[0; 33], &[1], &acknowledgement, &[0; 700]].concat();
-        let frames = [&hello[..], &[1], &acknowledgement].concat();
-        assert_eq!(stripped(&padded, Packets::Handshake), frames);
-        assert_eq!(stripped(&frames, Packets::Handshake), frames);
-    }
-
-    #[test]
-    fn a_packet_of_padding_keeps_one_frame() {
-        assert_eq!(stripped(&[0; 1100], Packets::Handshake), [0]);
-        assert_eq!(stripped(&[0; 1100], Packets::Data), [0]);
-        assert!(stripped(&[], Packets::Handshake).is_empty());
+        let padded = [&[0; 17][..], &hello, &[0; 7], &[1], &acknowledgement, &[0; 24]].concat();
+        let frames =
+            [&EIGHT[..], &EIGHT, &[0], &hello, &[0; 7], &[1], &acknowledgement, &EIGHT, &EIGHT, &EIGHT]
+                .concat();
+        assert_eq!(joined(&padded, Packets::Handshake), frames);
+        assert_eq!(joined(&frames, Packets::Handshake), frames);
+        assert!(joined(&[], Packets::Handshake).is_empty());
     }
 
     #[test]
     fn what_is_not_understood_is_left() {
         let hello = [6, 0, 4, 0, 0, 0, 0];
         for cut in 1..hello.len() {
-            assert_eq!(stripped(&hello[..cut], Packets::Handshake), hello[..cut]);
+            assert_eq!(joined(&hello[..cut], Packets::Handshake), hello[..cut]);
         }
-        let close = [0x1c, 0, 0, 0, 0, 0];
-        assert_eq!(stripped(&[&[0; 3][..], &close].concat(), Packets::Handshake), close);
-        let endless = [6, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
-        assert_eq!(stripped(&endless, Packets::Handshake), endless);
+        let close = [&[0x1c][..], &[0; 40]].concat();
+        assert_eq!(joined(&close, Packets::Handshake), close);
+        let endless = [&[6, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff][..], &[0; 40]].concat();
+        assert_eq!(joined(&endless, Packets::Handshake), endless);
         let ranges = [&[0x2, 9, 0, 0xbf, 0xff, 0xff, 0xff, 0][..], &[0; 64]].concat();
-        assert_eq!(stripped(&ranges, Packets::Data), ranges);
+        assert_eq!(joined(&ranges, Packets::Data), ranges);
     }
 
     #[test]
-    fn only_trailing_padding_of_data_is_removed() {
-        assert_eq!(stripped(&[&[1, 0x1f][..], &[0; 1400]].concat(), Packets::Data), [1, 0x1f]);
+    fn only_padding_of_data_is_joined() {
         let stream = [&[0x0a, 0, 20][..], &[0; 20]].concat();
         let to_the_end = [&[0x08, 4][..], &[0; 20]].concat();
         let id = [&[0x18, 1, 0, 8][..], &[0; 24]].concat();
         for frames in [&stream, &to_the_end, &id, &[&id[..], &stream, &to_the_end].concat()] {
-            assert_eq!(stripped(frames, Packets::Data), *frames);
+            assert_eq!(joined(frames, Packets::Data), *frames);
         }
         assert_eq!(
-            stripped(&[&stream[..], &id, &[0; 99]].concat(), Packets::Data),
-            [&stream[..], &id].concat()
+            joined(&[&stream[..], &id, &[0; 17]].concat(), Packets::Data),
+            [&stream[..], &id, &EIGHT, &EIGHT, &[0]].concat()
         );
     }
 }

@@ -159,7 +159,7 @@ impl LazySession {
 impl Session for LazySession {
     fn initial_keys(&self, id: &ConnectionId, _side: Side) -> Keys {
         let keys = self.initial.initial_keys(self.version, id).expect("the version of the connection");
-        padding::without_padding(keys, Packets::Handshake)
+        padding::joining(keys, Packets::Handshake)
     }
 
     /// The [`Handshaken`] of a session whose hello was complete.
@@ -221,7 +221,7 @@ impl Session for LazySession {
         let (local_header, local) = boxed(keys.local);
         let (remote_header, remote) = boxed(keys.remote);
         let header = KeyPair { local: local_header, remote: remote_header };
-        Some(padding::without_padding(Keys { header, packet: KeyPair { local, remote } }, packets))
+        Some(padding::joining(Keys { header, packet: KeyPair { local, remote } }, packets))
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
