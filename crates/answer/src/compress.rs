@@ -367,10 +367,10 @@ pub(crate) fn weaken(headers: &mut HeaderMap) {
     }
 }
 
-/// The whole body, if it is complete and short enough to be compressed within this turn; otherwise the body unchanged.
+/// The whole body, if it is complete and short enough to be compressed within this round; otherwise the body unchanged.
 fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
     match body.whole() {
-        Some(whole) if whole.len() <= AT_ONCE && connection.limits.may_work(whole.len()) => Ok(whole),
+        Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),
         Some(whole) => Err(Body::full(whole)),
         None => Err(body),
     }

@@ -8,6 +8,7 @@ mod alt_svc;
 mod body;
 mod client_cert;
 mod compress;
+mod conditions;
 mod consolidate;
 mod credentials;
 mod early_data;

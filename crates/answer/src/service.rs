@@ -11,7 +11,7 @@ use std::rc::Rc;
 use brisk_http::validate::{self, Refusal, Target};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
-use brisk_telemetry::RequestIds;
+use brisk_telemetry::{MalformedReason, MalformedRecord, RequestIds, Source};
 use brisk_upstream::Group;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
@@ -116,6 +116,19 @@ impl Service {
         let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "flood");
         let response = refuse(refusal, head.version, &mut exchange);
         exchange.respond(response)
+    }
+
+    /// Counts and logs bytes of a client that were refused before they became a request: with `status`, or 0 without a
+    /// response. `line` is the request line, as far as it is known.
+    pub fn malformed(&self, connection: &Connection, reason: MalformedReason, status: u16, line: &[u8]) {
+        let record = connection.client.record.borrow();
+        let metrics = &self.telemetry.metrics;
+        metrics.malformed_request(reason);
+        let example = || format!("{}, {}", record.client, String::from_utf8_lossy(line));
+        metrics.problems().note(Source::Client, reason.name(), example);
+        if let Some(log) = &self.telemetry.access_log {
+            log.log_malformed(&MalformedRecord { connection: &record, reason, status, excerpt: line });
+        }
     }
 
     /// Responds to one request over plain HTTP: with `text`, the response to an ACME challenge (RFC 8555 section 8.3),

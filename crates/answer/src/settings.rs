@@ -24,6 +24,7 @@ pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, Pr
 
 use crate::body::Body;
 pub use crate::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
+pub use crate::conditions::{Conditions, Pattern, ValueTest};
 pub use crate::consolidate::{Consolidation, Cookies};
 pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use crate::header_rules::{HeaderRules, HostHeaders};
@@ -134,6 +135,8 @@ impl HstsSettings {
 pub struct RouteSettings {
     /// Paths of the requests that use this route.
     pub path: RoutePath,
+    /// Further conditions; a request that does not meet them uses the next route. Default: none.
+    pub conditions: Option<Arc<Conditions>>,
     /// The action that produces the response.
     pub action: Action,
     /// Maximum length of a request body in bytes; longer bodies get 413. Default: no limit.
@@ -168,6 +171,7 @@ impl RouteSettings {
     pub fn new(path: RoutePath, action: Action) -> Self {
         Self {
             path,
+            conditions: None,
             action,
             body_limit: None,
             buffer_request: false,

@@ -11,6 +11,8 @@ use brisk_keys_pkcs11::TokenSettings;
 pub struct KeySettings {
     /// The processor.
     pub processor: BatchSettings,
+    /// Maximum time for which X25519 exchanges and encapsulations with ML-KEM wait for a full batch.
+    pub simd_wait: Duration,
     /// The GPU beside it, if any.
     pub gpu: Option<GpuSettings>,
     /// Tokens whose keys are attached while the configuration is read.

@@ -17,6 +17,7 @@ mod keyserver;
 mod redis;
 mod visit_store;
 mod visits;
+mod when;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -48,6 +49,7 @@ pub(crate) use redis::{Redis, RedisTopology};
 pub(crate) use keys::{KeyFamily, Keys};
 pub(crate) use visit_store::Visits;
 pub(crate) use visits::{HostVisits, ServerTiming};
+pub(crate) use when::{Test, When};
 
 /// A whole file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -270,6 +272,7 @@ pub(crate) struct Route {
     pub(crate) path: String,
     #[serde(default)]
     pub(crate) exact: bool,
+    pub(crate) when: Option<When>,
     pub(crate) upstream: Option<String>,
     #[serde(rename = "static")]
     pub(crate) directory: Option<PathBuf>,
@@ -305,6 +308,7 @@ pub(crate) struct Upstream {
     pub(crate) balance: Option<Balance>,
     pub(crate) hash_by: Option<HashBy>,
     pub(crate) retry: Option<bool>,
+    pub(crate) pipeline: Option<u8>,
     pub(crate) head_size: Option<Size>,
     #[serde(default)]
     pub(crate) timeouts: UpstreamTimeouts,
@@ -332,6 +336,7 @@ pub(crate) struct UpstreamTimeouts {
     pub(crate) connect: Option<Period>,
     pub(crate) head: Option<Period>,
     pub(crate) body: Option<Period>,
+    pub(crate) upgraded: Option<Period>,
     pub(crate) ping: Option<PeriodLimit>,
 }
 

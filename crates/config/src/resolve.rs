@@ -33,6 +33,7 @@ mod tokens;
 mod upstreams;
 pub(crate) mod visit_store;
 mod visits;
+mod when;
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -43,8 +43,14 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("GB", 1_000_000_000),
 ];
 
-const PERIOD_UNITS: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const PERIOD_UNITS: [(&str, u64); 6] = [
+    ("us", 1),
+    ("ms", 1_000),
+    ("s", 1_000_000),
+    ("m", 60_000_000),
+    ("h", 3_600_000_000),
+    ("d", 86_400_000_000),
+];
 
 /// Durations beyond this are slips: a hundred years.
 const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
@@ -90,7 +96,7 @@ impl FromStr for Period {
             total = total.zip(number.checked_mul(scale)).and_then(|(sum, part)| sum.checked_add(part));
             rest = after;
         }
-        let period = total.map(Duration::from_millis).filter(|period| *period <= LONGEST);
+        let period = total.map(Duration::from_micros).filter(|period| *period <= LONGEST);
         period.map(Self).ok_or_else(|| format!("{text:?} is more than a hundred years"))
     }
 }
@@ -157,11 +163,11 @@ impl fmt::Display for Size {
 impl fmt::Display for Period {
     /// The largest unit that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let milliseconds = self.0.as_millis() as u64;
-        let fits = |scale: u64| milliseconds >= scale && milliseconds.is_multiple_of(scale);
+        let microseconds = self.0.as_micros() as u64;
+        let fits = |scale: u64| microseconds >= scale && microseconds.is_multiple_of(scale);
         let (name, scale) =
-            PERIOD_UNITS.iter().rev().find(|(_, scale)| fits(*scale)).unwrap_or(&PERIOD_UNITS[0]);
-        write!(f, "{}{name}", milliseconds / scale)
+            PERIOD_UNITS.iter().rev().find(|(_, scale)| fits(*scale)).unwrap_or(&PERIOD_UNITS[1]);
+        write!(f, "{}{name}", microseconds / scale)
     }
 }
 
@@ -209,7 +215,7 @@ mod tests {
     #[test]
     fn durations_are_sums() {
         for (text, seconds) in
-            [("10s", 10), ("1h30m", 5400), ("180d", 180 * 86_400), ("0s", 0), ("1000ms", 1)]
+            [("10s", 10), ("1h30m", 5400), ("180d", 180 * 86_400), ("0s", 0), ("1000ms", 1), ("1000000us", 1)]
         {
             assert_eq!(text.parse(), Ok(Period(Duration::from_secs(seconds))), "{text}");
         }
@@ -241,6 +247,7 @@ mod tests {
         assert_eq!(Size(1_000).to_string(), "1000B");
         assert_eq!(Period(Duration::from_hours(1)).to_string(), "1h");
         assert_eq!(Period(Duration::from_secs(90)).to_string(), "90s");
+        assert_eq!(Period(Duration::from_micros(1500)).to_string(), "1500us");
         assert_eq!(Period(Duration::ZERO).to_string(), "0ms");
     }
 }

@@ -128,12 +128,14 @@ fn pages(shared: &Shared) -> Pages {
     let (silent, checks) = (Arc::clone(&shared.certificates.checks), Arc::clone(&shared.certificates.checks));
     let (catalogues, folders) =
         (shared.certificates.catalogues.clone(), shared.certificates.catalogues.clone());
+    let quic = shared.quic.get().cloned();
     let on_demand = shared.certificates.on_demand.clone();
     let certificates = move || errands::shown(&maintenance, &catalogues, &on_demand, SystemTime::now());
     Pages::default()
         .ready_unless(move || engines.trouble())
         .ready_unless(move || errands::staple_trouble(&stapled))
         .ready_unless(move || silent.trouble())
+        .ready_unless(move || quic.as_ref()?.trouble())
         .note(move || checks.notes())
         .note(move || errands::folder_notes(&folders))
         .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())

@@ -1,19 +1,21 @@
 //! Connections of HTTP/3, from their first packet to their record.
 
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use brisk_http_connection::Connection;
-use brisk_http_server::h3::{Closing, Http3};
+use brisk_http_server::h3::{Closing, Http3, greeting};
 use brisk_http_server::{End, Http};
 use brisk_net::rates::Event;
-use brisk_quic::{AddressProof, Application, Driver, Established, Failed, Service};
+use brisk_quic::{AddressProof, Application, Driver, Established, Failed, Failure, Service};
 use brisk_server::DatagramSocket;
 use brisk_telemetry::metrics::{Listening, Refusal as Refused};
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Milestone, QuicPath, Timeline};
 use brisk_tls::{Confirmation, Refusal};
+use bytes::Bytes;
 use quinn_proto::{ConnectionError, StreamEvent};
 
 use crate::client::Permits;
@@ -24,8 +26,10 @@ use crate::worker::Worker;
 pub(crate) async fn serve(worker: Rc<Worker>, socket: DatagramSocket<Listening>) {
     let Some(quic) = worker.shared.quic.get() else { return };
     let (index, local) = (socket.index, socket.local);
-    let group = quic.group(local, socket.group);
-    let service = Http3Service { worker: Rc::clone(&worker), local };
+    let group = quic.group(local, socket.group, socket.half);
+    let settings = Rc::clone(&worker.http.borrow());
+    let (greeting, head_size) = (greeting(&settings), settings.head_size);
+    let service = Http3Service { worker: Rc::clone(&worker), local, greeting, head_size };
     let driver = Driver::new(socket.socket, (index, &group), quic.endpoints(), service, worker.drain.clone());
     let error = match driver {
         Ok(driver) => driver.run().await,
@@ -38,6 +42,9 @@ pub(crate) async fn serve(worker: Rc<Worker>, socket: DatagramSocket<Listening>)
 struct Http3Service {
     worker: Rc<Worker>,
     local: SocketAddr,
+    greeting: Bytes,
+    /// Limit of heads in the greeting. Clients remember it for early data, so a reload does not change it (RFC 9114 section 7.2.4.2).
+    head_size: usize,
 }
 
 /// The beginning of a connection, before its handshake is complete.
@@ -78,7 +85,8 @@ impl Service for Http3Service {
     }
 
     fn established(&self, established: Established<Admitted>) -> Http3Connection {
-        let Established { handshake, permit: Admitted { permits, mut record, proof }, .. } = established;
+        let Established { handshake, greeting, permit: Admitted { permits, mut record, proof }, .. } =
+            established;
         let worker = Rc::clone(&self.worker);
         if proof == AddressProof::Claimed {
             charge(&worker, &record, Event::Connection);
@@ -104,26 +112,27 @@ impl Service for Http3Service {
             }
         };
         limit_client(&worker, &connection);
+        let mut settings = Rc::clone(&worker.http.borrow());
+        if settings.head_size != self.head_size {
+            Rc::make_mut(&mut settings).head_size = self.head_size;
+        }
         let http = Http {
             service: Rc::clone(&worker.service),
             connection: Rc::clone(&connection),
-            settings: Rc::clone(&worker.http.borrow()),
+            settings,
             deadline: worker.wheel.register(),
             drain: worker.drain.clone(),
         };
-        Http3Connection {
-            http3: Http3::new(http),
-            connection,
-            confirmation,
-            worker,
-            migrations: 0,
-            _permits: permits,
+        let mut http3 = Http3::new(http);
+        if let Some((stream, rest)) = greeting {
+            http3.greeted(stream.into(), rest);
         }
+        Http3Connection { http3, connection, confirmation, worker, migrations: 0, _permits: permits }
     }
 
     fn failed(&self, failed: Failed<Admitted>) {
-        let Failed { refusal, error, permit: Admitted { permits, mut record, proof }, .. } = failed;
-        let refusal = refusal.map_or_else(|| refusal_of(error.as_ref()), |refusal| *refusal);
+        let Failed { refusal, failure, permit: Admitted { permits, mut record, proof }, .. } = failed;
+        let refusal = refusal.map_or_else(|| refusal_of(&failure), |refusal| *refusal);
         match proof {
             AddressProof::Validated => refused(&self.worker, &mut record, &refusal),
             // An attacker that claims an address must not use up the errors that its owner may make.
@@ -131,18 +140,40 @@ impl Service for Http3Service {
         }
         drop(permits);
     }
+
+    fn greeting(&self) -> Bytes {
+        self.greeting.clone()
+    }
+
+    fn reception(&self, error: Option<&io::Error>) {
+        let (local, worker) = (self.local, self.worker.context.number);
+        let Some(quic) = self.worker.shared.quic.get() else { return };
+        let is_change = quic.note_reception((local, worker), error);
+        match error {
+            Some(error) if is_change => {
+                tracing::error!(%error, %local, worker, "HTTP/3 receives no datagrams; further attempts follow");
+            }
+            None => tracing::info!(%local, worker, "HTTP/3 receives datagrams again"),
+            Some(_) => {}
+        }
+    }
 }
 
 /// The refusal for a handshake whose session gave no reason.
-fn refusal_of(error: Option<&ConnectionError>) -> Refusal {
-    let outcome = match error {
-        None => HandshakeOutcome::TimedOut,
-        Some(ConnectionError::TransportError(_)) => HandshakeOutcome::ProtocolError,
-        Some(_) => HandshakeOutcome::ClientClosed,
-    };
-    match error {
-        None => Refusal::new(outcome),
-        Some(error) => Refusal::because(outcome, error),
+fn refusal_of(failure: &Failure) -> Refusal {
+    match failure {
+        Failure::Late => Refusal::new(HandshakeOutcome::TimedOut),
+        Failure::LateSession => Refusal::because(
+            HandshakeOutcome::TimedOut,
+            &"a certificate, a key operation or the session store took too long",
+        ),
+        Failure::NoStack => {
+            Refusal::because(HandshakeOutcome::Internal, &"no memory for the stack of a handshake")
+        }
+        Failure::Lost(error @ ConnectionError::TransportError(_)) => {
+            Refusal::because(HandshakeOutcome::ProtocolError, error)
+        }
+        Failure::Lost(error) => Refusal::because(HandshakeOutcome::ClientClosed, error),
     }
 }
 
@@ -184,11 +215,11 @@ impl Application for Http3Connection {
             self.note_path(transport);
         }
         let Closing { end, code } = std::task::ready!(self.http3.poll(transport, cx));
-        self.finish(end, transport);
+        self.finish(end, Some(transport));
         Poll::Ready(code.0)
     }
 
-    fn lost(&mut self, transport: &quinn_proto::Connection, error: &ConnectionError) {
+    fn lost(&mut self, transport: Option<&quinn_proto::Connection>, error: &ConnectionError) {
         let end = match error {
             ConnectionError::ApplicationClosed(_) | ConnectionError::LocallyClosed => End::Closed,
             ConnectionError::TimedOut if self.confirmation.is_some() => End::HandshakeTimeout,
@@ -213,11 +244,24 @@ impl Http3Connection {
     }
 
     /// Completes the record.
-    fn finish(&self, end: End, transport: &quinn_proto::Connection) {
+    fn finish(&self, end: End, transport: Option<&quinn_proto::Connection>) {
         let mut record = self.connection.client.record.borrow_mut();
         if matches!(end, End::Malformed | End::Flood) {
             charge(&self.worker, &record, Event::Error);
         }
+        if let Some(transport) = transport {
+            self.note_stats(&mut record, transport);
+        }
+        if self.connection.client.is_confirmed() {
+            record.finish(ConnectionEnd::Served(end.name()));
+        } else {
+            unconfirmed(&mut record, end);
+        }
+        tracing::debug!(connection = record.id, client = %record.client, ?end, "connection ended");
+    }
+
+    /// Records the bytes and packets of the connection.
+    fn note_stats(&self, record: &mut ConnectionRecord, transport: &quinn_proto::Connection) {
         let stats = transport.stats();
         record.bytes_received = stats.udp_rx.bytes;
         record.bytes_sent = stats.udp_tx.bytes;
@@ -233,11 +277,5 @@ impl Http3Connection {
             counters.packets_sent.add_all(path.packets_sent);
             counters.packets_lost.add_all(path.packets_lost);
         }
-        if self.connection.client.is_confirmed() {
-            record.finish(ConnectionEnd::Served(end.name()));
-        } else {
-            unconfirmed(&mut record, end);
-        }
-        tracing::debug!(connection = record.id, client = %record.client, ?end, "connection ended");
     }
 }

@@ -34,9 +34,9 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Environment {
     /// The engines that perform operations with the private keys of hosts.
     pub engines: Arc<dyn Engines>,
-    /// Whether each worker performs X25519 exchanges and P-256 signatures of its handshakes together, where the
-    /// processor is faster that way.
-    pub gathers: bool,
+    /// Maximum time for which key operations of handshakes wait for others of the same worker, so that the processor
+    /// performs them together where it is faster that way. `None`: each operation is performed alone.
+    pub gathers: Option<Duration>,
     /// The metrics of the process, shared with the engines.
     pub metrics: Arc<Metrics>,
     /// Responses to the validation requests of certificate authorities.
@@ -65,8 +65,8 @@ pub(crate) struct Shared {
     pub(crate) certificates: Certificates,
     pub(crate) resumption: Resumption,
     measured: Measured,
-    /// Whether workers perform operations of their handshakes together.
-    pub(crate) gathers: bool,
+    /// Maximum time for which operations of handshakes wait for others; `None` if they do not gather.
+    pub(crate) gathers: Option<Duration>,
     /// Throttles warnings about failed handshakes.
     pub(crate) handshake_warnings: Throttle,
     /// Throttles warnings about connections that could not join an experiment.
@@ -74,7 +74,7 @@ pub(crate) struct Shared {
     /// Reference for the publishers of certificates.
     own: Weak<Self>,
     /// QUIC, if the configuration at the start has HTTP/3.
-    pub(crate) quic: OnceLock<Quic>,
+    pub(crate) quic: OnceLock<Arc<Quic>>,
     ids: AtomicU64,
 }
 
@@ -155,7 +155,7 @@ impl Shared {
         // Called once, at the start.
         let quic = Quic::new(settings, acceptor)?;
         self.metrics.register(QuicMetrics(Arc::clone(quic.endpoints().counters())));
-        let _ = self.quic.set(quic);
+        let _ = self.quic.set(Arc::new(quic));
         Ok(())
     }
 
@@ -201,6 +201,9 @@ impl Shared {
         drop(before);
         self.metrics.set_certificates(live.tls.expiries());
         self.budgets.set_limits(&live.http.limits());
+        if let Some(quic) = self.quic.get() {
+            quic.follow(&live);
+        }
         self.live.replace(live);
         self.certificates.show_obtainer(&self.live.load().tls, &self.own);
     }

@@ -52,8 +52,9 @@ impl Worker {
             context: context.clone(),
         });
         tasks.spawn_local(follow(Rc::clone(&worker), replacements));
-        if worker.shared.gathers {
-            tasks.spawn_local(gather::turns());
+        tasks.spawn_local(worker.service.divide_work());
+        if let Some(wait) = worker.shared.gathers {
+            tasks.spawn_local(gather::turns(wait));
             tasks.spawn_local(drop_old_key_pairs());
         }
         Ok(worker)

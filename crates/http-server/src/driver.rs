@@ -53,6 +53,11 @@ impl CurrentService {
         Rc::new(Self { service: RefCell::new(service), buffers, date: Date::default() })
     }
 
+    /// Divides the work for responses among the clients of the worker. Never ends.
+    pub fn divide_work(&self) -> impl Future<Output = ()> + use<> {
+        Rc::clone(&self.buffers).divide_work()
+    }
+
     /// Replaces the service. Requests in flight keep the old one.
     pub fn replace(&self, service: Rc<Service>) {
         self.service.replace(service);

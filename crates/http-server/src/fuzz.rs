@@ -18,6 +18,11 @@ pub fn http3(bytes: &[u8]) {
     }
 }
 
+/// Actions of an HTTP/3 client, two bytes each: after each, the connection is in the state that a model of the client expects.
+pub fn http3_model(bytes: &[u8]) {
+    h3::model::check(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use brisk_testkit::fuzz::drive;
@@ -35,6 +40,23 @@ mod tests {
             b"\0\0\x02\x09\x04\0\0\0\x01\x84\x86",
         ];
         drive("http2", words, super::http2);
+    }
+
+    #[test]
+    fn fuzz_http3_model() {
+        let words: &[&[u8]] = &[
+            b"\0\x07",
+            b"\x01\0",
+            b"\x01\x05\x01\x06",
+            b"\x03\0",
+            b"\x04\0",
+            b"\x04\x02",
+            b"\x04\x04",
+            b"\x05\x10",
+            b"\x05\x18",
+            b"\x06\0\x06\x01",
+        ];
+        drive("http3_model", words, super::http3_model);
     }
 
     #[test]

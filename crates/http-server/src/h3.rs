@@ -6,6 +6,8 @@
 mod control;
 mod held;
 mod input;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod model;
 mod output;
 mod prices;
 mod quic;
@@ -21,7 +23,9 @@ use std::io;
 use std::task::{Context, Poll};
 
 use brisk_http_connection::end::End;
+use brisk_http_connection::settings::HttpSettings;
 use brisk_wire::h3::error::Code;
+use bytes::Bytes;
 
 use self::state::H3;
 pub use self::transport::{Direction, Read, Transport, Write};
@@ -30,6 +34,12 @@ use crate::turn::{Channel, Turns};
 
 /// Maximum number of times per turn that requests are read and run before responses are written.
 const READS: usize = 4;
+
+/// The beginning of the server's control stream, which is the same for all connections: a client remembers its settings for
+/// early data (RFC 9114 section 7.2.4.2).
+pub fn greeting(settings: &HttpSettings) -> Bytes {
+    control::greeting(settings)
+}
 
 /// HTTP/3 connection with a client.
 pub struct Http3 {
@@ -57,6 +67,11 @@ impl Http3 {
         Self { h3: H3::new(http), turns: Turns::new(true, requests), ending: None }
     }
 
+    /// Reports that [`greeting`] was sent on this stream, except for `rest`. To be called before the first turn.
+    pub fn greeted(&mut self, stream: u64, rest: Bytes) {
+        self.h3.control.greeted(stream, rest);
+    }
+
     /// Reports that bytes, the end or a reset have arrived on a stream.
     pub fn readable(&mut self, stream: u64) {
         // RFC 9000 section 2.1: the second bit is set for unidirectional streams.
@@ -77,6 +92,10 @@ impl Http3 {
 
     /// Reports that the client does not want the rest of a stream.
     pub fn stopped(&mut self, stream: u64) {
+        // RFC 9114 section 6.2.1: our control stream, the only stream that we open, must not be stopped.
+        if stream & 3 == 3 {
+            return self.h3.fail(Code::CLOSED_CRITICAL_STREAM);
+        }
         match self.h3.find(stream).filter(|place| !self.h3.is_finished(*place)) {
             Some(place) => self.h3.stopped(place),
             None => self.h3.stopped_after_its_end(stream),

@@ -45,7 +45,7 @@ impl Driver<'_> {
         let upgrade = PendingUpgrade::take(&http.connection);
         if let (Some(upgrade), Stop::Close(End::Closed | End::Drained)) = (upgrade, stop) {
             io.flush_at_once();
-            upgrade.join(io.clone(), read_ahead, &http.deadline, http.settings.timeouts.idle).await;
+            upgrade.join(io.clone(), read_ahead, &http.deadline).await;
             return Stop::Close(End::Upgraded);
         }
         if !read_ahead.is_empty() {
@@ -210,7 +210,7 @@ impl Exchanges<'_> {
     /// Responds to a malformed request, if the client would understand it, and closes: the start of the next request is
     /// unknown.
     async fn refuse(&self, error: MalformedRequest, outbound: &mut Outbound) -> Stop {
-        tracing::debug!(%error, "what a client sent is no request");
+        self.inbound.with_input(|input| self.driver.http.refused_http1(error, input));
         if let Some(status) = error.status() {
             let (http, head) = (self.driver.http, (status, &HeaderMap::new()));
             http.write_head(outbound.buffer(), head, Extent::None, Asked::UNKNOWN, true);

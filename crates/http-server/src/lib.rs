@@ -13,6 +13,7 @@ mod handshake;
 mod http1;
 mod io;
 mod ready;
+mod refused;
 mod response;
 #[cfg(any(test, fuzzing))]
 mod testing;

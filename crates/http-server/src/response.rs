@@ -18,6 +18,9 @@ use http_body::Body as _;
 use crate::driver::Http;
 use crate::flood::FloodWatch;
 
+/// Maximum number of times that woken streams run in one turn of their connection.
+pub(crate) const ROUNDS: usize = 2;
+
 /// Processing state of a stream.
 pub(crate) enum Work {
     Running(Pin<Box<dyn Future<Output = Response<RecordedBody>>>>),

@@ -102,7 +102,6 @@ impl Turns {
         }
         self.hold(channel.unsent(), http);
         http.connection.flow.set_blocked(channel.is_blocked());
-        http.connection.limits.end_turn();
         if let Some(stop) = http.failed_handshake() {
             return Poll::Ready(stop);
         }

@@ -73,7 +73,7 @@ pub struct TurnFigures {
     pub batches: u64,
     /// Operations that were gathered and performed one by one because there were too few.
     pub alone: u64,
-    /// Sum of the times from gathering each operation to the end of its turn.
+    /// Sum of the times from gathering each operation until its batch begins.
     pub wait: Duration,
 }
 

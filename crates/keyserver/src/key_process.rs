@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream as Socket;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use brisk_keyless::Shape;
 use brisk_keys::Keystore;
@@ -86,7 +87,7 @@ async fn work(shared: Arc<Shared>, gathers: bool, mut sockets: UnboundedReceiver
     let deadlines = wheel.clone();
     spawn_local(async move { deadlines.run().await });
     if gathers {
-        spawn_local(gather::turns());
+        spawn_local(gather::turns(Duration::ZERO));
     }
     // Never triggered: the gateway drains its own clients and then closes its connections.
     let (_trigger, drain) = drain::channel();

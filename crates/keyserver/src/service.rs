@@ -5,6 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use brisk_keys::{Engines, Keystore, PremasterEngine, PrivateKeyEngine};
@@ -23,7 +24,7 @@ use crate::policy::Policy;
 use crate::settings::KeyServerSettings;
 
 /// Minimum interval between two lines about failed handshakes, because unknown clients can cause them.
-const HANDSHAKE_LINES: std::time::Duration = std::time::Duration::from_secs(1);
+const HANDSHAKE_LINES: Duration = Duration::from_secs(1);
 
 /// Dependencies that the composing program provides for the life of a key server.
 #[derive(Clone, Debug)]
@@ -172,7 +173,7 @@ impl Service for Shared {
         tasks: &mut JoinSet<()>,
     ) -> io::Result<Rc<Worker>> {
         if self.gathers {
-            tasks.spawn_local(gather::turns());
+            tasks.spawn_local(gather::turns(Duration::ZERO));
         }
         // A batch in progress delays responses less than its interruption would, because other operations wait for its
         // result.

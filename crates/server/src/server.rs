@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use brisk_net::datagram::Halves;
 use brisk_net::drain;
 use brisk_net::listener::ListenerSettings;
 use tokio::runtime::{Builder, Runtime};
@@ -105,7 +106,9 @@ impl<L: Copy + Send + 'static> Server<L> {
             .map_err(ServerError::Threads)?;
         let start = Start { shared, drain: drain.clone(), stop: stopped, failures: failed };
         let mut workers = Vec::with_capacity(settings.workers.get());
-        for (number, sockets) in of_workers(bound, settings.workers.get()).into_iter().enumerate() {
+        // Kept until the end, so that the sockets of both processes keep their places.
+        let (sockets, _halves) = of_workers(bound, settings.workers.get())?;
+        for (number, sockets) in sockets.into_iter().enumerate() {
             let started = worker::start(number, Arc::clone(service), sockets, start.clone());
             workers.push(started.map_err(ServerError::Threads)?);
         }
@@ -134,21 +137,30 @@ impl<L: Copy + Send + 'static> Server<L> {
 }
 
 /// The sockets of each worker. Datagram sockets go to the workers in turns: with one for each worker, the index of the
-/// socket is the number of the worker.
-fn of_workers<L: Copy>(bound: Vec<Bound<L>>, workers: usize) -> Vec<WorkerSockets<L>> {
+/// socket is the number of the worker. From here on, packets of new connections come to this process.
+fn of_workers<L: Copy>(
+    bound: Vec<Bound<L>>,
+    workers: usize,
+) -> Result<(Vec<WorkerSockets<L>>, Vec<Halves>), ServerError> {
     let none = |_| WorkerSockets { streams: Vec::new(), datagrams: Vec::new() };
     let mut all: Vec<_> = (0..workers).map(none).collect();
-    for Bound { kind, address, sockets, datagrams, .. } in bound {
+    let mut kept = Vec::new();
+    for Bound { kind, address, sockets, datagrams, halves, .. } in bound {
+        let half = halves.as_ref().map(Halves::is_second);
+        if let Some(halves) = halves {
+            halves.take_over().map_err(|source| ServerError::Listen { address, source })?;
+            kept.push(halves);
+        }
         for (worker, sockets) in all.iter_mut().zip(sockets) {
             worker.streams.extend(sockets.into_iter().map(|socket| (kind, socket)));
         }
         let group = datagrams.len();
         for (index, socket) in datagrams.into_iter().enumerate() {
-            let socket = DatagramSocket { socket, index, group, local: address, listener: kind };
+            let socket = DatagramSocket { socket, index, group, half, local: address, listener: kind };
             all[index % workers].datagrams.push(socket);
         }
     }
-    all
+    Ok((all, kept))
 }
 
 fn join(worker: JoinHandle<()>) {

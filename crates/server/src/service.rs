@@ -70,6 +70,10 @@ pub struct DatagramSocket<L> {
     pub index: usize,
     /// Number of sockets of the group.
     pub group: usize,
+    /// The half of the group's sockets, if the group is inherited and has two: its sockets are those of a process and of its
+    /// successor, and this is the second if true. Datagrams then reach the socket whose place among both halves, `index` or
+    /// `group` more, equals the first byte of an issued ID modulo twice `group`.
+    pub half: Option<bool>,
     /// The address of the group.
     pub local: SocketAddr,
     /// The listener.

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::RawFd;
 
-use brisk_net::datagram;
+use brisk_net::datagram::{self, Halves};
 use brisk_net::listener::{self, FastOpenState, ListenerSettings};
 use socket2::{Socket, Type};
 
@@ -69,6 +69,8 @@ pub(crate) struct Bound<L> {
     pub(crate) sockets: Vec<Vec<TcpListener>>,
     /// Datagram sockets in the order of their group; none without QUIC.
     pub(crate) datagrams: Vec<UdpSocket>,
+    /// The halves of inherited datagram sockets, of which `datagrams` is one.
+    pub(crate) halves: Option<Halves>,
 }
 
 impl Sockets {
@@ -194,7 +196,8 @@ fn bind_listener<L: Copy>(
         bound = bind(*kind, settings, Vec::new(), workers)?;
         group = bind_datagrams(bound.address, Vec::new(), workers);
     }
-    bound.datagrams = group.map_err(|source| ServerError::Listen { address: bound.address, source })?;
+    (bound.datagrams, bound.halves) =
+        group.map_err(|source| ServerError::Listen { address: bound.address, source })?;
     Ok(bound)
 }
 
@@ -202,19 +205,19 @@ fn bind_datagrams(
     address: SocketAddr,
     inherited: Vec<Inherited>,
     workers: usize,
-) -> io::Result<Vec<UdpSocket>> {
+) -> io::Result<(Vec<UdpSocket>, Option<Halves>)> {
     if inherited.is_empty() {
-        return Ok(datagram::bind_group(address, workers.min(datagram::LARGEST_GROUP))?.1);
+        return Ok((datagram::bind_group(address, workers.min(datagram::LARGEST_GROUP))?.1, None));
     }
-    if inherited.len() != workers {
+    if inherited.len() != workers && inherited.len() != 2 * workers {
         tracing::warn!(
             %address,
-            "{} datagram sockets are inherited for {workers} workers: pass one for each worker, in the order in which \
-             they were bound, or HTTP/3 uses fewer workers, or one worker for several sockets",
+            "{} datagram sockets are inherited for {workers} workers: pass one or two for each worker, in the order \
+             in which they were bound, or HTTP/3 uses fewer workers, or one worker for several sockets",
             inherited.len()
         );
     }
-    datagram::adopt_group(inherited.into_iter().map(|own| own.socket).collect())
+    datagram::adopt_group(inherited.into_iter().map(|own| own.socket).collect(), workers)
 }
 
 /// Listens on `inherited`, or on new sockets where there are none.
@@ -227,11 +230,19 @@ fn bind<L>(
     let backlog = settings.backlog;
     let Some(address) = inherited.first().and_then(Inherited::address) else {
         let (address, sockets) = bind_new(settings, workers)?;
-        return Ok(Bound { kind, address, backlog, is_inherited: false, sockets, datagrams: Vec::new() });
+        return Ok(Bound {
+            kind,
+            address,
+            backlog,
+            is_inherited: false,
+            sockets,
+            datagrams: Vec::new(),
+            halves: None,
+        });
     };
     let sockets = share(inherited, settings, workers);
     let sockets = sockets.map_err(|source| ServerError::Listen { address, source })?;
-    Ok(Bound { kind, address, backlog, is_inherited: true, sockets, datagrams: Vec::new() })
+    Ok(Bound { kind, address, backlog, is_inherited: true, sockets, datagrams: Vec::new(), halves: None })
 }
 
 /// Copies of all of these sockets for each worker.

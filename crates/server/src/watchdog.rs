@@ -194,7 +194,15 @@ mod tests {
         let address = socket.local_addr().expect("an address");
         let bound = |is_inherited| {
             let sockets = vec![vec![socket.try_clone().expect("a copy")]];
-            [Bound { kind: (), address, backlog: 16, is_inherited, sockets, datagrams: Vec::new() }]
+            [Bound {
+                kind: (),
+                address,
+                backlog: 16,
+                is_inherited,
+                sockets,
+                datagrams: Vec::new(),
+                halves: None,
+            }]
         };
         let stuck = |bound: &[Bound<()>]| {
             let pulse = Pulse::new(1);

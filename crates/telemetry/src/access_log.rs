@@ -1,4 +1,4 @@
-//! The access log: one line per request and one per failed handshake, as text or JSON, described in
+//! The access log: one line per request, per failed handshake and per malformed request, as text or JSON, described in
 //! `docs/access-log.md`.
 //!
 //! Workers format lines into buffers of their own; one thread per log writes them. A log that cannot keep up drops
@@ -8,9 +8,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionRecord, RequestRecord};
+use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
+use crate::throttle::Throttle;
 
 mod clock;
 mod fields;
@@ -19,6 +21,14 @@ mod text;
 mod writer;
 
 use writer::Writer;
+
+/// Interval between lines of malformed requests after [`MALFORMED_BURST`] lines, so that clients cannot displace the lines of
+/// requests.
+const MALFORMED_INTERVAL: Duration = Duration::from_millis(100);
+const MALFORMED_BURST: u32 = 100;
+
+/// Maximum length of the excerpt of a malformed request, in bytes.
+const EXCERPT: usize = 200;
 
 /// Format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,6 +59,9 @@ pub struct AccessLogSettings {
     pub format: AccessLogFormat,
     /// Target of the lines.
     pub target: AccessLogTarget,
+    /// Lines of first requests and of failed handshakes contain the start and the milestones of their connection. Default:
+    /// `false`.
+    pub has_milestones: bool,
 }
 
 /// Reason for which an access log could not be opened.
@@ -72,6 +85,8 @@ pub enum AccessLogError {
 #[derive(Debug)]
 pub struct AccessLog {
     format: AccessLogFormat,
+    has_milestones: bool,
+    malformed: Throttle,
     writer: Writer,
 }
 
@@ -79,22 +94,40 @@ impl AccessLog {
     /// Opens the target and starts the thread that writes.
     pub fn open(settings: &AccessLogSettings) -> Result<Self, AccessLogError> {
         let writer = Writer::start(&settings.target)?;
-        Ok(Self { format: settings.format, writer })
+        Ok(Self {
+            format: settings.format,
+            has_milestones: settings.has_milestones,
+            malformed: Throttle::with_burst(MALFORMED_INTERVAL, MALFORMED_BURST),
+            writer,
+        })
     }
 
     /// Writes the line of a request whose response has ended. Well below 1 us; never waits for the target.
     pub fn log(&self, request: &RequestRecord<'_>) {
+        let has_milestones = self.has_milestones && request.connection.requests == 1;
         self.writer.append(|line| match self.format {
-            AccessLogFormat::Text => text::request(line, request),
-            AccessLogFormat::Json => json::request(line, request),
+            AccessLogFormat::Text => text::request(line, request, has_milestones),
+            AccessLogFormat::Json => json::request(line, request, has_milestones),
         });
     }
 
     /// Writes the line of a connection whose handshake failed.
     pub fn log_handshake(&self, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
+        let has_milestones = self.has_milestones;
         self.writer.append(|line| match self.format {
-            AccessLogFormat::Text => text::handshake(line, connection, outcome),
-            AccessLogFormat::Json => json::handshake(line, connection, outcome),
+            AccessLogFormat::Text => text::handshake(line, connection, outcome, has_milestones),
+            AccessLogFormat::Json => json::handshake(line, connection, outcome, has_milestones),
+        });
+    }
+
+    /// Writes the line of a malformed request, or counts it for a later line if there are too many.
+    pub fn log_malformed(&self, request: &MalformedRecord<'_>) {
+        let Some(suppressed) = self.malformed.pass() else { return };
+        let excerpt = &request.excerpt[..request.excerpt.len().min(EXCERPT)];
+        let request = MalformedRecord { excerpt, ..*request };
+        self.writer.append(|line| match self.format {
+            AccessLogFormat::Text => text::malformed(line, &request, suppressed),
+            AccessLogFormat::Json => json::malformed(line, &request, suppressed),
         });
     }
 

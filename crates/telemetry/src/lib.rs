@@ -18,10 +18,14 @@ mod timeline;
 pub use access_log::{AccessLog, AccessLogError, AccessLogSettings};
 pub use display::{changes_display, escape_markup};
 pub use metrics::Metrics;
-pub use outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Resumption, ResumptionFailure, Side};
+pub use outcome::{
+    EarlyData, EarlyRequest, HandshakeOutcome, MalformedReason, Resumption, ResumptionFailure, Side,
+};
 pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};
 pub use recent::RecentConnection;
-pub use record::{ConnectionEnd, ConnectionRecord, QuicPath, RecordSink, RequestRecord, TlsFacts};
+pub use record::{
+    ConnectionEnd, ConnectionRecord, MalformedRecord, QuicPath, RecordSink, RequestRecord, TlsFacts,
+};
 pub use request_id::{RequestId, RequestIds};
 pub use sink::Sink;
 pub use throttle::Throttle;

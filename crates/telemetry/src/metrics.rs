@@ -19,14 +19,16 @@ use arc_swap::ArcSwap;
 
 use crate::access_log::AccessLog;
 pub use crate::outcome::Listening;
-use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, ResumptionFailure, Side, named};
+use crate::outcome::{
+    EarlyData, EarlyRequest, HandshakeOutcome, MalformedReason, ResumptionFailure, Side, named,
+};
 use crate::problems::Problems;
 use crate::record::{ConnectionRecord, TlsFacts};
 pub use encoder::{Collector, Encoder, Family, Labels};
 use handshakes::Handshakes;
 pub use histogram::Histogram;
 pub use reading::{HandshakeCount, KeyReading, Reading, UpstreamReading};
-pub use series::{KeyOperationFacts, KeyOutcome, UpstreamMetrics};
+pub use series::{KeyOperationFacts, KeyOutcome, PipelineRepeat, UpstreamMetrics};
 use series::{KeyOperations, Upstreams};
 pub(crate) use shard::PerWorker;
 use shard::Shards;
@@ -105,6 +107,7 @@ pub struct Metrics {
     refused: [AtomicU64; Refusal::ALL.len()],
     reloads: [AtomicU64; Reload::ALL.len()],
     floods: [AtomicU64; Flood::ALL.len()],
+    malformed: [AtomicU64; MalformedReason::ALL.len()],
     answers_held: AtomicIsize,
     shed: AtomicU64,
     certificates: ArcSwap<Vec<CertificateExpiry>>,
@@ -124,6 +127,7 @@ impl Metrics {
             refused: Default::default(),
             reloads: Default::default(),
             floods: Default::default(),
+            malformed: Default::default(),
             answers_held: AtomicIsize::new(0),
             shed: AtomicU64::new(0),
             certificates: ArcSwap::default(),
@@ -161,6 +165,11 @@ impl Metrics {
     /// Counts an HTTP/2 connection that was closed because its client did too much of `reason`.
     pub fn flood(&self, reason: Flood) {
         self.floods[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of a client that were refused before they became a request.
+    pub fn malformed_request(&self, reason: MalformedReason) {
+        self.malformed[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Changes how many bytes of answers are held for clients that have not taken them. All workers write to one place:

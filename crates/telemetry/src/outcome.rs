@@ -162,3 +162,31 @@ named! {
         Internal = "internal",
     }
 }
+
+named! {
+    /// Reason for which bytes of a client were refused before they became a request.
+    MalformedReason {
+        /// The request line, or the end of a line, is not HTTP.
+        Head = "head-syntax",
+        /// The name of a header is none.
+        HeaderName = "header-name",
+        /// The value of a header has bytes that are not permitted.
+        HeaderValue = "header-value",
+        /// The method or the target is none.
+        Target = "target",
+        /// The target is too long.
+        TargetTooLong = "target-too-long",
+        /// The head has too many bytes or headers.
+        HeadTooLarge = "head-too-large",
+        /// A line of the head ends with a bare line feed.
+        LineFeed = "line-feed",
+        /// `Content-Length` is not one number, or differs from the length of the body.
+        Length = "content-length",
+        /// The transfer coding leaves the end of the body unknown.
+        TransferCoding = "transfer-coding",
+        /// HTTP/2 on a connection over HTTP/1.1.
+        Http2 = "http2-preface",
+        /// The fields of HTTP/2 or HTTP/3 are no request (RFC 9113 section 8.1.1, RFC 9114 section 4.1.2).
+        Fields = "malformed-fields",
+    }
+}

@@ -9,7 +9,8 @@ use brisk_wire::HttpVersion;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 use crate::outcome::{
-    EarlyData, EarlyRequest, HandshakeOutcome, Listening, Resumption, ResumptionFailure, Side,
+    EarlyData, EarlyRequest, HandshakeOutcome, Listening, MalformedReason, Resumption, ResumptionFailure,
+    Side,
 };
 use crate::request_id::RequestId;
 use crate::timeline::Timeline;
@@ -216,4 +217,17 @@ pub struct RequestRecord<'a> {
     pub error_side: Option<Side>,
     /// The experiments that its connection was drawn for, each with the arm that it got.
     pub experiments: &'a [(Arc<str>, Arc<str>)],
+}
+
+/// Facts of bytes that were refused before they became a request.
+#[derive(Debug, Clone, Copy)]
+pub struct MalformedRecord<'a> {
+    /// The connection that they came on.
+    pub connection: &'a ConnectionRecord,
+    /// Fault.
+    pub reason: MalformedReason,
+    /// Status code of the response; 0 if none was sent.
+    pub status: u16,
+    /// Request line as the client sent it, as far as it is known. Never headers, which may contain credentials.
+    pub excerpt: &'a [u8],
 }

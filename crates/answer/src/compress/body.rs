@@ -1,7 +1,7 @@
 //! A body that is compressed while it streams.
 //!
-//! A turn of a connection compresses a limited number of bytes, so that one response does not delay the other
-//! connections of its worker. When the source pauses, pending output is flushed: immediately the first time and for
+//! A round of the worker compresses a limited number of bytes (`brisk_http_connection::work`), so that responses do not
+//! delay the other connections. When the source pauses, pending output is flushed: immediately the first time and for
 //! event streams, otherwise after [`PAUSE`], because every flush reduces the compression ratio.
 
 use std::fmt;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use brisk_coding::FlushMode;
 use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
+use brisk_http_connection::work::WorkPlace;
 use bytes::{Buf as _, Bytes};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
@@ -29,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Maximum number of bytes per call of the encoder.
 const SLICE: usize = 16 << 10;
 
-/// Minimum cost of a piece, in bytes of the turn.
+/// Minimum cost of a piece, in bytes of the round.
 const LEAST_WORK: usize = 64;
 
 /// A compressed body; see the [module documentation](self).
@@ -48,8 +49,8 @@ pub(super) struct CompressedBody {
     pauses: bool,
     /// Whether the first output was sent.
     has_begun: bool,
-    /// Whether the body has waited for its turn once.
-    is_due: bool,
+    /// Place in the queue for work.
+    place: WorkPlace,
     /// Collects a copy of the output.
     keeper: Option<Keeper>,
     bytes_in: u64,
@@ -81,7 +82,7 @@ impl CompressedBody {
             pause: None,
             pauses: false,
             has_begun: false,
-            is_due: false,
+            place: WorkPlace::default(),
             keeper,
             bytes_in: 0,
             bytes_out: 0,
@@ -89,17 +90,10 @@ impl CompressedBody {
         }
     }
 
-    /// Compresses a slice of the piece if the turn permits. The output may be empty.
+    /// Compresses a slice of the piece when the worker permits. The output may be empty.
     fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let length = self.piece.len().min(SLICE);
-        // A body that has waited once continues regardless of other responses: this is the next turn.
-        if !self.connection.limits.may_work(length.max(LEAST_WORK))
-            && !std::mem::replace(&mut self.is_due, true)
-        {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        self.is_due = false;
+        ready!(self.connection.poll_work(length.max(LEAST_WORK), &mut self.place, context));
         let slice = self.piece.slice(..length);
         self.piece.advance(length);
         self.is_unflushed = true;

@@ -1,6 +1,6 @@
 //! A document that is decoded and changed while it streams.
 //!
-//! A turn of a connection processes a limited number of bytes, including decoder output. Output is sent immediately; at
+//! A round of the worker processes a limited number of bytes, including decoder output. Output is sent immediately; at
 //! most an incomplete tag or URL is held back.
 
 use std::fmt;
@@ -10,11 +10,13 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use brisk_budget::Resource;
 use brisk_coding::Decoder;
 use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
 use brisk_http_connection::holding::Holding;
-use brisk_rewrite::{OriginMap, Rewriter};
+use brisk_http_connection::work::WorkPlace;
+use brisk_rewrite::{HELD, OriginMap, Rewriter};
 use brisk_telemetry::Throttle;
 use bytes::{Buf as _, Bytes};
 use http::HeaderMap;
@@ -27,7 +29,10 @@ use crate::compress::DIGESTS;
 /// Number of bytes processed per step, about the output of one decoder step.
 const SLICE: usize = 16 << 10;
 
-/// Minimum cost of a step, in bytes of the turn.
+/// Size of a rewriter's buffers for which nothing is reserved.
+const FREE: usize = 4 << 10;
+
+/// Minimum cost of a step, in bytes of the round.
 const LEAST_WORK: usize = 64;
 
 /// A document longer than this must not exceed [`MOST_TIMES`] its compressed length. Repetitive tables reach a factor
@@ -54,6 +59,8 @@ pub(super) struct RewrittenBody {
     /// Whether the decoder may produce more output without further input.
     has_more: bool,
     rewriter: Rewriter,
+    /// Memory of an incomplete tag longer than [`FREE`].
+    tag: Option<Holding>,
     map: Arc<OriginMap>,
     names: DocumentNames,
     /// Unprocessed piece of the source.
@@ -61,8 +68,8 @@ pub(super) struct RewrittenBody {
     plain: Vec<u8>,
     bytes_in: u64,
     bytes_out: u64,
-    /// Whether the body has waited for its turn once.
-    is_due: bool,
+    /// Place in the queue for work.
+    place: WorkPlace,
     state: State,
     connection: Rc<Connection>,
 }
@@ -89,13 +96,14 @@ impl RewrittenBody {
             decoder,
             has_more: false,
             rewriter,
+            tag: None,
             map,
             names,
             piece: Bytes::new(),
             plain: Vec::new(),
             bytes_in: 0,
             bytes_out: 0,
-            is_due: false,
+            place: WorkPlace::default(),
             state: State::Going,
             connection,
         }
@@ -115,18 +123,11 @@ impl RewrittenBody {
         output
     }
 
-    /// Processes a slice of the piece if the turn permits. The output may be empty.
+    /// Processes a slice of the piece when the worker permits. The output may be empty.
     fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let length = self.piece.len().min(SLICE);
         let work = if self.decoder.is_some() { 2 * SLICE } else { length };
-        // A body that has waited once continues regardless of other responses: this is the next turn.
-        if !self.connection.limits.may_work(work.max(LEAST_WORK))
-            && !std::mem::replace(&mut self.is_due, true)
-        {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        self.is_due = false;
+        ready!(self.connection.poll_work(work.max(LEAST_WORK), &mut self.place, context));
         Poll::Ready(self.slice(length))
     }
 
@@ -137,6 +138,7 @@ impl RewrittenBody {
         let Some((decoder, _)) = &mut self.decoder else {
             self.piece.advance(length);
             self.rewriter.write(&slice, context, &mut output);
+            self.reserve_tag(&mut output);
             return Ok(output.into());
         };
         self.plain.clear();
@@ -150,7 +152,20 @@ impl RewrittenBody {
             return Err(BodyError::Bomb { times });
         }
         self.rewriter.write(&self.plain, context, &mut output);
+        self.reserve_tag(&mut output);
         Ok(output.into())
+    }
+
+    /// Reserves the memory of an incomplete tag. Without room the tag is copied unchanged.
+    fn reserve_tag(&mut self, output: &mut Vec<u8>) {
+        if self.rewriter.held() <= FREE {
+            self.tag = None;
+        } else if self.tag.is_none() {
+            self.tag = self.connection.reserve(Resource::Encoders, HELD).ok();
+            if self.tag.is_none() {
+                self.rewriter.pass(output);
+            }
+        }
     }
 
     fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<Bytes, BodyError> {

@@ -183,13 +183,13 @@ fn document(response: &Response<Body>) -> Option<(DocumentKind, Option<Coding>)>
     }
 }
 
-/// The whole body, if it is complete, short and uncoded, and this turn permits; otherwise the body unchanged.
+/// The whole body, if it is complete, short and uncoded, and this round permits; otherwise the body unchanged.
 fn short(mut body: Body, connection: &Connection, coding: Option<Coding>) -> Result<Bytes, Body> {
     if coding.is_some() {
         return Err(body);
     }
     match body.whole() {
-        Some(whole) if whole.len() <= AT_ONCE && connection.limits.may_work(whole.len()) => Ok(whole),
+        Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),
         Some(whole) => Err(Body::full(whole)),
         None => Err(body),
     }

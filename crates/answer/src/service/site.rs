@@ -13,6 +13,7 @@ use super::Service;
 use super::action::RouteAction;
 use super::answers::refuse;
 use crate::body::Body;
+use crate::conditions::{Conditions, Examined};
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
 use crate::header_rules::ResponseHeaders;
@@ -41,6 +42,8 @@ pub(super) struct Site {
 pub(super) struct Route {
     /// Configured path; empty for routes that are not configured.
     pub(super) path: Arc<str>,
+    /// Conditions in addition to the path.
+    conditions: Option<Arc<Conditions>>,
     pub(super) stages: RouteStages,
     pub(super) action: RouteAction,
 }
@@ -65,7 +68,10 @@ impl Site {
                 SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids(), trusted)
             }),
         };
-        let routes = host.routes.iter().map(|route| {
+        let mut ordered: Vec<_> = host.routes.iter().collect();
+        // For the same path, a route without conditions would hide those behind it.
+        ordered.sort_by_key(|route| route.conditions.is_none());
+        let routes = ordered.into_iter().map(|route| {
             let action = RouteAction::new(route, group)?;
             Ok((route.path.clone(), Route::of(&context, route, action)))
         });
@@ -91,7 +97,7 @@ impl Site {
         exchange: &mut Exchange,
     ) -> Response<Body> {
         let mut state = RequestState::new(&request.head);
-        let route = self.route(request);
+        let route = self.route(request, exchange);
         let answered = match route.stages.request(exchange, request, &mut state).await {
             Some(answered) => answered.map(|response| *response),
             None => route.act(service, self, request, exchange, &state).await,
@@ -101,14 +107,25 @@ impl Site {
         response
     }
 
-    fn route(&self, request: &ClientRequest) -> &Route {
+    fn route(&self, request: &ClientRequest, exchange: &Exchange) -> &Route {
         if request.is_ambiguous {
             return &self.ambiguous;
         }
         let path = request.path().decoded;
         // A tunnel (RFC 8441) carries no HTTP content, so it never reaches the reserved paths.
-        let reserved = if request.is_tunnel { None } else { self.reserved.find(&path) };
-        reserved.or_else(|| self.routes.find(&path)).unwrap_or(&self.missing)
+        let reserved = if request.is_tunnel { None } else { self.reserved.find(&path, |_| true) };
+        let holds = |route: &Route| {
+            let Some(conditions) = &route.conditions else { return true };
+            conditions.hold(&Examined {
+                method: &request.head.method,
+                is_tunnel: request.is_tunnel,
+                path: &path,
+                query: request.head.uri.query(),
+                headers: &request.head.headers,
+                client: exchange.connection().client.record.borrow().client.ip(),
+            })
+        };
+        reserved.or_else(|| self.routes.find(&path, holds)).unwrap_or(&self.missing)
     }
 }
 
@@ -116,13 +133,13 @@ impl Route {
     fn of(context: &HostContext<'_>, route: &RouteSettings, action: RouteAction) -> Self {
         let stages =
             RouteStages::compile(&StageContext { host: Some(context), target: StageTarget::Route(route) });
-        Self { path: route.path.as_str().into(), stages, action }
+        Self { path: route.path.as_str().into(), conditions: route.conditions.clone(), stages, action }
     }
 
     /// A route for a reserved path or a refusal.
     fn reserved(context: &HostContext<'_>, target: StageTarget<'_>, action: RouteAction) -> Self {
         let stages = RouteStages::compile(&StageContext { host: Some(context), target });
-        Self { path: Arc::default(), stages, action }
+        Self { path: Arc::default(), conditions: None, stages, action }
     }
 }
 

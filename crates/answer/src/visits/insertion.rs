@@ -39,8 +39,7 @@ pub(super) fn insert(
     }
     let mut body = mem::take(response.body_mut());
     let whole = body.whole();
-    let short =
-        whole.as_ref().filter(|whole| whole.len() <= AT_ONCE && connection.limits.may_work(whole.len()));
+    let short = whole.as_ref().filter(|whole| whole.len() <= AT_ONCE && connection.may_work(whole.len()));
     let (changed, outcome) = match (short, &whole) {
         (Some(page), _) => {
             let changed = at_once(page, tag);

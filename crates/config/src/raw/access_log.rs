@@ -10,6 +10,7 @@ use super::super::values::LogFile;
 pub(crate) struct AccessLog {
     pub(crate) format: Option<AccessLogFormat>,
     pub(crate) file: Option<LogFile>,
+    pub(crate) milestones: Option<bool>,
 }
 
 /// The form of an access log line.

@@ -15,6 +15,7 @@ pub(crate) struct Keys {
     pub(crate) queue: Option<u32>,
     pub(crate) offload: Option<Vec<KeyFamily>>,
     pub(crate) simd: Option<bool>,
+    pub(crate) simd_wait: Option<Period>,
     pub(crate) cuda: Option<bool>,
     pub(crate) cuda_wait: Option<Period>,
     pub(crate) isolate: Option<bool>,

@@ -21,7 +21,7 @@ pub(super) fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Opt
         LogFile::Stderr => AccessLogTarget::Stderr,
         LogFile::Path(file) => AccessLogTarget::File(log_file(&context.base.join(file), context)),
     };
-    Some(AccessLogSettings { format, target })
+    Some(AccessLogSettings { format, target, has_milestones: raw.milestones.unwrap_or(false) })
 }
 
 /// The file may be missing, its folder may not.

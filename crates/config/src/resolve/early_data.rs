@@ -3,6 +3,7 @@
 use brisk_answer::settings::{EarlyDataPolicy, EarlyPath, RoutePath};
 
 use super::context::Context;
+use super::when;
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::Size;
@@ -34,6 +35,10 @@ impl<'c> Inherited<'c> {
     ) -> EarlyDataPolicy {
         if let Some(EarlyData::Paths(paths)) = &raw.early_data {
             paths_are_right(paths, taken, &path.key("early_data"), context);
+        }
+        // The route is chosen by the address, which is not verified yet (RFC 9000 section 8.1).
+        if when::forbids_early_data(raw) {
+            return EarlyDataPolicy::Hold;
         }
         policy_of(raw.early_data.as_ref().or(self.0).unwrap_or(&EarlyData::No))
     }

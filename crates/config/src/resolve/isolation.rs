@@ -105,7 +105,7 @@ pub(super) fn settings(raw: &raw::Keys, keys: KeySettings, workers: NonZeroUsize
     let processor = BatchSettings { queue, offload, simd, ..BatchSettings::default() };
     let isolation =
         IsolationSettings { processor: keys.processor, gpu: keys.gpu, workers: self::workers(workers) };
-    KeySettings { processor, gpu: None, tokens: keys.tokens, isolation: Some(isolation) }
+    KeySettings { processor, gpu: None, isolation: Some(isolation), ..keys }
 }
 
 /// Threads of the key process that serve the connections of a gateway with this number of workers.

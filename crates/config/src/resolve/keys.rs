@@ -18,6 +18,12 @@ use crate::units::Period;
 /// The numbers that cores can have on Linux.
 const CORES: RangeInclusive<u16> = 0..=1023;
 
+/// Maximum wait of an operation for a full batch of vector lanes, if it is not set.
+const SIMD_WAIT: Period = Period(Duration::from_micros(500));
+
+/// Permitted wait of an operation for a full batch of vector lanes.
+const SIMD_WAITS: RangeInclusive<Period> = Period(Duration::ZERO)..=Period(Duration::from_millis(10));
+
 /// Permitted wait of an operation for others before it is sent to a GPU.
 const WAITS: RangeInclusive<Period> = Period(Duration::from_millis(1))..=Period(Duration::from_secs(1));
 
@@ -49,7 +55,8 @@ pub(super) fn keys(
     let sessions = NonZeroUsize::new(sessions.into()).unwrap_or(NonZeroUsize::MIN);
     let processor = BatchSettings { threads, cores: kept_on, queue, offload, simd };
     let tokens = TokenSettings { sessions, queue };
-    KeySettings { processor, gpu: gpu(raw, offload, context), tokens, isolation: None }
+    let simd_wait = findings.within(&path.key("simd_wait"), raw.simd_wait, SIMD_WAIT, &SIMD_WAITS).0;
+    KeySettings { processor, simd_wait, gpu: gpu(raw, offload, context), tokens, isolation: None }
 }
 
 /// Settings common to keys in tokens. `base` is the base of relative paths.

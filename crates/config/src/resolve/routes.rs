@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::context::Context;
-use super::{compression, early_data, early_hints, headers, keep_alive};
+use super::{compression, early_data, early_hints, headers, keep_alive, when};
 use crate::error::KeyPath;
 use crate::raw;
 use crate::units::SizeLimit;
@@ -31,12 +31,15 @@ pub(super) fn routes(
         keep_alive: kept,
     };
     let path = path.key("route");
+    when::open_below(host, &path, context);
     let mut taken = HashMap::new();
     let mut settings = Vec::new();
     for (index, route) in host.route.iter().enumerate() {
         let path = path.index(index);
-        if let Some(first) = taken.insert((&route.path, route.exact), path.clone()) {
-            context.findings.wrong(&path.key("path"), format!("{first} has this path already"));
+        let conditions = route.when.as_ref().map(|when| format!("{when:?}")).unwrap_or_default();
+        if let Some(first) = taken.insert((&route.path, route.exact, conditions), path.clone()) {
+            let same = if route.when.is_some() { "path and these conditions" } else { "path" };
+            context.findings.wrong(&path.key("path"), format!("{first} has this {same} already"));
         }
         if route.rewrite.is_some() && host.consolidate.is_empty() {
             context.findings.wrong(&path.key("rewrite"), "has no effect without `consolidate` of the host");
@@ -74,6 +77,7 @@ fn route(
     if raw.strip_prefix.is_some() && raw.upstream.is_none() {
         context.findings.wrong(&path.key("strip_prefix"), "has no effect without `upstream`");
     }
+    let conditions = when::of_route(raw, path, context);
     let early_data = inherited.early.policy(raw, route_path.as_ref(), path, context);
     let buffer_request = buffer_request(raw, limit, path, context);
     let compression = inherited.compression.of_route(raw, path, context);
@@ -86,6 +90,7 @@ fn route(
     }
     Some(RouteSettings {
         path: route_path?,
+        conditions,
         action: action?,
         body_limit: limit.0,
         buffer_request,

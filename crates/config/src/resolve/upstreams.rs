@@ -1,6 +1,7 @@
 //! `[upstream.NAME]`: groups of servers.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::{Warning, load};
@@ -19,6 +20,9 @@ use crate::error::KeyPath;
 use crate::raw;
 use crate::units::{Period, Size};
 use crate::values::{self, HashBy, KeyPlace, UpstreamServer};
+
+/// Permitted number of requests in a pipeline.
+const PIPELINES: RangeInclusive<u8> = 1..=32;
 
 /// Resolves all groups of the file.
 pub(super) fn groups(raw: &BTreeMap<String, raw::Upstream>, context: &mut Context<'_>) -> Vec<GroupSettings> {
@@ -45,7 +49,20 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
         tls: tls(raw, &path.key("tls"), context),
         health: health(&raw.health, &path.key("health"), context),
         retry: if raw.retry.unwrap_or(true) { Retry::Once } else { Retry::Never },
+        pipeline: pipeline(raw, path, context),
     }
+}
+
+fn pipeline(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> usize {
+    let path = path.key("pipeline");
+    let pipeline = context.findings.within(&path, raw.pipeline, 1, &PIPELINES);
+    if pipeline > 1 && raw.retry == Some(false) {
+        context.findings.wrong(
+            &path,
+            "a pipeline needs `retry = true`: requests behind a slow response, or on a connection that ends, are sent again",
+        );
+    }
+    pipeline.into()
 }
 
 fn member(raw: &UpstreamServer, path: &KeyPath, context: &mut Context<'_>) -> ServerSettings {
@@ -96,6 +113,7 @@ fn timeouts(raw: &raw::UpstreamTimeouts, path: &KeyPath, context: &mut Context<'
         connect: limit("connect", raw.connect, usual.connect),
         head: limit("head", raw.head, usual.head),
         body: limit("body", raw.body, usual.body),
+        upgraded: limit("upgraded", raw.upgraded, usual.upgraded),
         ping: raw.ping.map_or(usual.ping, |ping| ping.0.map(|period| limit("ping", Some(period), period.0))),
     }
 }

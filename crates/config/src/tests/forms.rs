@@ -178,3 +178,23 @@ fn a_file_in_another_encoding_brings_the_correction() {
         assert!(error.contains(expected), "{error}");
     }
 }
+
+#[test]
+fn pipelines_are_written_and_need_repetition() {
+    let with = |line: &str| {
+        let route = "[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
+        format!("{LISTENER}{HOST}{route}[upstream.app]\nservers = [\"http://app\"]\n{line}\n")
+    };
+    for (line, pipeline) in [("", 1), ("pipeline = 8", 8)] {
+        assert_eq!(accepted(&with(line)).settings.upstreams[0].pipeline, pipeline);
+    }
+    let message = "upstream.app.pipeline: 33 is out of range: write 1 to 32";
+    refused(&with("pipeline = 33"), &format!("brisk.toml:10:12: {message}"));
+    let message = "upstream.app.pipeline: a pipeline needs `retry = true`";
+    refused(
+        &with("retry = false\npipeline = 2"),
+        &format!(
+            "brisk.toml:11:12: {message}: requests behind a slow response, or on a connection that ends, are sent again"
+        ),
+    );
+}

@@ -1,6 +1,7 @@
 //! `[keys]`.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use brisk_keys::{BatchSettings, Offload, Threads};
 
@@ -33,6 +34,14 @@ fn what_is_written_about_keys_is_what_is_meant() {
     assert_eq!((keys.threads, keys.queue.get(), keys.simd), (threads(3), 9, false));
     assert_eq!(keys.cores, [4, 0]);
     assert_eq!(keys.offload, Offload { rsa: false, ecdsa: true, ed25519: true });
+}
+
+#[test]
+fn handshakes_wait_for_a_full_batch_as_written() {
+    let wait = |keys| accepted(&with_keys(keys)).keys.simd_wait;
+    assert_eq!(wait(""), Duration::from_micros(500));
+    assert_eq!(wait("simd_wait = \"80us\""), Duration::from_micros(80));
+    assert_eq!(wait("simd_wait = \"0s\""), Duration::ZERO);
 }
 
 #[test]
@@ -85,6 +94,7 @@ fn wrong_settings_of_keys_are_one_line_each() {
             "offload[0]: \"dsa512\" is not known here; known here: `rsa`, `ecdsa`, `ed25519`",
         ),
         ("cuda_wait = \"2s\"", 13, "cuda_wait: 2s is out of range: write 1ms to 1s"),
+        ("simd_wait = \"1s\"", 13, "simd_wait: 1s is out of range: write 0ms to 10ms"),
         ("simd = \"no\"", 8, "simd: expected `true` or `false`, found the text \"no\""),
     ] {
         refused(&with_keys(line), &format!("brisk.toml:5:{column}: keys.{message}"));

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use brisk_http::fields::{BodyLeft, Hpack, RequestHead};
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::inbox::Inbox;
+use brisk_telemetry::MalformedReason;
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::Decoded;
 use brisk_wire::h2::reader::{Fault, HeaderBlock};
@@ -66,6 +67,7 @@ impl H2<'_> {
             return Err(Fault::Stream(number, Reason::REFUSED_STREAM));
         }
         if !decoded.is_whole {
+            self.http.refused(MalformedReason::HeadTooLarge, 431, head.line().as_bytes());
             self.refuse_head(number, is_last);
             return Ok(false);
         }
@@ -97,10 +99,15 @@ impl H2<'_> {
     fn request(&mut self, number: u32, is_last: bool, head: Head) -> Result<(), Fault> {
         let malformed = Fault::Stream(number, Reason::PROTOCOL_ERROR);
         let length = head.length();
-        let request = head.into_request().ok_or(malformed)?;
+        let request = head.into_request().map_err(|line| {
+            self.http.refused(MalformedReason::Fields, 0, line.as_bytes());
+            malformed
+        })?;
         // RFC 9113 section 8.1.1: the body has the length that the head states.
         let left = BodyLeft::new(length);
         if is_last && !left.may_end() {
+            let line = format!("{} {}", request.method(), request.uri().path());
+            self.http.refused(MalformedReason::Length, 0, line.as_bytes());
             return Err(malformed);
         }
         let headers = request.headers();

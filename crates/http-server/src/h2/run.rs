@@ -6,21 +6,27 @@ use std::task::{Context, Poll, Waker};
 use brisk_wire::h2::frame::Reason;
 
 use super::state::{H2, Stream};
-use crate::response::{Answer, Next, Work};
+use crate::response::{Answer, Next, ROUNDS, Work};
 
 impl H2<'_> {
     /// Runs all new and woken streams until none can continue without waiting.
     pub(super) fn run(&mut self) {
         // Streams ended by the frames of this turn.
         self.dropped.clear();
-        self.wakes.take(&mut self.runnable);
-        let mut runnable = mem::take(&mut self.runnable);
-        for place in runnable.drain(..) {
-            self.run_one(place);
+        // Streams that others wake in this turn run in the same turn, so that their responses leave together.
+        for _ in 0..ROUNDS {
+            self.wakes.take(&mut self.runnable);
+            if self.runnable.is_empty() {
+                break;
+            }
+            let mut runnable = mem::take(&mut self.runnable);
+            for place in runnable.drain(..) {
+                self.run_one(place);
+            }
+            // Keeps the allocation.
+            runnable.append(&mut self.runnable);
+            self.runnable = runnable;
         }
-        // Keeps the allocation.
-        runnable.append(&mut self.runnable);
-        self.runnable = runnable;
         self.write_interims();
         self.dropped.clear();
     }

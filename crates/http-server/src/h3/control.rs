@@ -69,23 +69,27 @@ enum Kind {
 /// Largest ID of a request stream.
 const LARGEST: u64 = varint::LARGEST - 3;
 
+/// The type of our control stream, and our settings.
+pub(super) fn greeting(http: &HttpSettings) -> Bytes {
+    let mut out = Vec::new();
+    varint::write(stream::CONTROL, &mut out);
+    let at = frame::begin(kind::SETTINGS, &mut out);
+    let ours = [
+        (id::MAX_FIELD_SECTION_SIZE, http.head_size as u64),
+        // RFC 9220 section 3: permits WebSocket over HTTP/3.
+        (id::ENABLE_CONNECT_PROTOCOL, 1),
+    ];
+    settings::write(&ours, &mut out);
+    frame::end(at, &mut out);
+    out.into()
+}
+
 impl Control {
-    /// Creates the state with our settings as the first output. The values are constants of the process, because a client
-    /// remembers them for early data (RFC 9114 section 7.2.4.2).
+    /// Creates the state with our settings as the first output.
     pub(super) fn new(http: &HttpSettings) -> Self {
-        let mut out = Vec::new();
-        varint::write(stream::CONTROL, &mut out);
-        let at = frame::begin(kind::SETTINGS, &mut out);
-        let ours = [
-            (id::MAX_FIELD_SECTION_SIZE, http.head_size as u64),
-            // RFC 9220 section 3: permits WebSocket over HTTP/3.
-            (id::ENABLE_CONNECT_PROTOCOL, 1),
-        ];
-        settings::write(&ours, &mut out);
-        frame::end(at, &mut out);
         Self {
             stream: None,
-            out: vec![out.into()],
+            out: vec![greeting(http)],
             incoming: Vec::new(),
             seen: [false; 4],
             push: None,
@@ -93,6 +97,13 @@ impl Control {
             early: Vec::new(),
             drain: Drain::None,
         }
+    }
+
+    /// Continues on the stream on which the beginning was sent, with the rest of it.
+    pub(super) fn greeted(&mut self, stream: u64, rest: Bytes) {
+        self.stream = Some(stream);
+        self.out = vec![rest];
+        self.out.retain(|bytes| !bytes.is_empty());
     }
 
     /// Whether all output was accepted.

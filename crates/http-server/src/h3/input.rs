@@ -6,6 +6,7 @@ use std::rc::Rc;
 use brisk_http::fields::{BodyLeft, Qpack, RequestHead};
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::inbox::Inbox;
+use brisk_telemetry::MalformedReason;
 use brisk_wire::fields::Decoded;
 use brisk_wire::h3::error::Code;
 use brisk_wire::h3::reader::Item;
@@ -205,11 +206,14 @@ impl H3 {
 
     fn request(&mut self, place: u32, head: Head, decoded: Decoded) -> Result<(), Fault> {
         if !decoded.is_whole {
-            self.refuse_head(place);
+            self.refuse_head(place, &head.line());
             return Ok(());
         }
         let length = head.length();
-        let request = head.into_request().ok_or(Fault::Stream(Code::MESSAGE_ERROR))?;
+        let request = head.into_request().map_err(|line| {
+            self.http.refused(MalformedReason::Fields, 0, line.as_bytes());
+            Fault::Stream(Code::MESSAGE_ERROR)
+        })?;
         let Some(stream) = self.stream(place) else { return Ok(()) };
         if let Some(value) = request.headers().get(PRIORITY).filter(|_| !stream.rank.is_updated) {
             stream.rank.priority = Priority::read(value.as_bytes());
@@ -236,12 +240,13 @@ impl H3 {
         if mem::replace(&mut stream.has_head, true) {
             return Err(Fault::Stream(Code::EXCESSIVE_LOAD));
         }
-        self.refuse_head(place);
+        self.refuse_head(place, "");
         Ok(())
     }
 
     /// Responds with 431 to a request whose head exceeds the limits and was not decoded completely (RFC 6585 section 5).
-    fn refuse_head(&mut self, place: u32) {
+    fn refuse_head(&mut self, place: u32, line: &str) {
+        self.http.refused(MalformedReason::HeadTooLarge, 431, line.as_bytes());
         self.write_status(place, 431, true);
         if let Some(stream) = self.stream(place) {
             // The rest of the request is not needed (RFC 9114 section 4.1).
@@ -275,6 +280,11 @@ impl H3 {
         if stream.reader.order.is_before_head() {
             // RFC 9114 section 4.1
             return Err(Fault::Stream(Code::REQUEST_INCOMPLETE));
+        }
+        if let Some(request) = stream.head.as_deref().filter(|_| !stream.left.may_end()) {
+            let line = format!("{} {}", request.method(), request.uri().path());
+            self.http.refused(MalformedReason::Length, 0, line.as_bytes());
+            return Err(Fault::Stream(Code::MESSAGE_ERROR));
         }
         self.begin_pending(place, false);
         self.end_body(place, None)

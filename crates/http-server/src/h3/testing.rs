@@ -7,9 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use brisk_wire::h3::error::Code;
-#[cfg(test)]
 use brisk_wire::h3::frame::{FrameHead, kind};
-#[cfg(test)]
 use brisk_wire::h3::qpack;
 use brisk_wire::h3::varint;
 use bytes::{Buf as _, Bytes};
@@ -221,6 +219,17 @@ impl Bench {
         }
     }
 
+    /// Stops a stream of the server.
+    pub(super) fn stop(&mut self, stream: u64) {
+        self.stop_silently(stream);
+        self.http3.stopped(stream);
+    }
+
+    /// Stops a stream of the server without an event.
+    pub(super) fn stop_silently(&mut self, stream: u64) {
+        self.client.received.entry(stream).or_default().is_stopped = true;
+    }
+
     /// Runs a turn. Nothing happens after the end of the connection.
     pub(super) fn turn(&mut self) {
         let waker = Waker::from(Arc::clone(&self.task));
@@ -256,12 +265,6 @@ impl Bench {
         self.send(2, &[&[0][..], &frame(kind::SETTINGS, payload)].concat());
     }
 
-    /// Stops a stream of the server.
-    pub(super) fn stop(&mut self, stream: u64) {
-        self.stop_silently(stream);
-        self.http3.stopped(stream);
-    }
-
     /// Lets the server write again on blocked streams.
     pub(super) fn unblock(&mut self) {
         for (stream, received) in &mut self.client.received {
@@ -286,11 +289,6 @@ impl Bench {
         self.task.is_woken.swap(false, Ordering::Relaxed)
     }
 
-    /// Stops a stream of the server without an event.
-    pub(super) fn stop_silently(&mut self, stream: u64) {
-        self.client.received.entry(stream).or_default().is_stopped = true;
-    }
-
     /// Error of the connection, if it has ended with one.
     pub(super) fn failure(&self) -> Option<Code> {
         self.closing.map(|closing| closing.code)
@@ -311,7 +309,6 @@ pub(super) fn complete_frames(bytes: &[u8]) -> Vec<Written> {
 }
 
 /// Frame with this payload.
-#[cfg(test)]
 pub(super) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     FrameHead { kind, length: payload.len() as u64 }.write(&mut out);
@@ -320,7 +317,6 @@ pub(super) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
 }
 
 /// `HEADERS` with these fields.
-#[cfg(test)]
 pub(super) fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = Vec::new();
     qpack::begin(&mut section);

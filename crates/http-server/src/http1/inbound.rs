@@ -183,6 +183,11 @@ impl Inbound {
         }
     }
 
+    /// Passes the bytes that are read but not yet consumed to `act`: of a malformed request, at least its first line.
+    pub(super) fn with_input(&self, act: impl FnOnce(&[u8])) {
+        act(&self.state.borrow().input);
+    }
+
     /// Starts the request whose head was just read; its body reads from this input.
     pub(super) fn begin(self: &Rc<Self>, head: RequestHead) -> Request<ClientBody> {
         let mut state = self.state.borrow_mut();

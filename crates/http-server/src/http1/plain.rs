@@ -140,7 +140,7 @@ impl Plain<'_> {
 
     /// Responds to a malformed request, if the client would understand it.
     async fn refuse(&mut self, error: MalformedRequest) -> End {
-        tracing::debug!(%error, "what a client sent is no request");
+        self.http.refused_http1(error, &self.input);
         if let Some(status) = error.status() {
             let mut output = Vec::new();
             self.http.write_head(

@@ -1,6 +1,7 @@
 //! Timestamps of lines. Each thread formats a second once.
 
 use std::cell::RefCell;
+use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
@@ -35,6 +36,14 @@ pub(super) fn rfc3339(line: &mut Vec<u8>, now: SystemTime) {
     let millis = since.subsec_millis();
     let digit = |power: u32| b'0' + (millis / power % 10) as u8;
     line.extend_from_slice(&[b'.', digit(100), digit(10), digit(1), b'Z']);
+}
+
+/// Appends `time` as RFC 3339 has it, in UTC, with microseconds: `2025-11-21T02:22:10.042017Z`.
+pub(super) fn rfc3339_micros(line: &mut Vec<u8>, time: SystemTime) {
+    let since = since_1970(time);
+    with_stamp(since.as_secs(), |stamp| line.extend_from_slice(stamp.rfc3339.as_bytes()));
+    // Writing to a vector cannot fail.
+    let _ = write!(line, ".{:06}Z", since.subsec_micros());
 }
 
 fn since_1970(now: SystemTime) -> Duration {
@@ -74,6 +83,7 @@ mod tests {
     fn both_formats_are_utc() {
         assert_eq!(formatted(common, 1_763_691_730_042), "21/Nov/2025:02:22:10 +0000");
         assert_eq!(formatted(rfc3339, 1_763_691_730_042), "2025-11-21T02:22:10.042Z");
+        assert_eq!(formatted(rfc3339_micros, 1_763_691_730_042), "2025-11-21T02:22:10.042000Z");
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionRecord, RequestRecord, TlsFacts};
+use crate::outcome::{HandshakeOutcome, Side};
+use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord, TlsFacts};
 
 /// A line that takes fields. Implementations must ensure that no value can end the field or the line.
 pub(super) trait Fields {
@@ -15,6 +15,10 @@ pub(super) trait Fields {
     fn word(&mut self, key: &'static str, value: &str);
     /// A number.
     fn number(&mut self, key: &'static str, value: u64);
+    /// A time of day, in microseconds.
+    fn time(&mut self, key: &'static str, value: SystemTime);
+    /// Numbers with names of brisk's own.
+    fn numbers(&mut self, key: &'static str, values: impl Iterator<Item = (&'static str, u64)>);
     /// Names, which are letters, digits, `-` and `_`, each with a text that the configuration chose.
     fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]);
 }
@@ -58,6 +62,23 @@ pub(super) fn handshake(line: &mut impl Fields, record: &ConnectionRecord, outco
         line.word("resumption_failure", reason.name());
     }
     connection(line, record);
+}
+
+/// The fault of a malformed request, and the number of `suppressed` lines before this one.
+pub(super) fn malformed(line: &mut impl Fields, request: &MalformedRecord<'_>, suppressed: u64) {
+    line.word("error", request.reason.name());
+    line.word("error_side", Side::Client.name());
+    if suppressed > 0 {
+        line.number("suppressed", suppressed);
+    }
+    connection(line, request.connection);
+}
+
+/// The start of a connection, and the time from there to each milestone that it reached.
+pub(super) fn milestones(line: &mut impl Fields, record: &ConnectionRecord) {
+    line.time("connected", record.timeline.time_of_day());
+    let reached = record.timeline.reached();
+    line.numbers("milestones_us", reached.map(|(milestone, at)| (milestone.name(), micros(at))));
 }
 
 fn connection(line: &mut impl Fields, record: &ConnectionRecord) {

@@ -12,10 +12,10 @@ use super::clock;
 use super::fields::{self, Fields};
 use crate::display::changes_display;
 use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionRecord, RequestRecord};
+use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
 
 /// Appends the line of a request.
-pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>) {
+pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_milestones: bool) {
     start(line, "request", request.connection);
     let mut object = Object(line);
     object.text("method", request.method.as_bytes());
@@ -30,13 +30,34 @@ pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>) {
         object.text("user_agent", user_agent);
     }
     fields::request(&mut object, request);
+    if has_milestones {
+        fields::milestones(&mut object, request.connection);
+    }
     line.extend_from_slice(b"}\n");
 }
 
 /// Appends the line of a handshake that failed.
-pub(super) fn handshake(line: &mut Vec<u8>, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
+pub(super) fn handshake(
+    line: &mut Vec<u8>,
+    connection: &ConnectionRecord,
+    outcome: HandshakeOutcome,
+    has_milestones: bool,
+) {
     start(line, "handshake", connection);
     fields::handshake(&mut Object(line), connection, outcome);
+    if has_milestones {
+        fields::milestones(&mut Object(line), connection);
+    }
+    line.extend_from_slice(b"}\n");
+}
+
+/// Appends the line of a malformed request.
+pub(super) fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppressed: u64) {
+    start(line, "malformed", request.connection);
+    let mut object = Object(line);
+    object.text("excerpt", request.excerpt);
+    object.number("status", request.status.into());
+    fields::malformed(&mut object, request, suppressed);
     line.extend_from_slice(b"}\n");
 }
 
@@ -107,6 +128,27 @@ impl Fields for Object<'_> {
     fn number(&mut self, key: &'static str, value: u64) {
         self.key(key);
         self.0.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    fn time(&mut self, key: &'static str, value: SystemTime) {
+        self.key(key);
+        self.0.push(b'"');
+        clock::rfc3339_micros(self.0, value);
+        self.0.push(b'"');
+    }
+
+    fn numbers(&mut self, key: &'static str, values: impl Iterator<Item = (&'static str, u64)>) {
+        self.key(key);
+        self.0.push(b'{');
+        for (place, (name, value)) in values.enumerate() {
+            if place > 0 {
+                self.0.push(b',');
+            }
+            string(self.0, name);
+            self.0.push(b':');
+            self.0.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        }
+        self.0.push(b'}');
     }
 
     fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]) {

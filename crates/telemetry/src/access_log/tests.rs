@@ -6,7 +6,7 @@ use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureSc
 use serde_json::Value;
 
 use super::*;
-use crate::outcome::{EarlyData, EarlyRequest, Resumption, ResumptionFailure, Side};
+use crate::outcome::{EarlyData, EarlyRequest, MalformedReason, Resumption, ResumptionFailure, Side};
 use crate::record::TlsFacts;
 use crate::request_id::RequestId;
 use crate::timeline::{Milestone, Timeline};
@@ -65,13 +65,13 @@ fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
 
 fn text_line(record: &RequestRecord<'_>) -> String {
     let mut line = Vec::new();
-    text::request(&mut line, record);
+    text::request(&mut line, record, false);
     String::from_utf8(line).unwrap()
 }
 
 fn json_line(record: &RequestRecord<'_>) -> Value {
     let mut line = Vec::new();
-    json::request(&mut line, record);
+    json::request(&mut line, record, false);
     serde_json::from_slice(&line).unwrap()
 }
 
@@ -164,7 +164,7 @@ fn nothing_a_client_sends_ends_a_field_or_a_line() {
     assert_eq!(line.matches('"').count(), text_line(&benign).matches('"').count());
     assert!(line.contains("\\x22 200 0 \\x22\\x0A127.0.0.1"));
     let mut raw = Vec::new();
-    json::request(&mut raw, &record);
+    json::request(&mut raw, &record, false);
     assert_eq!(raw.split(|byte| *byte == b'\n').skip(1).count(), 1);
     let object = json_line(&record);
     assert_eq!(object["host"], hostile);
@@ -187,14 +187,14 @@ fn a_failed_handshake_says_how_far_it_came() {
     let mut connection = connection();
     connection.timeline.mark(Milestone::ClientHello);
     let mut line = Vec::new();
-    text::handshake(&mut line, &connection, HandshakeOutcome::TimedOut);
+    text::handshake(&mut line, &connection, HandshakeOutcome::TimedOut, false);
     let line = String::from_utf8(line).unwrap();
     assert!(
         line.contains("] \"-\" 000 0 \"-\" \"-\" outcome=timed-out reached=client-hello duration_us="),
         "{line}"
     );
     let mut line = Vec::new();
-    json::handshake(&mut line, &connection, HandshakeOutcome::PlainHttp);
+    json::handshake(&mut line, &connection, HandshakeOutcome::PlainHttp, false);
     let object: Value = serde_json::from_slice(&line).unwrap();
     assert_eq!(object["event"], "handshake");
     assert_eq!(object["outcome"], "plain-http");
@@ -209,8 +209,28 @@ fn code_points_without_a_name_appear_as_numbers() {
     assert!(text_line(&request(&connection)).contains(" group=0x9999 "));
 }
 
+#[test]
+fn milestones_are_offsets_from_the_start_of_the_connection() {
+    let mut connection = secure_connection();
+    let start = std::time::SystemTime::UNIX_EPOCH + Duration::from_micros(1_763_691_730_042_017);
+    connection.timeline = Timeline::start_at(Instant::now(), start);
+    connection.timeline.mark_after(Milestone::ClientHello, Duration::from_micros(120));
+    connection.timeline.mark_after(Milestone::HandshakeFinished, Duration::from_micros(900));
+    let mut line = Vec::new();
+    text::request(&mut line, &request(&connection), true);
+    let line = String::from_utf8(line).unwrap();
+    let end = " connected=2025-11-21T02:22:10.042017Z \
+               milestones_us=\"tcp-established=0 client-hello=120 handshake-finished=900\"\n";
+    assert!(line.ends_with(end), "{line}");
+    let mut line = Vec::new();
+    json::handshake(&mut line, &connection, HandshakeOutcome::TimedOut, true);
+    let object: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(object["connected"], "2025-11-21T02:22:10.042017Z");
+    assert_eq!(object["milestones_us"]["handshake-finished"], 900);
+}
+
 fn file_settings(path: &std::path::Path, format: AccessLogFormat) -> AccessLogSettings {
-    AccessLogSettings { format, target: AccessLogTarget::File(path.to_owned()) }
+    AccessLogSettings { format, target: AccessLogTarget::File(path.to_owned()), has_milestones: false }
 }
 
 #[test]
@@ -291,12 +311,35 @@ fn characters_that_change_a_terminal_are_escaped_in_json() {
     let connection = connection();
     let agent = "a\u{9b}31m\u{7f}\u{202e}\u{2066}\u{200f}\u{2028}\u{2029}\u{e0001}é→\"";
     let mut line = Vec::new();
-    json::request(&mut line, &RequestRecord { user_agent: Some(agent.as_bytes()), ..request(&connection) });
+    json::request(
+        &mut line,
+        &RequestRecord { user_agent: Some(agent.as_bytes()), ..request(&connection) },
+        false,
+    );
     let text = String::from_utf8(line).unwrap();
     let written = r#""a\u009b31m\u007f\u202e\u2066\u200f\u2028\u2029\udb40\udc01é→\"""#;
     assert!(text.contains(written), "{text}");
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["user_agent"], agent);
+}
+
+#[test]
+fn the_line_of_a_malformed_request_is_bounded_and_escaped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log = AccessLog::open(&file_settings(&path, AccessLogFormat::Text)).unwrap();
+    let excerpt = [&b"GET /\"\n"[..], &[b'a'; 1000]].concat();
+    let connection = connection();
+    let (reason, status) = (MalformedReason::LineFeed, 400);
+    log.log_malformed(&MalformedRecord { connection: &connection, reason, status, excerpt: &excerpt });
+    log.log_malformed(&MalformedRecord { connection: &connection, reason, status: 0, excerpt: b"" });
+    drop(log);
+    let text = fs::read_to_string(&path).unwrap();
+    let [first, second] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    let rest =
+        "0 \"-\" \"-\" error=line-feed error_side=client connection=7 connection_requests=3 rtt_us=12345";
+    assert!(first.ends_with(&format!("] \"GET /\\x22\\x0A{}\" 400 {rest}", "a".repeat(193))), "{first}");
+    assert!(second.ends_with(&format!("] \"-\" 000 {rest}")), "{second}");
 }
 
 #[test]

@@ -7,10 +7,10 @@ use std::time::SystemTime;
 use super::clock;
 use super::fields::{self, Fields};
 use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionRecord, RequestRecord};
+use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
 
 /// Appends the line of a request.
-pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>) {
+pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_milestones: bool) {
     start(line, request.connection);
     line.extend_from_slice(b" \"");
     escape(line, request.method.as_bytes());
@@ -25,14 +25,36 @@ pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>) {
     push_header(line, request.referer);
     push_header(line, request.user_agent);
     fields::request(&mut Tail(line), request);
+    if has_milestones {
+        fields::milestones(&mut Tail(line), request.connection);
+    }
     line.push(b'\n');
 }
 
 /// Appends the line of a handshake that failed: a request line of `-` with status 000, so that log tools skip it.
-pub(super) fn handshake(line: &mut Vec<u8>, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
+pub(super) fn handshake(
+    line: &mut Vec<u8>,
+    connection: &ConnectionRecord,
+    outcome: HandshakeOutcome,
+    has_milestones: bool,
+) {
     start(line, connection);
     line.extend_from_slice(b" \"-\" 000 0 \"-\" \"-\"");
     fields::handshake(&mut Tail(line), connection, outcome);
+    if has_milestones {
+        fields::milestones(&mut Tail(line), connection);
+    }
+    line.push(b'\n');
+}
+
+/// Appends the line of a malformed request, with the excerpt in place of the request line.
+pub(super) fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppressed: u64) {
+    start(line, request.connection);
+    push_header(line, Some(request.excerpt));
+    line.push(b' ');
+    push_status(line, request.status);
+    line.extend_from_slice(b" 0 \"-\" \"-\"");
+    fields::malformed(&mut Tail(line), request, suppressed);
     line.push(b'\n');
 }
 
@@ -107,6 +129,25 @@ impl Fields for Tail<'_> {
     fn number(&mut self, key: &'static str, value: u64) {
         self.key(key);
         push_number(self.0, value);
+    }
+
+    fn time(&mut self, key: &'static str, value: SystemTime) {
+        self.key(key);
+        clock::rfc3339_micros(self.0, value);
+    }
+
+    fn numbers(&mut self, key: &'static str, values: impl Iterator<Item = (&'static str, u64)>) {
+        self.key(key);
+        self.0.push(b'"');
+        for (place, (name, value)) in values.enumerate() {
+            if place > 0 {
+                self.0.push(b' ');
+            }
+            self.0.extend_from_slice(name.as_bytes());
+            self.0.push(b'=');
+            push_number(self.0, value);
+        }
+        self.0.push(b'"');
     }
 
     fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]) {

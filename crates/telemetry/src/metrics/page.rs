@@ -14,8 +14,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::encoder::Encoder;
-use super::{Flood, Listening, Metrics, Refusal, Reload};
-use crate::outcome::{EarlyRequest, Side};
+use super::{Flood, Listening, Metrics, PipelineRepeat, Refusal, Reload};
+use crate::outcome::{EarlyRequest, MalformedReason, Side};
 
 /// Renders all metrics as text. Allocates; for scrapes only.
 pub(super) fn render(metrics: &Arc<Metrics>) -> String {
@@ -179,6 +179,13 @@ fn requests(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for side in Side::ALL {
         family.counter(&[("side", side.name())], shards.sum(|shard| &shard.errors[*side as usize]))?;
     }
+    let mut family = page.counter(
+        "requests_malformed",
+        "Requests refused because they were malformed, by reason; in no other metric.",
+    )?;
+    for (reason, count) in MalformedReason::ALL.iter().zip(&metrics.malformed) {
+        family.counter(&[("reason", reason.name())], load(count))?;
+    }
     let mut family = page.seconds("request", "Duration from the request head to the end of the response.")?;
     family.histogram(&[], &shards.totals(|shard| &shard.request_time))?;
     let mut family =
@@ -208,6 +215,22 @@ fn upstreams(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let mut family = page.counter("upstream_failures", "Failed requests to the server.")?;
     for upstream in &all {
         family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.failures))?;
+    }
+    let mut family = page.counter("upstream_pipelines", "Pipelines of at least two requests.")?;
+    for upstream in &all {
+        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.pipelines))?;
+    }
+    let mut family = page.counter("upstream_pipelined_requests", "Requests in these pipelines.")?;
+    for upstream in &all {
+        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.pipelined))?;
+    }
+    let mut family =
+        page.counter("upstream_pipeline_repeats", "Pipelined requests that were sent again, by reason.")?;
+    for upstream in &all {
+        let [group, server] = server_labels(&upstream.group, &upstream.server);
+        for (reason, count) in PipelineRepeat::ALL.iter().zip(&upstream.repeats) {
+            family.counter(&[group, server, ("reason", reason.name())], load(count))?;
+        }
     }
     Ok(())
 }

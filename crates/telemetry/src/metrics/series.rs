@@ -126,6 +126,35 @@ pub struct UpstreamMetrics {
     pub(super) connections: AtomicU64,
     pub(super) requests: AtomicU64,
     pub(super) failures: AtomicU64,
+    pub(super) pipelines: AtomicU64,
+    pub(super) pipelined: AtomicU64,
+    pub(super) repeats: [AtomicU64; PipelineRepeat::ALL.len()],
+}
+
+/// Reason to send a pipelined request again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PipelineRepeat {
+    /// The connection ended, or it cannot continue after a response.
+    #[default]
+    Closed,
+    /// A response before is late.
+    Slow,
+    /// A response before is larger than the limit of gathered bodies.
+    Large,
+}
+
+impl PipelineRepeat {
+    /// All reasons.
+    pub const ALL: [Self; 3] = [Self::Closed, Self::Slow, Self::Large];
+
+    /// The name in the metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Slow => "slow",
+            Self::Large => "large",
+        }
+    }
 }
 
 impl UpstreamMetrics {
@@ -138,6 +167,9 @@ impl UpstreamMetrics {
             connections: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            pipelines: AtomicU64::new(0),
+            pipelined: AtomicU64::new(0),
+            repeats: [const { AtomicU64::new(0) }; PipelineRepeat::ALL.len()],
         }
     }
 
@@ -159,6 +191,17 @@ impl UpstreamMetrics {
     /// Counts a request that the server failed: no connection, no response in time, a broken one.
     pub fn failure(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a pipeline of `requests`.
+    pub fn pipeline(&self, requests: u64) {
+        self.pipelines.fetch_add(1, Ordering::Relaxed);
+        self.pipelined.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// Counts a pipelined request that has to be sent again.
+    pub fn pipeline_repeat(&self, reason: PipelineRepeat) {
+        self.repeats[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a connection made to the server.

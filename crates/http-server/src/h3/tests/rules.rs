@@ -172,13 +172,16 @@ fn rfc_9114_section_6_2_1_critical_streams_do_not_end() {
             assert_eq!(bench.failure(), Some(Code::CLOSED_CRITICAL_STREAM), "{kind:?} {end:?}");
         }
     }
-    let mut bench = Bench::new();
-    bench.client.window = Some(0);
-    bench.turn();
-    bench.client.window = None;
-    bench.stop(3);
-    bench.turn();
-    assert_eq!(bench.failure(), Some(Code::CLOSED_CRITICAL_STREAM), "our control stream");
+    // Our control stream, before and after its settings were accepted.
+    for window in [Some(0), None] {
+        let mut bench = Bench::new();
+        bench.client.window = window;
+        bench.turn();
+        bench.client.window = None;
+        bench.stop(3);
+        bench.turn();
+        assert_eq!(bench.failure(), Some(Code::CLOSED_CRITICAL_STREAM), "{window:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,252 @@
+//! Conditions of routes on more than the path: method, headers, query, cookies, client network, and regular expressions.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, Method, header};
+use ipnet::IpNet;
+use regex::bytes::{Regex, RegexBuilder};
+
+/// Maximum size of a compiled regular expression in bytes. A search costs at most this size times the length of the text.
+const PATTERN_SIZE: usize = 64 << 10;
+
+/// Conditions of a route in addition to its path. A request has to meet all of them.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// Permitted methods; none permits all. GET includes HEAD.
+    pub methods: Vec<Method>,
+    /// Networks of clients; none permits all.
+    pub networks: Vec<IpNet>,
+    /// Headers of the request.
+    pub headers: Vec<(HeaderName, ValueTest)>,
+    /// Cookies of the request.
+    pub cookies: Vec<(String, ValueTest)>,
+    /// Parameters of the query, decoded.
+    pub query: Vec<(String, ValueTest)>,
+    /// Expression for the normalized path.
+    pub path: Option<Pattern>,
+}
+
+/// Test of the values with one name. One of several values is sufficient, except for [`Absent`](Self::Absent).
+#[derive(Clone, Debug)]
+pub enum ValueTest {
+    /// There is a value.
+    Present,
+    /// There is no value.
+    Absent,
+    /// A value is this text.
+    Is(String),
+    /// A value matches.
+    Matches(Pattern),
+}
+
+/// A regular expression without look-around and back-references, whose search time is linear in the length of the text.
+/// Classes contain ASCII only.
+#[derive(Clone, Debug)]
+pub struct Pattern(Regex);
+
+impl Pattern {
+    /// Compiles `text`.
+    ///
+    /// # Errors
+    ///
+    /// The reason if the text is no regular expression, or if its compiled form is too large.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let built = RegexBuilder::new(text)
+            .unicode(false)
+            .size_limit(PATTERN_SIZE)
+            .dfa_size_limit(PATTERN_SIZE * 8)
+            .nest_limit(32)
+            .build();
+        built.map(Self).map_err(|error| match error {
+            regex::Error::CompiledTooBig(limit) => {
+                format!("its compiled form is larger than {} KiB: shorten its repetitions", limit >> 10)
+            }
+            // The last line has the reason, those before it a drawing of the position.
+            error => {
+                let text = error.to_string();
+                text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+            }
+        })
+    }
+}
+
+/// The parts of a request that conditions examine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Examined<'a> {
+    pub(crate) method: &'a Method,
+    /// Whether the request opens a tunnel (RFC 8441). Over HTTP/1.1 the same request has the method GET.
+    pub(crate) is_tunnel: bool,
+    /// Normalized path.
+    pub(crate) path: &'a [u8],
+    pub(crate) query: Option<&'a str>,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) client: IpAddr,
+}
+
+impl Conditions {
+    /// Whether `request` meets all conditions. The cheapest are examined first.
+    pub(crate) fn hold(&self, request: &Examined<'_>) -> bool {
+        self.permits_method(request)
+            && self.permits_client(request.client)
+            && self.headers.iter().all(|(name, test)| test.passes(header_values(request.headers, name)))
+            && self.cookies.iter().all(|(name, test)| test.passes(cookies(request.headers, name)))
+            && self.query.iter().all(|(name, test)| test.passes(parameters(request.query, name)))
+            && self.path.as_ref().is_none_or(|pattern| pattern.0.is_match(request.path))
+    }
+
+    fn permits_method(&self, request: &Examined<'_>) -> bool {
+        let method = if request.is_tunnel { &Method::GET } else { request.method };
+        let is_one = |permitted: &Method| {
+            permitted == method || (*permitted == Method::GET && *method == Method::HEAD)
+        };
+        self.methods.is_empty() || self.methods.iter().any(is_one)
+    }
+
+    fn permits_client(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.networks.is_empty() || self.networks.iter().any(|network| network.contains(&client))
+    }
+}
+
+impl ValueTest {
+    fn passes<'a>(&self, mut values: impl Iterator<Item = Cow<'a, [u8]>>) -> bool {
+        match self {
+            Self::Present => values.next().is_some(),
+            Self::Absent => values.next().is_none(),
+            Self::Is(text) => values.any(|value| *value == *text.as_bytes()),
+            Self::Matches(pattern) => values.any(|value| pattern.0.is_match(&value)),
+        }
+    }
+}
+
+fn header_values<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    headers.get_all(name).iter().map(|value| Cow::Borrowed(value.as_bytes()))
+}
+
+/// Values of the cookies called `name` (RFC 6265 section 5.4). HTTP/2 clients may send several `Cookie` lines.
+fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    let lines = headers.get_all(header::COOKIE).iter();
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(Cow::Borrowed(value))
+    })
+}
+
+/// Decoded values of the query parameters called `name`.
+fn parameters<'a>(query: Option<&'a str>, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    pairs.filter(move |(key, _)| key == name).map(|(_, value)| match value {
+        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
+        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+
+    use super::*;
+
+    fn holds(conditions: &Conditions, target: &str, headers: &[(&'static str, &str)]) -> bool {
+        let mut request = Request::get(target).body(()).expect("a request");
+        for (name, value) in headers {
+            request.headers_mut().append(*name, HeaderValue::from_str(value).expect("a value"));
+        }
+        conditions.hold(&Examined {
+            method: request.method(),
+            is_tunnel: false,
+            path: request.uri().path().as_bytes(),
+            query: request.uri().query(),
+            headers: request.headers(),
+            client: "::ffff:10.1.2.3".parse().expect("an address"),
+        })
+    }
+
+    fn is(text: &str) -> ValueTest {
+        ValueTest::Is(text.to_owned())
+    }
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::new(text).expect("a pattern")
+    }
+
+    #[test]
+    fn a_mapped_address_is_in_the_network_of_its_version_4() {
+        let inside =
+            Conditions { networks: vec!["10.0.0.0/8".parse().expect("a network")], ..Conditions::default() };
+        let outside =
+            Conditions { networks: vec!["::/0".parse().expect("a network")], ..Conditions::default() };
+        assert!(holds(&inside, "/", &[]) && !holds(&outside, "/", &[]));
+    }
+
+    #[test]
+    fn get_includes_head_and_tunnels_but_head_not_get() {
+        let permits = |permitted: Method, method: &Method, is_tunnel| {
+            let conditions = Conditions { methods: vec![permitted], ..Conditions::default() };
+            let (headers, client) = (&HeaderMap::new(), IpAddr::from([127, 0, 0, 1]));
+            conditions.hold(&Examined { method, is_tunnel, path: b"/", query: None, headers, client })
+        };
+        assert!(permits(Method::GET, &Method::HEAD, false) && permits(Method::GET, &Method::CONNECT, true));
+        assert!(!permits(Method::HEAD, &Method::GET, false) && !permits(Method::POST, &Method::GET, false));
+        assert!(!permits(Method::CONNECT, &Method::CONNECT, true));
+    }
+
+    #[test]
+    fn cookies_are_found_in_every_line_by_their_whole_name() {
+        let conditions = Conditions { cookies: vec![("ab".to_owned(), is("2"))], ..Conditions::default() };
+        assert!(holds(&conditions, "/", &[("cookie", "a=1; ab=2")]));
+        assert!(holds(&conditions, "/", &[("cookie", "a=1"), ("cookie", "ab=3;ab=2")]));
+        for other in ["cab=2", "ab=23", "ab", "a=b; x=ab=2", "AB=2"] {
+            assert!(!holds(&conditions, "/", &[("cookie", other)]), "{other}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_compared_decoded() {
+        let conditions = Conditions { query: vec![("a b".to_owned(), is("ü&"))], ..Conditions::default() };
+        assert!(
+            holds(&conditions, "/?x&a+b=%C3%BC%26", &[])
+                && holds(&conditions, "/?%61%20b=1&a+b=%c3%bc%26", &[])
+        );
+        assert!(!holds(&conditions, "/?a+b=%C3%BC&", &[]) && !holds(&conditions, "/", &[]));
+    }
+
+    #[test]
+    fn presence_and_absence_concern_every_value() {
+        let test = |test| Conditions {
+            headers: vec![(HeaderName::from_static("x-a"), test)],
+            ..Conditions::default()
+        };
+        for (test, without, with) in [
+            (test(ValueTest::Present), false, true),
+            (test(ValueTest::Absent), true, false),
+            (test(ValueTest::Matches(pattern("^b+$"))), false, true),
+        ] {
+            assert_eq!(holds(&test, "/", &[]), without, "{test:?}");
+            assert_eq!(holds(&test, "/", &[("x-a", "a"), ("x-a", "bb")]), with, "{test:?}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_is_wrong_or_too_large_is_refused() {
+        for (wrong, reason) in [("(", "unclosed"), ("(?=a)", "look-around, "), (r"(a)\1", "backreferences")] {
+            assert!(Pattern::new(wrong).expect_err(wrong).starts_with(reason), "{wrong}");
+        }
+        assert!(Pattern::new("((a{100}){100}){100}").expect_err("too large").contains("64 KiB"));
+    }
+
+    #[test]
+    fn a_pattern_that_backtracks_elsewhere_ends_on_a_long_path() {
+        let conditions = Conditions { path: Some(pattern("^(/a+)+(a|aa)+$")), ..Conditions::default() };
+        let path = format!("/{}", "a".repeat(65_000));
+        assert!(holds(&conditions, &path, &[]) && !holds(&conditions, &format!("{path}!"), &[]));
+    }
+
+    #[test]
+    fn a_pattern_compares_bytes() {
+        assert!(pattern("^/ü.$").0.is_match("/ü\u{1}".as_bytes()) && pattern("^/.$").0.is_match(b"/\xff"));
+        assert!(!pattern(r"^\w$").0.is_match("ü".as_bytes()));
+    }
+}

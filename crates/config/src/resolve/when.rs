@@ -1,0 +1,111 @@
+//! `when` of routes: conditions on more than the path.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use brisk_answer::settings::{Conditions, Pattern, ValueTest};
+use http::{HeaderName, Method, header};
+
+use super::context::Context;
+use crate::error::KeyPath;
+use crate::raw;
+use crate::raw::Test;
+use crate::values::EarlyData;
+
+/// The conditions of the route at `path`.
+pub(super) fn of_route(
+    raw: &raw::Route,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<Conditions>> {
+    let when = raw.when.as_ref()?;
+    let is_early = !matches!(&raw.early_data, None | Some(EarlyData::No));
+    if is_early && !when.networks.is_empty() {
+        let message = "not with `when.networks`: the address of a client is not verified before the end of a handshake over QUIC";
+        context.findings.wrong(&path.key("early_data"), message);
+    }
+    let path = path.key("when");
+    Some(Arc::new(Conditions {
+        methods: methods(&when.methods, &path.key("methods"), context),
+        networks: when.networks.iter().map(|network| network.0).collect(),
+        headers: headers(&when.headers, &path.key("headers"), context),
+        cookies: tests(&when.cookies, &path.key("cookies"), context),
+        query: tests(&when.query, &path.key("query"), context),
+        path: when.path_regex.as_ref().and_then(|text| pattern(text, &path.key("path_regex"), context)),
+    }))
+}
+
+/// Whether the route has no early data, in spite of the default of its host.
+pub(super) fn forbids_early_data(raw: &raw::Route) -> bool {
+    raw.when.as_ref().is_some_and(|when| !when.networks.is_empty())
+}
+
+/// Warns of paths that are restricted to networks, but whose other requests reach a shorter path: a condition selects a
+/// route and refuses nothing.
+pub(super) fn open_below(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) {
+    let open: HashSet<_> =
+        host.route.iter().filter(|route| route.when.is_none()).map(|route| &*route.path).collect();
+    for (index, route) in host.route.iter().enumerate().filter(|(_, route)| forbids_early_data(route)) {
+        let shorter = route.path.char_indices().rev().filter(|(_, character)| *character == '/');
+        let mut shorter = shorter.flat_map(|(at, _)| [&route.path[..=at], &route.path[..at]]);
+        if !open.contains(&*route.path)
+            && let Some(next) = shorter.find(|path| open.contains(path))
+        {
+            context.findings.warn(format!(
+                "{}: requests from other networks use the route of {next:?}; to refuse them, add a route for {:?} with \
+                 respond = {{ status = 403 }} and without `when`",
+                path.index(index).key("when").key("networks"),
+                route.path
+            ));
+        }
+    }
+}
+
+fn methods(written: &[String], path: &KeyPath, context: &mut Context<'_>) -> Vec<Method> {
+    let method = |(index, text): (usize, &String)| {
+        let method = Method::from_bytes(text.as_bytes()).ok().filter(|_| *text == text.to_ascii_uppercase());
+        if method.is_none() {
+            let message = format!("{text:?} is not a method: write one in capitals, as \"GET\"");
+            context.findings.wrong(&path.index(index), message);
+        }
+        method
+    };
+    written.iter().enumerate().filter_map(method).collect()
+}
+
+type Tests = BTreeMap<String, Test>;
+
+fn headers(written: &Tests, path: &KeyPath, context: &mut Context<'_>) -> Vec<(HeaderName, ValueTest)> {
+    let tests = tests(written, path, context);
+    let name = |(text, test): (String, ValueTest)| {
+        let fault = match HeaderName::from_bytes(text.as_bytes()) {
+            Ok(name) if name != header::HOST => return Some((name, test)),
+            Ok(_) => "the `names` of hosts decide about it: add a host",
+            Err(_) => "is not the name of a header: write one as \"Accept\"",
+        };
+        context.findings.wrong(&path.key(&text), fault);
+        None
+    };
+    tests.into_iter().filter_map(name).collect()
+}
+
+fn tests(written: &Tests, path: &KeyPath, context: &mut Context<'_>) -> Vec<(String, ValueTest)> {
+    let test = |(name, test): (&String, &Test)| {
+        let test = match test {
+            Test::Present(true) => ValueTest::Present,
+            Test::Present(false) => ValueTest::Absent,
+            Test::Text(text) => ValueTest::Is(text.clone()),
+            Test::Regex(text) => ValueTest::Matches(pattern(text, &path.key(name).key("regex"), context)?),
+        };
+        Some((name.clone(), test))
+    };
+    written.iter().filter_map(test).collect()
+}
+
+fn pattern(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<Pattern> {
+    Pattern::new(text)
+        .map_err(|reason| {
+            context.findings.wrong(path, format!("{text:?} is not a usable regular expression: {reason}"));
+        })
+        .ok()
+}
