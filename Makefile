@@ -18,6 +18,7 @@
 # make agreement       comparison of brisk bench with other load generators             AGREEMENT='--rounds 15'
 # make flood           latency of requests during a flood of RSA handshakes             FLOOD='--rounds 15'              10 minutes, quiet
 # make keyless         cost of private keys on a key server or in a separate process    KEYLESS='--rounds 9'             3 minutes, quiet
+# make capture         brisk capture beside tshark, serve and bench; 10 GB              CAPTURE='--only milestones'      10 minutes, quiet
 # make probe           comparison of brisk probe --timing with curl -w, over a link     PROBE='--rounds 9'               2 minutes
 # make page            cost of HTTPS for a page in Chromium, and effect of each feature PAGE='--only records'            15 minutes
 # make beacons         accuracy of the waiting times that pages measure, over a link                                     4 minutes
@@ -27,6 +28,8 @@
 # make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              STRANGERS='--attack resets'      11 minutes
 # make neighbours      responses of these four servers with broken upstreams            NEIGHBOURS='--case reset'        4 minutes
 # make soak            steady load beside 10,000 slow clients, resets and floods        SOAK='--minutes 5'               30 minutes, quiet
+# make soak-http3      memory beside HTTP/3 clients that connect, resume, migrate, cancel SOAK_HTTP3='--minutes 5'        1 hour
+# make offences        cost of the same offences over HTTP/2 and HTTP/3                 OFFENCES='--offence resets'      3 minutes, quiet
 # make worst           memory and a visitor's requests beside all attacks on memory     WORST='--addresses 1'            7 minutes, quiet
 # make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     MANY='--names 10000'             5 minutes, 1 GB of disk
 # make clients         results of TLS clients with brisk                                CLIENTS='--only curl'            10 minutes
@@ -38,8 +41,8 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
-# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/worst, bench/page,
-# bench/beacons, bench/visit-cost, bench/probe, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
+# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/soak-http3, bench/offences, bench/worst,
+# bench/page, bench/beacons, bench/visit-cost, bench/probe, bench/capture, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
@@ -49,7 +52,10 @@ PAGE ?=
 BEACONS ?=
 VISIT_COST ?=
 PROBE ?=
+CAPTURE ?=
 COMPRESSION ?=
+SOAK_HTTP3 ?=
+OFFENCES ?=
 SOAK ?=
 WORST ?=
 CLIENTS ?=
@@ -76,7 +82,7 @@ TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak worst many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page beacons visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences worst many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -166,6 +172,13 @@ probe: build
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
 	  bench/probe --output docs/results/probe.md $(PROBE)
 
+capture: build
+	cargo build --locked --release --package brisk-link
+	@CACHE=$(CACHE) tools/setup test
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
+	  bench/capture --output docs/results/capture.md $(CAPTURE)
+
 page: build
 	cargo build --locked --release --package brisk-link
 	@CACHE=$(CACHE) tools/setup page
@@ -207,6 +220,16 @@ soak: build
 	@CACHE=$(CACHE) tools/setup strangers
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/soak --output docs/results/soak.md $(SOAK)
+
+soak-http3: build
+	@CACHE=$(CACHE) tools/setup strangers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/soak-http3 --output docs/results/soak-http3.md $(SOAK_HTTP3)
+
+offences: build
+	@CACHE=$(CACHE) tools/setup strangers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/offences --output docs/results/offences.md $(OFFENCES)
 
 worst: build
 	@CACHE=$(CACHE) tools/setup strangers

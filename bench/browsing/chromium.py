@@ -46,7 +46,7 @@ class Chromium:
     a rule for names, `pins` the keys that it trusts. What it `connects_ahead` is one connection at the start of each navigation,
     before it makes the request, and others that it expects to need."""
 
-    def __init__(self, prefix, hosts, pins, features=(), connects_ahead=True):
+    def __init__(self, prefix, hosts, pins, features=(), connects_ahead=True, options=()):
         self.profile = tempfile.mkdtemp(prefix="brisk-chromium-")
         if not connects_ahead:
             os.mkdir(f"{self.profile}/Default")
@@ -55,7 +55,7 @@ class Chromium:
         disabled = "HttpsUpgrades,HttpsFirstBalancedMode,LocalNetworkAccessChecks,OptimizationHints,MediaRouter"
         self.command = [*prefix("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                                 "--disable-background-networking", "--disable-component-update", "--disable-extensions",
-                                "--remote-debugging-pipe", f"--user-data-dir={self.profile}", f"--disable-features={disabled}",
+                                "--remote-debugging-pipe", *options, f"--user-data-dir={self.profile}", f"--disable-features={disabled}",
                                 *([f"--enable-features={','.join(features)}"] if features else []),
                                 f"--host-resolver-rules={hosts}", f"--ignore-certificate-errors-spki-list={','.join(pins)}", "about:blank")]
         self.calls, self.buffer, self.events = 0, b"", []

@@ -2,20 +2,22 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 CACHE = Path(os.environ.get("CACHE", Path.home() / ".cache/brisk"))
 LINK = os.environ.get("LINK_PROGRAM", str(CACHE / "target/release/brisk-link"))
-SERVER = "10.77.0.2"
+CLIENT, SERVER = "10.77.0.1", "10.77.0.2"
 # Bytes that wait for a direction at most: what 10 Mbit/s carry in 200 ms.
 QUEUE = 250_000
 
 
 class Link:
-    """A link with this round trip and rate (bits per second) in both directions, from `with` to the end of it."""
+    """A link with this round trip and rate (bits per second) in both directions, from `with` to the end of it. `faults` are
+    added to each direction, for example loss=1%,reorder=1%."""
 
-    def __init__(self, round_trip_ms, rate):
-        self.half = f"delay={round_trip_ms / 2}ms,rate={rate},queue={QUEUE}"
+    def __init__(self, round_trip_ms, rate, queue=QUEUE, faults=""):
+        self.half = f"delay={round_trip_ms / 2}ms,rate={rate},queue={queue},{faults}"
 
     def __enter__(self):
         command = [LINK, "--to-client", self.half, "--to-server", self.half]
@@ -33,6 +35,13 @@ class Link:
     def __exit__(self, *_):
         self.helper.kill()
         self.helper.wait()
+
+    def advance(self, packets):
+        """Sends so many packets in both directions, each of which may be lost like others."""
+        send = "import socket, sys; s = socket.socket(type=socket.SOCK_DGRAM); [s.sendto(b'', (sys.argv[1], 9)) for _ in range(int(sys.argv[2]))]"
+        for end, address in (("client", SERVER), ("server", CLIENT)):
+            subprocess.run(self.at(end, sys.executable, "-c", send, address, packets), check=True)
+        time.sleep(0.2)
 
     def at(self, end, *command):
         """The command that runs this one at an end, `client` or `server`."""

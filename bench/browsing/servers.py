@@ -24,6 +24,7 @@ BEFORE = {
 BRISK_TOML = """
 [server]
 https = ["{address}:{port}"]
+{http3}
 workers = 1
 state_dir = "{folder}/state"
 
@@ -99,7 +100,7 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.settings = {"address": "127.0.0.1", "port": 443, "protocols": '"h2", "http/1.1"', "growing": "true", "log": "json",
-                         "compression": "false", "early": "no", "folder": self.folder, "page": PAGE, "assets": ASSETS, "start": START, "icon": ICON, "idle": "1m",
+                         "compression": "false", "early": "no", "http3": "", "folder": self.folder, "page": PAGE, "assets": ASSETS, "start": START, "icon": ICON, "idle": "1m",
                          "user": "user root;" if os.getuid() == 0 else "", **settings}
 
     def __enter__(self):

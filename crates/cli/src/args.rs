@@ -3,6 +3,7 @@
 
 mod audit;
 mod bench;
+mod capture;
 mod cert;
 mod check;
 mod compress;
@@ -20,6 +21,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::{AuditArgs, Format};
 pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
+pub(crate) use capture::Capture;
 pub(crate) use cert::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
 pub(crate) use check::Check;
 pub(crate) use compress::CompressArgs;
@@ -56,6 +58,8 @@ pub(crate) enum Command {
     Bench(Box<Bench>),
     /// Examine an HTTPS connection: duration of each step, and improvements
     Probe(Box<Probe>),
+    /// Analyse a packet capture: causes of the time of each connection
+    Capture(Capture),
     /// Measure TLS algorithms on one core and forecast handshakes per second
     Speed(Speed),
 }

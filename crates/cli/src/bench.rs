@@ -1,7 +1,8 @@
 //! `brisk bench`: applies one load and prints the result.
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
@@ -52,8 +53,11 @@ pub(crate) fn options(words: &[String]) -> anyhow::Result<Options> {
 }
 
 fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
-    let Bench { load, json: as_json, html: page, .. } = arguments;
-    let settings = load.options().settings()?;
+    let Bench { load, json: as_json, html: page, records, .. } = arguments;
+    let mut settings = load.options().settings()?;
+    settings.keeps_records = records.is_some();
+    // Before the run: a wrong path must not cost its result.
+    let records = records.map(|file| Ok::<_, anyhow::Error>((create(&file)?, file))).transpose()?;
     let interrupt = Interrupt::watch().context("cannot listen for signals")?;
     let mut progress = Progress::new(&settings, interrupt);
     let result = brisk_bench::run(&settings, &mut progress);
@@ -66,7 +70,15 @@ fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
     }
     let text = if as_json { json::text(&result, &machine, PROGRAM) } else { terminal::text(&result) };
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    if let Some((opened, file)) = records {
+        brisk_bench::records::write(&result.connections, &mut BufWriter::new(opened))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
     Ok(if result.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn create(file: &Path) -> anyhow::Result<File> {
+    File::create(file).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Shows the figures of each second on standard error, if that is a terminal.

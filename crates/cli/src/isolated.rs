@@ -153,6 +153,7 @@ fn key_settings(settings: &Settings) -> KeySettings {
             offload: Offload { rsa, ecdsa, ed25519 },
             simd: settings.simd,
         },
+        simd_wait: Duration::ZERO,
         gpu: settings.cuda.then_some(GpuSettings { wait }),
         tokens: TokenSettings::default(),
         isolation: None,

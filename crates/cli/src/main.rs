@@ -4,6 +4,7 @@ mod acme;
 mod args;
 mod bench;
 mod bench_compare;
+mod capture;
 mod cert;
 mod check;
 mod compress;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
             isolated::run(arguments)
         }
         Command::Bench(arguments) => return bench::run(*arguments),
+        Command::Capture(arguments) => return capture::run(&arguments),
         Command::Probe(arguments) => return probe::run(&arguments),
         Command::Speed(arguments) => return speed::run(arguments),
     };

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use brisk_probe::terminal::{self, Paint};
-use brisk_probe::{Browser, ProbeError, Report, browser, compare, page, timing};
+use brisk_probe::{Browser, Http3Report, ProbeError, Report, browser, compare, http3, page, timing};
 use brisk_report::json;
 use brisk_report::terminal::StatusLine;
 use serde::Serialize;
@@ -49,6 +49,8 @@ struct Document<'a> {
     report: &'a Report,
     #[serde(skip_serializing_if = "Option::is_none")]
     browser: Option<Browser>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http3: Option<Http3Report>,
 }
 
 fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
@@ -60,17 +62,20 @@ fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
     let report = report?;
     let browser =
         if arguments.browser && report.failure.is_none() { Some(browser(&settings, &report)?) } else { None };
+    let http3 =
+        if arguments.http3 && report.failure.is_none() { Some(http3(&settings, &report)?) } else { None };
     if let Some(file) = &arguments.keylog {
         append(file, report.key_log()).with_context(|| format!("cannot write {}", file.display()))?;
     }
     write_page(arguments, || page::report(&report, PROGRAM))?;
     let paint = Paint::of_stdout();
     if arguments.json {
-        print(&json::document(&Document { report: &report, browser }))?;
+        print(&json::document(&Document { report: &report, browser, http3 }))?;
     } else {
         let text = if arguments.frames { terminal::with_frames } else { terminal::text };
         let browser = browser.map(|browser| format!("\n{}", terminal::browser(&browser, &paint)));
-        print(&(text(&report, &paint) + &browser.unwrap_or_default()))?;
+        let http3 = http3.map(|http3| format!("\n{}", terminal::http3(&http3, &paint)));
+        print(&(text(&report, &paint) + &browser.unwrap_or_default() + &http3.unwrap_or_default()))?;
     }
     if let Some(failure) = &report.failure {
         eprintln!("{}", failure.message);

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let obtained = Arc::new(Obtained::default());
     let environment = Environment {
         engines: engines.map_err(ServerError::Threads)?,
-        gathers: first.keys.processor.simd,
+        gathers: first.keys.processor.simd.then_some(first.keys.simd_wait),
         metrics,
         challenges: Arc::clone(obtained.challenges()),
         obtainer: Arc::clone(&obtained) as _,

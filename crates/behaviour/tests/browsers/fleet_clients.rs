@@ -74,9 +74,9 @@ fn curl_resumes_stateful_sessions_at_every_member() {
 const PAGE: &str = "<!doctype html><script>
 const pause = ms => new Promise(done => setTimeout(done, ms));
 (async () => {
-  for (const path of ['/second', '/third', '/fourth']) {
+  for (let turn = 1; turn <= 8; turn++) {
     await pause(900);
-    await fetch(path, {cache: 'no-store'});
+    await fetch('/' + turn, {cache: 'no-store'});
   }
 })();
 </script>";
@@ -94,17 +94,22 @@ fn chromium_resumes_with_early_data_at_the_other_member() {
     let url = format!("https://localhost:{}/", relay.address().port());
     let chromium = Chromium::new(fleet.members[0].folder(), &fleet.members[0]);
     let _running = chromium.start(&["--enable-features=EnableTLS13EarlyData"], &url);
-    let early: Vec<usize> = ["/second", "/third", "/fourth"].map(|path| resumed_at(&fleet, path)).into();
-    // It may open a connection that it does not use, and miss a turn: one change is enough.
-    assert!(early.windows(2).any(|pair| pair[0] != pair[1]), "one member had them all: {early:?}");
+    // Chromium may open connections that it does not use: each takes a turn of the relay and a session.
+    let mut served: Vec<(usize, String)> = Vec::new();
+    for turn in 1..=8 {
+        let (member, resumption) = served_at(&fleet, &format!("/{turn}"));
+        if resumption == "0-rtt" && served.last().is_some_and(|(before, _)| *before != member) {
+            return;
+        }
+        served.push((member, resumption));
+    }
+    panic!("no early data at the member after another one: {served:?}");
 }
 
-/// The member that got a request to this path, on a connection that began with early data.
-fn resumed_at(fleet: &Fleet, path: &str) -> usize {
-    let (member, resumption) = wait_until(path, || {
+/// The member that got a request to this path, and the resumption of its connection.
+fn served_at(fleet: &Fleet, path: &str) -> (usize, String) {
+    wait_until(path, || {
         let mut told = told(fleet, path).into_iter().enumerate();
         told.find_map(|(member, lines)| Some((member, lines.first()?.clone())))
-    });
-    assert_eq!(resumption, "0-rtt", "{path} at {member}: {:#?}", fleet.members[member].access_log());
-    member
+    })
 }

@@ -9,6 +9,7 @@ mod acme_on_demand;
 mod acme_orders;
 mod acme_step_ca;
 mod beacons;
+mod capture_page;
 mod chromium;
 mod consolidate;
 mod dashboard_page;

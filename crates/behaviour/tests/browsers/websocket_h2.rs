@@ -132,10 +132,10 @@ fn messages_go_both_ways_on_a_stream() {
 }
 
 #[test]
-fn a_socket_without_traffic_ends_after_the_idle_time() {
+fn a_socket_without_traffic_ends_after_its_own_time() {
     let origin = echo();
-    let keys = "server.timeouts.idle = \"1s\"\n";
-    let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
+    let tables = format!("{}timeouts.upgraded = \"1s\"\n", proxy_to(&[&origin.url()]));
+    let site = Site::custom("server.timeouts.idle = \"30s\"\n", &tables, |setup| setup);
     let mut socket = WebSocket::from_raw_socket(Stream::open(&site, "/chat", &WEBSOCKET), Role::Client, None);
     socket.send(Message::text("here")).expect("a server that reads");
     assert!(socket.read().is_ok());

@@ -87,10 +87,17 @@ fn rsa_is_signed_by_its_threads_and_p256_and_x25519_in_lanes() {
                 connection.close();
             }
         }
-        let done = brisk.metrics().sum(metric, &[labels]);
-        assert!(done > 0.5, "{metric} {labels}: {done}");
+        let log = brisk.log_with("X25519 and ECDSA with P-256: ");
+        let has_lanes = log.lines().any(|line| line.contains("P-256: batches of eight"));
+        if !has_lanes {
+            eprintln!("lanes are not tested: this processor has no AVX-512 IFMA");
+        }
+        if has_lanes || key == LeafKey::Rsa2048 {
+            let done = brisk.metrics().sum(metric, &[labels]);
+            assert!(done > 0.5, "{metric} {labels}: {done}");
+        }
         let exchanges =
             brisk.metrics().sum("brisk_key_gathered_operations_total", &["operation=\"exchange\""]);
-        assert!(exchanges > 0.5, "{exchanges} exchanges");
+        assert_eq!(exchanges > 0.5, has_lanes, "{exchanges} exchanges");
     }
 }

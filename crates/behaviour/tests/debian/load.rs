@@ -45,3 +45,16 @@ fn nothing_fails_under_load_to_an_h2c_upstream() {
     h2load(&site, "/1k", "2000");
     h2load(&site, "/1m", "50");
 }
+
+#[test]
+fn nothing_fails_under_load_with_pipelines() {
+    let nginx = Nginx::http();
+    let site = Site::with(&(brisk_behaviour::site::proxy_to(&[&nginx.url()]) + "pipeline = 8\n"));
+    h2load(&site, "/1k", "8000");
+    h2load(&site, "/1m", "50");
+    h2load(&site, "/health", "4000");
+    assert_eq!(nginx.errors(), "");
+    let metrics = site.brisk.metrics();
+    assert!(metrics.sum("brisk_upstream_pipelined_requests_total", &[]) > 4000.0, "{}", metrics.0);
+    assert!(metrics.sum("brisk_request_errors_total", &[]) < 0.5, "{}", metrics.0);
+}

@@ -12,6 +12,7 @@ mod bench_failures;
 mod bench_haproxy;
 mod bench_http3;
 mod bench_schedule;
+mod capture;
 mod certificates;
 mod claims;
 mod client_certificates;

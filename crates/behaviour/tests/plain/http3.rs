@@ -176,6 +176,18 @@ fn a_drain_answers_requests_and_closes_the_connection() {
 }
 
 #[test]
+fn a_reload_changes_the_time_limit_of_handshakes() {
+    let site = Site::new("here", "server.timeouts.hello = \"1h\"\n");
+    site.brisk.write("brisk.toml", config(&site.leaf, "here", "server.timeouts.hello = \"500ms\"\n"));
+    assert!(site.brisk.reload().contains("reloaded:"));
+    drop(site.client.connect(site.brisk.https()));
+    wait_until("the end of the handshake", || {
+        let failed = site.brisk.metrics().sum("brisk_handshakes_failed_total", &["outcome=\"timed-out\""]);
+        (failed > 0.5).then_some(())
+    });
+}
+
+#[test]
 fn a_handshake_that_never_ends_frees_its_place() {
     let site = Site::new("here", "server.timeouts.hello = \"1s\"\n");
     // The first packet alone: the client never reads the answer.

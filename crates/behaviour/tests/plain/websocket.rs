@@ -67,10 +67,10 @@ fn an_upstream_that_does_not_switch_answers_as_usual() {
 }
 
 #[test]
-fn a_socket_without_traffic_ends_after_the_idle_time() {
+fn a_socket_without_traffic_ends_after_its_own_time() {
     let origin = echo();
-    let keys = "server.timeouts.idle = \"1s\"\n";
-    let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
+    let tables = format!("{}timeouts.upgraded = \"1s\"\n", proxy_to(&[&origin.url()]));
+    let site = Site::custom("server.timeouts.idle = \"30s\"\n", &tables, |setup| setup);
     let mut socket = open(&site);
     socket.send(Message::text("here")).expect("a server that reads");
     assert!(socket.read().is_ok());

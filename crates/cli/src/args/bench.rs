@@ -27,6 +27,9 @@ pub(crate) struct Bench {
     /// Write the result as an HTML page with charts
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) html: Option<PathBuf>,
+    /// Write a JSON line for each connection with its address and milestones, for brisk capture --join
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) records: Option<PathBuf>,
 }
 
 /// Subcommands of `brisk bench`.

@@ -47,10 +47,10 @@ pub(crate) struct Probe {
     #[arg(long = "0rtt", conflicts_with_all = ["timing", "resume"])]
     early: bool,
     /// Measure the times of curl -w for first, resumed, 0-RTT and kept connections
-    #[arg(long, conflicts_with_all = ["compare", "frames", "browser", "keylog"])]
+    #[arg(long, conflicts_with_all = ["compare", "frames", "browser", "http3", "keylog"])]
     pub(crate) timing: bool,
     /// Compare with this server; without URL, compare the given options with the defaults
-    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["frames", "browser", "keylog", "max_ttfb"])]
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["frames", "browser", "http3", "keylog", "max_ttfb"])]
     pub(crate) compare: Option<String>,
     /// Number of rounds of --timing and --compare
     #[arg(long, short = 'n', value_name = "NUMBER", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -64,6 +64,9 @@ pub(crate) struct Probe {
     /// Also send Chrome's ClientHello and show the server's reaction
     #[arg(long)]
     pub(crate) browser: bool,
+    /// Also test HTTP/3: announcements, versions of QUIC, handshakes, 0-RTT
+    #[arg(long)]
+    pub(crate) http3: bool,
     /// Timeout in seconds [default: 10; audit: 120]
     #[arg(long, value_name = "NUMBER", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
@@ -161,6 +164,7 @@ Examples:
   brisk probe example.com --compare --0rtt        savings of 0-RTT, step by step
   brisk probe example.com --compare example.net   two servers in turns
   brisk probe example.com --timing -n 20          the times of curl -w for four kinds of connections
+  brisk probe example.com --http3                 the same, and a test of HTTP/3
   brisk probe example.com --json                  result for programs
   brisk probe example.com --audit --fail-below A  audit of the TLS configuration; docs/audit.md
 Exit codes: 0 response received, 1 local failure, 2 wrong arguments, 3 name not resolved, 4 no TCP connection,

@@ -29,6 +29,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
             "answer::ConsolidatedRequest",
             "answer::DocumentNames",
             "answer::DictionarySource",
+            "answer::Examined",
             "answer::PageKey",
             "answer::PageView",
             "answer::ResponseCompression",
@@ -71,16 +72,19 @@ const HOLDERS: &[(&str, &[&str])] = &[
             "rewrite::Source",
         ],
     ),
+    ("bodies that wait for processor time", &["http-connection::Queue"]),
     ("copies and dictionaries being gathered", &["http-connection::Gathering"]),
     ("stored copies", &["answer::Kept", "answer::Key", "answer::Copy"]),
     ("stored dictionaries", &["answer::Store", "coding::Dictionary"]),
     ("learned hints", &["answer::EarlyHints"]),
     ("requests that wait for an upstream", &["upstream::State", "upstream::Server", "upstream::Pool"]),
+    ("requests in a pipeline", &["upstream::Followers"]),
     ("clients that cancel requests", &["upstream::Cancels"]),
 ];
 
 /// Types made of the configuration, or of a constant size.
 const CONFIGURED: &[&str] = &[
+    "answer::Conditions",
     "answer::FixedResponse",
     "answer::HostHeaders",
     "answer::Preconnect",

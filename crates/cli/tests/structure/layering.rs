@@ -25,7 +25,7 @@ const LAYERS: &[&[&str]] = &[
         "http-client",
         "quic",
     ],
-    &["upstream"],
+    &["upstream", "capture"],
     &["answer"],
     &["http-server"],
     &["gateway", "isolation", "keyserver", "audit", "bench", "probe", "speed", "acme", "har"],

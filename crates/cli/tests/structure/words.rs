@@ -41,6 +41,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/access-log.md",
     "docs/audit.md",
     "docs/bench.md",
+    "docs/capture.md",
     "docs/certificates.md",
     "docs/configuration.md",
     "docs/dashboard.md",
