@@ -1,16 +1,11 @@
 //! The configuration: parses a file or the command line, validates it and converts it to settings.
 
 mod certificate_files;
-mod document;
-mod error;
-mod findings;
 mod key_settings;
 mod process;
 mod raw;
-mod reader;
 mod renewal;
 mod resolve;
-mod units;
 mod values;
 
 #[cfg(test)]
@@ -20,11 +15,10 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
+pub use brisk_config_file::{ConfigError, Period};
+use brisk_config_file::{Document, Located};
 use brisk_upstream::settings::ServerUrl;
 pub use certificate_files::CertificateFiles;
-use document::Document;
-pub use error::ConfigError;
-use error::Located;
 pub use key_settings::{GpuSettings, IsolationSettings, KeySettings};
 pub use process::Running;
 pub use raw::AccessLogFormat;
@@ -34,7 +28,6 @@ pub use resolve::acme::{CertificatePlace, ResolvedAcme};
 use resolve::context::Development;
 pub use resolve::keyserver::ResolvedKeyServer;
 pub use resolve::visit_store::VisitSettings;
-pub use units::Period;
 use values::{Address, UpstreamServer};
 
 /// The port of a first run: one that needs no rights.

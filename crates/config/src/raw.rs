@@ -23,9 +23,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
+use brisk_config_file::{Period, PeriodLimit, Rate, Size, SizeLimit};
 use serde::Deserialize;
 
-use super::units::{Period, PeriodLimit, Rate, Size, SizeLimit};
 use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, Network, PrivateHost, ProxyProtocol,
     Redirect, TicketKeys, TlsProtocol, UpstreamServer,

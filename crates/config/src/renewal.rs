@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use brisk_config_file::{ConfigError, Document};
 use brisk_gateway::HostCertificates;
 
 use super::certificate_files::CertificateFiles;
-use super::document::Document;
-use super::error::ConfigError;
 use super::process::Running;
 use super::{CommandLine, raw, resolve, shortcuts};
 

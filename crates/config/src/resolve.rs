@@ -40,6 +40,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use brisk_certs::{Certificate, DevelopmentCa};
+use brisk_config_file::{Document, Findings, Located};
 use brisk_gateway::HostCertificates;
 use brisk_gateway::settings::GatewaySettings;
 use brisk_isolation::LoadedKeys;
@@ -47,9 +48,6 @@ use brisk_keyless::RemoteEngine;
 use brisk_server::ServerSettings;
 
 use super::certificate_files::{CertificateFiles, TokenDefaults};
-use super::document::Document;
-use super::error::Located;
-use super::findings::Findings;
 use super::key_settings::KeySettings;
 use super::process::Running;
 use super::raw::Config;

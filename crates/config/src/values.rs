@@ -5,11 +5,11 @@ mod private_host;
 mod sessions;
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use brisk_config_file::{Written, read_as_text};
 use brisk_net::Target;
 use brisk_upstream::settings::{ServerUrl, ServerUrlError};
 use ipnet::IpNet;
@@ -19,33 +19,6 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 pub(crate) use key_place::KeyPlace;
 pub(crate) use private_host::PrivateHost;
 pub(crate) use sessions::{EarlyData, RedisServer, TicketKeys};
-
-/// A value written as text, with a description of its form.
-pub(crate) trait Written: FromStr<Err = String> {
-    /// Follows "expected" in a message about a number or a table.
-    const EXPECTED: &'static str;
-}
-
-/// Reads a [`Written`] value.
-pub(super) struct Text<T>(PhantomData<T>);
-
-impl<T> Text<T> {
-    pub(super) fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<T: Written> Visitor<'_> for Text<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(T::EXPECTED)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
-}
 
 /// An IP address and a port to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -347,31 +320,7 @@ impl<'de> Deserialize<'de> for UpstreamServer {
     }
 }
 
-/// Implements `Deserialize` for [`Written`] types.
-macro_rules! read_as_text {
-    ($($type:ty),+) => {$(
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(Text::new())
-            }
-        }
-    )+};
-}
-
-read_as_text!(
-    Address,
-    Network,
-    HashBy,
-    KeyServerAddress,
-    LogFile,
-    RedisServer,
-    Url,
-    super::units::Size,
-    super::units::SizeLimit,
-    super::units::Rate,
-    super::units::PeriodLimit,
-    super::units::Period
-);
+read_as_text!(Address, Network, HashBy, KeyServerAddress, LogFile, RedisServer, Url);
 
 /// A version of HTTP that clients may agree on by ALPN.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use brisk_config_file::{Period, Rate};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value};
-
-use crate::units::{Period, Rate};
 
 /// `[acme]`: certificate authorities and the validation of names.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use brisk_config_file::Size;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
-
-use crate::units::Size;
 
 /// Whether, and how, answers are compressed.
 #[derive(Clone, Debug)]

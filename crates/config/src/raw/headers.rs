@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use brisk_config_file::Period;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
-
-use crate::units::Period;
 
 /// `request_headers` and `response_headers`.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use brisk_config_file::Period;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
-
-use crate::units::Period;
 
 /// Timeouts of idle connections: a profile, or a table that may start with one.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
+use brisk_config_file::Period;
 use serde::Deserialize;
-
-use crate::units::Period;
 
 /// `[keys]`: where and how key operations are performed.
 #[derive(Clone, Debug, Default, Deserialize)]

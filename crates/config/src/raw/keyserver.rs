@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use brisk_config_file::{Period, Rate};
 use brisk_net::Target;
 use serde::Deserialize;
 
 use super::{Admin, Certificate, Keys};
-use crate::units::{Period, Rate};
 use crate::values::{Address, KeyServerAddress};
 
 /// `[keyserver.NAME]`: servers that have the same keys.

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use brisk_config_file::Period;
 use serde::Deserialize;
 
-use crate::units::Period;
 use crate::values::RedisServer;
 
 /// `[sessions.redis]`: where a fleet keeps its sessions, and optionally its ticket keys.

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
+use brisk_config_file::{Period, Size};
 use serde::Deserialize;
-
-use crate::units::{Period, Size};
 
 /// `[visits]`.
 #[derive(Clone, Debug, Default, Deserialize)]

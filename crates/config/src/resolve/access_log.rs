@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use brisk_config_file::KeyPath;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
 use crate::values::LogFile;
 

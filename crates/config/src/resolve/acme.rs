@@ -11,13 +11,13 @@ use brisk_acme::{
 use brisk_answer::settings::HostSettings;
 use brisk_certs::Store;
 use brisk_certs::store::Folder;
+use brisk_config_file::KeyPath;
 use brisk_gateway::settings::{FleetStore, SessionSettings};
 use zeroize::Zeroizing;
 
 use super::context::Context;
 use super::files::read_privately;
 use super::{certificates, dns, on_demand};
-use crate::error::KeyPath;
 use crate::raw;
 use crate::values::Address;
 

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::{Catalogue, CertError, Certificate, MaintenanceSettings};
+use brisk_config_file::{KeyPath, Period};
 use brisk_fetch::PrivateHost;
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::Period;
 
 /// Permitted wait for staples at the start.
 const WAITS: RangeInclusive<Period> = Period(Duration::ZERO)..=Period(Duration::from_mins(1));

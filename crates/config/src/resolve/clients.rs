@@ -5,13 +5,13 @@ use std::time::SystemTime;
 
 use brisk_answer::settings::ClientCert;
 use brisk_certs::{Crl, subject};
+use brisk_config_file::KeyPath;
 use brisk_keys::{encoding_fault, pem_fault};
 use brisk_tls::settings::{ClientCertificates, Revocation, UnknownRevocation};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
 
 /// A host's demands on the certificates of clients.

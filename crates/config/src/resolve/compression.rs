@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use brisk_answer::settings::{BreachGuard, CompressionSettings};
 use brisk_coding::Coding;
+use brisk_config_file::{KeyPath, Size};
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw::{self, CodingName, Compression, CompressionTable};
-use crate::units::Size;
 
 /// The highest levels for answers that are compressed while they are sent. Above them a megabyte takes a second.
 pub(super) const HIGHEST_ZSTD: u8 = 12;

@@ -7,11 +7,11 @@ use brisk_answer::settings::{
     Action, Consolidation, Cookies, MappedOrigin, Origin, OriginMap, Prefix, RoutePath, RouteSettings,
     UpstreamAction, UpstreamPath,
 };
+use brisk_config_file::KeyPath;
 use brisk_upstream::settings::GroupSettings;
 
 use super::context::Context;
 use super::routes::no_upstream;
-use crate::error::KeyPath;
 use crate::raw::{self, Consolidate};
 
 /// The origins of a host, and the routes that serve them.

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brisk_certs::RefusedKey;
+use brisk_config_file::{Findings, KeyPath, Segment};
 use brisk_isolation::Isolation;
 use brisk_keys::Keystore;
 
 use crate::certificate_files::CertificateFiles;
-use crate::error::{KeyPath, Segment};
-use crate::findings::Findings;
 use crate::process::Running;
 use crate::raw;
 
@@ -62,8 +61,8 @@ impl Context<'_> {
     /// Notes that `holder` lacks the key of a certificate, which the configuration names at `path`. The configuration is
     /// refused, and `/readyz` and metrics of a running gateway have the reason.
     pub(super) fn refuse_key(&self, path: &KeyPath, raw: &raw::Config, holder: String, reason: &str) {
-        let host = match path.0[..] {
-            [_, Segment::Index(index), ..] => raw.host.get(index).and_then(|host| host.names.first()),
+        let host = match path.segments() {
+            [_, Segment::Index(index), ..] => raw.host.get(*index).and_then(|host| host.names.first()),
             _ => None,
         };
         self.running.refused_keys.add(RefusedKey {

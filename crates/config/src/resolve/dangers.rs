@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
+use brisk_config_file::KeyPath;
 use http::Uri;
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
 use crate::values::{Network, ProxyProtocol};
 

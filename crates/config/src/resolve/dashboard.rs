@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use brisk_config_file::KeyPath;
 use brisk_dashboard::{DashboardSettings, Token};
 use brisk_tls::internal::InternalSettings;
 use http::uri::Authority;
@@ -10,7 +11,6 @@ use super::clients::authorities;
 use super::context::Context;
 use super::files::warn_of_access;
 use super::upstreams::identity;
-use crate::error::KeyPath;
 use crate::raw;
 
 /// Default address.

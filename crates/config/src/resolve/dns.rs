@@ -6,14 +6,13 @@ use std::time::Duration;
 use brisk_acme::dns::{
     AcmeDnsSettings, DnsProvider, DnsSettings, HookSettings, TsigAlgorithm, TsigKey, UpdateSettings,
 };
+use brisk_config_file::{KeyPath, Period};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::context::Context;
 use super::files::read_privately;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::Period;
 
 /// Default port of a DNS server.
 const PORT: u16 = 53;

@@ -1,12 +1,11 @@
 //! `early_data`: requests that may be answered before the TLS handshake is complete (RFC 8470), per host.
 
 use brisk_answer::settings::{EarlyDataPolicy, EarlyPath, RoutePath};
+use brisk_config_file::{KeyPath, Size};
 
 use super::context::Context;
 use super::when;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::Size;
 use crate::values::EarlyData;
 
 /// Early data accepted of one client unless another limit is written.

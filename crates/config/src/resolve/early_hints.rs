@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use brisk_answer::settings::EarlyHintsSettings;
+use brisk_config_file::KeyPath;
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw::{self, EarlyHints};
 
 /// Links of a route at most: more are not sent at once.

@@ -5,6 +5,7 @@ mod values;
 use std::sync::Arc;
 
 use brisk_answer::settings::{Action, HostSettings, RouteSettings};
+use brisk_config_file::KeyPath;
 use brisk_tls::TlsSettings;
 use brisk_trials::{ExperimentSettings, Experiments};
 use brisk_visits::{ARMS_OF_A_VISIT, Experiment, Metric, Settings};
@@ -13,7 +14,6 @@ use self::values::Setting;
 pub(super) use self::values::records;
 use super::context::Context;
 use super::names::host_name;
-use crate::error::KeyPath;
 use crate::raw;
 
 /// Bytes of a name at most.

@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use brisk_certs::CertError;
+use brisk_config_file::KeyPath;
 use brisk_keys::encoding_fault;
 use zeroize::Zeroizing;
 
 use super::context::Context;
-use crate::error::KeyPath;
 
 /// Reads a file with a secret in it; a warning if it is none on this machine.
 pub(super) fn read_privately<T, E: Display>(

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_answer::settings::{HeaderRules, HostHeaders, HstsSettings};
+use brisk_config_file::KeyPath;
 use http::{HeaderName, HeaderValue};
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
 use crate::raw::TextOrOff;
 

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use brisk_answer::settings::{AltSvc, HostSettings};
 use brisk_certs::{Certificate, DevelopmentCa, Loaded, Slot, load};
+use brisk_config_file::KeyPath;
 use brisk_tls::Demands;
 
 use super::clients::{authenticated, forwarded};
@@ -17,7 +18,6 @@ use super::{
     certificates, consolidate, early_data, files, headers, http3, isolation, keep_alive, on_demand, remote,
     tokens, visits,
 };
-use crate::error::KeyPath;
 use crate::raw;
 use crate::values::KeyPlace;
 

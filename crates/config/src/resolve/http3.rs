@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use brisk_answer::settings::{AltSvc, Announcement};
+use brisk_config_file::{KeyPath, Period};
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::Period;
 use crate::values::ProxyProtocol;
 
 /// Time for which clients remember that a host serves HTTP/3, unless another is written; also the default of RFC 7838.

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use brisk_certs::{CertError, Chain, Loaded};
+use brisk_config_file::KeyPath;
 use brisk_isolation::{Isolation, LoadedKeys, trouble_with_user};
 use brisk_keys::BatchSettings;
 
 use super::context::{Context, Development, Wanted};
 use super::files::warn_of_access;
-use crate::error::KeyPath;
 use crate::key_settings::{IsolationSettings, KeySettings};
 use crate::raw;
 

@@ -4,11 +4,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use brisk_answer::settings::{KeepAlive, Preconnect};
+use brisk_config_file::{KeyPath, Period};
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw::{self, Profile};
-use crate::units::Period;
 
 /// Times to wait for a request that are no slips.
 const IDLE: RangeInclusive<Period> = Period(Duration::from_secs(1))..=Period(Duration::from_hours(24));

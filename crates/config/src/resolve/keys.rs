@@ -5,15 +5,14 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
+use brisk_config_file::{KeyPath, Period};
 use brisk_keys::{BatchSettings, Offload, Threads};
 use brisk_keys_pkcs11::TokenSettings;
 
 use super::context::Context;
 use crate::certificate_files::TokenDefaults;
-use crate::error::KeyPath;
 use crate::key_settings::{GpuSettings, KeySettings};
 use crate::raw::{self, KeyFamily};
-use crate::units::Period;
 
 /// The numbers that cores can have on Linux.
 const CORES: RangeInclusive<u16> = 0..=1023;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use brisk_config_file::{Document, Findings, KeyPath, Located, Period};
 use brisk_keyless::{ALPN, Shape};
 use brisk_keys::{KeyId, Keystore};
 use brisk_keyserver::KeyServerSettings;
@@ -24,13 +25,9 @@ use super::files::warn_of_access;
 use super::limits::TIMEOUTS;
 use super::upstreams::identity;
 use super::{keys, tokens};
-use crate::document::Document;
-use crate::error::{KeyPath, Located};
-use crate::findings::Findings;
 use crate::key_settings::KeySettings;
 use crate::process::Running;
 use crate::raw::{self, Operation};
-use crate::units::Period;
 use crate::values::KeyPlace;
 
 /// Settings of a key server, with their warnings.

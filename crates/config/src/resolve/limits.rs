@@ -5,12 +5,10 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
+use brisk_config_file::{Findings, KeyPath, Period, Size};
 use brisk_http_server::HttpSettings;
 
-use crate::error::KeyPath;
-use crate::findings::Findings;
 use crate::raw::ServerLimits;
-use crate::units::{Period, Size};
 
 /// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
 pub(super) const TIMEOUTS: RangeInclusive<Period> =

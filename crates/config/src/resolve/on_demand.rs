@@ -7,11 +7,10 @@ use brisk_acme::{DemandSettings, KeyKind, OnDemandHost, OrderRate};
 use brisk_answer::settings::HostSettings;
 use brisk_certs::on_demand::NamePattern;
 use brisk_certs::{OnDemand, OnDemandSettings};
+use brisk_config_file::{KeyPath, Period};
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::Period;
 
 /// Orders unless others are written: a platform grows by some names a minute, and authorities limit the rest.
 const ORDERS: OrderRate = OrderRate { interval: Duration::from_secs(6), burst: 10 };

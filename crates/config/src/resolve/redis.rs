@@ -5,15 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use brisk_config_file::{KeyPath, Period};
 use brisk_keys::{encoding_fault, pem_fault};
 use brisk_session::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, RedisTopology};
 use zeroize::Zeroizing;
 
 use super::context::Context;
 use super::files::read_privately;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::Period;
 use crate::values::RedisServer;
 
 /// Characters of a prefix at most: every key begins with it.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use brisk_certs::certificate::Loaded;
 use brisk_certs::{Certificate, Chain, load};
+use brisk_config_file::{KeyPath, Period};
 use brisk_keyless::{Fallback, RemoteEngine, RemoteSettings};
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_tls::connector::{ConnectorSettings, Identity};
@@ -19,9 +20,7 @@ use super::context::Context;
 use super::files::{blamed, warn_of_access};
 use super::names::host_name;
 use super::upstreams::identity;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::Period;
 use crate::values::KeyPlace;
 
 const DEADLINES: RangeInclusive<Period> = Period(Duration::from_millis(10))..=Period(Duration::from_secs(4));

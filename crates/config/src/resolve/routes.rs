@@ -6,14 +6,13 @@ use brisk_answer::settings::{
     Action, FixedResponse, KeepAlive, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction,
     UpstreamPath,
 };
+use brisk_config_file::{KeyPath, SizeLimit};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::context::Context;
 use super::{compression, early_data, early_hints, headers, keep_alive, when};
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::SizeLimit;
 use crate::values;
 
 /// Resolves the routes of one host, including the routes for `places`. Invalid ones are reported and omitted.

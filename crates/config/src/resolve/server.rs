@@ -11,6 +11,7 @@ use std::time::Duration;
 use brisk_answer::settings::{HostSettings, ServiceSettings, Underscores};
 use brisk_certs::UnknownName;
 use brisk_certs::store::Folder;
+use brisk_config_file::{Findings, KeyPath, Period, Rate, Size};
 use brisk_dashboard::DashboardSettings;
 use brisk_gateway::settings::{
     CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings,
@@ -29,11 +30,8 @@ use ipnet::IpNet;
 
 use super::context::Context;
 use super::{access_log, certificates, dashboard, experiments, http3, isolation, keys, limits, sessions};
-use crate::error::KeyPath;
-use crate::findings::Findings;
 use crate::key_settings::KeySettings;
 use crate::raw;
-use crate::units::{Period, Rate, Size};
 use crate::values::{self, Address, ClientConnections};
 
 /// TCP Fast Open queue length unless another is written.

@@ -4,15 +4,14 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brisk_config_file::{KeyPath, Period, Size};
 use brisk_gateway::settings::{FleetStore, SessionSettings};
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RotationError, RotationSettings, TicketKeyFile};
 
 use super::context::Context;
 use super::files::read_privately;
 use super::redis;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::{Period, Size};
 use crate::values::TicketKeys;
 
 /// Permitted lifetimes. RFC 8446 section 4.6.1 limits tickets to seven days. The minimum is for tests;

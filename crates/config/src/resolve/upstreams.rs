@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::{Warning, load};
+use brisk_config_file::{KeyPath, Period, Size};
 use brisk_keys::Keystore;
 use brisk_upstream::settings::{
     ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HashKey, HealthSettings, Identity, PassiveChecks,
@@ -16,9 +17,7 @@ use http::{HeaderName, StatusCode};
 use super::context::Context;
 use super::files::{blamed, warn_of_access};
 use super::limits::TIMEOUTS;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::{Period, Size};
 use crate::values::{self, HashBy, KeyPlace, UpstreamServer};
 
 /// Permitted number of requests in a pipeline.

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_answer::settings::HostSettings;
+use brisk_config_file::{KeyPath, Period, Size};
 use brisk_visits::{Networks, Settings};
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
-use crate::units::{Period, Size};
 
 /// Bytes of a table of networks.
 const LARGEST_TABLE: u64 = 64 << 20;

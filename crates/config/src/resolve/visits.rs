@@ -1,10 +1,10 @@
 //! `server_timing` and `visits` of hosts: measurements exposed to pages and sent by them.
 
 use brisk_answer::settings::{HostVisits, Origin, ServerTiming};
+use brisk_config_file::KeyPath;
 use http::HeaderValue;
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
 
 /// Origins of other pages; each answer names all of them.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use brisk_answer::settings::{Conditions, Pattern, ValueTest};
+use brisk_config_file::KeyPath;
 use http::{HeaderName, Method, header};
 
 use super::context::Context;
-use crate::error::KeyPath;
 use crate::raw;
 use crate::raw::Test;
 use crate::values::EarlyData;

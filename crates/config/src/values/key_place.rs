@@ -8,7 +8,7 @@ use brisk_keys_pkcs11::KeyUri;
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-use super::{Text, Written};
+use brisk_config_file::{Text, Written};
 
 /// `key`: a path, the URI of a key in a token, or key servers that have the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 
-use super::Written;
+use brisk_config_file::Written;
 
 /// `sessions.ticket_keys`: where the keys of tickets come from.
 #[derive(Clone, Debug, PartialEq, Eq)]

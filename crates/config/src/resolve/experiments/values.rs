@@ -5,13 +5,13 @@ use std::ops::RangeInclusive;
 
 use brisk_answer::settings::{Action, RouteSettings};
 use brisk_coding::Coding;
+use brisk_config_file::KeyPath;
 use brisk_net::Congestion;
 use brisk_tls::settings::Records;
 use brisk_trials::Values;
 use brisk_visits::{MOST_ARMS, Metric};
 
 use super::Surroundings;
-use crate::error::KeyPath;
 use crate::raw::{self, ExperimentValue};
 use crate::resolve::compression::{HIGHEST_BROTLI, HIGHEST_GZIP, HIGHEST_ZSTD};
 use crate::resolve::context::Context;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Problems listed at most; a file with more of them is better read again from the top.
-pub(super) const MAX_LISTED: usize = 10;
+pub(crate) const MAX_LISTED: usize = 10;
 
 /// Names must be at least this near (Jaro-Winkler, 0 to 1) to be offered instead of the whole list.
 const NEAR: f64 = 0.82;
@@ -14,33 +14,42 @@ const SHORTEST: usize = 4;
 
 /// One step from a table or list to one of its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Segment {
+pub enum Segment {
+    /// To the value of a key in a table.
     Key(String),
+    /// To an item of a list, from 0.
     Index(usize),
 }
 
 /// The way from the top of the file to a value, shown as `host[0].route[1].upstream`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeyPath(pub(super) Vec<Segment>);
+pub struct KeyPath(pub(crate) Vec<Segment>);
 
 impl KeyPath {
     /// The path of a top-level key.
-    pub(super) fn of(key: &str) -> Self {
+    pub fn of(key: &str) -> Self {
         Self::default().key(key)
     }
 
     /// The path of `key` in the table at this path.
-    pub(super) fn key(&self, key: &str) -> Self {
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
         self.with(Segment::Key(key.to_owned()))
     }
 
     /// The path of the item `index` in the list at this path.
-    pub(super) fn index(&self, index: usize) -> Self {
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
         self.with(Segment::Index(index))
     }
 
+    /// The steps of the path.
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
     /// The table or list that holds the value at this path.
-    pub(super) fn parent(&self) -> &[Segment] {
+    pub fn parent(&self) -> &[Segment] {
         self.0.split_last().map_or(&[], |(_, parent)| parent)
     }
 
@@ -68,8 +77,7 @@ impl fmt::Display for KeyPath {
 
 /// A single fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub(super) enum Problem {
+pub(crate) enum Problem {
     /// The file is not valid TOML.
     #[error("not valid TOML: {0}")]
     Syntax(String),
@@ -122,11 +130,11 @@ fn offer<S: AsRef<str>>(written: &str, known: &[S]) -> String {
 
 /// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Located {
+pub struct Located {
     /// Line and column, from 1; `None` for problems of the file as a whole.
-    pub(super) position: Option<(usize, usize)>,
-    pub(super) path: KeyPath,
-    pub(super) problem: Problem,
+    pub(crate) position: Option<(usize, usize)>,
+    pub(crate) path: KeyPath,
+    pub(crate) problem: Problem,
 }
 
 /// All errors of a file, one line each, in the order of the file.
@@ -138,25 +146,26 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// Collects `problems` of `file`.
-    pub(super) fn new(file: &Path, mut problems: Vec<Located>) -> Self {
+    pub fn new(file: &Path, mut problems: Vec<Located>) -> Self {
         problems.sort_by_key(|problem| problem.position);
         Self { file: file.to_owned(), problems }
     }
 
     /// The error without key paths, for settings that do not come from a file.
-    pub(super) fn without_keys(mut self) -> Self {
+    #[must_use]
+    pub fn without_keys(mut self) -> Self {
         self.problems.iter_mut().for_each(|problem| problem.path = KeyPath::default());
         self
     }
 
     /// A file that could not be read at all.
-    pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Self {
+    pub fn unreadable(file: &Path, error: &std::io::Error) -> Self {
         let problem = Problem::Wrong(format!("cannot be read: {error}"));
         Self::new(file, vec![Located { position: None, path: KeyPath::default(), problem }])
     }
 
     /// A file that is not UTF-8; `position` is that of the first wrong byte, if the file as a whole is not UTF-16.
-    pub(super) fn encoding(file: &Path, position: Option<(usize, usize)>, fault: &str) -> Self {
+    pub fn encoding(file: &Path, position: Option<(usize, usize)>, fault: &str) -> Self {
         let problem = Problem::Wrong(fault.to_owned());
         Self::new(file, vec![Located { position, path: KeyPath::default(), problem }])
     }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use brisk_net::rates;
 
-use super::values::Written;
+use crate::text::Written;
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(pub u64);
 
 /// A number of bytes, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SizeLimit(pub(crate) Option<u64>);
+pub struct SizeLimit(pub Option<u64>);
 
 /// A length of time, written as `"500ms"` or `"1h30m"`; at most a hundred years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,11 +22,11 @@ pub struct Period(pub Duration);
 
 /// A length of time, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PeriodLimit(pub(crate) Option<Period>);
+pub struct PeriodLimit(pub Option<Period>);
 
 /// A rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rate(pub(crate) rates::Rate);
+pub struct Rate(pub rates::Rate);
 
 /// The most events of a rate, and the most at once.
 const MOST_EVENTS: u32 = 1_000_000;

@@ -11,21 +11,21 @@ use serde::de::{
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
 
-use super::error::{KeyPath, Problem, Segment};
+use crate::error::{KeyPath, Problem, Segment};
 
 /// Values to leave out, by their address in the tree.
 type Skipped<'t> = BTreeSet<*const Spanned<DeValue<'t>>>;
 
 /// An error and the path to the value that caused it, innermost step first.
 #[derive(Debug)]
-pub(super) struct ReadError {
-    pub(super) problem: Problem,
+pub(crate) struct ReadError {
+    pub(crate) problem: Problem,
     steps: Vec<Segment>,
 }
 
 impl ReadError {
     /// The way to the value from the top.
-    pub(super) fn path(&self) -> KeyPath {
+    pub(crate) fn path(&self) -> KeyPath {
         KeyPath(self.steps.iter().rev().cloned().collect())
     }
 
@@ -109,14 +109,14 @@ fn plain_found(found: &Unexpected<'_>) -> String {
 
 /// One value of the tree.
 #[derive(Clone, Copy)]
-pub(super) struct Node<'a, 't> {
+pub(crate) struct Node<'a, 't> {
     value: &'a Spanned<DeValue<'t>>,
     skipped: &'a Skipped<'t>,
 }
 
 impl<'a, 't> Node<'a, 't> {
     /// A view of `value` without the values in `skipped`.
-    pub(super) fn new(value: &'a Spanned<DeValue<'t>>, skipped: &'a Skipped<'t>) -> Self {
+    pub(crate) fn new(value: &'a Spanned<DeValue<'t>>, skipped: &'a Skipped<'t>) -> Self {
         Self { value, skipped }
     }
 

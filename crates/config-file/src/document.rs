@@ -8,23 +8,23 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{KeyPath, Located, MAX_LISTED, Problem, Segment};
-use super::reader::{Node, ReadError};
+use crate::error::{KeyPath, Located, MAX_LISTED, Problem, Segment};
+use crate::reader::{Node, ReadError};
 
 /// The text and the tree of a file.
-pub(super) struct Document<'t> {
+pub struct Document<'t> {
     text: &'t str,
     root: Spanned<DeValue<'t>>,
 }
 
 impl<'t> Document<'t> {
     /// A document without content.
-    pub(super) fn empty() -> Self {
+    pub fn empty() -> Self {
         Self { text: "", root: Spanned::new(0..0, DeValue::Table(DeTable::new())) }
     }
 
     /// Parses `text`. The errors are syntax errors of TOML.
-    pub(super) fn parse(text: &'t str) -> Result<Self, Vec<Located>> {
+    pub fn parse(text: &'t str) -> Result<Self, Vec<Located>> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if errors.is_empty() {
             let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
@@ -44,7 +44,7 @@ impl<'t> Document<'t> {
     /// Deserializes the whole file as a `T` without its invalid values, with one problem for each of them.
     ///
     /// Serde stops at the first error, so deserialization is repeated without the value that caused it.
-    pub(super) fn read<T: DeserializeOwned + Default>(&self) -> (T, Vec<Located>) {
+    pub fn read<T: DeserializeOwned + Default>(&self) -> (T, Vec<Located>) {
         let mut problems = Vec::new();
         let mut skipped = BTreeSet::new();
         loop {
@@ -67,14 +67,14 @@ impl<'t> Document<'t> {
     }
 
     /// A problem of the value at `path`, with the position of the value or of the nearest enclosing one in the file.
-    pub(super) fn locate(&self, path: KeyPath, problem: Problem) -> Located {
+    pub(crate) fn locate(&self, path: KeyPath, problem: Problem) -> Located {
         let nearest = (1..=path.0.len()).rev().find_map(|length| self.find(&path.0[..length]));
         let position = nearest.map(|(_, value)| position(self.text, value.span().start));
         Located { position, path, problem }
     }
 
     /// Whether there is a value at `path`.
-    pub(super) fn contains(&self, path: &KeyPath) -> bool {
+    pub fn contains(&self, path: &KeyPath) -> bool {
         self.find(&path.0).is_some()
     }
 

@@ -3,11 +3,11 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::document::Document;
-use super::error::{KeyPath, Located, Problem, Segment};
+use crate::document::Document;
+use crate::error::{KeyPath, Located, Problem, Segment};
 
 /// The problems found so far.
-pub(super) struct Findings<'d> {
+pub struct Findings<'d> {
     document: &'d Document<'d>,
     /// Values that could not be deserialized and are therefore missing.
     unread: Vec<Located>,
@@ -17,33 +17,27 @@ pub(super) struct Findings<'d> {
 
 impl<'d> Findings<'d> {
     /// Starts with the values that could not be read.
-    pub(super) fn new(document: &'d Document<'d>, unread: Vec<Located>) -> Self {
+    pub fn new(document: &'d Document<'d>, unread: Vec<Located>) -> Self {
         Self { document, unread, found: Vec::new(), warnings: Vec::new() }
     }
 
     /// The value at `path` is wrong.
-    pub(super) fn wrong(&mut self, path: &KeyPath, message: impl Into<String>) {
+    pub fn wrong(&mut self, path: &KeyPath, message: impl Into<String>) {
         self.add(path, path.parent(), Problem::Wrong(message.into()));
     }
 
     /// The value at `path` is none of `known`.
-    pub(super) fn unknown(&mut self, path: &KeyPath, value: &str, known: Vec<String>) {
+    pub fn unknown(&mut self, path: &KeyPath, value: &str, known: Vec<String>) {
         self.add(path, path.parent(), Problem::UnknownValue { value: value.to_owned(), known });
     }
 
     /// The table at `path` lacks something or has too much of it.
-    pub(super) fn incomplete(&mut self, path: &KeyPath, message: impl Into<String>) {
+    pub fn incomplete(&mut self, path: &KeyPath, message: impl Into<String>) {
         self.add(path, &path.0, Problem::Wrong(message.into()));
     }
 
     /// Returns `value`, or `default` if it is missing; reports a value outside `range`.
-    pub(super) fn within<T>(
-        &mut self,
-        path: &KeyPath,
-        value: Option<T>,
-        default: T,
-        range: &RangeInclusive<T>,
-    ) -> T
+    pub fn within<T>(&mut self, path: &KeyPath, value: Option<T>, default: T, range: &RangeInclusive<T>) -> T
     where
         T: PartialOrd + Copy + Display,
     {
@@ -59,7 +53,7 @@ impl<'d> Findings<'d> {
 
     /// Something an operator should know although it is served as written. Repetitions are skipped: several settings may
     /// have one file in common.
-    pub(super) fn warn(&mut self, warning: impl Into<String>) {
+    pub fn warn(&mut self, warning: impl Into<String>) {
         let warning = warning.into();
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
@@ -67,12 +61,12 @@ impl<'d> Findings<'d> {
     }
 
     /// Whether something was written at `path`, right or wrong.
-    pub(super) fn written(&self, path: &KeyPath) -> bool {
+    pub fn written(&self, path: &KeyPath) -> bool {
         self.document.contains(path)
     }
 
     /// Returns the warnings if there are no errors, otherwise all errors.
-    pub(super) fn conclude(mut self) -> Result<Vec<String>, Vec<Located>> {
+    pub fn conclude(mut self) -> Result<Vec<String>, Vec<Located>> {
         self.unread.append(&mut self.found);
         if self.unread.is_empty() { Ok(self.warnings) } else { Err(self.unread) }
     }

@@ -1,0 +1,17 @@
+//! A configuration file as text: its values with their positions, and all errors of the file at once.
+//!
+//! [`Document::parse`] reads TOML, [`Document::read`] fills structs that implement `Deserialize`, and [`Findings`] collects what
+//! later checks find. [`ConfigError`] shows each problem in one line with position, key, fault and correction.
+
+mod document;
+mod error;
+mod findings;
+mod reader;
+mod text;
+mod units;
+
+pub use document::Document;
+pub use error::{ConfigError, KeyPath, Located, Segment};
+pub use findings::Findings;
+pub use text::{Text, Written};
+pub use units::{Period, PeriodLimit, Rate, Size, SizeLimit};
