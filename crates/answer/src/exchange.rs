@@ -17,9 +17,12 @@ use brisk_http_connection::held::{Account, HeldBytes};
 use brisk_http_connection::interim::Interim;
 use brisk_http_connection::streams::{Ended, StreamKey};
 use brisk_http_connection::{Connection, streams};
-use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side, Source};
+use brisk_telemetry::{
+    AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side, Source, UpgradedEnd,
+};
 use brisk_upstream::Server;
 use brisk_upstream::forward::ForwardOutcome;
+use brisk_upstream::upgrade::Joined;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -70,6 +73,8 @@ pub(crate) struct Exchange {
     pub(crate) outcome: ForwardOutcome,
     /// Memory reserved for the first piece of the response.
     reserved: Option<Reserved>,
+    /// Bytes and end of the connection or stream after a switch of protocols.
+    switched: Option<Box<Joined>>,
     /// Heads of the request and the response, until the latter is sent; `None` also over HTTP/1.1.
     heads: Option<HeldBytes>,
     _in_flight: RequestGuard,
@@ -112,6 +117,7 @@ impl Exchange {
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
             reserved: None,
+            switched: None,
             heads: HeldBytes::begin(connection, Account::Heads),
             _in_flight: in_flight,
         })
@@ -152,6 +158,11 @@ impl Exchange {
     /// Records the reason of a failure. The first reason is kept.
     pub(crate) fn fail(&mut self, side: Side, reason: &'static str) {
         self.failure.get_or_insert(Failure { side, reason });
+    }
+
+    /// Records that the response switches protocols: the rest of the connection or stream belongs to this request.
+    pub(crate) fn switch(&mut self) {
+        self.switched = Some(Box::default());
     }
 
     /// Reserves memory for the first piece of the response, which then need not wait for memory.
@@ -236,9 +247,37 @@ impl Exchange {
                     self.state = State::Complete;
                 }
             }
-            Poll::Ready(Some(Err(error))) => self.fail(error.side(), error.reason()),
-            Poll::Ready(None) => self.state = State::Complete,
+            Poll::Ready(Some(Err(BodyError::UpstreamTimeout))) if self.switched.is_some() => {
+                self.state = State::Complete;
+                self.switched_ended(UpgradedEnd::IdleTimeout);
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.fail(error.side(), error.reason());
+                self.switched_ended(UpgradedEnd::Error);
+            }
+            Poll::Ready(None) => {
+                self.state = State::Complete;
+                self.switched_ended(UpgradedEnd::UpstreamClosed);
+            }
             Poll::Pending => {}
+        }
+    }
+
+    /// Records the end of a stream that has switched protocols.
+    fn switched_ended(&self, end: UpgradedEnd) {
+        if let Some(joined) = &self.switched {
+            let by_client = end == UpgradedEnd::UpstreamClosed && self.outcome.request_ended();
+            joined.ended(if by_client { UpgradedEnd::ClientClosed } else { end });
+        }
+    }
+
+    /// Completes the facts of a connection or stream that has switched protocols.
+    fn complete_switched(&mut self) {
+        let Some(joined) = &self.switched else { return };
+        self.bytes_sent += joined.from_upstream.get();
+        joined.ended(if self.connection.is_cut() { UpgradedEnd::Drain } else { UpgradedEnd::ClientClosed });
+        if joined.end.get() == Some(UpgradedEnd::Error) {
+            self.fail(Side::Upstream, "response-body");
         }
     }
 
@@ -285,6 +324,7 @@ impl Exchange {
 
     fn log(&self, log: &AccessLog, line: &Line, duration: Duration) {
         let server = self.outcome.server();
+        let switched = self.switched.as_deref();
         log.log(&RequestRecord {
             connection: &self.connection.client.record.borrow(),
             id: self.id,
@@ -294,7 +334,8 @@ impl Exchange {
             version: version::of(line.version),
             status: self.status,
             bytes_sent: self.bytes_sent,
-            bytes_received: self.outcome.request_bytes(),
+            bytes_received: self.outcome.request_bytes()
+                + switched.map_or(0, |joined| joined.from_client.get()),
             duration,
             upstream: server.as_deref().map(Server::name),
             upstream_time: self.outcome.time(),
@@ -303,6 +344,7 @@ impl Exchange {
             early: self.early,
             error: self.failure.map(|failure| failure.reason),
             error_side: self.failure.map(|failure| failure.side),
+            upgraded_end: switched.and_then(|joined| joined.end.get()),
             experiments: &line.experiments,
         });
     }
@@ -319,6 +361,7 @@ impl Drop for Exchange {
             let (side, reason) = self.abandoned();
             self.fail(side, reason);
         }
+        self.complete_switched();
         let duration = self.started.elapsed();
         if let Some(multiplexed) = self.connection.multiplexed() {
             multiplexed.earn(self.earned(duration));

@@ -7,7 +7,7 @@ mod inbound;
 mod outbound;
 pub(super) mod plain;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -38,14 +38,20 @@ impl Driver<'_> {
     pub(super) async fn http1_turns(&self) -> Stop {
         let Self { io, http } = self;
         let inbound = Inbound::attach(io.clone());
-        let stop = self.serve_http1(&inbound).await;
+        let switched = RefCell::new(None);
+        let stop = self.serve_http1(&inbound, &switched).await;
         let read_ahead = inbound.take_input();
         // Detaches request bodies that outlive this function from the stream.
         drop(inbound);
         let upgrade = PendingUpgrade::take(&http.connection);
-        if let (Some(upgrade), Stop::Close(End::Closed | End::Drained)) = (upgrade, stop) {
+        // The body records the request at the end of the connection, also if this future is dropped before.
+        let switched: Option<RecordedBody> = switched.take();
+        let joined = switched.as_ref().and_then(RecordedBody::switched);
+        if let (Some(upgrade), Some(joined), Stop::Close(End::Closed | End::Drained)) =
+            (upgrade, joined, stop)
+        {
             io.flush_at_once();
-            upgrade.join(io.clone(), read_ahead, &http.deadline).await;
+            upgrade.join(io.clone(), read_ahead, &http.deadline, joined).await;
             return Stop::Close(End::Upgraded);
         }
         if !read_ahead.is_empty() {
@@ -54,10 +60,10 @@ impl Driver<'_> {
         stop
     }
 
-    async fn serve_http1(&self, inbound: &Rc<Inbound>) -> Stop {
+    async fn serve_http1(&self, inbound: &Rc<Inbound>, switched: &RefCell<Option<RecordedBody>>) -> Stop {
         let mut turns = Turns::new(false, self.http.connection.flow.requests());
         let last = Cell::new(false);
-        let mut serving = pin!(Exchanges { driver: self, inbound, last: &last }.run());
+        let mut serving = pin!(Exchanges { driver: self, inbound, last: &last, switched }.run());
         poll_fn(|cx| {
             self.advance_handshake(cx);
             inbound.begin_turn(cx);
@@ -87,11 +93,13 @@ struct Exchanges<'a> {
     inbound: &'a Rc<Inbound>,
     /// Whether the current or next response is the last.
     last: &'a Cell<bool>,
+    /// Body of the response that has switched protocols.
+    switched: &'a RefCell<Option<RecordedBody>>,
 }
 
 impl Exchanges<'_> {
     async fn run(self) -> Stop {
-        let Self { driver, inbound, last } = self;
+        let Self { driver, inbound, last, .. } = self;
         let http = driver.http;
         let limits = head_limits(&http.settings);
         let mut outbound = Outbound::default();
@@ -145,8 +153,12 @@ impl Exchanges<'_> {
             http.write_head(outbound.buffer(), (status, &head.headers), extent, asked, closes);
         drop(head);
         self.write(outbound).await?;
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            self.switched.replace(Some(body));
+            return Err(self.driver.closed());
+        }
         self.send_body(body, framing, outbound).await?;
-        if closes || status == StatusCode::SWITCHING_PROTOCOLS {
+        if closes {
             return Err(self.driver.closed());
         }
         match poll_fn(|cx| Poll::Ready(self.inbound.is_read(cx))).await {

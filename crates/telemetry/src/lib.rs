@@ -20,6 +20,7 @@ pub use display::{changes_display, escape_markup};
 pub use metrics::Metrics;
 pub use outcome::{
     EarlyData, EarlyRequest, HandshakeOutcome, MalformedReason, Resumption, ResumptionFailure, Side,
+    UpgradedEnd,
 };
 pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};
 pub use recent::RecentConnection;

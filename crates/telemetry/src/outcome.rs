@@ -105,6 +105,22 @@ named! {
 }
 
 named! {
+    /// Cause of the end of a connection or stream after a switch of protocols, such as a WebSocket.
+    UpgradedEnd {
+        /// The client ended first, or went away.
+        ClientClosed = "client-closed",
+        /// The upstream ended first.
+        UpstreamClosed = "upstream-closed",
+        /// Neither side sent anything for `timeouts.upgraded` of the upstream.
+        IdleTimeout = "idle-timeout",
+        /// The connection to the upstream failed.
+        Error = "error",
+        /// The drain of brisk ended before the connection.
+        Drain = "drain",
+    }
+}
+
+named! {
     /// Side responsible for an error.
     Side {
         /// The client: its request was wrong, or it went away.

@@ -10,7 +10,7 @@ use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureSc
 
 use crate::outcome::{
     EarlyData, EarlyRequest, HandshakeOutcome, Listening, MalformedReason, Resumption, ResumptionFailure,
-    Side,
+    Side, UpgradedEnd,
 };
 use crate::request_id::RequestId;
 use crate::timeline::Timeline;
@@ -215,6 +215,8 @@ pub struct RequestRecord<'a> {
     pub error: Option<&'static str>,
     /// Side responsible for the error.
     pub error_side: Option<Side>,
+    /// Cause of the end after a switch of protocols.
+    pub upgraded_end: Option<UpgradedEnd>,
     /// The experiments that its connection was drawn for, each with the arm that it got.
     pub experiments: &'a [(Arc<str>, Arc<str>)],
 }

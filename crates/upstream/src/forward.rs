@@ -74,6 +74,11 @@ impl ForwardOutcome {
         }
     }
 
+    /// Whether the client has sent its request body to the end, as far as the upload has noticed.
+    pub fn request_ended(&self) -> bool {
+        self.progress.borrow().as_ref().is_some_and(|progress| progress.has_ended())
+    }
+
     /// Number of bytes of the request body so far.
     pub fn request_bytes(&self) -> u64 {
         self.progress.borrow().as_ref().map_or(0, |progress| progress.bytes())

@@ -1,6 +1,6 @@
 //! Switched protocols such as WebSocket: joins the client's and the upstream's transport after HTTP has ended on both.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use brisk_http_connection::Connection;
 use brisk_net::Deadline;
+use brisk_telemetry::UpgradedEnd;
 use bytes::{Buf, Bytes};
 use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -34,16 +35,22 @@ pub struct PendingUpgrade {
     _open: OpenConnection,
 }
 
-/// Number of copied bytes, and the reason for the end.
-#[derive(Debug)]
+/// Number of bytes copied so far after a switch of protocols, and the cause of the end.
+#[derive(Debug, Default)]
 pub struct Joined {
     /// Bytes from the client to the upstream.
-    pub from_client: u64,
+    pub from_client: Cell<u64>,
     /// Bytes from the upstream to the client.
-    pub from_upstream: u64,
-    /// The error that ended copying; `None` if both sides ended. Kind `TimedOut` if neither side sent anything for too
-    /// long.
-    pub error: Option<io::Error>,
+    pub from_upstream: Cell<u64>,
+    /// Cause of the end; `None` before the end. The first cause is kept.
+    pub end: Cell<Option<UpgradedEnd>>,
+}
+
+impl Joined {
+    /// Records the cause of the end, unless an earlier one exists.
+    pub fn ended(&self, cause: UpgradedEnd) {
+        self.end.set(self.end.get().or(Some(cause)));
+    }
 }
 
 impl PendingUpgrade {
@@ -66,8 +73,9 @@ impl PendingUpgrade {
     /// upstream.
     ///
     /// `read_ahead` contains bytes read from the client after its request; `deadline` is the deadline of the client's
-    /// connection. The end of one side is passed on as the end of writing; the other direction continues.
-    pub async fn join<C>(self, mut client: C, read_ahead: Bytes, deadline: &Deadline) -> Joined
+    /// connection. The end of one side is passed on as the end of writing; the other direction continues. `joined` is
+    /// updated continuously, so that it is also correct if the future is dropped.
+    pub async fn join<C>(self, mut client: C, read_ahead: Bytes, deadline: &Deadline, joined: &Joined)
     where
         C: AsyncRead + AsyncWrite + Unpin,
     {
@@ -77,20 +85,36 @@ impl PendingUpgrade {
         // The response that switched protocols may still be in the client's buffer.
         let mut to_client = Direction { unflushed: true, ..Direction::new(self.read_ahead) };
         deadline.set(limit);
-        let copied = std::future::poll_fn(|context| {
+        let end = std::future::poll_fn(|context| {
             let before = to_upstream.moved + to_client.moved;
-            let up = to_upstream.poll(context, &mut client, &mut upstream)?;
-            let down = to_client.poll(context, &mut upstream, &mut client)?;
-            if up.is_ready() && down.is_ready() {
-                return Poll::Ready(Ok(()));
+            let up = to_upstream.poll(context, &mut client, &mut upstream);
+            if to_upstream.state != State::Open {
+                joined.ended(UpgradedEnd::ClientClosed);
+            }
+            let down = to_client.poll(context, &mut upstream, &mut client);
+            if to_client.state != State::Open {
+                joined.ended(UpgradedEnd::UpstreamClosed);
+            }
+            joined.from_client.set(to_upstream.moved);
+            joined.from_upstream.set(to_client.moved);
+            match (up, down) {
+                (Poll::Ready(Err(Failed::Source)), _) | (_, Poll::Ready(Err(Failed::Sink))) => {
+                    return Poll::Ready(UpgradedEnd::ClientClosed);
+                }
+                (Poll::Ready(Err(Failed::Sink)), _) | (_, Poll::Ready(Err(Failed::Source))) => {
+                    return Poll::Ready(UpgradedEnd::Error);
+                }
+                (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
+                    return Poll::Ready(UpgradedEnd::UpstreamClosed);
+                }
+                _ => {}
             }
             if to_upstream.moved + to_client.moved != before {
                 deadline.set(limit);
             }
-            deadline.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+            deadline.poll_expired(context).map(|()| UpgradedEnd::IdleTimeout)
         });
-        let error = copied.await.err();
-        Joined { from_client: to_upstream.moved, from_upstream: to_client.moved, error }
+        joined.ended(end.await);
     }
 }
 
@@ -137,29 +161,41 @@ enum State {
     Ended,
 }
 
+/// The side of a direction that failed.
+#[derive(Debug)]
+enum Failed {
+    Source,
+    Sink,
+}
+
 impl Direction {
     fn new(pending: Bytes) -> Self {
         Self { pending, moved: 0, unflushed: false, state: State::Open }
     }
 
     /// Ready when the source has ended and the sink was shut down.
-    fn poll<R, W>(&mut self, context: &mut Context<'_>, source: &mut R, sink: &mut W) -> Poll<io::Result<()>>
+    fn poll<R, W>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+    ) -> Poll<Result<(), Failed>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
         loop {
-            ready!(self.poll_drain(context, sink))?;
+            ready!(self.poll_drain(context, sink)).map_err(|_| Failed::Sink)?;
             match self.state {
                 State::Open => match self.poll_fill(context, source, sink)? {
                     Poll::Ready(()) => {}
                     Poll::Pending => {
-                        ready!(self.poll_flush(context, sink))?;
+                        ready!(self.poll_flush(context, sink)).map_err(|_| Failed::Sink)?;
                         return Poll::Pending;
                     }
                 },
                 State::Ending => {
-                    ready!(Pin::new(&mut *sink).poll_shutdown(context))?;
+                    ready!(Pin::new(&mut *sink).poll_shutdown(context)).map_err(|_| Failed::Sink)?;
                     self.state = State::Ended;
                 }
                 State::Ended => return Poll::Ready(Ok(())),
@@ -187,23 +223,23 @@ impl Direction {
         context: &mut Context<'_>,
         source: &mut R,
         sink: &mut W,
-    ) -> Poll<io::Result<()>>
+    ) -> Poll<Result<(), Failed>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
         SCRATCH.with_borrow_mut(|scratch| {
             let mut buffer = ReadBuf::new(scratch);
-            ready!(Pin::new(source).poll_read(context, &mut buffer))?;
+            ready!(Pin::new(source).poll_read(context, &mut buffer)).map_err(|_| Failed::Source)?;
             let read = buffer.filled();
             if read.is_empty() {
                 self.state = State::Ending;
                 return Poll::Ready(Ok(()));
             }
-            let written = match Pin::new(sink).poll_write(context, read)? {
+            let written = match Pin::new(sink).poll_write(context, read) {
                 Poll::Ready(written) => {
-                    self.wrote(written)?;
-                    written
+                    let wrote = written.and_then(|written| self.wrote(written).map(|()| written));
+                    wrote.map_err(|_| Failed::Sink)?
                 }
                 Poll::Pending => 0,
             };

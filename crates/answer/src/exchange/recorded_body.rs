@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use brisk_http::error::BodyError;
 use brisk_http_connection::chunk::Chunk;
+use brisk_upstream::upgrade::Joined;
 use http_body::{Body as _, Frame, SizeHint};
 
 use super::{Exchange, State};
@@ -22,6 +23,11 @@ pub struct RecordedBody {
 }
 
 impl RecordedBody {
+    /// Bytes and end of the connection, to be updated until this body is dropped, if the response has switched protocols.
+    pub fn switched(&self) -> Option<&Joined> {
+        self.exchange.switched.as_deref()
+    }
+
     /// Polls the body once more after all bytes stated in the head were sent.
     ///
     /// Over HTTP/2, the end of an upstream's stream may arrive separately. Without this poll, a complete stream would

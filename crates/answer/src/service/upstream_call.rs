@@ -14,7 +14,7 @@ use brisk_upstream::{Group, Server};
 use brisk_upstream::{UpstreamBody, UpstreamError};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Response, header};
+use http::{Response, StatusCode, header};
 use http_body::Body as _;
 
 use super::Service;
@@ -143,6 +143,9 @@ impl<'a> UpstreamCall<'a> {
         let connection = self.prepare(&mut head, target, exchange);
         let facts = ForwardFacts { connection: &connection, interim: None, outcome: &exchange.outcome };
         let answered = tunnel(&self.upstream.group, head, upload, &facts).await;
+        if answered.as_ref().is_ok_and(|response| response.status().is_success()) {
+            exchange.switch();
+        }
         self.answered(answered, exchange)
     }
 
@@ -171,6 +174,9 @@ impl<'a> UpstreamCall<'a> {
             Ok(response) => {
                 exchange.hold_head(|| size_of_fields(response.headers()))?;
                 exchange.hold_first(response.body().unread());
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    exchange.switch();
+                }
                 let mut response = response.map(Body::Upstream);
                 self.route.stages.received(self.state, &mut response);
                 headers::prepare_response(response.status(), response.headers_mut());

@@ -125,6 +125,10 @@ fn messages_go_both_ways_on_a_stream() {
     drop(socket);
     let line: Value = serde_json::from_str(&site.brisk.logged("/chat")).expect("a line of JSON");
     assert_eq!((&line["method"], &line["status"]), (&"CONNECT".into(), &200.into()), "{line}");
+    // The server of tungstenite closes first. The messages of the client have a mask of 4 bytes each.
+    assert_eq!(line["upgraded_end"], "upstream-closed", "{line}");
+    let (received, sent) = (line["bytes_received"].as_u64(), line["bytes_sent"].as_u64());
+    assert_eq!(received.zip(sent).map(|(received, sent)| received - sent), Some(6 * 4), "{line}");
     wait_until("the end of the upstream's connection", || {
         let open = site.brisk.metrics().sum("brisk_upstream_connections_open", &[]);
         (open < 0.5).then_some(())
@@ -147,6 +151,8 @@ fn a_client_that_vanishes_leaves_no_connection_to_the_upstream() {
     let origin = echo();
     let site = Site::proxying(&[&origin.url()]);
     drop(Stream::open(&site, "/chat", &WEBSOCKET));
+    let line: Value = serde_json::from_str(&site.brisk.logged("/chat")).expect("a line of JSON");
+    assert_eq!(line["upgraded_end"], "client-closed", "{line}");
     wait_until("the end of the upstream's connection", || {
         let open = site.brisk.metrics().sum("brisk_upstream_connections_open", &[]);
         (open < 0.5).then_some(())
@@ -199,6 +205,13 @@ fn a_server_over_http2_gets_a_stream_if_it_offers_that() {
         let mut rest = String::new();
         stream.read_to_string(&mut rest).expect("the end of the stream");
         assert_eq!(rest, " and goodbye");
+        let line: Value = serde_json::from_str(&site.brisk.logged("/chat")).expect("a line of JSON");
+        let bytes = (&line["bytes_received"], &line["bytes_sent"]);
+        assert_eq!(
+            (bytes, &line["upgraded_end"]),
+            ((&3.into(), &19.into()), &"client-closed".into()),
+            "{line}"
+        );
     }
 }
 

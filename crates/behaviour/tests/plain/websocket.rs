@@ -6,6 +6,7 @@ use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_behaviour::websocket::echo;
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
+use serde_json::Value;
 use tungstenite::{Message, WebSocket};
 
 fn open(site: &Site) -> WebSocket<TlsStream> {
@@ -75,6 +76,75 @@ fn a_socket_without_traffic_ends_after_its_own_time() {
     socket.send(Message::text("here")).expect("a server that reads");
     assert!(socket.read().is_ok());
     assert!(socket.read().is_err());
+}
+
+/// The log line of a switched connection, after its end.
+fn line(site: &Site) -> Value {
+    serde_json::from_str(&site.brisk.logged("/chat")).expect("a line of JSON")
+}
+
+/// Site with an access log, to `origin`.
+fn logging(origin: &Origin, upstream: &str) -> Site {
+    Site::custom("", &format!("{}{upstream}", proxy_to(&[&origin.url()])), |setup| setup)
+}
+
+#[test]
+fn the_access_log_has_the_bytes_and_the_end_of_a_switched_connection() {
+    let origin = echo();
+    let site = logging(&origin, "");
+    let mut socket = open(&site);
+    socket.send(Message::binary(vec![7; 100_000])).expect("a server that reads");
+    assert_eq!(socket.read().expect("an echo").len(), 100_000);
+    // No line before the end, which would lack the bytes.
+    assert!(!site.brisk.access_log().iter().any(|line| line.contains("/chat")));
+    drop(socket);
+    let line = line(&site);
+    assert_eq!((&line["status"], &line["upgraded_end"]), (&101.into(), &"client-closed".into()), "{line}");
+    for bytes in ["bytes_sent", "bytes_received"] {
+        assert!(line[bytes].as_u64().is_some_and(|bytes| (100_000..101_000).contains(&bytes)), "{line}");
+    }
+    assert!(line["duration_us"].is_u64() && line["error"].is_null(), "{line}");
+}
+
+#[test]
+fn the_access_log_names_the_upstream_that_closes_a_switched_connection() {
+    let origin = Origin::raw(|stream| {
+        let mut socket = tungstenite::accept(stream).map_err(io::Error::other)?;
+        socket.read().map(drop).map_err(io::Error::other)
+    });
+    let site = logging(&origin, "");
+    let mut socket = open(&site);
+    socket.send(Message::text("bye")).expect("a server that reads");
+    assert!(socket.read().is_err());
+    drop(socket);
+    let line = line(&site);
+    assert_eq!((&line["upgraded_end"], &line["error"]), (&"upstream-closed".into(), &Value::Null), "{line}");
+}
+
+#[test]
+fn the_access_log_names_the_timeout_of_a_switched_connection() {
+    let origin = echo();
+    let site = logging(&origin, "timeouts.upgraded = \"1s\"\n");
+    let mut socket = open(&site);
+    assert!(socket.read().is_err());
+    let line = line(&site);
+    assert_eq!((&line["upgraded_end"], &line["error"]), (&"idle-timeout".into(), &Value::Null), "{line}");
+}
+
+#[test]
+fn the_access_log_names_the_drain_that_ends_a_switched_connection() {
+    let origin = echo();
+    let tables = proxy_to(&[&origin.url()]);
+    let mut site = Site::custom("server.drain_timeout = \"1s\"\n", &tables, |setup| setup);
+    let mut socket = open(&site);
+    socket.send(Message::text("four")).expect("a server that reads");
+    assert!(socket.read().is_ok());
+    site.brisk.terminate();
+    site.brisk.wait();
+    let line = line(&site);
+    // A frame has 2 bytes before its text, and 4 more from a client.
+    let bytes = (&line["bytes_received"], &line["bytes_sent"]);
+    assert_eq!((bytes, &line["upgraded_end"]), ((&10.into(), &6.into()), &"drain".into()), "{line}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub struct BodyProgress {
     limit: u64,
     bytes: Cell<u64>,
     waits: Cell<bool>,
+    ended: Cell<bool>,
     failure: Cell<Option<ClientFailure>>,
     pace: Option<Pace>,
 }
@@ -76,6 +77,11 @@ impl BodyProgress {
     /// Whether the upload waits for the client.
     pub fn waits_for_client(&self) -> bool {
         self.waits.get()
+    }
+
+    /// Whether the body was read to its end.
+    pub fn has_ended(&self) -> bool {
+        self.ended.get()
     }
 
     /// The client's failure, if any.
@@ -166,6 +172,7 @@ impl RequestBody {
             pace: Pace::of(connection),
             bytes: Cell::new(0),
             waits: Cell::new(false),
+            ended: Cell::new(false),
             failure: Cell::new(None),
         };
         Self::Client(body, Rc::new(progress))
@@ -226,8 +233,9 @@ impl http_body::Body for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if let Self::Client(_, progress) = self {
+        if let Self::Client(body, progress) = self {
             progress.set_waits(false);
+            progress.ended.set(body.is_end_stream());
         }
     }
 }

@@ -44,6 +44,9 @@ pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     if let Some(side) = request.error_side {
         line.word("error_side", side.name());
     }
+    if let Some(end) = request.upgraded_end {
+        line.word("upgraded_end", end.name());
+    }
     if !request.experiments.is_empty() {
         line.texts("experiments", request.experiments);
     }

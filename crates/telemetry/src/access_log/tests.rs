@@ -59,6 +59,7 @@ fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
         early: None,
         error: None,
         error_side: None,
+        upgraded_end: None,
         experiments: &[],
     }
 }

@@ -113,6 +113,7 @@ impl Asked<'_> {
             return Err(Failure::after_sending(UpstreamError::NotSwitched));
         }
         let upgraded = http1.into_upgraded(limit).await.map_err(Failure::after_sending)?;
+        let upload = self.counted(upload);
         *response.status_mut() = StatusCode::OK;
         let tunnel = Tunnel::new(upgraded, lease, upload);
         Ok(response.map(|()| UpstreamBody::through(tunnel)))
@@ -140,9 +141,8 @@ impl Asked<'_> {
         let protocol = head.headers.remove(UPGRADE);
         head.headers.remove(CONNECTION);
         head.headers.remove(SEC_WEBSOCKET_KEY);
-        let body = RequestBody::new(upload, self.connection, u64::MAX);
+        let body = self.counted(upload);
         let progress = body.progress().cloned();
-        self.facts.outcome.progress.replace(progress.clone());
         let mut request = Request::from_parts(head, body);
         let url = server.state().url();
         let to = Destination {
@@ -155,6 +155,13 @@ impl Asked<'_> {
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease.upgraded());
         Ok(response.map(|()| body))
+    }
+
+    /// The client's bytes, counted for the access log.
+    fn counted(&self, upload: ClientBody) -> RequestBody {
+        let body = RequestBody::new(upload, self.connection, u64::MAX);
+        self.facts.outcome.progress.replace(body.progress().cloned());
+        body
     }
 }
 
@@ -203,7 +210,7 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    fn new(upgraded: Upgraded, lease: Lease, upload: ClientBody) -> Self {
+    fn new(upgraded: Upgraded, lease: Lease, upload: RequestBody) -> Self {
         let Upgraded { io, read_ahead, open } = upgraded;
         let (reader, writer) = split(io);
         let has_moved = Rc::new(Cell::new(true));
@@ -232,7 +239,7 @@ impl Tunnel {
 }
 
 /// Copies the client's bytes until their end, which is passed on.
-async fn copy(mut upload: ClientBody, mut writer: WriteHalf<UpstreamIo>, has_moved: Rc<Cell<bool>>) {
+async fn copy(mut upload: RequestBody, mut writer: WriteHalf<UpstreamIo>, has_moved: Rc<Cell<bool>>) {
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut upload).poll_frame(context)).await {
         let Ok(Ok(data)) = frame.map(Frame::into_data) else { break };
         has_moved.set(true);
@@ -240,6 +247,7 @@ async fn copy(mut upload: ClientBody, mut writer: WriteHalf<UpstreamIo>, has_mov
             break;
         }
     }
+    drop(upload);
     // A server that has gone needs no end.
     drop(writer.shutdown().await);
 }

@@ -29,7 +29,7 @@ use crate::body::UpstreamBody;
 use crate::forward::{ForwardFacts, ForwardOutcome, forward};
 use crate::group::{Group, GroupState};
 use crate::settings::GroupSettings;
-use crate::upgrade::PendingUpgrade;
+use crate::upgrade::{Joined, PendingUpgrade};
 
 /// A body that a test sends.
 pub(super) type TestBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -298,7 +298,7 @@ async fn serve(pipe: DuplexStream, shared: Rc<Shared>) {
     let parts = hyper.into_parts();
     if let Some(pending) = PendingUpgrade::take(&connection) {
         let deadline = shared.wheel.register();
-        pending.join(parts.io.into_inner(), parts.read_buf, &deadline).await;
+        pending.join(parts.io.into_inner(), parts.read_buf, &deadline, &Joined::default()).await;
     }
 }
 
