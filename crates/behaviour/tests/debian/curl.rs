@@ -118,11 +118,14 @@ fn trailers_reach_the_client() {
 fn trailers_reach_the_upstream() {
     let origin = Origin::fixed("thanks");
     let site = Site::proxying(&[&origin.url()]);
-    let head =
-        format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n");
-    let answer = site.connect().request(&format!("{head}5\r\nhello\r\n0\r\nX-Sum: 532\r\n\r\n"));
-    assert_eq!(answer.text(), "thanks");
-    assert_eq!(origin.last_request().trailers, [("x-sum".to_owned(), "532".to_owned())]);
+    // The header `Trailer` is not required (RFC 9110 section 6.6.2).
+    for announced in ["Trailer: X-Sum\r\n", ""] {
+        let head =
+            format!("POST / HTTP/1.1\r\nHost: {NAME}\r\n{announced}Transfer-Encoding: chunked\r\n\r\n");
+        let answer = site.connect().request(&format!("{head}5\r\nhello\r\n0\r\nX-Sum: 532\r\n\r\n"));
+        assert_eq!(answer.text(), "thanks");
+        assert_eq!(origin.last_request().trailers, [("x-sum".to_owned(), "532".to_owned())], "{announced:?}");
+    }
 }
 
 #[test]

@@ -109,11 +109,8 @@ impl Output {
 pub enum BodyWriter {
     /// Remaining bytes of the announced length.
     Length(u64),
-    /// Chunked, with the trailers that the request has announced.
-    Chunked {
-        /// Names of the announced trailers.
-        announced: Vec<HeaderName>,
-    },
+    /// Chunked, with trailers.
+    Chunked,
 }
 
 impl BodyWriter {
@@ -123,7 +120,7 @@ impl BodyWriter {
         match headers.get(header::CONTENT_LENGTH) {
             // A length that cannot be parsed means that there is no body.
             Some(length) => Self::Length(number(length).unwrap_or(0)),
-            None => Self::Chunked { announced: announced(headers) },
+            None => Self::Chunked,
         }
     }
 
@@ -135,7 +132,7 @@ impl BodyWriter {
                 *left = left.checked_sub(data.len() as u64).ok_or(BodyError::WrongLength)?;
                 output.data(data);
             }
-            Self::Chunked { .. } => {
+            Self::Chunked => {
                 output.end().extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
                 output.data(data);
                 output.end().extend_from_slice(b"\r\n");
@@ -144,29 +141,21 @@ impl BodyWriter {
         Ok(())
     }
 
-    /// Writes the end of the body, with the announced trailers among `trailers`. Fails if bytes of the announced length are
-    /// missing.
+    /// Writes the end of the body, with `trailers` except for fields that belong to the head (RFC 9110 section 6.5.1). A
+    /// `Trailer` header is not required (section 6.6.2). Fails if bytes of the announced length are missing.
     pub fn end(&self, trailers: Option<&HeaderMap>, output: &mut Output) -> Result<(), BodyError> {
         match self {
             Self::Length(0) => Ok(()),
             Self::Length(_) => Err(BodyError::WrongLength),
-            Self::Chunked { announced } => {
+            Self::Chunked => {
                 output.end().extend_from_slice(b"0\r\n");
                 let trailers = trailers.into_iter().flatten();
-                output.lines(trailers.filter(|(name, _)| announced.contains(name)));
+                output.lines(trailers.filter(|(name, _)| !claims::belongs_to_head(name)));
                 output.end().extend_from_slice(b"\r\n");
                 Ok(())
             }
         }
     }
-}
-
-/// Names of all `Trailer` headers, except for fields that belong to the head (RFC 9110 section 6.5.1).
-fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
-    let lines = headers.get_all(header::TRAILER).iter();
-    let names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    let names = names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
-    names.filter(|name| !claims::belongs_to_head(name)).collect()
 }
 
 #[cfg(test)]
@@ -246,10 +235,9 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_a_length_is_chunked_and_has_the_announced_trailers() {
+    fn a_body_without_a_length_is_chunked_and_has_trailers() {
         let mut output = Output::default();
-        let lines =
-            [("transfer-encoding", "chunked"), ("trailer", "A, host"), ("trailer", "content-length,b")];
+        let lines = [("transfer-encoding", "chunked"), ("trailer", "A, host")];
         let mut body = BodyWriter::after(&headers(lines));
         let long = "x".repeat(COPIED + 1);
         body.data(Bytes::from("hello"), &mut output).expect("no error");
@@ -262,6 +250,6 @@ mod tests {
         assert!(piece.is_unique(), "a piece that is sent takes no memory");
         let trailers = headers([("a", "1"), ("host", "other"), ("content-length", "4"), ("c", "3")]);
         body.end(Some(&trailers), &mut output).expect("no error");
-        assert_eq!(sent(&mut output), "0\r\na: 1\r\n\r\n");
+        assert_eq!(sent(&mut output), "0\r\na: 1\r\nc: 3\r\n\r\n");
     }
 }
