@@ -373,4 +373,6 @@ pub(crate) struct UpstreamTls {
     pub(crate) certificate: Option<Certificate>,
     pub(crate) server_name: Option<String>,
     pub(crate) protocol: Option<TlsProtocol>,
+    #[serde(default)]
+    pub(crate) allow_missing_close_notify: bool,
 }

@@ -32,6 +32,10 @@ pub struct ConnectorSettings {
     pub protocols: Vec<&'static str>,
     /// The versions of TLS that are offered. Default: 1.2 and 1.3.
     pub versions: Versions,
+    /// Whether the end of the TCP connection without `close_notify` is the end of the data instead of an error. An attacker in the
+    /// network can then truncate data without detection, unless the protocol states its length (RFC 8446 section 6.1).
+    /// Default: no.
+    pub allows_missing_close_notify: bool,
 }
 
 /// Versions of TLS that a client offers.
@@ -57,12 +61,14 @@ pub struct Identity {
 #[derive(Clone)]
 pub struct Connector {
     inner: TlsConnector,
+    allows_missing_close_notify: bool,
 }
 
 /// An encrypted connection to a verified server.
 #[derive(Debug)]
 pub struct ClientStream {
     inner: TlsStream<TcpStream>,
+    allows_missing_close_notify: bool,
 }
 
 impl Connector {
@@ -81,7 +87,8 @@ impl Connector {
             Some(identity) => builder.with_client_cert_resolver(identity.read("client certificate")?),
         };
         config.alpn_protocols = settings.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        Ok(Self { inner: TlsConnector::from(Arc::new(config)) })
+        let allows_missing_close_notify = settings.allows_missing_close_notify;
+        Ok(Self { inner: TlsConnector::from(Arc::new(config)), allows_missing_close_notify })
     }
 
     /// Performs the handshake over `tcp` and verifies that the server is `name`, a host name or an IP address.
@@ -93,7 +100,7 @@ impl Connector {
         let name = ServerName::try_from(bare.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let inner = self.inner.connect(name, tcp).await?;
-        Ok(ClientStream { inner })
+        Ok(ClientStream { inner, allows_missing_close_notify: self.allows_missing_close_notify })
     }
 }
 
@@ -149,7 +156,15 @@ impl AsyncRead for ClientStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_read(context, buffer)
+        let this = self.get_mut();
+        match Pin::new(&mut this.inner).poll_read(context, buffer) {
+            Poll::Ready(Err(error))
+                if this.allows_missing_close_notify && error.kind() == io::ErrorKind::UnexpectedEof =>
+            {
+                Poll::Ready(Ok(()))
+            }
+            polled => polled,
+        }
     }
 }
 

@@ -276,6 +276,8 @@ pub struct UpstreamTlsSettings {
     pub server_name: Option<String>,
     /// HTTP version. Default: HTTP/1.1.
     pub protocol: TlsProtocol,
+    /// Whether a server may close a connection without `close_notify`. Default: no.
+    pub allows_missing_close_notify: bool,
 }
 
 /// HTTP version over TLS.

@@ -30,6 +30,7 @@ mod smuggling;
 mod speed;
 mod unknown_hosts;
 mod uploads_beside;
+mod upstream_close;
 mod upstream_limits;
 mod upstream_reload;
 mod upstream_resets;

@@ -168,7 +168,13 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
         Some(values::TlsProtocol::Http2) => TlsProtocol::Http2,
         Some(values::TlsProtocol::Http1) | None => TlsProtocol::Http1,
     };
-    UpstreamTlsSettings { ca, identity, server_name, protocol }
+    UpstreamTlsSettings {
+        ca,
+        identity,
+        server_name,
+        protocol,
+        allows_missing_close_notify: raw.tls.allow_missing_close_notify,
+    }
 }
 
 /// The client certificate, tried as one of a host: its key is read again when it is used.

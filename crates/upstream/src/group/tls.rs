@@ -42,6 +42,7 @@ pub(super) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, T
         authorities: settings.tls.ca.clone(),
         identity: settings.tls.identity.clone(),
         protocols: vec![protocol.alpn()],
+        allows_missing_close_notify: settings.tls.allows_missing_close_notify,
         ..ConnectorSettings::default()
     };
     Connector::new(&settings).map(Some)
