@@ -310,6 +310,7 @@ pub(crate) struct Upstream {
     pub(crate) retry: Option<bool>,
     pub(crate) pipeline: Option<u8>,
     pub(crate) head_size: Option<Size>,
+    pub(crate) headers: Option<u16>,
     #[serde(default)]
     pub(crate) timeouts: UpstreamTimeouts,
     #[serde(default)]

@@ -14,8 +14,9 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use brisk_answer::RecordedBody;
+use brisk_http::http1::HeadLimits;
 use brisk_http::http1::answer::{Asked, Extent, Framing, Written, write_head};
-use brisk_http::http1::request_head::{HeadLimits, MalformedRequest};
+use brisk_http::http1::request_head::MalformedRequest;
 use brisk_http_connection::end::End;
 use brisk_http_connection::settings::HttpSettings;
 use brisk_upstream::upgrade::PendingUpgrade;

@@ -17,8 +17,17 @@ use thiserror::Error;
 
 pub use body::MalformedBody;
 
-/// Maximum number of headers in a response, and of fields in a trailer section.
+/// Default maximum number of headers in a response, and maximum number of fields in a trailer section.
 pub const LINES: usize = 100;
+
+/// Limits for a head.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadLimits {
+    /// Maximum size in bytes, including the empty line at the end.
+    pub size: usize,
+    /// Maximum number of headers.
+    pub lines: usize,
+}
 
 /// Reason why bytes from a server are not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -50,7 +50,7 @@ impl Server {
             Admission::Open(place) => place,
         };
         let (io, open) = self.open(place).await?;
-        Ok(Http1::new(io, self.register_deadline(), open, self.group_settings().head_size))
+        Ok(Http1::new(io, self.register_deadline(), open, self.group_settings().head_limits()))
     }
 
     /// Passes a reusable connection to the request that waits longest, or keeps it.

@@ -36,7 +36,7 @@ pub enum UpstreamError {
     #[error("the response has a transfer coding that is not supported; supported is `chunked`")]
     TransferCoding,
     /// The head of the response exceeds its limit.
-    #[error("the head of the response is too large")]
+    #[error("the head of the response is too large: raise `head_size` or `headers` of the upstream")]
     HeadTooLarge,
     /// The interim responses (1xx) before the response exceed their limit.
     #[error("too many interim responses (1xx) before the response; the limit is 100, and 64 KiB in total")]

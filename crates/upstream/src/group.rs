@@ -64,7 +64,7 @@ pub struct ServerState {
     pub(crate) places: Option<Arc<Places>>,
     health: ServerHealth,
     metrics: Arc<UpstreamMetrics>,
-    /// Warnings of failed connections.
+    /// Warnings of failed connections and of large heads.
     warnings: Throttle,
 }
 
@@ -168,9 +168,9 @@ impl ServerState {
     }
 
     /// Logs why no connection was opened, at most once in [`WARNING_INTERVAL`].
-    fn warn_of(&self, error: &UpstreamError, group: &str) {
+    fn warn_of(&self, error: &UpstreamError, group: &str, fault: &str) {
         if let Some(more) = self.warnings.pass() {
-            tracing::warn!(group, server = self.name(), %error, more, "no connection to the upstream server");
+            tracing::warn!(group, server = self.name(), %error, more, "{fault}");
         }
     }
 
@@ -354,7 +354,9 @@ impl Server {
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
         let state = self.state();
         let connected = state.dialer.connect().await;
-        let io = connected.inspect_err(|error| state.warn_of(error, &self.group.settings.name))?;
+        let io = connected.inspect_err(|error| {
+            state.warn_of(error, &self.group.settings.name, "no connection to the upstream server");
+        })?;
         Ok((io, OpenConnection::new(&state.metrics, place)))
     }
 
@@ -363,6 +365,13 @@ impl Server {
     }
 
     pub(crate) fn failed(&self, error: &UpstreamError) {
+        if let UpstreamError::HeadTooLarge = error {
+            self.state().warn_of(
+                error,
+                &self.group.settings.name,
+                "a response of the upstream server was refused",
+            );
+        }
         self.state().metrics.failure();
         let Some(pause) = self.state().health.request_failed(&self.group.settings.health.passive) else {
             return;

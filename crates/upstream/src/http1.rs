@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use brisk_http::error::{ConnectionError, Http2Error};
-use brisk_http::http1::MalformedResponse;
+use brisk_http::http1::{HeadLimits, MalformedResponse};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, ClientFailure, RequestBody};
 use brisk_http_connection::interim::Interim;
@@ -75,14 +75,14 @@ pub(crate) struct Upgraded {
 }
 
 impl Http1 {
-    /// A connection before its first request. Heads of responses may have `head_size` bytes.
+    /// A connection before its first request. `limits` are those for heads of responses.
     pub(crate) fn new(
         io: UpstreamIo,
         deadline: Deadline,
         open: OpenConnection,
-        head_size: usize,
+        limits: HeadLimits,
     ) -> Box<Self> {
-        let messages = Messages::new(io, head_size);
+        let messages = Messages::new(io, limits);
         Box::new(Self { messages, reused: false, deadline, open, owner: Owner::Any, followers: None })
     }
 

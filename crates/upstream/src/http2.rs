@@ -23,6 +23,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use brisk_http::http1::HeadLimits;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::Interim;
@@ -66,8 +67,8 @@ pub(crate) struct Http2Pool {
 /// The limit on the head of a response, and the times of liveness checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Http2Limits {
-    /// Maximum size of a response's head in bytes (RFC 9113 section 6.5.2).
-    head_size: u32,
+    /// Limits for a response's head (RFC 9113 section 6.5.2).
+    head: HeadLimits,
     /// Time without a frame after which PING is sent, while requests are open.
     ping: Option<Duration>,
     /// Timeout for the reply to PING.
@@ -98,8 +99,7 @@ pub(crate) struct Http2 {
 impl Http2Limits {
     pub(crate) fn of(settings: &GroupSettings) -> Self {
         let timeouts = &settings.timeouts;
-        let head_size = u32::try_from(settings.head_size).unwrap_or(u32::MAX);
-        Self { head_size, ping: timeouts.ping, pong: timeouts.connect }
+        Self { head: settings.head_limits(), ping: timeouts.ping, pong: timeouts.connect }
     }
 }
 

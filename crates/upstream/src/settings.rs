@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use brisk_http::http1::HeadLimits;
 use brisk_net::Target;
 use brisk_net::unix::{UnixTarget, UnixTargetError};
 pub use brisk_tls::connector::Identity;
 use http::uri::{Authority, PathAndQuery, Uri};
 use http::{HeaderName, StatusCode};
 use thiserror::Error;
+
+/// Default maximum number of headers of a response.
+pub const HEADERS: u16 = 100;
 
 /// Default maximum size of a response's head in bytes.
 pub const HEAD_SIZE: usize = 64 * 1024;
@@ -28,6 +32,8 @@ pub struct GroupSettings {
     pub timeouts: UpstreamTimeouts,
     /// Maximum size of a response's head in bytes: status line and headers together. Default: 64 KiB.
     pub head_size: usize,
+    /// Maximum number of headers of a response. Default: 100.
+    pub headers: usize,
     /// Number and lifetime of connections.
     pub pool: PoolSettings,
     /// TLS to `https` servers. Ignored for others.
@@ -51,12 +57,18 @@ impl GroupSettings {
             balance: Balance::default(),
             timeouts: UpstreamTimeouts::default(),
             head_size: HEAD_SIZE,
+            headers: HEADERS.into(),
             pool: PoolSettings::default(),
             tls: UpstreamTlsSettings::default(),
             health: HealthSettings::default(),
             retry: Retry::default(),
             pipeline: 1,
         }
+    }
+
+    /// Limits for the head of a response.
+    pub(crate) fn head_limits(&self) -> HeadLimits {
+        HeadLimits { size: self.head_size, lines: self.headers }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Limits of connections to upstreams: idle connections are closed for others, requests wait for a slot.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use brisk_behaviour::h2::get;
+use brisk_behaviour::h2::{END_HEADERS, END_STREAM, HEADERS, frame, get};
 use brisk_behaviour::h2_client::{Client, RST_STREAM};
 use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{NAME, Site, proxy_to};
@@ -49,6 +50,33 @@ fn a_burst_waits_for_places_and_the_limit_holds() {
         assert_eq!(answers.join().expect("a client"), [200, 200]);
     }
     assert!(most.load(Ordering::SeqCst) <= 2, "{most:?} requests at a time");
+}
+
+#[test]
+fn the_number_of_response_headers_has_a_limit_of_the_upstream() {
+    let origin = Origin::answering(move |request, stream| {
+        // With `Content-Length`, one more than the path says.
+        let count: Option<usize> =
+            request.head.line.split(['/', ' ']).nth(2).and_then(|count| count.parse().ok());
+        let lines = "X: 1\r\n".repeat(count.expect("a number") - 1);
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{lines}\r\n")
+    });
+    let h2 = h2_origin(|peer, _| {
+        while let Some(stream) = peer.request()? {
+            // `:status: 200`, and 101 times `a` without a value.
+            let block = [vec![0x88], [0, 1, b'a', 0].repeat(101)].concat();
+            peer.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block))?;
+        }
+        Ok(())
+    });
+    for (key, allowed) in [("", 100), ("headers = 300\n", 300)] {
+        let site = Site::with(&format!("{}{key}", proxy_to(&[&origin.url()])));
+        assert_eq!(site.get(&format!("/{allowed}")).status(), 200);
+        assert_eq!(site.get(&format!("/{}", allowed + 1)).status(), 502);
+        site.brisk.log_with("raise `head_size` or `headers` of the upstream");
+        let site = Site::with(&format!("{}{key}", proxy_to(&[&h2c(&h2)])));
+        assert_eq!(site.get("/").status(), if allowed == 100 { 502 } else { 200 });
+    }
 }
 
 #[test]

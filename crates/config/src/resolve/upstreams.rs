@@ -8,8 +8,9 @@ use brisk_certs::{Warning, load};
 use brisk_config_file::{KeyPath, Period, Size};
 use brisk_keys::Keystore;
 use brisk_upstream::settings::{
-    ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HashKey, HealthSettings, Identity, PassiveChecks,
-    PoolSettings, Retry, ServerScheme, ServerSettings, TlsProtocol, UpstreamTimeouts, UpstreamTlsSettings,
+    ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HEADERS, HashKey, HealthSettings, Identity,
+    PassiveChecks, PoolSettings, Retry, ServerScheme, ServerSettings, TlsProtocol, UpstreamTimeouts,
+    UpstreamTlsSettings,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
@@ -44,6 +45,7 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
         balance: balance(raw, path, context),
         timeouts: timeouts(&raw.timeouts, &path.key("timeouts"), context),
         head_size: head_size(raw, path, context),
+        headers: context.findings.within(&path.key("headers"), raw.headers, HEADERS, &(10..=1000)).into(),
         pool: pool(&raw.pool, &path.key("pool"), context),
         tls: tls(raw, &path.key("tls"), context),
         health: health(&raw.health, &path.key("health"), context),

@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use brisk_http::error::BodyError;
+use brisk_http::http1::HeadLimits;
 use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::chunked::Part;
-use brisk_http::http1::request_head::{HeadLimits, MalformedRequest, RequestHead, has_bare_line_feed};
+use brisk_http::http1::request_head::{MalformedRequest, RequestHead, has_bare_line_feed};
 use brisk_http_connection::body::client::{ClientBody, Http1Source};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::Request;

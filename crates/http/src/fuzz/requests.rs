@@ -16,8 +16,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
 use super::response::Sent;
+use crate::http1::HeadLimits;
 use crate::http1::chunked::Part;
-use crate::http1::request_head::{HeadLimits, RequestHead};
+use crate::http1::request_head::RequestHead;
 
 const LIMITS: HeadLimits = HeadLimits { size: 16 << 10, lines: 100 };
 

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::http1::chunked::Part;
 use crate::http1::response::ResponseHead;
+use crate::http1::{HeadLimits, LINES};
 
 const HEAD_SIZE: usize = 16 << 10;
 
@@ -51,7 +52,7 @@ fn read(bytes: &[u8], method: &Method, step: usize) -> Option<Read> {
     let mut pieces = bytes.chunks(step);
     let mut input = BytesMut::new();
     let mut head = loop {
-        match ResponseHead::take(&mut input, method, HEAD_SIZE).ok()? {
+        match ResponseHead::take(&mut input, method, HeadLimits { size: HEAD_SIZE, lines: LINES }).ok()? {
             Some(head)
                 if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS => {}
             Some(head) => break head,

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
-use super::place;
+use super::{HeadLimits, place};
 use crate::target;
 
 /// Number of headers that are parsed without an allocation.
@@ -38,15 +38,6 @@ pub struct RequestHead {
     pub takes_trailers: bool,
     /// The client keeps the connection open after the response (RFC 9112 section 9.3).
     pub persists: bool,
-}
-
-/// Limits for a head.
-#[derive(Clone, Copy, Debug)]
-pub struct HeadLimits {
-    /// Maximum size in bytes, including the empty line at the end.
-    pub size: usize,
-    /// Maximum number of headers.
-    pub lines: usize,
 }
 
 /// Reason why bytes from a client are not a valid request.

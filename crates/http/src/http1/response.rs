@@ -1,5 +1,6 @@
 //! Parser of response heads, including the framing of the body.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -7,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
-use super::{LINES, MalformedResponse, place};
+use super::{HeadLimits, LINES, MalformedResponse, place};
 use crate::validate;
 
 /// Response head, with its consequences for the body and the connection.
@@ -35,36 +36,60 @@ impl ResponseHead {
     ///
     /// # Errors
     ///
-    /// `HeadTooLarge` above `limit` bytes or [`LINES`] headers; the other errors for bytes that cannot become a head.
+    /// `HeadTooLarge` above `limits`; the other errors for bytes that cannot become a head.
     pub fn take(
         input: &mut BytesMut,
         method: &Method,
-        limit: usize,
+        limits: HeadLimits,
     ) -> Result<Option<Self>, MalformedResponse> {
-        let mut parsed = [const { std::mem::MaybeUninit::uninit() }; LINES];
+        let mut usual = [const { Line { name: 0..0, value: 0..0 } }; LINES];
+        let mut more = Vec::new();
+        let lines = usual.get_mut(..limits.lines).unwrap_or_else(|| {
+            more.resize(limits.lines, Line::default());
+            &mut more
+        });
+        let Some(start) = Start::parse(input, limits.size, lines)? else { return Ok(None) };
+        let status = start.code.and_then(|code| StatusCode::from_u16(code).ok());
+        let status = status.ok_or(MalformedResponse::Status)?;
+        let head = input.split_to(start.length).freeze();
+        let mut facts = Facts::new();
+        let mut headers = facts.read(&head, &lines[..start.lines])?;
+        let body = facts.body(status, &mut headers, method, start.is_old)?;
+        let persists = !matches!(body, BodyReader::UntilClose) && facts.persists(start.is_old);
+        Ok(Some(Self { status, headers, body, persists }))
+    }
+}
+
+/// The start of a head, with the numbers of its bytes and headers.
+struct Start {
+    code: Option<u16>,
+    is_old: bool,
+    length: usize,
+    lines: usize,
+}
+
+impl Start {
+    /// Parses a head of at most `size` bytes, and writes the positions of its headers to `lines`; `None` if it is incomplete.
+    fn parse(bytes: &[u8], size: usize, lines: &mut [Line]) -> Result<Option<Self>, MalformedResponse> {
+        let mut usual = [const { MaybeUninit::uninit() }; LINES];
+        let mut more = Vec::new();
+        let parsed = usual.get_mut(..lines.len()).unwrap_or_else(|| {
+            more.resize(lines.len(), MaybeUninit::uninit());
+            &mut more
+        });
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
-        let status = config.parse_response_with_uninit_headers(&mut response, input, &mut parsed);
-        let length = match status {
-            Ok(httparse::Status::Complete(length)) if length <= limit => length,
-            Ok(httparse::Status::Partial) if input.len() < limit => return Ok(None),
+        let length = match config.parse_response_with_uninit_headers(&mut response, bytes, parsed) {
+            Ok(httparse::Status::Complete(length)) if length <= size => length,
+            Ok(httparse::Status::Partial) if bytes.len() < size => return Ok(None),
             Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(MalformedResponse::HeadTooLarge),
             Err(error) => return Err(MalformedResponse::Head(error)),
         };
-        let status = response.code.and_then(|code| StatusCode::from_u16(code).ok());
-        let status = status.ok_or(MalformedResponse::Status)?;
-        let is_old = response.version == Some(0);
-        let mut lines = [const { Line { name: 0..0, value: 0..0 } }; LINES];
-        let count = response.headers.len();
         for (line, header) in lines.iter_mut().zip(&*response.headers) {
-            *line = Line { name: place(header.name.as_bytes(), input), value: place(header.value, input) };
+            *line = Line { name: place(header.name.as_bytes(), bytes), value: place(header.value, bytes) };
         }
-        let head = input.split_to(length).freeze();
-        let mut facts = Facts::new();
-        let mut headers = facts.read(&head, &lines[..count])?;
-        let body = facts.body(status, &mut headers, method, is_old)?;
-        let persists = !matches!(body, BodyReader::UntilClose) && facts.persists(is_old);
-        Ok(Some(Self { status, headers, body, persists }))
+        let lines = response.headers.len();
+        Ok(Some(Self { code: response.code, is_old: response.version == Some(0), length, lines }))
     }
 }
 
@@ -183,7 +208,8 @@ mod tests {
 
     fn take(bytes: &[u8], method: &Method) -> Result<Option<(ResponseHead, BytesMut)>, MalformedResponse> {
         let mut input = BytesMut::from(bytes);
-        Ok(ResponseHead::take(&mut input, method, 4096)?.map(|head| (head, input)))
+        Ok(ResponseHead::take(&mut input, method, HeadLimits { size: 4096, lines: LINES })?
+            .map(|head| (head, input)))
     }
 
     fn head(text: &str) -> ResponseHead {
@@ -281,7 +307,14 @@ mod tests {
         let long = format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(4096));
         assert_eq!(refused(&long), MalformedResponse::HeadTooLarge);
         assert_eq!(refused(&format!("{long}\r\n\r\n")), MalformedResponse::HeadTooLarge);
-        let many = format!("HTTP/1.1 200 OK\r\n{}", "a:b\r\n".repeat(LINES + 1));
-        assert_eq!(refused(&many), MalformedResponse::HeadTooLarge);
+        for limit in [1, LINES, 3 * LINES] {
+            let many = |lines| format!("HTTP/1.1 200 OK\r\n{}\r\n", "a:b\r\n".repeat(lines));
+            let take = |lines| {
+                let limits = HeadLimits { size: 4096, lines: limit };
+                ResponseHead::take(&mut many(lines).as_bytes().into(), &Method::GET, limits)
+            };
+            assert_eq!(take(limit).expect("no error").expect("a head").headers.len(), limit);
+            assert_eq!(take(limit + 1).map(|_| ()), Err(MalformedResponse::HeadTooLarge));
+        }
     }
 }

@@ -172,7 +172,7 @@ async fn connect(server: &Rc<Server>) -> Result<Box<Http1>, UpstreamError> {
         Admission::Open(place) => place,
     };
     let (io, open) = server.open(place).await?;
-    Ok(Http1::new(io, server.register_deadline(), open, server.group_settings().head_size))
+    Ok(Http1::new(io, server.register_deadline(), open, server.group_settings().head_limits()))
 }
 
 fn header(text: &str) -> HeaderValue {

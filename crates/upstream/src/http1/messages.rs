@@ -9,11 +9,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use brisk_http::error::ConnectionError;
-use brisk_http::http1::MalformedResponse;
 use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::chunked::Part;
 use brisk_http::http1::request::{BodyWriter, Output};
 use brisk_http::http1::response::ResponseHead;
+use brisk_http::http1::{HeadLimits, MalformedResponse};
 use brisk_http_connection::body::request::RequestBody;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -56,8 +56,8 @@ pub(super) struct Messages<T> {
     response: BodyReader,
     /// Whether the server keeps the connection open for another request.
     persists: bool,
-    /// Maximum size of a response's head in bytes.
-    head_size: usize,
+    /// Limits for a response's head.
+    limits: HeadLimits,
     /// Head of the last 103 before the response.
     hints: Option<HeaderMap>,
     /// Interim responses before the response.
@@ -73,7 +73,7 @@ struct Upload {
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     /// A connection before its first request.
-    pub(super) fn new(io: T, head_size: usize) -> Self {
+    pub(super) fn new(io: T, limits: HeadLimits) -> Self {
         Self {
             io,
             input: BytesMut::new(),
@@ -87,7 +87,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             unsent: None,
             response: BodyReader::Length(0),
             persists: true,
-            head_size,
+            limits,
             hints: None,
             interim: InterimCount::default(),
         }
@@ -206,7 +206,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             }
             // A head that arrives byte by byte is parsed once per line only, not once per byte.
             let may_be_complete =
-                before == 0 || self.input.len() >= self.head_size || self.input[before..].contains(&b'\n');
+                before == 0 || self.input.len() >= self.limits.size || self.input[before..].contains(&b'\n');
             if may_be_complete && let Some(head) = self.take_head(method)? {
                 return Poll::Ready(Ok(self.begin_response(head)));
             }
@@ -229,7 +229,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     fn take_head(&mut self, method: &Method) -> Result<Option<ResponseHead>, MalformedResponse> {
         while !self.input.is_empty() {
             let before = self.input.len();
-            let Some(head) = ResponseHead::take(&mut self.input, method, self.head_size)? else { break };
+            let Some(head) = ResponseHead::take(&mut self.input, method, self.limits)? else { break };
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(Some(head));
             }
@@ -379,6 +379,8 @@ mod tests {
 
     use super::*;
 
+    const LIMITS: HeadLimits = HeadLimits { size: 4096, lines: 100 };
+
     /// Takes everything at once, as TLS does, and sends it when it is flushed and there is room.
     struct Buffering {
         held: Vec<u8>,
@@ -422,7 +424,7 @@ mod tests {
     #[test]
     fn what_the_connection_holds_back_is_flushed_until_it_has_left() {
         let (near, mut far) = duplex(10);
-        let mut messages = Messages::new(Buffering { held: Vec::new(), inner: near }, 4096);
+        let mut messages = Messages::new(Buffering { held: Vec::new(), inner: near }, LIMITS);
         let mut context = Context::from_waker(Waker::noop());
         let request = Request::get("/path").header("host", "a.test").body(RequestBody::Empty);
         messages.begin(&mut request.expect("a request"));
@@ -475,7 +477,7 @@ mod tests {
         for piece in
             [b"HTTP/1.1 100 Continue\r\n\r\n".as_slice(), b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"]
         {
-            let mut messages = Messages::new(Endless { piece, reads: 0 }, 4096);
+            let mut messages = Messages::new(Endless { piece, reads: 0 }, LIMITS);
             let mut context = Context::from_waker(Waker::noop());
             let mut turns = 0;
             let error = loop {
@@ -494,7 +496,7 @@ mod tests {
     #[test]
     fn buffers_are_as_large_as_what_arrived() {
         let (near, mut far) = duplex(1 << 20);
-        let mut messages = Messages::new(near, 4096);
+        let mut messages = Messages::new(near, LIMITS);
         let mut context = Context::from_waker(Waker::noop());
         let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
         messages.begin(&mut request.expect("a request"));
@@ -516,7 +518,7 @@ mod tests {
     #[test]
     fn each_request_may_have_interim_responses_of_its_own() {
         let (near, mut far) = duplex(64 << 10);
-        let mut messages = Messages::new(near, 4096);
+        let mut messages = Messages::new(near, LIMITS);
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..3 {
             let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);

@@ -2,7 +2,6 @@
 
 use brisk_http::error::Http2Error;
 use brisk_http::fields::{self, Field, Hpack};
-use brisk_http::http1::LINES;
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::{Fields, Name};
 use brisk_wire::h2::reader::{Fault, HeaderBlock};
@@ -26,9 +25,9 @@ impl State {
     pub(super) fn block(&mut self, block: &HeaderBlock<'_>) -> Result<(), Fault> {
         let HeaderBlock { stream: number, is_last, ref bytes, .. } = *block;
         let mut head = Head::with_room(bytes.len());
-        let limit = self.recv.head_size as usize;
+        let limits = self.recv.limits;
         // RFC 9113 section 4.3: a refused block must be decoded too, because it changes the dynamic table.
-        let decoded = self.recv.decoder.decode(bytes, LINES + 1, limit, &mut head);
+        let decoded = self.recv.decoder.decode(bytes, limits.lines + 1, limits.size, &mut head);
         let decoded = decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
         let Some(place) = self.find(number) else {
             self.allowance.spend(1);

@@ -108,7 +108,7 @@ impl State {
     }
 
     fn continuation(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-        match self.recv.order.continuation(head, payload, self.recv.head_size as usize) {
+        match self.recv.order.continuation(head, payload, self.recv.limits.size) {
             Ok(block) => block.map_or(Ok(()), |block| self.block(&block)),
             Err(Reason::ENHANCE_YOUR_CALM) => {
                 self.fail_by(head.stream, Http2Error::HeadTooLarge, Some(Reason::ENHANCE_YOUR_CALM));

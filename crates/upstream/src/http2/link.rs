@@ -93,7 +93,7 @@ impl Link {
     ) -> Rc<Self> {
         let wire = Wire {
             io: Some(io),
-            state: State::new(limits.head_size, streams),
+            state: State::new(limits.head, streams),
             input: BytesMut::new(),
             piece: READ_FIRST,
             is_unflushed: false,

@@ -6,6 +6,7 @@ use std::task::{Context, Waker};
 
 use brisk_http::error::Http2Error;
 use brisk_http::fields::Field;
+use brisk_http::http1::HeadLimits;
 use brisk_http_connection::wakes::Wakes;
 use brisk_wire::h2::frame::{LARGEST_WINDOW, PREFACE, Reason, WriteFrames, kind};
 use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
@@ -57,8 +58,8 @@ pub(super) struct Receiving {
     pub(super) expect: Expect,
     pub(super) order: FrameOrder,
     pub(super) decoder: Decoder<Field>,
-    /// Maximum size of a head in bytes (RFC 9113 section 6.5.2).
-    pub(super) head_size: u32,
+    /// Limits for a head (RFC 9113 section 6.5.2).
+    pub(super) limits: HeadLimits,
     /// Receive window, and the bytes read since the last `WINDOW_UPDATE`.
     pub(super) window: i64,
     pub(super) unclaimed: u32,
@@ -95,15 +96,15 @@ pub(super) enum Expect {
 }
 
 impl State {
-    /// A connection whose preface and settings are in the output. Heads of responses may have `head_size` bytes. Opens
+    /// A connection whose preface and settings are in the output. `limits` are those for heads of responses. Opens
     /// at most `streams` streams at a time until the server's settings arrive.
-    pub(super) fn new(head_size: u32, streams: u32) -> Self {
+    pub(super) fn new(limits: HeadLimits, streams: u32) -> Self {
         let mut out = Vec::with_capacity(256);
         out.extend_from_slice(PREFACE);
         let ours = settings::payload(&[
             (id::ENABLE_PUSH, 0),
             (id::INITIAL_WINDOW_SIZE, STREAM_WINDOW),
-            (id::MAX_HEADER_LIST_SIZE, head_size),
+            (id::MAX_HEADER_LIST_SIZE, u32::try_from(limits.size).unwrap_or(u32::MAX)),
         ]);
         out.frame(kind::SETTINGS, 0, 0, &ours);
         out.window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW);
@@ -112,7 +113,7 @@ impl State {
                 expect: Expect::Frame,
                 order: FrameOrder::default(),
                 decoder: Decoder::new(DEFAULT_TABLE),
-                head_size,
+                limits,
                 window: CONNECTION_WINDOW.into(),
                 unclaimed: 0,
                 stray: 0,

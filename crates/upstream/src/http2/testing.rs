@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use brisk_http::error::Http2Error;
+use brisk_http::http1::{HeadLimits, LINES};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::inbox::{Inbox, Notices};
@@ -19,7 +20,7 @@ use super::output::Destination;
 use super::state::{CONNECTION_WINDOW, Expect, State};
 
 /// Bytes that a head may have.
-const HEAD_SIZE: u32 = 4096;
+const LIMITS: HeadLimits = HeadLimits { size: 4096, lines: LINES };
 
 /// A client of an upstream that a test is.
 pub(super) struct Bench {
@@ -56,7 +57,7 @@ impl Bench {
         let record = ConnectionRecord::new(1, address, address, Timeline::start());
         let client = Connection::new(record, true);
         let mut bench = Self {
-            state: State::new(HEAD_SIZE, 100),
+            state: State::new(LIMITS, 100),
             client,
             notices: Rc::default(),
             input: BytesMut::new(),
