@@ -144,7 +144,9 @@ fn a_connection_is_opened_before_the_click_and_kept() {
     let site = Site::custom(keys, &tables, |setup| setup);
     let mut before = site.connect();
     let opened = before.get(NAME, "/_p");
+    // The headers that docs/pages.md names.
     assert_eq!((opened.status(), opened.header("cache-control")), (204, Some("no-store")));
+    assert_eq!(opened.header("cross-origin-resource-policy"), Some("cross-origin"));
     // Another connection without it is closed meanwhile.
     let mut other = site.connect();
     assert_eq!(other.get(NAME, "/").status(), 200);
