@@ -5,10 +5,9 @@
 //! are the same for all users ([`Credentials::permit_retention`]). Only navigations get hints, and only over HTTP/2: other requests do not
 //! benefit, and old HTTP/1.1 clients mistake an interim response for the final response.
 
+mod learned;
 mod links;
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use http::header::{self, HeaderName};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 
+pub use self::learned::LearnedHints;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::links::of as links_of;
 pub use self::links::{HintLink, HintLinkError};
@@ -24,8 +24,6 @@ use crate::body::Body;
 use crate::credentials::Credentials;
 use crate::names::Names;
 
-/// Number of pages per route and worker whose links are remembered: at most 320 KiB.
-const PAGES: usize = 64;
 /// Maximum length in bytes of the authority and the path of a page whose links are remembered.
 const LONGEST: usize = 320;
 
@@ -54,8 +52,8 @@ impl EarlyHintsSettings {
 pub(crate) struct EarlyHints {
     settings: Arc<EarlyHintsSettings>,
     fixed: Vec<HeaderValue>,
-    /// Learned links by page, in the order of learning.
-    learned: RefCell<VecDeque<(PageKey, Vec<HeaderValue>)>>,
+    /// Learned links by page.
+    learned: Arc<LearnedHints>,
 }
 
 /// Authority and path of a page whose links are learned. Tenants below one wildcard name learn nothing from each other.
@@ -77,9 +75,10 @@ pub(crate) struct RequestHints {
 }
 
 impl EarlyHints {
-    pub(crate) fn new(settings: &Arc<EarlyHintsSettings>) -> Rc<Self> {
+    /// Hints of a route, which share `learned` with those of the other workers.
+    pub(crate) fn new(settings: &Arc<EarlyHintsSettings>, learned: &Arc<LearnedHints>) -> Rc<Self> {
         let fixed = settings.links.iter().map(HintLink::value).collect();
-        Rc::new(Self { settings: Arc::clone(settings), fixed, learned: RefCell::default() })
+        Rc::new(Self { settings: Arc::clone(settings), fixed, learned: Arc::clone(learned) })
     }
 
     /// Prepares the hints for the request for a page, sent with `interim`. `page` is `None` if the authority of the
@@ -92,18 +91,6 @@ impl EarlyHints {
     ) -> RequestHints {
         let page = page.filter(|_| self.settings.learn);
         RequestHints { hints: Rc::clone(self), interim, page, credentials }
-    }
-
-    fn learn(&self, page: &PageKey, links: Vec<HeaderValue>) {
-        let mut learned = self.learned.borrow_mut();
-        learned.retain(|(known, _)| known != page);
-        if links.is_empty() {
-            return;
-        }
-        if learned.len() == PAGES {
-            learned.pop_front();
-        }
-        learned.push_back((page.clone(), links));
     }
 }
 
@@ -121,10 +108,13 @@ impl PageKey {
 impl RequestHints {
     /// Sends the configured and the learned links.
     pub(crate) fn announce(&self) {
-        let learned = self.hints.learned.borrow();
-        let known =
-            learned.iter().find(|(known, _)| self.page.as_ref() == Some(known)).map(|(_, links)| links);
-        self.interim.hint(self.hints.fixed.iter().chain(known.into_iter().flatten()));
+        let fixed = &self.hints.fixed;
+        match &self.page {
+            Some(page) => {
+                self.hints.learned.with(page, |links| self.interim.hint(fixed.iter().chain(links)));
+            }
+            None => self.interim.hint(fixed),
+        }
     }
 
     /// The channel for the upstream's hints; `None` if they are not forwarded.
@@ -140,7 +130,7 @@ impl RequestHints {
             kind.as_bytes().get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"))
         });
         if response.status() == StatusCode::OK && is_page && self.credentials.permit_retention(headers) {
-            self.hints.learn(page, links::of(headers));
+            self.hints.learned.learn(page, links::of(headers));
         }
     }
 }
@@ -162,6 +152,7 @@ pub(crate) fn is_navigation(request: &Parts) -> bool {
 mod tests {
     use http::Request;
 
+    use super::learned::PAGES;
     use super::*;
 
     fn answer(headers: &[(&'static str, &'static str)]) -> Response<Body> {
@@ -214,13 +205,13 @@ mod tests {
         );
         let stream = connection.multiplex().streams.begin(std::time::Instant::now());
         let settings = EarlyHintsSettings { learn: true, ..EarlyHintsSettings::default() };
-        let hints = EarlyHints::new(&Arc::new(settings));
+        let hints = EarlyHints::new(&Arc::new(settings), &Arc::default());
         let credentials = Credentials::of(&request(asked).headers, &connection);
         let page = PageKey::new(&names(), "a.t.example", b"/");
-        let prepared = hints.prepare(page, credentials, Interim::new(connection, stream));
+        let page = page.expect("a page of the host");
+        let prepared = hints.prepare(Some(page.clone()), credentials, Interim::new(connection, stream));
         prepared.learn_from(&answer(response));
-        let learned = hints.learned.borrow();
-        learned.iter().map(|(_, links)| links.len()).sum()
+        hints.learned.with(&page, <[_]>::len)
     }
 
     #[test]
@@ -238,15 +229,18 @@ mod tests {
 
     #[test]
     fn what_is_learned_has_a_bound_and_is_forgotten_with_its_links() {
-        let hints = EarlyHints::new(&Arc::default());
+        let learned = LearnedHints::default();
         let link = || vec![HeaderValue::from_static("</a.css>; rel=preload; as=style")];
         for path in 0..1000 {
-            hints.learn(&page(&format!("/{path}")), link());
+            learned.learn(&page(&format!("/{path}")), link());
+            // A page that is visited again and again stays.
+            learned.learn(&page("/0"), link());
         }
-        assert_eq!(hints.learned.borrow().len(), PAGES);
-        assert!(hints.learned.borrow().iter().any(|(page, _)| page.path == "/999"));
-        hints.learn(&page("/999"), Vec::new());
-        assert!(!hints.learned.borrow().iter().any(|(page, _)| page.path == "/999"));
+        assert_eq!(learned.known(&page("/0")), (PAGES, true));
+        assert_eq!(learned.known(&page("/999")), (PAGES, true));
+        assert_eq!(learned.known(&page("/1")), (PAGES, false));
+        learned.learn(&page("/999"), Vec::new());
+        assert_eq!(learned.known(&page("/999")), (PAGES - 1, false));
     }
 
     #[test]

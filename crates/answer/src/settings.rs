@@ -28,7 +28,7 @@ pub use crate::conditions::{Conditions, Pattern, ValueTest};
 pub use crate::consolidate::{Consolidation, Cookies};
 pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use crate::header_rules::{HeaderRules, HostHeaders};
-pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError};
+pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
 pub use crate::timing::ServerTiming;
 pub use crate::visits::HostVisits;
 pub use brisk_http::claims::Underscores;
@@ -157,6 +157,8 @@ pub struct RouteSettings {
     pub response_headers: Option<Arc<HeaderRules>>,
     /// Early hints (103) for pages, upstream routes only. Default: none.
     pub early_hints: Option<Arc<EarlyHintsSettings>>,
+    /// Links learned for early hints, shared by the workers.
+    pub learned_hints: Arc<LearnedHints>,
     /// Keep-alive settings of connections after requests of this route. Default: those of the server.
     pub keep_alive: Option<KeepAlive>,
     /// Consolidated origin that the route serves, as index into [`HostSettings::consolidation`]. Default: none, the
@@ -181,6 +183,7 @@ impl RouteSettings {
             request_headers: None,
             response_headers: None,
             early_hints: None,
+            learned_hints: Arc::default(),
             keep_alive: None,
             place: None,
             rewrite: true,

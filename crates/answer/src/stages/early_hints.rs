@@ -32,8 +32,9 @@ pub(super) struct EarlyHintsStage {
 impl Stage for EarlyHintsStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let (host, route) = (context.host?, context.upstream_route()?);
-        let configured = route.early_hints.as_ref().map(EarlyHints::new);
-        let usual = || EarlyHints::new(&Arc::new(EarlyHintsSettings::usual()));
+        let configured = route.early_hints.as_ref();
+        let configured = configured.map(|settings| EarlyHints::new(settings, &route.learned_hints));
+        let usual = || EarlyHints::new(&Arc::new(EarlyHintsSettings::usual()), &route.learned_hints);
         let drawn = host.experiments.early_hints();
         let drawn = drawn.map(|arms| (arms, configured.clone().unwrap_or_else(usual)));
         let consolidation = host.settings.consolidation.as_ref().filter(|_| route.place.is_none());

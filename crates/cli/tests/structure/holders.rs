@@ -76,7 +76,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
     ("copies and dictionaries being gathered", &["http-connection::Gathering"]),
     ("stored copies", &["answer::Kept", "answer::Key", "answer::Copy"]),
     ("stored dictionaries", &["answer::Store", "coding::Dictionary"]),
-    ("learned hints", &["answer::EarlyHints"]),
+    ("learned hints", &["answer::EarlyHints", "answer::LearnedHints", "answer::Page"]),
     ("requests that wait for an upstream", &["upstream::State", "upstream::Server", "upstream::Pool"]),
     ("requests in a pipeline", &["upstream::Followers"]),
     ("clients that cancel requests", &["upstream::Cancels"]),

@@ -1,6 +1,7 @@
 //! `[[host.route]]`: the action for each path.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use brisk_answer::settings::{
     Action, FixedResponse, KeepAlive, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction,
@@ -99,6 +100,7 @@ fn route(
         request_headers,
         response_headers,
         early_hints,
+        learned_hints: Arc::default(),
         keep_alive,
         place: None,
         rewrite: raw.rewrite.unwrap_or(true),
