@@ -148,6 +148,11 @@ impl ClientStream {
     pub fn protocol(&self) -> Option<&[u8]> {
         self.inner.get_ref().1.alpn_protocol()
     }
+
+    /// The connection below TLS.
+    pub fn tcp(&self) -> &TcpStream {
+        self.inner.get_ref().0
+    }
 }
 
 impl AsyncRead for ClientStream {

@@ -142,7 +142,13 @@ impl Http1 {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
-        self.messages.poll_frame(context)
+        let polled = self.messages.poll_frame(context);
+        if polled.is_pending()
+            && let Some(io) = self.messages.awaits_body()
+        {
+            io.acknowledge();
+        }
+        polled
     }
 
     /// Number of received bytes that wait for the reader of the response.

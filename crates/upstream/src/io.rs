@@ -64,6 +64,18 @@ impl Dialer {
     }
 }
 
+impl UpstreamIo {
+    /// Acknowledges received data now. A server with Nagle's algorithm that writes the head of a response and its body
+    /// separately sends the body only after that; the kernel would wait for up to 40 ms.
+    pub(crate) fn acknowledge(&self) {
+        match self {
+            Self::Plain(stream) => brisk_net::acknowledge(stream),
+            Self::Unix(_) => {}
+            Self::Tls(stream) => brisk_net::acknowledge(stream.tcp()),
+        }
+    }
+}
+
 impl AsyncRead for UpstreamIo {
     fn poll_read(
         self: Pin<&mut Self>,

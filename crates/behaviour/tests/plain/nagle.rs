@@ -1,11 +1,13 @@
-//! Clients with Nagle's algorithm, which delay small segments until earlier ones are acknowledged.
+//! Clients and upstreams with Nagle's algorithm, which delay small segments until earlier ones are acknowledged.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use brisk_behaviour::site::{NAME, Site};
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::client::TlsClient;
+use brisk_testkit::http1::Message;
+use brisk_testkit::origin::Origin;
 use brisk_testkit::process::TIMEOUT;
 use rustls::HandshakeKind;
 
@@ -78,4 +80,32 @@ fn a_handshake_of_tls13_waits_for_no_acknowledgement() {
         let site = Site::custom(keys, "", |setup| setup);
         assert!((0..TRIES).any(|_| time_to_answer(&site, &site.client(), HandshakeKind::Full) < DELAY));
     }
+}
+
+/// Serves kept connections: writes the head of each response, then its body, with Nagle's algorithm.
+fn serve_in_two_segments(mut stream: TcpStream) -> io::Result<()> {
+    assert!(!stream.nodelay()?);
+    while Message::read_request(&mut stream)?.is_some() {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")?;
+        stream.write_all(b"body")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_upstream_with_a_head_in_its_own_segment_waits_for_no_acknowledgement() {
+    let origin = Origin::raw(serve_in_two_segments);
+    let site = Site::custom("server.workers = 1\n", &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut connection = site.connect();
+    let mut time = || {
+        let started = Instant::now();
+        assert_eq!(connection.get(NAME, "/").text(), "body");
+        started.elapsed()
+    };
+    // The kernel acknowledges the first segments of a connection at once.
+    for _ in 0..30 {
+        time();
+    }
+    assert!((0..TRIES).any(|_| time() < DELAY));
+    assert_eq!(origin.connections(), 1);
 }

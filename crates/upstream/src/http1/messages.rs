@@ -33,6 +33,10 @@ const READS: usize = 4;
 
 /// A connection with its current request and response.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and they occur in any combination"
+)]
 pub(super) struct Messages<T> {
     io: T,
     /// Read, but not yet consumed.
@@ -54,6 +58,8 @@ pub(super) struct Messages<T> {
     /// Error that ended sending. A response that the server sent before can still be read.
     unsent: Option<io::Error>,
     response: BodyReader,
+    /// Whether the head of the response has arrived without a byte of its body, and nothing since.
+    has_head_only: bool,
     /// Whether the server keeps the connection open for another request.
     persists: bool,
     /// Limits for a response's head.
@@ -86,6 +92,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             uploaded: None,
             unsent: None,
             response: BodyReader::Length(0),
+            has_head_only: false,
             persists: true,
             limits,
             hints: None,
@@ -217,6 +224,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
 
     fn begin_response(&mut self, head: ResponseHead) -> Response<()> {
         self.response = head.body;
+        self.has_head_only = self.input.is_empty() && !self.response.is_ended();
         self.persists = head.persists;
         self.hints = None;
         let mut response = Response::new(());
@@ -279,6 +287,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
             }
         }
+    }
+
+    /// The transport, if the server may wait for an acknowledgement: the head has arrived, but nothing of its body. Once for
+    /// each response.
+    pub(super) fn awaits_body(&mut self) -> Option<&T> {
+        mem::take(&mut self.has_head_only).then_some(&self.io)
     }
 
     /// Number of received bytes that wait for the reader of the response.
@@ -356,6 +370,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             }
             return Poll::Pending;
         };
+        self.has_head_only = false;
         // The buffer is held with its whole capacity for as long as the client needs to read, so it starts small, and a large one
         // is exchanged for one of the length of its contents.
         if self.piece > READ_FIRST && self.input.len() < self.piece / 2 {
@@ -513,6 +528,31 @@ mod tests {
         messages.response = BodyReader::Length(0);
         assert!(messages.poll_read(&mut context).is_ready());
         assert!((30_000..32_000).contains(&messages.input.capacity()), "{}", messages.input.capacity());
+    }
+
+    #[test]
+    fn a_server_may_wait_for_an_acknowledgement_only_between_head_and_body() {
+        const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n";
+        for (head, body, expected) in [
+            (HEAD.to_owned(), "body", [true, false]),
+            (format!("{HEAD}bo"), "dy", [false, false]),
+            ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "", [false, false]),
+        ] {
+            let (near, mut far) = duplex(64 << 10);
+            let mut messages = Messages::new(near, LIMITS);
+            let mut context = Context::from_waker(Waker::noop());
+            let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
+            messages.begin(&mut request.expect("a request"));
+            messages.poll_send(&mut context).expect("no error");
+            let mut write = |text: &str| far.write_all(text.as_bytes()).now_or_never().expect("room");
+            write(&head).expect("no error");
+            assert!(messages.poll_head(&mut context, &Method::GET).is_ready());
+            while let Poll::Ready(Some(_)) = messages.poll_frame(&mut context) {}
+            let waits = messages.awaits_body().is_some();
+            write(body).expect("no error");
+            while let Poll::Ready(Some(_)) = messages.poll_frame(&mut context) {}
+            assert_eq!([waits, messages.awaits_body().is_some()], expected, "{head:?}");
+        }
     }
 
     #[test]
