@@ -24,6 +24,7 @@ mod source;
 pub mod tcp_info;
 mod timer;
 pub mod unix;
+mod unsent;
 
 pub use acknowledge::acknowledge;
 pub use congestion::Congestion;
@@ -42,3 +43,4 @@ pub use source::{ConnectOptions, FastOpenConnect, connect_from};
 pub use tcp_info::TcpInfo;
 pub use timer::Timer;
 pub use unix::UnixTarget;
+pub use unsent::UnsentLimit;

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use crate::options;
+use crate::unsent::UNSENT;
 
 /// Pause of accepting while the process or the machine has no descriptors or memory left.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
@@ -37,11 +38,6 @@ impl ListenerSettings {
         Self { address, backlog: 4096, fast_open: None, reuse_port: true }
     }
 }
-
-/// Bytes of a connection that the kernel buffers beyond those in flight (`TCP_NOTSENT_LOWAT`). Data in the kernel
-/// cannot be overtaken: an urgent HTTP/2 stream would wait behind everything written before. The value corresponds to a
-/// few round trips of a fast line.
-const UNSENT: u32 = 128 << 10;
 
 /// Binds and listens; the socket is non-blocking. A kernel without Fast Open is not an error, see [`fast_open_state`].
 pub fn bind(settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {

@@ -10,7 +10,7 @@ use crate::options;
 const SYN_DATA: u8 = 32;
 
 /// A snapshot of the kernel's view of one TCP connection. Costs one system call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -28,6 +28,10 @@ pub struct TcpInfo {
     pub segments_sent: u32,
     /// Segments received since the connection was made.
     pub segments_received: u32,
+    /// Latest rate at which the peer received data, in bytes per second.
+    pub delivery_rate: u64,
+    /// Whether the congestion window still doubles with each round trip, because nothing has been lost.
+    pub is_in_slow_start: bool,
     /// Whether the SYN carried data that the peer acknowledged (TCP Fast Open, RFC 7413).
     pub syn_data: bool,
 }
@@ -45,6 +49,8 @@ impl TcpInfo {
             window: info.tcpi_snd_cwnd,
             segments_sent: info.tcpi_segs_out,
             segments_received: info.tcpi_segs_in,
+            delivery_rate: info.tcpi_delivery_rate,
+            is_in_slow_start: info.tcpi_snd_cwnd < info.tcpi_snd_ssthresh,
             syn_data: info.tcpi_options & SYN_DATA != 0,
         })
     }

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use brisk_net::UnsentLimit;
 use brisk_tls_base::record::PLAINTEXT;
 use rustls::server::UnbufferedServerConnection;
 use tokio::io::AsyncWrite;
@@ -58,6 +59,8 @@ pub struct Stream {
     /// Records that precede all others: those made by rustls, or not accepted by the socket. Sent up to `sent`.
     outgoing: Vec<u8>,
     sent: usize,
+    /// Limit of the data that the kernel buffers.
+    unsent_limit: UnsentLimit,
     /// Whether the socket refused the last write.
     blocked: bool,
     /// Whether the last write found the batch full.
@@ -97,6 +100,7 @@ impl Stream {
             ramp: Ramp::new(records),
             outgoing: shrunk(handshake.outgoing),
             sent: 0,
+            unsent_limit: UnsentLimit::default(),
             blocked: false,
             full: false,
             wakes: false,
@@ -298,6 +302,7 @@ impl Stream {
             let written = Pin::new(&mut self.io).poll_write(cx, &records[self.sent..]);
             self.blocked = written.is_pending();
             let Poll::Ready(written) = written else {
+                self.unsent_limit.refused(&self.io, self.bytes_sent);
                 if !first {
                     // The pooled buffer is returned while the socket is full; a slow client would otherwise hold it.
                     self.outgoing = records[self.sent..].to_vec();

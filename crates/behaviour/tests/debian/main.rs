@@ -57,6 +57,7 @@ mod resumption;
 mod store_trouble;
 mod testssl;
 mod tokens;
+mod unsent;
 mod upstream_faults;
 mod upstream_h2;
 mod upstream_neighbours;

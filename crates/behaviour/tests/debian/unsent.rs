@@ -1,0 +1,89 @@
+//! Data that the kernel has not sent yet: urgent responses wait behind it.
+
+use std::fmt::Write as _;
+
+use brisk_behaviour::h2::{SETTINGS, frame, get_with, preface};
+use brisk_behaviour::linked::{link, words_before};
+use brisk_behaviour::site::{LIMIT, NAME, Site};
+use brisk_link::SERVER;
+use brisk_testkit::process::run;
+use brisk_testkit::programs::program;
+
+/// 10 Mbit/s: the kernel's limit for all connections, 128 KiB, takes 105 ms.
+const HALF: &str = "delay=10ms,rate=10M,queue=48k";
+
+const WINDOW_UPDATE: u8 = 8;
+
+/// Bytes of the large response before the second request.
+const BEFORE: usize = 3 << 20;
+
+/// On a busy machine, a single connection is slow now and then.
+const TRIES: usize = 5;
+
+/// Sends the first requests, and the last one after `before` bytes of stream 1. Prints the number of bytes of stream 1 from
+/// then until the first frame of stream 3.
+const CLIENT: &str = r"
+import socket, ssl, sys
+host, port, name, ca, before, first, last = sys.argv[1:]
+tls = ssl.create_default_context(cafile=ca)
+tls.set_alpn_protocols(['h2'])
+io = tls.wrap_socket(socket.create_connection((host, int(port))), server_hostname=name)
+io.sendall(bytes.fromhex(first))
+data, bulk, asked = bytearray(), 0, None
+while True:
+    piece = io.recv(65536)
+    assert piece, 'the end of the connection'
+    data += piece
+    while len(data) >= 9 and len(data) >= 9 + int.from_bytes(data[:3], 'big'):
+        length, kind, stream = int.from_bytes(data[:3], 'big'), data[3], int.from_bytes(data[5:9], 'big')
+        assert stream != 1 or not data[4] & 1, 'the end of the large response'
+        del data[:9 + length]
+        if stream == 3:
+            print(bulk - asked)
+            sys.exit()
+        if stream == 1 and kind == 0:
+            bulk += length
+    if asked is None and bulk >= int(before):
+        asked = bulk
+        io.sendall(bytes.fromhex(last))
+";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").expect("a string takes everything");
+        hex
+    })
+}
+
+#[test]
+fn an_urgent_response_overtakes_most_of_a_large_one_on_a_slow_link() {
+    let Some(link) = link(HALF) else { return };
+    let keys = format!("server.https = [\"{SERVER}:0\"]\n");
+    let tables = "\n[[host.route]]\npath = \"/files/\"\nstatic = \"www\"\n\
+                  \n[[host.route]]\npath = \"/\"\nrespond = { body = \"urgent\" }\n";
+    let site = Site::custom(&keys, tables, |setup| {
+        setup.behind(&words_before(&link.server(""))).file("www/bulk", vec![b'x'; 2 * BEFORE])
+    });
+    // SETTINGS_INITIAL_WINDOW_SIZE and the window of the connection: 1 GiB.
+    let windows = [
+        frame(SETTINGS, 0, 0, &[0, 4, 0x3f, 0xff, 0xff, 0xff]),
+        frame(WINDOW_UPDATE, 0, 0, &[0x3f, 0, 0, 0]),
+    ];
+    let first =
+        [&preface()[..], &windows.concat(), &get_with(1, "/files/bulk", &[("priority", "u=7")])].concat();
+    let last = get_with(3, "/urgent", &[("priority", "u=0")]);
+    let overtaken = || {
+        let mut client = link.client(program("python3"));
+        client.args(["-c", CLIENT, &SERVER.to_string(), &site.brisk.https().port().to_string(), NAME]);
+        client.arg(site.ca.root_file()).args([&BEFORE.to_string(), &hex(&first), &hex(&last)]);
+        let overtaken = run(&mut client, b"", LIMIT).success();
+        overtaken.trim().parse::<usize>().expect("a number")
+    };
+    let mut overtaken: Vec<_> = (0..TRIES).map(|_| overtaken()).collect();
+    overtaken.sort_unstable();
+    // In flight, in the queue of the link and in a batch of records: 110 KB; in the kernel 31 KB in place of 128 KiB.
+    assert!(
+        overtaken[TRIES / 2] < 210 << 10,
+        "bytes of the large response before the urgent one: {overtaken:?}"
+    );
+}

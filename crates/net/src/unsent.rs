@@ -1,0 +1,100 @@
+//! The limit of data that the kernel buffers before it can send it.
+
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+use crate::TcpInfo;
+
+/// Bytes of a connection that the kernel buffers beyond those in flight (`TCP_NOTSENT_LOWAT`). Data in the kernel
+/// cannot be overtaken: an urgent HTTP/2 stream would wait behind everything written before. The value corresponds to a
+/// few round trips of a fast line; [`UnsentLimit`] reduces it for slow ones.
+pub(crate) const UNSENT: u32 = 128 << 10;
+
+/// Minimum of the limit: a full TLS record.
+const LEAST: u32 = 16 << 10;
+
+/// Time for which a slow connection can send without the worker. A worker returns to a connection sooner.
+const AHEAD: Duration = Duration::from_millis(25);
+
+/// Sent bytes before the first look at a connection, and between two looks at a slow one.
+const FIRST_LOOK: u64 = 128 << 10;
+const SLOW_LOOK: u64 = 1 << 20;
+
+/// Maximum of sent bytes between two looks at a fast connection.
+const RARE_LOOK: u64 = 64 << 20;
+
+/// The limit of one connection, derived from its rate.
+///
+/// Costs nothing while the kernel accepts everything, and a comparison when it refuses data. A look costs one system call, and
+/// one more if the limit changes: after the first 128 KiB, then after each MiB of a slow connection; for a fast connection
+/// the distance doubles up to 64 MiB.
+#[derive(Debug)]
+pub struct UnsentLimit {
+    bytes: u32,
+    next_look: u64,
+}
+
+impl Default for UnsentLimit {
+    fn default() -> Self {
+        Self { bytes: UNSENT, next_look: FIRST_LOOK }
+    }
+}
+
+impl UnsentLimit {
+    /// Adapts the limit, if it is time to. Called when the kernel has refused data after `sent` bytes: the connection itself,
+    /// not a lack of data, then determines the rate.
+    pub fn refused(&mut self, socket: &TcpStream, sent: u64) {
+        if sent >= self.next_look {
+            self.adapt(socket, sent);
+        }
+    }
+
+    #[cold]
+    fn adapt(&mut self, socket: &TcpStream, sent: u64) {
+        let wanted = TcpInfo::of(socket).map_or(UNSENT, |info| wanted(&info));
+        // A small difference is not worth a system call.
+        if wanted.abs_diff(self.bytes) > self.bytes / 4
+            && SockRef::from(socket).set_tcp_notsent_lowat(wanted).is_ok()
+        {
+            self.bytes = wanted;
+        }
+        self.next_look = sent + if self.bytes < UNSENT { SLOW_LOOK } else { sent.min(RARE_LOOK) };
+    }
+}
+
+/// The limit for a connection with this congestion window and rate.
+fn wanted(info: &TcpInfo) -> u32 {
+    let rate = u128::from(info.delivery_rate) * AHEAD.as_millis() / 1000;
+    let window = u128::from(info.window) * u128::from(info.segment);
+    // In slow start, the rate is still that of the window, which doubles with each round trip.
+    let ahead = if info.is_in_slow_start { rate.max(window) } else { rate };
+    u32::try_from(ahead).unwrap_or(UNSENT).clamp(LEAST, UNSENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_follows_the_rate_and_in_slow_start_the_window() {
+        let info = |rate: u64, window, is_in_slow_start| TcpInfo {
+            delivery_rate: rate,
+            window,
+            segment: 1400,
+            is_in_slow_start,
+            ..TcpInfo::default()
+        };
+        for (rate, window, is_in_slow_start, limit) in [
+            (1_250_000, 100, false, 31_250),
+            (1_250_000, 10, true, 31_250),
+            (1_250_000, 40, true, 56_000),
+            (10_000, 10, false, LEAST),
+            (125_000_000, 10, false, UNSENT),
+            (u64::MAX, 10, false, UNSENT),
+        ] {
+            assert_eq!(wanted(&info(rate, window, is_in_slow_start)), limit, "{rate} {window}");
+        }
+    }
+}
