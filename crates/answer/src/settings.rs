@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_access::NetworkRules;
 use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
 use brisk_http_connection::Connection;
@@ -74,6 +75,9 @@ pub struct HostSettings {
     pub preconnect: Option<Preconnect>,
     /// Other origins served below paths of this host. Default: none.
     pub consolidation: Option<Arc<Consolidation>>,
+    /// Networks of clients that may send requests, for routes without networks of their own, and for all other paths.
+    /// Default: all networks.
+    pub networks: Option<Arc<NetworkRules>>,
     /// The routes. Without a matching route, the response is 404.
     pub routes: Vec<RouteSettings>,
 }
@@ -91,6 +95,7 @@ impl HostSettings {
             visits: None,
             preconnect: None,
             consolidation: None,
+            networks: None,
             routes: Vec::new(),
         }
     }
@@ -166,6 +171,8 @@ pub struct RouteSettings {
     pub place: Option<usize>,
     /// Whether URLs of consolidated origins are translated in documents of the route. Default: `true`.
     pub rewrite: bool,
+    /// Clients that may use the route. Default: all that the host permits.
+    pub access: AccessSettings,
 }
 
 impl RouteSettings {
@@ -187,8 +194,16 @@ impl RouteSettings {
             keep_alive: None,
             place: None,
             rewrite: true,
+            access: AccessSettings::default(),
         }
     }
+}
+
+/// Clients that may use a route.
+#[derive(Clone, Debug, Default)]
+pub struct AccessSettings {
+    /// Networks of clients. Default: those of the host.
+    pub networks: Option<Arc<NetworkRules>>,
 }
 
 /// Condition on the path of a request. The path is compared without percent-encoding.

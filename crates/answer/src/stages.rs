@@ -1,5 +1,6 @@
 //! The stages of requests and responses, in order.
 
+mod access;
 mod alt_svc;
 mod arm_names;
 mod body_limit;
@@ -20,6 +21,7 @@ mod tunnel_refusal;
 use brisk_http::validate::Refusal;
 use http::{HeaderMap, Response};
 
+use self::access::AccessStage;
 use self::alt_svc::AltSvcStage;
 use self::arm_names::ArmNamesStage;
 use self::body_limit::BodyLimitStage;
@@ -119,6 +121,9 @@ stages! {
     /// Before every stage that responds or refuses: the route determines the timeouts of the connection for all its
     /// responses.
     KeepAlive(KeepAliveStage),
+    /// Before all stages that examine the request: a refused request costs nothing else. Before early data: it does not
+    /// wait for the handshake either.
+    Access(AccessStage),
     /// Before consolidation and measurement, which replace the client's `Accept-Encoding`.
     Negotiation(NegotiationStage),
     /// Before the headers of the host and of the operator, which are not translated. Before measurement, whose

@@ -251,6 +251,8 @@ pub(crate) struct Host {
     pub(crate) visits: Option<HostVisits>,
     #[serde(default)]
     pub(crate) consolidate: BTreeMap<String, Consolidate>,
+    pub(crate) allow: Option<Vec<Network>>,
+    pub(crate) deny: Option<Vec<Network>>,
     #[serde(default)]
     pub(crate) route: Vec<Route>,
 }
@@ -289,6 +291,8 @@ pub(crate) struct Route {
     pub(crate) early_hints: Option<EarlyHints>,
     pub(crate) rewrite: Option<bool>,
     pub(crate) keep_alive: Option<KeepAlive>,
+    pub(crate) allow: Option<Vec<Network>>,
+    pub(crate) deny: Option<Vec<Network>>,
 }
 
 /// `respond`: the same answer to everyone.

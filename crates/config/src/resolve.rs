@@ -1,5 +1,6 @@
 //! Resolution of the operator's text into valid settings.
 
+mod access;
 mod access_log;
 pub(crate) mod acme;
 mod certificates;

@@ -1,5 +1,6 @@
 //! Wrong files and the exact words about them; right files and what becomes of them.
 
+mod access;
 mod acme;
 mod certificates;
 mod clients;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_access::NetworkRules;
 use brisk_beacon::Beacons;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
@@ -20,9 +21,9 @@ use crate::exchange::Telemetry;
 use crate::header_rules::ResponseHeaders;
 use crate::names::Names;
 use crate::settings::{
-    Action, AltSvc, ClientCert, Consolidation, Cookies, FixedResponse, HostHeaders, HostSettings, HostVisits,
-    HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect, RoutePath, RouteSettings, ServerTiming,
-    UpstreamAction, UpstreamPath,
+    AccessSettings, Action, AltSvc, ClientCert, Consolidation, Cookies, FixedResponse, HostHeaders,
+    HostSettings, HostVisits, HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect, RoutePath,
+    RouteSettings, ServerTiming, UpstreamAction, UpstreamPath,
 };
 use crate::stage::{HostContext, StageTarget};
 use crate::visits::SiteVisits;
@@ -54,8 +55,15 @@ fn full_host() -> HostSettings {
         visits: Some(HostVisits { share: None, insert: true, network_errors: false }),
         preconnect: Some(Preconnect { path: "/connect".to_owned(), keep_alive: KEEP_ALIVE }),
         consolidation: Some(Arc::new(consolidation)),
+        networks: Some(denying()),
         ..host()
     }
+}
+
+/// Networks that some clients are denied by.
+fn denying() -> Arc<NetworkRules> {
+    let network = "10.0.0.0/8".parse().expect("a network");
+    Arc::new(NetworkRules::new([], [network]).expect("one list"))
 }
 
 fn upstream() -> RouteSettings {
@@ -133,6 +141,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
     let all = [
         "ArmNames",
         "KeepAlive",
+        "Access",
         "Negotiation",
         "Consolidation",
         "ClientCertificate",
@@ -163,7 +172,9 @@ fn a_route_pays_for_no_feature_that_it_does_not_use() {
 
 #[test]
 fn each_feature_of_a_route_adds_its_stages_alone() {
-    let cases: [(RouteSettings, &[&str]); 5] = [
+    let access = AccessSettings { networks: Some(denying()) };
+    let cases: [(RouteSettings, &[&str]); 6] = [
+        (RouteSettings { access, ..upstream() }, &["Access"]),
         (RouteSettings { body_limit: Some(1), ..upstream() }, &["BodyLimit"]),
         (RouteSettings { compression: Some(Arc::default()), ..upstream() }, &["Negotiation", "Compression"]),
         (RouteSettings { request_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),
@@ -179,7 +190,8 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
 fn each_feature_of_a_host_adds_its_stages_alone() {
     let full = full_host();
     let headers = HostHeaders(vec![(http::header::SERVER, HeaderValue::from_static("x"))]);
-    let cases: [(HostSettings, &[&str]); 7] = [
+    let cases: [(HostSettings, &[&str]); 8] = [
+        (HostSettings { networks: full.networks.clone(), ..host() }, &["Access"]),
         (HostSettings { alt_svc: full.alt_svc, ..host() }, &["AltSvc"]),
         (HostSettings { client_cert: full.client_cert, ..host() }, &["ClientCertificate"]),
         (HostSettings { hsts: full.hsts, ..host() }, &["HostHeaders"]),
@@ -191,6 +203,9 @@ fn each_feature_of_a_host_adds_its_stages_alone() {
     for (host, added) in cases {
         assert_eq!(added_by(&host, &upstream()), added, "{host:?}");
     }
+    let open = AccessSettings { networks: Some(Arc::default()) };
+    let host_that_denies = HostSettings { networks: full.networks, ..host() };
+    assert_eq!(added_by(&host_that_denies, &RouteSettings { access: open, ..upstream() }), [""; 0]);
     let measured = HostSettings { visits: full.visits, ..host() };
     let plain = RouteSettings { is_never_compressed: true, ..upstream() };
     assert_eq!(added_by(&measured, &plain), ["PageMeasurement"]);
@@ -213,11 +228,12 @@ fn experiments_add_hints_and_the_names_of_arms() {
 fn responses_without_a_route_have_the_stages_of_their_host() {
     let host = full_host();
     let context = context(&host, None);
-    let of_host = ["AltSvc", "HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
+    let of_host = ["Access", "AltSvc", "HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
     assert_eq!(names(Some(&context), StageTarget::Unrouted), of_host);
     assert_eq!(names(Some(&context), StageTarget::Beacon), of_host);
     let script = names(Some(&context), StageTarget::Script);
     let with_compression = [
+        "Access",
         "Negotiation",
         "AltSvc",
         "HostHeaders",

@@ -1,5 +1,6 @@
 //! Behaviour that tests show without external programs, one module per behaviour.
 
+mod access_control;
 mod activation;
 mod attacks_gateway;
 mod attacks_gone;

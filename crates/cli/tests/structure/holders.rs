@@ -7,8 +7,17 @@ use crate::limits::{is_tested, rows, tests};
 use crate::tree::{product, read, root, sources};
 
 /// Crates of the request path.
-const CRATES: &[&str] =
-    &["answer", "beacon", "coding", "http", "http-connection", "http-server", "rewrite", "upstream"];
+const CRATES: &[&str] = &[
+    "access",
+    "answer",
+    "beacon",
+    "coding",
+    "http",
+    "http-connection",
+    "http-server",
+    "rewrite",
+    "upstream",
+];
 
 /// Types of fields that grow with received bytes.
 const GROWING: &[&str] =
@@ -84,6 +93,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
 
 /// Types made of the configuration, or of a constant size.
 const CONFIGURED: &[&str] = &[
+    "access::NetworkRules",
     "answer::Conditions",
     "answer::FixedResponse",
     "answer::HostHeaders",

@@ -4,7 +4,7 @@ use brisk_answer::settings::{EarlyDataPolicy, EarlyPath, RoutePath};
 use brisk_config_file::{KeyPath, Size};
 
 use super::context::Context;
-use super::when;
+use super::{access, when};
 use crate::raw;
 use crate::values::EarlyData;
 
@@ -13,7 +13,7 @@ const USUAL: Size = Size(16 << 10);
 
 /// Default of a host for its routes without `early_data`, and for the built-in page.
 #[derive(Clone, Copy)]
-pub(super) struct Inherited<'c>(Option<&'c EarlyData>);
+pub(super) struct Inherited<'c>(&'c raw::Host);
 
 impl<'c> Inherited<'c> {
     /// Resolves the default of `host`, whose table is at `path`.
@@ -21,7 +21,7 @@ impl<'c> Inherited<'c> {
         if let Some(EarlyData::Paths(paths)) = &host.early_data {
             paths_are_right(paths, None, &path.key("early_data"), context);
         }
-        Self(host.early_data.as_ref())
+        Self(host)
     }
 
     /// The policy of the route at `path`, which takes `taken` if that could be read.
@@ -35,11 +35,11 @@ impl<'c> Inherited<'c> {
         if let Some(EarlyData::Paths(paths)) = &raw.early_data {
             paths_are_right(paths, taken, &path.key("early_data"), context);
         }
-        // The route is chosen by the address, which is not verified yet (RFC 9000 section 8.1).
-        if when::forbids_early_data(raw) {
+        // The address decides, which is not verified yet (RFC 9000 section 8.1).
+        if when::forbids_early_data(raw) || access::restricts_networks(raw, self.0) {
             return EarlyDataPolicy::Hold;
         }
-        policy_of(raw.early_data.as_ref().or(self.0).unwrap_or(&EarlyData::No))
+        policy_of(raw.early_data.as_ref().or(self.0.early_data.as_ref()).unwrap_or(&EarlyData::No))
     }
 }
 

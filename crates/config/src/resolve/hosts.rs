@@ -15,8 +15,8 @@ use super::context::{Context, Development};
 use super::names::host_name;
 use super::routes::routes;
 use super::{
-    certificates, consolidate, early_data, files, headers, http3, isolation, keep_alive, on_demand, remote,
-    tokens, visits,
+    access, certificates, consolidate, early_data, files, headers, http3, isolation, keep_alive, on_demand,
+    remote, tokens, visits,
 };
 use crate::raw;
 use crate::values::KeyPlace;
@@ -154,6 +154,7 @@ impl<'c> Builder<'c> {
             server_timing: visits::server_timing(host, path, context),
             visits: visits::of_host(host, path, context),
             consolidation,
+            networks: access::of_host(host, path, context),
             routes: routes(host, self.raw, kept, places.unwrap_or_default(), path, context),
             tls: brisk_tls::HostSettings {
                 names,

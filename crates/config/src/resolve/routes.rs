@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::context::Context;
-use super::{compression, early_data, early_hints, headers, keep_alive, when};
+use super::{access, compression, early_data, early_hints, headers, keep_alive, when};
 use crate::raw;
 use crate::values;
 
@@ -26,6 +26,7 @@ pub(super) fn routes(
     context: &mut Context<'_>,
 ) -> Vec<RouteSettings> {
     let inherited = Inherited {
+        host,
         early: early_data::Inherited::of(host, path, context),
         compression: compression::Inherited::of(host, path, context),
         keep_alive: kept,
@@ -59,6 +60,7 @@ pub(super) fn routes(
 
 /// Defaults of a host for its routes.
 struct Inherited<'c> {
+    host: &'c raw::Host,
     early: early_data::Inherited<'c>,
     compression: compression::Inherited,
     keep_alive: Option<KeepAlive>,
@@ -84,6 +86,7 @@ fn route(
     let request_headers = headers::of_requests(raw, path, context);
     let response_headers = headers::of_responses(raw, path, context);
     let early_hints = early_hints::of_route(raw, path, context);
+    let access = access::of_route(raw, inherited.host, path, context);
     let keep_alive = keep_alive::of_route(raw, inherited.keep_alive, path, context);
     if raw.precompressed.is_some() && raw.directory.is_none() {
         context.findings.wrong(&path.key("precompressed"), "has no effect without `static`");
@@ -104,6 +107,7 @@ fn route(
         keep_alive,
         place: None,
         rewrite: raw.rewrite.unwrap_or(true),
+        access,
     })
 }
 

@@ -1,0 +1,7 @@
+//! Access control: the clients that may use a route.
+//!
+//! The rules here examine facts of a request that `brisk-answer` passes to them. They perform no I/O on a worker.
+
+pub mod networks;
+
+pub use networks::NetworkRules;

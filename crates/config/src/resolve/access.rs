@@ -1,0 +1,102 @@
+//! Access control of hosts and routes.
+
+use std::sync::Arc;
+
+use brisk_access::NetworkRules;
+use brisk_answer::settings::AccessSettings;
+use brisk_config_file::KeyPath;
+use ipnet::IpNet;
+
+use super::context::Context;
+use crate::raw;
+use crate::values::{EarlyData, Network};
+
+/// `allow` or `deny`.
+type List<'c> = Option<&'c Vec<Network>>;
+
+/// The networks of clients of the host whose table is at `path`.
+pub(super) fn of_host(
+    host: &raw::Host,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<NetworkRules>> {
+    let (allow, deny) = (host.allow.as_ref(), host.deny.as_ref());
+    no_early_data(host.early_data.as_ref(), has_networks(allow, deny), path, context);
+    networks(allow, deny, path, context)
+}
+
+/// The clients that may use the route at `path`.
+pub(super) fn of_route(
+    raw: &raw::Route,
+    host: &raw::Host,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> AccessSettings {
+    no_early_data(raw.early_data.as_ref(), restricts_networks(raw, host), path, context);
+    AccessSettings { networks: networks(raw.allow.as_ref(), raw.deny.as_ref(), path, context) }
+}
+
+/// Whether the address of a client decides about requests for the route. The lists of a route replace those of its host.
+pub(super) fn restricts_networks(route: &raw::Route, host: &raw::Host) -> bool {
+    let of_route = (route.allow.as_ref(), route.deny.as_ref());
+    let (allow, deny) =
+        if of_route == (None, None) { (host.allow.as_ref(), host.deny.as_ref()) } else { of_route };
+    has_networks(allow, deny)
+}
+
+fn has_networks(allow: List<'_>, deny: List<'_>) -> bool {
+    [allow, deny].into_iter().flatten().any(|list| !list.is_empty())
+}
+
+fn no_early_data(
+    early_data: Option<&EarlyData>,
+    is_restricted: bool,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) {
+    if is_restricted && !matches!(early_data, None | Some(EarlyData::No)) {
+        let message = "not with `allow` or `deny`: the address of a client is not verified before the end of a handshake over QUIC";
+        context.findings.wrong(&path.key("early_data"), message);
+    }
+}
+
+fn networks(
+    allow: List<'_>,
+    deny: List<'_>,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<NetworkRules>> {
+    if allow.is_none() && deny.is_none() {
+        return None;
+    }
+    if allow.is_some_and(Vec::is_empty) && !context.findings.written(&path.key("allow").index(0)) {
+        let message = "no network: write at least one; or deny = [] for all clients, deny = [\"0.0.0.0/0\", \"::/0\"] for none";
+        context.findings.wrong(&path.key("allow"), message);
+    }
+    let mut list = |key: &str, networks: List<'_>| {
+        let path = path.key(key);
+        let networks = networks.into_iter().flatten().enumerate();
+        networks.map(|(index, network)| of_one_version(network.0, &path.index(index), context)).collect()
+    };
+    let (allow, deny): (Vec<_>, Vec<_>) = (list("allow", allow), list("deny", deny));
+    NetworkRules::new(allow, deny)
+        .map(Arc::new)
+        .map_err(|network| {
+            let message = format!("{network} is in `allow` already: keep one of the two");
+            context.findings.wrong(&path.key("deny"), message);
+        })
+        .ok()
+}
+
+/// Reports IPv4 networks in the form of IPv6, which contain no client: brisk compares such addresses as IPv4.
+fn of_one_version(network: IpNet, path: &KeyPath, context: &mut Context<'_>) -> IpNet {
+    if let IpNet::V6(mapped) = network
+        && let Some(address) = mapped.network().to_ipv4_mapped()
+        && mapped.prefix_len() >= 96
+    {
+        let message =
+            format!("{network} is an IPv4 network: write \"{address}/{}\"", mapped.prefix_len() - 96);
+        context.findings.wrong(path, message);
+    }
+    network
+}

@@ -1,0 +1,61 @@
+//! Access control of hosts and routes.
+
+use brisk_answer::settings::EarlyDataPolicy;
+
+use super::*;
+
+/// A host with `keys`, and a route with `route`.
+fn with(keys: &str, route: &str) -> String {
+    format!("{LISTENER}{HOST}{keys}[[host.route]]\npath = \"/\"\nrespond = {{}}\n{route}")
+}
+
+#[test]
+fn a_route_restricts_networks_in_place_of_its_host() {
+    let settings = accepted(&with("allow = [\"10.0.0.0/8\"]\ndeny = [\"10.1.0.0/16\"]\n", "deny = []\n"));
+    let host = &settings.settings.service.hosts[0];
+    let of_host = host.networks.as_ref().expect("networks of the host");
+    assert!(of_host.permits([10, 2, 0, 1].into()) && !of_host.permits([10, 1, 0, 1].into()));
+    assert!(host.routes[0].access.networks.as_ref().is_some_and(|networks| networks.is_open()));
+    let none = accepted(&with("", "")).settings.service.hosts[0].clone();
+    assert!(none.networks.is_none() && none.routes[0].access.networks.is_none());
+}
+
+#[test]
+fn wrong_lists_of_networks_are_refused() {
+    for (route, expected) in [
+        (
+            "allow = []\n",
+            "brisk.toml:8:9: host[0].route[0].allow: no network: write at least one; or deny = [] for all clients, \
+             deny = [\"0.0.0.0/0\", \"::/0\"] for none",
+        ),
+        (
+            "allow = [\"10.0.0.0/8\"]\ndeny = [\"10.1.2.3/8\"]\n",
+            "brisk.toml:9:8: host[0].route[0].deny: 10.0.0.0/8 is in `allow` already: keep one of the two",
+        ),
+        (
+            "deny = [\"::ffff:10.0.0.0/104\"]\n",
+            "brisk.toml:8:9: host[0].route[0].deny[0]: ::ffff:10.0.0.0/104 is an IPv4 network: write \"10.0.0.0/8\"",
+        ),
+        (
+            "deny = [\"all\"]\n",
+            "brisk.toml:8:9: host[0].route[0].deny[0]: \"all\" is not a network: write one as \"10.0.0.0/8\", \
+             \"2001:db8::/32\" or \"192.0.2.1\"",
+        ),
+    ] {
+        refused(&with("", route), expected);
+    }
+}
+
+#[test]
+fn restrictions_by_network_exclude_early_data() {
+    const FAULT: &str = "early_data: not with `allow` or `deny`: the address of a client is not verified before the end of a \
+                         handshake over QUIC";
+    let early = "early_data = \"safe\"\n";
+    let deny = "deny = [\"10.0.0.0/8\"]\n";
+    refused(&with(deny, early), &format!("brisk.toml:9:14: host[0].route[0].{FAULT}"));
+    refused(&with("", &format!("{deny}{early}")), &format!("brisk.toml:9:14: host[0].route[0].{FAULT}"));
+    refused(&with(&format!("{deny}{early}"), ""), &format!("brisk.toml:6:14: host[0].{FAULT}"));
+    let policy = |text: &str| accepted(text).settings.service.hosts[0].routes[0].early_data.clone();
+    assert_eq!(policy(&with(early, deny)), EarlyDataPolicy::Hold);
+    assert_eq!(policy(&with(early, "deny = []\n")), EarlyDataPolicy::Safe);
+}
