@@ -2,6 +2,8 @@
 //!
 //! The rules here examine facts of a request that `brisk-answer` passes to them. They perform no I/O on a worker.
 
+pub mod certificates;
 pub mod networks;
 
+pub use certificates::CertificateRules;
 pub use networks::NetworkRules;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_access::NetworkRules;
+use brisk_access::{CertificateRules, NetworkRules};
 use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
 use brisk_http_connection::Connection;
@@ -204,6 +204,9 @@ impl RouteSettings {
 pub struct AccessSettings {
     /// Networks of clients. Default: those of the host.
     pub networks: Option<Arc<NetworkRules>>,
+    /// Certificates of clients. The host must [keep](brisk_tls::settings::ClientCertificates::keep) them. Default: not
+    /// required.
+    pub certificates: Option<Arc<CertificateRules>>,
 }
 
 /// Condition on the path of a request. The path is compared without percent-encoding.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -57,6 +58,30 @@ impl Fingerprint {
         Self(hash)
     }
 }
+
+impl FromStr for Fingerprint {
+    type Err = InvalidFingerprint;
+
+    /// Reads 64 hexadecimal digits in any case, with or without colons between the bytes.
+    fn from_str(text: &str) -> Result<Self, InvalidFingerprint> {
+        let digits = if text.len() == 95 { text.replace(':', "") } else { text.to_owned() };
+        let mut hash = [0; 32];
+        let is_hex = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let bytes = hash.iter_mut().zip(digits.as_bytes().chunks(2)).filter(|_| is_hex);
+        for (byte, pair) in bytes {
+            let pair = str::from_utf8(pair).map_err(|_| InvalidFingerprint)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| InvalidFingerprint)?;
+        }
+        if is_hex { Ok(Self(hash)) } else { Err(InvalidFingerprint) }
+    }
+}
+
+/// A text that is no [`Fingerprint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a fingerprint has 64 hexadecimal digits, as in the output of `openssl x509 -noout -fingerprint -sha256`"
+)]
+pub struct InvalidFingerprint;
 
 impl fmt::Display for Fingerprint {
     /// Lower-case hexadecimal.
@@ -240,6 +265,20 @@ mod tests {
         for wrong in [&gone, &leaf.chain] {
             let error = load(&leaf.chain, wrong, &mut Keystore::new(), SystemTime::now()).unwrap_err();
             assert!(error.to_string().contains(wrong.to_str().unwrap()), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_is_read_as_it_is_written_by_brisk_and_openssl() {
+        let fingerprint = Fingerprint::of(b"a certificate");
+        let text = fingerprint.to_string();
+        let pairs: Vec<_> = text.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).unwrap()).collect();
+        for text in [text.clone(), pairs.join(":").to_uppercase()] {
+            assert_eq!(text.parse(), Ok(fingerprint), "{text}");
+        }
+        for wrong in ["", &text[1..], &format!("{text}00"), &text.replace(&text[..2], "+f"), &pairs.join("-")]
+        {
+            assert_eq!(wrong.parse::<Fingerprint>(), Err(InvalidFingerprint), "{wrong}");
         }
     }
 

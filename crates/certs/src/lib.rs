@@ -14,6 +14,7 @@ pub mod development;
 pub mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod identity;
 pub mod issuers;
 pub mod maintenance;
 pub mod ocsp;
@@ -28,12 +29,13 @@ pub mod watch;
 mod x509;
 
 pub use catalogue::{Catalogue, CatalogueLookup, Catalogues, FolderExpiry};
-pub use certificate::{Certificate, Fingerprint, Loaded, load};
+pub use certificate::{Certificate, Fingerprint, InvalidFingerprint, Loaded, load};
 pub use chain::Chain;
 pub use challenge::Challenges;
 pub use crl::Crl;
 pub use development::DevelopmentCa;
 pub use error::{CertError, Warning};
+pub use identity::Identity;
 pub use maintenance::{Maintenance, MaintenanceSettings};
 pub use ocsp::{OcspError, Staple};
 pub use on_demand::{FailedName, OnDemand, OnDemandHosts, OnDemandSettings};

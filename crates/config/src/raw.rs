@@ -2,6 +2,7 @@
 //!
 //! `resolve` adds defaults and cross-checks; `docs/configuration.md` describes every key.
 
+mod access;
 mod access_log;
 mod acme;
 mod clients;
@@ -30,6 +31,7 @@ use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, Network, PrivateHost, ProxyProtocol,
     Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
+pub(crate) use access::ClientCertificate;
 pub(crate) use access_log::AccessLog;
 pub use access_log::AccessLogFormat;
 pub(crate) use acme::{
@@ -293,6 +295,7 @@ pub(crate) struct Route {
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) allow: Option<Vec<Network>>,
     pub(crate) deny: Option<Vec<Network>>,
+    pub(crate) client_certificate: Option<ClientCertificate>,
 }
 
 /// `respond`: the same answer to everyone.

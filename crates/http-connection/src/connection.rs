@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use brisk_budget::{Budgets, Resource};
+use brisk_certs::Identity;
 use brisk_net::{Deadline, DeadlineWheel, Drain};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::{Confirmation, Demands};
@@ -123,6 +124,14 @@ impl Connection {
         let limit = self.settings().and_then(|settings| settings.timeouts.connection);
         let Some(limit) = limit else { return Duration::MAX };
         limit.saturating_sub(self.client.record.borrow().timeline.started().elapsed())
+    }
+
+    /// The identity of a client with a verified certificate, if its host keeps certificates. Read once for the
+    /// connection; in a resumed session, the certificate is that of the first handshake.
+    pub fn identity(&self) -> Option<&Identity> {
+        let record = self.client.record.borrow();
+        let certificate = record.tls.as_ref()?.client_chain.first()?;
+        Some(self.extras.identity_of(certificate))
     }
 
     /// Sets the worker's settings and resources. Without them, as in tests, there are neither deadlines nor limits.

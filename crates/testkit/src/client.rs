@@ -64,16 +64,18 @@ impl TlsClient {
         self
     }
 
-    /// Offers TLS 1.2 only.
+    /// Offers TLS 1.2 only, with the same [identity](Self::identity).
     pub fn tls12(mut self) -> Self {
         let provider = Arc::clone(self.config.crypto_provider());
         let (roots, resumption) = (self.roots.clone(), self.config.resumption.clone());
+        let identity = Arc::clone(&self.config.client_auth_cert_resolver);
         self.config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS12])
             .expect("a version that the provider has")
             .with_root_certificates(roots)
             .with_no_client_auth();
         self.config.resumption = resumption;
+        self.config.client_auth_cert_resolver = identity;
         self
     }
 

@@ -87,6 +87,7 @@ fn full_route() -> RouteSettings {
         compression: Some(Arc::default()),
         request_headers: Some(Arc::default()),
         response_headers: Some(Arc::default()),
+        access: AccessSettings { certificates: Some(Arc::default()), ..AccessSettings::default() },
         early_hints: Some(Arc::default()),
         ..upstream()
     }
@@ -172,9 +173,11 @@ fn a_route_pays_for_no_feature_that_it_does_not_use() {
 
 #[test]
 fn each_feature_of_a_route_adds_its_stages_alone() {
-    let access = AccessSettings { networks: Some(denying()) };
-    let cases: [(RouteSettings, &[&str]); 6] = [
+    let access = AccessSettings { networks: Some(denying()), ..AccessSettings::default() };
+    let owners = AccessSettings { certificates: Some(Arc::default()), ..AccessSettings::default() };
+    let cases: [(RouteSettings, &[&str]); 7] = [
         (RouteSettings { access, ..upstream() }, &["Access"]),
+        (RouteSettings { access: owners, ..upstream() }, &["Access"]),
         (RouteSettings { body_limit: Some(1), ..upstream() }, &["BodyLimit"]),
         (RouteSettings { compression: Some(Arc::default()), ..upstream() }, &["Negotiation", "Compression"]),
         (RouteSettings { request_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),
@@ -203,7 +206,7 @@ fn each_feature_of_a_host_adds_its_stages_alone() {
     for (host, added) in cases {
         assert_eq!(added_by(&host, &upstream()), added, "{host:?}");
     }
-    let open = AccessSettings { networks: Some(Arc::default()) };
+    let open = AccessSettings { networks: Some(Arc::default()), ..AccessSettings::default() };
     let host_that_denies = HostSettings { networks: full.networks, ..host() };
     assert_eq!(added_by(&host_that_denies, &RouteSettings { access: open, ..upstream() }), [""; 0]);
     let measured = HostSettings { visits: full.visits, ..host() };

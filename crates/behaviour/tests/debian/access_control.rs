@@ -1,7 +1,12 @@
 //! Access control beside that of nginx.
 
-use brisk_behaviour::site::Site;
+use std::path::Path;
+
+use brisk_behaviour::site::{LIMIT, NAME, Site};
+use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::nginx::Nginx;
+use brisk_testkit::process::{command, run};
+use rustls::HandshakeKind;
 
 const BRISK: &str = r#"
 deny = ["127.0.0.9"]
@@ -52,4 +57,67 @@ fn networks_have_the_effect_that_they_have_in_nginx() {
     }
     let statuses = ["200 2", "403 2", "403 2", "200 2", "200 2", "403 2", "403 2", "200 2", "200 2"];
     assert_eq!(seen, statuses);
+}
+
+/// A host that takes client certificates of `clients`, with a route for some of them.
+fn for_owners(clients: &TestCa, rule: &str) -> Site {
+    let tables = format!(
+        "client_certificates = {{ mode = \"optional\", ca = \"clients.pem\" }}\n\
+         \n[[host.route]]\npath = \"/\"\nrespond = {{}}\n\
+         \n[[host.route]]\npath = \"/owners\"\nclient_certificate = {rule}\nrespond = {{}}\n"
+    );
+    Site::custom("", &tables, |setup| setup.file("clients.pem", clients.root_pem()))
+}
+
+fn as_owner<'a>(leaf: Option<&'a Leaf>, options: &[&'a str]) -> Vec<&'a str> {
+    let text = |path: &'a Path| path.to_str().expect("a path in ASCII");
+    let files = leaf.map(|leaf| ["--cert", text(&leaf.chain), "--key", text(&leaf.key)]);
+    files.iter().flatten().copied().chain(options.iter().copied()).collect()
+}
+
+#[test]
+fn names_and_fingerprints_of_certificates_decide_about_a_route() {
+    let ca = TestCa::new();
+    let (alice, bob) = (ca.client("alice").issue(), ca.client("bob").issue());
+    let options = ["x509", "-noout", "-fingerprint", "-sha256"];
+    let text = run(command("openssl").args(options), bob.certificate_pem.as_bytes(), LIMIT).success();
+    let fingerprint = text.trim().rsplit('=').next().expect("a fingerprint").to_owned();
+    for (rule, [for_alice, for_bob]) in [
+        ("{ names = [\"alice\"] }".to_owned(), ["200", "403"]),
+        (format!("{{ names = [\"carol\"], fingerprints = [\"{fingerprint}\"] }}"), ["403", "200"]),
+        ("{}".to_owned(), ["200", "200"]),
+    ] {
+        let site = for_owners(&ca, &rule);
+        for (leaf, expected) in [(Some(&alice), for_alice), (Some(&bob), for_bob), (None, "403")] {
+            for (option, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
+                let seen = |path| {
+                    let options = as_owner(leaf, &[option]);
+                    status(&site, &options, &site.url(path))
+                };
+                assert_eq!(seen("/owners"), format!("{expected} {version}"), "{rule}");
+                assert_eq!(seen("/"), format!("200 {version}"), "{rule}");
+            }
+        }
+        assert!(site.brisk.logged("\"client-certificate\"").contains("\"status\":403"));
+    }
+}
+
+#[test]
+fn a_resumed_session_has_the_certificate_of_its_first_handshake() {
+    let ca = TestCa::new();
+    let (alice, bob) = (ca.client("alice").issue(), ca.client("bob").issue());
+    let site = for_owners(&ca, "{ names = [\"alice\"] }");
+    for is_tls12 in [false, true] {
+        for (leaf, expected) in [(&alice, 200), (&bob, 403)] {
+            let client = site.client().identity(leaf);
+            let client = if is_tls12 { client.tls12() } else { client };
+            let mut kinds = Vec::new();
+            for _ in 0..2 {
+                let mut connection = client.connect(site.brisk.https()).expect("a handshake");
+                assert_eq!(connection.get(NAME, "/owners").status(), expected, "TLS 1.2: {is_tls12}");
+                kinds.push(connection.tls().handshake_kind());
+            }
+            assert_eq!(kinds, [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)]);
+        }
+    }
 }

@@ -93,6 +93,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
 
 /// Types made of the configuration, or of a constant size.
 const CONFIGURED: &[&str] = &[
+    "access::CertificateRules",
     "access::NetworkRules",
     "answer::Conditions",
     "answer::FixedResponse",

@@ -12,8 +12,8 @@ use crate::tree::{crates, is_in, name, product, read, root, sources};
 const LAYERS: &[&[&str]] = &[
     &["wire", "coding", "rewrite", "lanes", "secrets"],
     &["net", "telemetry", "keys", "link", "profile", "quic-socket"],
-    &["config-file", "certs", "session", "report", "tls-base", "visits", "http", "budget", "access"],
-    &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view"],
+    &["config-file", "certs", "session", "report", "tls-base", "visits", "http", "budget"],
+    &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view", "access"],
     &[
         "http-connection",
         "trials",

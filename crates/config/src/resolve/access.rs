@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use brisk_access::NetworkRules;
+use brisk_access::{CertificateRules, NetworkRules};
 use brisk_answer::settings::AccessSettings;
+use brisk_certs::InvalidFingerprint;
 use brisk_config_file::KeyPath;
 use ipnet::IpNet;
 
@@ -33,7 +34,37 @@ pub(super) fn of_route(
     context: &mut Context<'_>,
 ) -> AccessSettings {
     no_early_data(raw.early_data.as_ref(), restricts_networks(raw, host), path, context);
-    AccessSettings { networks: networks(raw.allow.as_ref(), raw.deny.as_ref(), path, context) }
+    let certificate = raw.client_certificate.as_ref();
+    if certificate.is_some() && host.client_certificates.is_none() {
+        let message = "no client has one: write client_certificates = { mode = \"optional\", ca = \"FILE\" } for the host";
+        context.findings.wrong(&path.key("client_certificate"), message);
+    }
+    AccessSettings {
+        networks: networks(raw.allow.as_ref(), raw.deny.as_ref(), path, context),
+        certificates: certificate
+            .map(|certificate| certificates(certificate, &path.key("client_certificate"), context)),
+    }
+}
+
+fn certificates(
+    raw: &raw::ClientCertificate,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Arc<CertificateRules> {
+    for (key, list) in [("names", &raw.names), ("fingerprints", &raw.fingerprints)] {
+        if list.as_ref().is_some_and(Vec::is_empty) {
+            let message =
+                "empty: write at least one; client_certificate = {} permits every verified certificate";
+            context.findings.wrong(&path.key(key), message);
+        }
+    }
+    let texts = raw.fingerprints.iter().flatten().enumerate();
+    let fingerprint = |(index, text): (usize, &String)| {
+        let read = text.parse().map_err(|error: InvalidFingerprint| format!("{text:?}: {error}"));
+        read.map_err(|fault| context.findings.wrong(&path.key("fingerprints").index(index), fault)).ok()
+    };
+    let fingerprints = texts.filter_map(fingerprint).collect();
+    Arc::new(CertificateRules { names: raw.names.clone().unwrap_or_default(), fingerprints })
 }
 
 /// Whether the address of a client decides about requests for the route. The lists of a route replace those of its host.

@@ -17,6 +17,7 @@ use crate::raw;
 /// A host's demands on the certificates of clients.
 pub(super) fn authenticated(
     raw: &raw::ClientCertificates,
+    host: &raw::Host,
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> ClientCertificates {
@@ -36,7 +37,7 @@ pub(super) fn authenticated(
         keep: matches!(
             raw.forward,
             Some(raw::ForwardCertificate::Certificate | raw::ForwardCertificate::Chain)
-        ),
+        ) || host.route.iter().any(|route| route.client_certificate.is_some()),
     }
 }
 

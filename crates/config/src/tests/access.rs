@@ -59,3 +59,36 @@ fn restrictions_by_network_exclude_early_data() {
     assert_eq!(policy(&with(early, deny)), EarlyDataPolicy::Hold);
     assert_eq!(policy(&with(early, "deny = []\n")), EarlyDataPolicy::Safe);
 }
+
+#[test]
+fn a_route_for_owners_of_certificates_keeps_them_and_needs_authorities() {
+    let ca = TestCa::new();
+    let folder = folder();
+    fs::write(folder.path().join("clients.pem"), ca.root_pem()).expect("written");
+    let host = "client_certificates = { mode = \"optional\", ca = \"clients.pem\" }\n";
+    let keeps = |route: &str| {
+        let settings = checked(folder.path(), &with(host, route)).expect("a right file").settings;
+        settings.service.hosts[0].tls.demands.keeps_certificates()
+    };
+    assert!(keeps("client_certificate = {}\n") && !keeps(""));
+    refused(
+        &with("", "client_certificate = { names = [\"alice\"] }\n"),
+        "brisk.toml:8:22: host[0].route[0].client_certificate: no client has one: write client_certificates = { mode = \
+         \"optional\", ca = \"FILE\" } for the host",
+    );
+    for (rule, expected) in [
+        (
+            "names = []",
+            "brisk.toml:9:32: host[0].route[0].client_certificate.names: empty: write at least one; client_certificate = {} \
+             permits every verified certificate",
+        ),
+        (
+            "fingerprints = [\"ab\"]",
+            "brisk.toml:9:40: host[0].route[0].client_certificate.fingerprints[0]: \"ab\": a fingerprint has 64 hexadecimal \
+             digits, as in the output of `openssl x509 -noout -fingerprint -sha256`",
+        ),
+    ] {
+        let text = with(host, &format!("client_certificate = {{ {rule} }}\n"));
+        assert_eq!(checked(folder.path(), &text).expect_err(rule), expected);
+    }
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_budget::Resource;
+use brisk_certs::Identity;
 use brisk_net::rates::{Event, Rates};
 use brisk_visits::Arms;
 
@@ -30,6 +31,8 @@ struct Boxed {
     logins: OnceCell<Box<dyn Any>>,
     /// Number of holdings of each resource.
     holdings: [Cell<u32>; Resource::ALL.len()],
+    /// Names in the client's certificate, once a route asks for them.
+    identity: OnceCell<Identity>,
     /// Responses gathered while they are sent.
     gatherings: RefCell<Vec<Weak<Shared>>>,
 }
@@ -80,6 +83,11 @@ impl Extras {
     pub fn over_rate(&self) -> Option<Duration> {
         let (rates, client) = self.0.get()?.rates.get()?;
         rates.take(*client, Event::Request).err()
+    }
+
+    /// The identity in the client's certificate, in DER.
+    pub(super) fn identity_of(&self, certificate: &[u8]) -> &Identity {
+        self.boxed().identity.get_or_init(|| Identity::read(certificate))
     }
 
     pub(crate) fn hold(&self, resource: Resource) {

@@ -1,0 +1,11 @@
+//! Access control of routes.
+
+use serde::Deserialize;
+
+/// `client_certificate`: certificates whose owners may use a route; any of the host's authorities if empty.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ClientCertificate {
+    pub(crate) names: Option<Vec<String>>,
+    pub(crate) fingerprints: Option<Vec<String>>,
+}
