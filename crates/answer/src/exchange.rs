@@ -339,6 +339,7 @@ impl Exchange {
             duration,
             upstream: server.as_deref().map(Server::name),
             upstream_time: self.outcome.time(),
+            user: line.user.as_deref(),
             referer: line.referer.as_ref().map(HeaderValue::as_bytes),
             user_agent: line.user_agent.as_ref().map(HeaderValue::as_bytes),
             early: self.early,

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_access::{CertificateRules, NetworkRules};
+use brisk_access::{CertificateRules, NetworkRules, PasswordThreads, Passwords};
 use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
 use brisk_http_connection::Connection;
@@ -207,6 +207,32 @@ pub struct AccessSettings {
     /// Certificates of clients. The host must [keep](brisk_tls::settings::ClientCertificates::keep) them. Default: not
     /// required.
     pub certificates: Option<Arc<CertificateRules>>,
+    /// Users with passwords. Default: not required.
+    pub basic_auth: Option<BasicAuth>,
+}
+
+/// Basic authentication (RFC 7617).
+#[derive(Clone, Debug)]
+pub struct BasicAuth {
+    /// The users.
+    pub passwords: Arc<Passwords>,
+    /// The threads that verify passwords.
+    pub threads: PasswordThreads,
+    /// Value of `WWW-Authenticate`.
+    pub challenge: HeaderValue,
+    /// Whether upstreams get the credentials.
+    pub forwards: bool,
+}
+
+impl BasicAuth {
+    /// The value of `WWW-Authenticate` for a realm; `None` unless the realm is printable ASCII.
+    pub fn challenge(realm: &str) -> Option<HeaderValue> {
+        let is_printable = realm.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        // RFC 9110 section 5.6.4: a quoted string.
+        let quoted = realm.replace('\\', "\\\\").replace('"', "\\\"");
+        let value = format!("Basic realm=\"{quoted}\", charset=\"UTF-8\"");
+        HeaderValue::try_from(value).ok().filter(|_| is_printable)
+    }
 }
 
 /// Condition on the path of a request. The path is compared without percent-encoding.

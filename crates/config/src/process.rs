@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use brisk_access::{PasswordFiles, PasswordThreads};
 use brisk_certs::{Catalogues, OnDemandHosts, RefusedKeys};
 use brisk_isolation::Isolation;
 use brisk_keyless::RemoteEngines;
@@ -21,6 +22,10 @@ pub struct Running {
     pub on_demand: OnDemandHosts,
     /// Keys of certificates that the last configuration could not load.
     pub refused_keys: RefusedKeys,
+    /// Files with users.
+    pub password_files: PasswordFiles,
+    /// Threads that verify passwords.
+    pub password_threads: PasswordThreads,
     /// The key process of `[keys] isolate`, if one was started.
     pub isolation: Option<Arc<Isolation>>,
 }

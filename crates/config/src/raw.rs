@@ -31,7 +31,7 @@ use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, Network, PrivateHost, ProxyProtocol,
     Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
-pub(crate) use access::ClientCertificate;
+pub(crate) use access::{BasicAuth, ClientCertificate};
 pub(crate) use access_log::AccessLog;
 pub use access_log::AccessLogFormat;
 pub(crate) use acme::{
@@ -296,6 +296,7 @@ pub(crate) struct Route {
     pub(crate) allow: Option<Vec<Network>>,
     pub(crate) deny: Option<Vec<Network>>,
     pub(crate) client_certificate: Option<ClientCertificate>,
+    pub(crate) basic_auth: Option<BasicAuth>,
 }
 
 /// `respond`: the same answer to everyone.

@@ -205,6 +205,8 @@ pub struct RequestRecord<'a> {
     pub upstream: Option<&'a str>,
     /// Time from sending the request to the upstream to the head of its response.
     pub upstream_time: Option<Duration>,
+    /// Name of the authenticated user.
+    pub user: Option<&'a str>,
     /// `Referer` header.
     pub referer: Option<&'a [u8]>,
     /// `User-Agent` header.

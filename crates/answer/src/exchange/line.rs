@@ -18,6 +18,8 @@ pub(super) struct Line {
     pub(super) host: Option<HeaderValue>,
     pub(super) referer: Option<HeaderValue>,
     pub(super) user_agent: Option<HeaderValue>,
+    /// The authenticated user.
+    pub(super) user: Option<Arc<str>>,
     /// Experiments of the host that include the connection, each with the arm.
     pub(super) experiments: Vec<(Arc<str>, Arc<str>)>,
 }
@@ -27,6 +29,15 @@ impl Exchange {
     pub(crate) fn name_arms(&mut self, experiments: &HostExperiments) {
         if let (Some(line), Some(arms)) = (&mut self.line, self.connection.extras.arms()) {
             line.experiments = experiments.named(arms);
+        }
+    }
+}
+
+impl Exchange {
+    /// Adds the authenticated user to the access log.
+    pub(crate) fn name_user(&mut self, user: Arc<str>) {
+        if let Some(line) = &mut self.line {
+            line.user = Some(user);
         }
     }
 }
@@ -41,6 +52,7 @@ impl Line {
             host: header(header::HOST),
             referer: header(header::REFERER),
             user_agent: header(header::USER_AGENT),
+            user: None,
             experiments: Vec::new(),
         }
     }

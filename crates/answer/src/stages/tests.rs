@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_access::NetworkRules;
+use brisk_access::{NetworkRules, PasswordThreads, Passwords};
 use brisk_beacon::Beacons;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
@@ -21,9 +21,9 @@ use crate::exchange::Telemetry;
 use crate::header_rules::ResponseHeaders;
 use crate::names::Names;
 use crate::settings::{
-    AccessSettings, Action, AltSvc, ClientCert, Consolidation, Cookies, FixedResponse, HostHeaders,
-    HostSettings, HostVisits, HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect, RoutePath,
-    RouteSettings, ServerTiming, UpstreamAction, UpstreamPath,
+    AccessSettings, Action, AltSvc, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
+    HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect,
+    RoutePath, RouteSettings, ServerTiming, UpstreamAction, UpstreamPath,
 };
 use crate::stage::{HostContext, StageTarget};
 use crate::visits::SiteVisits;
@@ -175,9 +175,17 @@ fn a_route_pays_for_no_feature_that_it_does_not_use() {
 fn each_feature_of_a_route_adds_its_stages_alone() {
     let access = AccessSettings { networks: Some(denying()), ..AccessSettings::default() };
     let owners = AccessSettings { certificates: Some(Arc::default()), ..AccessSettings::default() };
-    let cases: [(RouteSettings, &[&str]); 7] = [
+    let basic_auth = BasicAuth {
+        passwords: Passwords::read("").expect("no users"),
+        threads: PasswordThreads::default(),
+        challenge: BasicAuth::challenge("inside").expect("ASCII"),
+        forwards: false,
+    };
+    let users = AccessSettings { basic_auth: Some(basic_auth), ..AccessSettings::default() };
+    let cases: [(RouteSettings, &[&str]); 8] = [
         (RouteSettings { access, ..upstream() }, &["Access"]),
         (RouteSettings { access: owners, ..upstream() }, &["Access"]),
+        (RouteSettings { access: users, ..upstream() }, &["Access"]),
         (RouteSettings { body_limit: Some(1), ..upstream() }, &["BodyLimit"]),
         (RouteSettings { compression: Some(Arc::default()), ..upstream() }, &["Negotiation", "Compression"]),
         (RouteSettings { request_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),

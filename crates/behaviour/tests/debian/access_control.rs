@@ -121,3 +121,48 @@ fn a_resumed_session_has_the_certificate_of_its_first_handshake() {
         }
     }
 }
+
+/// A file with users of every scheme that nginx has too, made by other programs. The password of each is its name twice.
+fn users() -> (String, Vec<&'static str>) {
+    let names = vec!["bcrypt", "apr1", "openssl-apr1", "sha256", "sha512"];
+    let line = |name: &&str| {
+        let password = name.repeat(2);
+        let run = |program: &str, options: &[&str]| run(command(program).args(options), b"", LIMIT).success();
+        let line = match *name {
+            "bcrypt" => run("htpasswd", &["-nbBC", "4", name, &password]),
+            "apr1" => run("htpasswd", &["-nbm", name, &password]),
+            "openssl-apr1" => format!("{name}:{}", run("openssl", &["passwd", "-apr1", &password])),
+            "sha256" => format!("{name}:{}", run("openssl", &["passwd", "-5", &password])),
+            _ => format!("{name}:{}", run("openssl", &["passwd", "-6", &password])),
+        };
+        line.trim().to_owned() + "\n"
+    };
+    (names.iter().map(line).collect(), names)
+}
+
+#[test]
+fn users_of_htpasswd_and_openssl_pass_as_in_nginx() {
+    let (file, names) = users();
+    let tables = "\n[[host.route]]\npath = \"/\"\nbasic_auth = { file = \"users\" }\nrespond = {}\n";
+    let site = Site::custom("", tables, |setup| setup.file("users", &file));
+    let path = site.brisk.folder().join("users");
+    let directives = format!(
+        "location /x {{ alias FOLDER/1k; auth_basic inside; auth_basic_user_file {}; }}",
+        path.display()
+    );
+    let nginx = Nginx::https_with(&site.ca.server(&["site.test"]).issue(), &directives);
+    let url = format!("https://site.test:{}/x", nginx.address().port());
+    let mut seen = Vec::new();
+    for name in names.into_iter().chain(["nobody"]) {
+        let password = name.repeat(2);
+        for wrong in ["", "x"] {
+            let user = format!("{name}:{password}{wrong}");
+            let options = ["--user", &user];
+            let expected = status(&site, &options, &url);
+            assert_eq!(status(&site, &options, &site.url("/x")), expected, "{user}");
+            seen.push(expected);
+        }
+    }
+    assert_eq!(seen, [["200 2", "401 2"].repeat(5), ["401 2"; 2].to_vec()].concat());
+    assert_eq!(status(&site, &[], &site.url("/x")), status(&site, &[], &url));
+}

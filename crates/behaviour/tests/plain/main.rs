@@ -1,6 +1,7 @@
 //! Behaviour that tests show without external programs, one module per behaviour.
 
 mod access_control;
+mod access_passwords;
 mod activation;
 mod attacks_gateway;
 mod attacks_gone;

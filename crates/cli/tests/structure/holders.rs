@@ -88,6 +88,10 @@ const HOLDERS: &[(&str, &[&str])] = &[
     ("learned hints", &["answer::EarlyHints", "answer::LearnedHints", "answer::Page"]),
     ("requests that wait for an upstream", &["upstream::State", "upstream::Server", "upstream::Pool"]),
     ("requests in a pipeline", &["upstream::Followers"]),
+    (
+        "verifications of passwords",
+        &["access::Credentials", "access::Lane", "access::Passwords", "access::State"],
+    ),
     ("clients that cancel requests", &["upstream::Cancels"]),
 ];
 
@@ -95,6 +99,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
 const CONFIGURED: &[&str] = &[
     "access::CertificateRules",
     "access::NetworkRules",
+    "access::Table",
     "answer::Conditions",
     "answer::FixedResponse",
     "answer::HostHeaders",

@@ -1,5 +1,7 @@
 //! Access control of routes.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 /// `client_certificate`: certificates whose owners may use a route; any of the host's authorities if empty.
@@ -8,4 +10,13 @@ use serde::Deserialize;
 pub(crate) struct ClientCertificate {
     pub(crate) names: Option<Vec<String>>,
     pub(crate) fingerprints: Option<Vec<String>>,
+}
+
+/// `basic_auth`: users with passwords.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BasicAuth {
+    pub(crate) file: PathBuf,
+    pub(crate) realm: Option<String>,
+    pub(crate) forward: Option<bool>,
 }

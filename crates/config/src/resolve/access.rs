@@ -1,16 +1,21 @@
 //! Access control of hosts and routes.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use brisk_access::{CertificateRules, NetworkRules};
-use brisk_answer::settings::AccessSettings;
+use brisk_access::{CertificateRules, NetworkRules, Passwords};
+use brisk_answer::settings::{AccessSettings, BasicAuth};
 use brisk_certs::InvalidFingerprint;
 use brisk_config_file::KeyPath;
 use ipnet::IpNet;
 
 use super::context::Context;
+use super::files;
 use crate::raw;
 use crate::values::{EarlyData, Network};
+
+/// Maximum size of a file with users in bytes.
+const MOST_OF_FILE: usize = 16 << 20;
 
 /// `allow` or `deny`.
 type List<'c> = Option<&'c Vec<Network>>;
@@ -43,6 +48,65 @@ pub(super) fn of_route(
         networks: networks(raw.allow.as_ref(), raw.deny.as_ref(), path, context),
         certificates: certificate
             .map(|certificate| certificates(certificate, &path.key("client_certificate"), context)),
+        basic_auth: raw
+            .basic_auth
+            .as_ref()
+            .and_then(|basic| basic_auth(basic, raw, &path.key("basic_auth"), context)),
+    }
+}
+
+fn basic_auth(
+    raw: &raw::BasicAuth,
+    route: &raw::Route,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<BasicAuth> {
+    let realm = raw.realm.as_deref().unwrap_or("restricted");
+    let challenge = BasicAuth::challenge(realm);
+    if challenge.is_none() {
+        let message = format!("{realm:?} is no realm: write printable ASCII characters");
+        context.findings.wrong(&path.key("realm"), message);
+    }
+    if raw.forward.is_some() && route.upstream.is_none() {
+        context.findings.wrong(&path.key("forward"), "has no effect without `upstream`");
+    }
+    let passwords = passwords(&raw.file, &path.key("file"), context)?;
+    Some(BasicAuth {
+        passwords,
+        threads: context.running.password_threads.clone(),
+        challenge: challenge?,
+        forwards: raw.forward.unwrap_or(false),
+    })
+}
+
+fn passwords(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> Option<Arc<Passwords>> {
+    let file = context.file(file);
+    let text = files::read_privately(&file, path, context, |file| {
+        let text = brisk_secrets::read_at_most(file, MOST_OF_FILE + 1)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        if text.len() > MOST_OF_FILE {
+            return Err(format!("{}: larger than 16 MiB", file.display()));
+        }
+        let is_utf8 = str::from_utf8(&text).is_ok();
+        is_utf8.then_some(text).ok_or_else(|| format!("{}: not UTF-8", file.display()))
+    })?;
+    let text = str::from_utf8(&text).ok()?;
+    match context.running.password_files.read(&file, text) {
+        Ok(passwords) => {
+            if passwords.is_empty() {
+                let file = file.display();
+                context.findings.warn(format!(
+                    "{path}: no user is in {file}, so no client may use the route; `htpasswd -B {file} NAME` adds one"
+                ));
+            }
+            Some(passwords)
+        }
+        Err(errors) => {
+            for error in errors {
+                context.findings.wrong(path, format!("{}: {error}", file.display()));
+            }
+            None
+        }
     }
 }
 

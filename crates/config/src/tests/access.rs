@@ -92,3 +92,69 @@ fn a_route_for_owners_of_certificates_keeps_them_and_needs_authorities() {
         assert_eq!(checked(folder.path(), &text).expect_err(rule), expected);
     }
 }
+
+const USERS: &str = "alice:$apr1$8charsal$xES.S6d4oPTiVAh2XwVyp/\n";
+
+/// What `brisk check` says of a route with `keys` in `basic_auth`, and of the file with these users.
+fn with_users(users: &str, keys: &str) -> Result<Resolved, String> {
+    let folder = folder();
+    fs::write(folder.path().join("users"), users).expect("written");
+    fs::set_permissions(folder.path().join("users"), fs::Permissions::from_mode(0o640)).expect("an own file");
+    checked(folder.path(), &with("", &format!("basic_auth = {{ file = \"users\"{keys} }}\n")))
+}
+
+#[test]
+fn users_are_read_watched_and_never_served() {
+    let resolved = with_users(USERS, ", realm = \"the \\\"inside\\\"\"").expect("users");
+    assert_eq!(resolved.warnings, [""; 0]);
+    let route = &resolved.settings.service.hosts[0].routes[0];
+    let basic_auth = route.access.basic_auth.as_ref().expect("a file");
+    assert_eq!(basic_auth.challenge, "Basic realm=\"the \\\"inside\\\"\", charset=\"UTF-8\"");
+    assert!(!basic_auth.forwards);
+    assert!(resolved.settings.server.files.iter().any(|file| file.ends_with("users")));
+    let empty = with_users("# none\n", "").expect("a file without users");
+    let warning = empty.warnings.join("\n");
+    assert!(warning.contains("so no client may use the route; `htpasswd -B "), "{warning}");
+    let folder = folder();
+    fs::create_dir(folder.path().join("www")).expect("created");
+    fs::write(folder.path().join("www/users"), USERS).expect("written");
+    let text = format!(
+        "{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nstatic = \"www\"\nbasic_auth = {{ file = \"www/users\" }}\n"
+    );
+    let message = checked(folder.path(), &text).expect_err("a served file with users");
+    assert!(message.contains("www/users"), "{message}");
+}
+
+#[test]
+fn wrong_files_of_users_are_refused_with_their_lines() {
+    let at = "brisk.toml:8:23: host[0].route[0].basic_auth.file: ";
+    for (users, expected) in [
+        ("alice\n", format!("{at}users: line 1: no colon: write NAME:HASH, as `htpasswd` does")),
+        (
+            "# users\nalice:secret\nbob:$2y$17$C4ZddzkBF/vttCyWS1xO/OIl9/DfdpmWyqmg3nHE9AkEPs3beQBlC\n",
+            format!(
+                "{at}users: line 2: the scheme of the hash is unknown or too weak; known here: bcrypt ($2y$), Argon2id \
+                 ($argon2id$), SHA-crypt ($5$, $6$) and apr1 ($apr1$). `htpasswd -B FILE NAME` writes bcrypt\n{at}users: line 3: \
+                 the cost of the hash is too high: at most 16 for bcrypt"
+            ),
+        ),
+    ] {
+        assert_eq!(with_users(users, "").expect_err(users), expected);
+    }
+    refused(
+        &with("", "basic_auth = { file = \"users\" }\n"),
+        &format!("{at}cannot read users: No such file or directory (os error 2)"),
+    );
+    for (keys, expected) in [
+        (
+            ", realm = \"\\u00fc\"",
+            "brisk.toml:8:40: host[0].route[0].basic_auth.realm: \"\u{fc}\" is no realm: write printable ASCII characters",
+        ),
+        (
+            ", forward = true",
+            "brisk.toml:8:42: host[0].route[0].basic_auth.forward: has no effect without `upstream`",
+        ),
+    ] {
+        assert_eq!(with_users(USERS, keys).expect_err(keys), expected);
+    }
+}

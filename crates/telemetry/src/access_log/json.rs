@@ -23,6 +23,9 @@ pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_miles
     object.word("protocol", request.version.name());
     object.number("status", request.status.into());
     object.number("bytes_sent", request.bytes_sent);
+    if let Some(user) = request.user {
+        object.text("user", user.as_bytes());
+    }
     if let Some(referer) = request.referer {
         object.text("referer", referer);
     }

@@ -54,6 +54,7 @@ fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
         duration: Duration::from_micros(3100),
         upstream: Some("http://127.0.0.1:8080"),
         upstream_time: Some(Duration::from_micros(2900)),
+        user: None,
         referer: None,
         user_agent: Some(b"curl/8"),
         early: None,
@@ -145,6 +146,17 @@ fn experiments_are_named_with_their_arms() {
     assert_eq!(line["experiments"].as_object().unwrap().len(), 2);
     record.experiments = &[];
     assert!(json_line(&record).get("experiments").is_none() && !text_line(&record).contains("experiments"));
+}
+
+#[test]
+fn a_user_takes_the_place_of_the_second_dash_and_cannot_end_it() {
+    let connection = connection();
+    let mut record = request(&connection);
+    record.user = Some("b\u{f6}b \"x] [y");
+    assert!(text_line(&record).contains(" - b\\xC3\\xB6b\\x20\\x22x]\\x20[y ["), "{}", text_line(&record));
+    assert_eq!(json_line(&record)["user"], "b\u{f6}b \"x] [y");
+    record.user = None;
+    assert!(json_line(&record).get("user").is_none());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
 
 /// Appends the line of a request.
 pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_milestones: bool) {
-    start(line, request.connection);
+    start(line, request.connection, request.user);
     line.extend_from_slice(b" \"");
     escape(line, request.method.as_bytes());
     line.push(b' ');
@@ -38,7 +38,7 @@ pub(super) fn handshake(
     outcome: HandshakeOutcome,
     has_milestones: bool,
 ) {
-    start(line, connection);
+    start(line, connection, None);
     line.extend_from_slice(b" \"-\" 000 0 \"-\" \"-\"");
     fields::handshake(&mut Tail(line), connection, outcome);
     if has_milestones {
@@ -49,7 +49,7 @@ pub(super) fn handshake(
 
 /// Appends the line of a malformed request, with the excerpt in place of the request line.
 pub(super) fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppressed: u64) {
-    start(line, request.connection);
+    start(line, request.connection, None);
     push_header(line, Some(request.excerpt));
     line.push(b' ');
     push_status(line, request.status);
@@ -58,11 +58,16 @@ pub(super) fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppr
     line.push(b'\n');
 }
 
-/// `203.0.113.7 - - [21/Nov/2025:02:22:10 +0000]`
-fn start(line: &mut Vec<u8>, connection: &ConnectionRecord) {
+/// `203.0.113.7 - - [21/Nov/2025:02:22:10 +0000]`, with the user in place of the second `-`.
+fn start(line: &mut Vec<u8>, connection: &ConnectionRecord, user: Option<&str>) {
     // Writing to a vector cannot fail.
-    let _ = write!(line, "{}", connection.client.ip());
-    line.extend_from_slice(b" - - [");
+    let _ = write!(line, "{} - ", connection.client.ip());
+    // No quotes surround the name, so a space would end it.
+    for (index, word) in user.unwrap_or("-").split(' ').enumerate() {
+        line.extend_from_slice(if index > 0 { b"\\x20" } else { b"" });
+        escape(line, word.as_bytes());
+    }
+    line.extend_from_slice(b" [");
     clock::common(line, SystemTime::now());
     line.push(b']');
 }
