@@ -209,6 +209,8 @@ pub struct AccessSettings {
     pub certificates: Option<Arc<CertificateRules>>,
     /// Users with passwords. Default: not required.
     pub basic_auth: Option<BasicAuth>,
+    /// Whether one of the restrictions above is sufficient, as opposed to all of them. Default: `false`.
+    pub is_any_sufficient: bool,
 }
 
 /// Basic authentication (RFC 7617).

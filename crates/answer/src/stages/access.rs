@@ -24,6 +24,8 @@ pub(super) struct AccessStage {
     networks: Option<Arc<NetworkRules>>,
     certificates: Option<Arc<CertificateRules>>,
     basic_auth: Option<BasicAuth>,
+    /// Whether one restriction is sufficient, instead of all.
+    is_any_sufficient: bool,
 }
 
 impl Stage for AccessStage {
@@ -35,16 +37,18 @@ impl Stage for AccessStage {
             networks: networks.filter(|networks| !networks.is_open()).cloned(),
             certificates: route.and_then(|access| access.certificates.clone()),
             basic_auth: route.and_then(|access| access.basic_auth.clone()),
+            is_any_sufficient: route.is_some_and(|access| access.is_any_sufficient),
         };
         let is_open = stage.networks.is_none() && stage.certificates.is_none() && stage.basic_auth.is_none();
         (!is_open).then_some(stage)
     }
 
     fn request(&self, exchange: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
-        if let Some(reason) = self.fault(exchange.connection()) {
-            return Flow::Refuse(Refusal::new(StatusCode::FORBIDDEN, reason));
-        }
-        let Some(basic_auth) = &self.basic_auth else { return Flow::Continue };
+        let basic_auth = match self.decision(exchange.connection()) {
+            Decision::Permitted => return Flow::Continue,
+            Decision::Refused(reason) => return Flow::Refuse(Refusal::new(StatusCode::FORBIDDEN, reason)),
+            Decision::ByPassword(basic_auth) => basic_auth,
+        };
         let Some(credentials) = credentials(&request.head.headers) else {
             return challenge(basic_auth, exchange);
         };
@@ -84,16 +88,34 @@ impl Stage for AccessStage {
     }
 }
 
+/// Decision about a connection, before the password of a request is examined.
+enum Decision<'a> {
+    Permitted,
+    Refused(&'static str),
+    ByPassword(&'a BasicAuth),
+}
+
 impl AccessStage {
-    /// The reason to refuse the client of `connection`, regardless of its password.
-    fn fault(&self, connection: &Connection) -> Option<&'static str> {
+    fn decision(&self, connection: &Connection) -> Decision<'_> {
         let address = || connection.client.record.borrow().client.ip();
-        if self.networks.as_ref().is_some_and(|networks| !networks.permits(address())) {
-            return Some("client-address");
+        let owns = |certificates: &Arc<CertificateRules>| {
+            connection.identity().is_some_and(|identity| certificates.permit(identity))
+        };
+        let results = [
+            self.networks.as_ref().map(|networks| (networks.permits(address()), "client-address")),
+            self.certificates.as_ref().map(|certificates| (owns(certificates), "client-certificate")),
+        ];
+        let results = || results.iter().flatten();
+        let is_met = self.is_any_sufficient && results().any(|(is_met, _)| *is_met);
+        let fault = results().find(|(is_met, _)| !is_met).map(|(_, reason)| *reason);
+        match (fault, &self.basic_auth) {
+            _ if is_met => Decision::Permitted,
+            (Some(reason), basic_auth) if !self.is_any_sufficient || basic_auth.is_none() => {
+                Decision::Refused(reason)
+            }
+            (_, Some(basic_auth)) => Decision::ByPassword(basic_auth),
+            (_, None) => Decision::Permitted,
         }
-        let certificates = self.certificates.as_ref()?;
-        let is_permitted = connection.identity().is_some_and(|identity| certificates.permit(identity));
-        (!is_permitted).then_some("client-certificate")
     }
 }
 

@@ -166,3 +166,62 @@ fn users_of_htpasswd_and_openssl_pass_as_in_nginx() {
     assert_eq!(seen, [["200 2", "401 2"].repeat(5), ["401 2"; 2].to_vec()].concat());
     assert_eq!(status(&site, &[], &site.url("/x")), status(&site, &[], &url));
 }
+
+#[test]
+fn one_or_all_restrictions_are_required_as_in_nginx() {
+    let users = run(command("htpasswd").args(["-nbBC", "4", "alice", "password"]), b"", LIMIT).success();
+    let tables = ["any", "all"].map(|satisfy| {
+        format!(
+            "\n[[host.route]]\npath = \"/{satisfy}\"\nallow = [\"127.0.0.1\"]\nsatisfy = \"{satisfy}\"\n\
+             basic_auth = {{ file = \"users\" }}\nrespond = {{}}\n"
+        )
+    });
+    let site = Site::custom("", &tables.concat(), |setup| setup.file("users", &users));
+    let path = site.brisk.folder().join("users");
+    let locations = ["any", "all"].map(|satisfy| {
+        format!(
+            "location /{satisfy} {{ alias FOLDER/1k; allow 127.0.0.1; deny all; satisfy {satisfy}; auth_basic inside; \
+             auth_basic_user_file {}; }}\n",
+            path.display()
+        )
+    });
+    let nginx = Nginx::https_with(&site.ca.server(&["site.test"]).issue(), &locations.concat());
+    let mut seen = Vec::new();
+    for satisfy in ["/any", "/all"] {
+        for client in ["127.0.0.1", "127.0.0.2"] {
+            for user in [None, Some("alice:password"), Some("alice:wrong")] {
+                let user: Vec<_> = user.map(|user| ["--user", user]).into_iter().flatten().collect();
+                let options = [&["--interface", client][..], &user].concat();
+                let url = format!("https://site.test:{}{satisfy}", nginx.address().port());
+                let expected = status(&site, &options, &url);
+                assert_eq!(status(&site, &options, &site.url(satisfy)), expected, "{satisfy} {options:?}");
+                seen.push(expected);
+            }
+        }
+    }
+    let any = ["200 2", "200 2", "200 2", "401 2", "200 2", "401 2"];
+    let all = ["401 2", "200 2", "401 2", "403 2", "403 2", "403 2"];
+    assert_eq!(seen, [any, all].concat());
+}
+
+#[test]
+fn a_certificate_or_a_password_is_sufficient_if_the_operator_says_so() {
+    let ca = TestCa::new();
+    let (alice, bob) = (ca.client("alice").issue(), ca.client("bob").issue());
+    let users = run(command("htpasswd").args(["-nbBC", "4", "carol", "password"]), b"", LIMIT).success();
+    let tables = "client_certificates = { mode = \"optional\", ca = \"clients.pem\" }\n[[host.route]]\npath = \"/\"\n\
+                  client_certificate = { names = [\"alice\"] }\nsatisfy = \"any\"\n\
+                  basic_auth = { file = \"users\" }\nrespond = {}\n";
+    let site =
+        Site::custom("", tables, |setup| setup.file("clients.pem", ca.root_pem()).file("users", &users));
+    let password = ["--user", "carol:password"];
+    for (leaf, options, expected) in [
+        (Some(&alice), &[][..], "200 2"),
+        (Some(&bob), &[], "401 2"),
+        (Some(&bob), &password, "200 2"),
+        (None, &password, "200 2"),
+        (None, &[], "401 2"),
+    ] {
+        assert_eq!(status(&site, &as_owner(leaf, options), &site.url("/")), expected, "{options:?}");
+    }
+}

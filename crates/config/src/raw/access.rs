@@ -20,3 +20,11 @@ pub(crate) struct BasicAuth {
     pub(crate) realm: Option<String>,
     pub(crate) forward: Option<bool>,
 }
+
+/// `satisfy`: the number of restrictions that a client has to meet.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Satisfy {
+    All,
+    Any,
+}

@@ -44,7 +44,13 @@ pub(super) fn of_route(
         let message = "no client has one: write client_certificates = { mode = \"optional\", ca = \"FILE\" } for the host";
         context.findings.wrong(&path.key("client_certificate"), message);
     }
+    let restrictions = [restricts_networks(raw, host), certificate.is_some(), raw.basic_auth.is_some()];
+    if raw.satisfy.is_some() && restrictions.iter().filter(|is_used| **is_used).count() < 2 {
+        let message = "has no effect: write two of `allow` or `deny`, `client_certificate` and `basic_auth`";
+        context.findings.wrong(&path.key("satisfy"), message);
+    }
     AccessSettings {
+        is_any_sufficient: raw.satisfy == Some(raw::Satisfy::Any),
         networks: networks(raw.allow.as_ref(), raw.deny.as_ref(), path, context),
         certificates: certificate
             .map(|certificate| certificates(certificate, &path.key("client_certificate"), context)),

@@ -158,3 +158,18 @@ fn wrong_files_of_users_are_refused_with_their_lines() {
         assert_eq!(with_users(USERS, keys).expect_err(keys), expected);
     }
 }
+
+#[test]
+fn satisfy_needs_two_restrictions() {
+    let fault = "host[0].route[0].satisfy: has no effect: write two of `allow` or `deny`, `client_certificate` and `basic_auth`";
+    refused(&with("", "deny = [\"10.0.0.0/8\"]\nsatisfy = \"any\"\n"), &format!("brisk.toml:9:11: {fault}"));
+    let denying = "deny = [\"10.0.0.0/8\"]\n";
+    for (satisfy, is_any) in [("satisfy = \"any\"\n", true), ("satisfy = \"all\"\n", false), ("", false)] {
+        let folder = folder();
+        fs::write(folder.path().join("users"), USERS).expect("written");
+        let text = with(denying, &format!("basic_auth = {{ file = \"users\" }}\n{satisfy}"));
+        let resolved = checked(folder.path(), &text).expect("networks of the host and users");
+        let access = &resolved.settings.service.hosts[0].routes[0].access;
+        assert_eq!(access.is_any_sufficient, is_any, "{satisfy}");
+    }
+}
