@@ -25,7 +25,7 @@ use brisk_upstream::forward::ForwardOutcome;
 use brisk_upstream::upgrade::Joined;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Frame;
 
 use self::line::Line;
@@ -71,6 +71,8 @@ pub(crate) struct Exchange {
     early: Option<EarlyRequest>,
     line: Option<Box<Line>>,
     pub(crate) outcome: ForwardOutcome,
+    /// Headers for the upstream from the server that permitted the request.
+    pub(crate) granted: Option<Box<HeaderMap>>,
     /// Memory reserved for the first piece of the response.
     reserved: Option<Reserved>,
     /// Bytes and end of the connection or stream after a switch of protocols.
@@ -116,6 +118,7 @@ impl Exchange {
             early: connection.client.handshake().map(|_| EarlyRequest::Forwarded),
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
+            granted: None,
             reserved: None,
             switched: None,
             heads: HeldBytes::begin(connection, Account::Heads),
@@ -499,7 +502,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_complete_with_its_trailers() {
         let stage = Stage::new();
-        let trailers = Ok::<_, BodyError>(Frame::trailers(http::HeaderMap::new()));
+        let trailers = Ok::<_, BodyError>(Frame::trailers(HeaderMap::new()));
         let body =
             StreamBody::new(futures_util::stream::iter([Ok(Frame::data(Bytes::from("hello"))), trailers]));
         let mut body = stage.begin("GET").respond(Response::new(Body::boxed(body))).into_body();

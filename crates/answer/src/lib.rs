@@ -4,6 +4,7 @@
 //! A [`Service`] is built from [`ServiceSettings`](settings::ServiceSettings) and responds to the requests of all
 //! connections of one worker. It does no I/O with clients: `brisk-http-server` reads requests and writes responses.
 
+mod access_settings;
 mod alt_svc;
 mod body;
 mod client_cert;

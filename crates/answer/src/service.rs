@@ -35,7 +35,7 @@ pub struct Service {
     hosts: Hosts<Site>,
     /// Stages of responses to requests that reach no host.
     hostless: RouteStages,
-    forwarding: Forwarding,
+    forwarding: Rc<Forwarding>,
     telemetry: Rc<Telemetry>,
     ids: RequestIds,
 }
@@ -56,12 +56,13 @@ impl Service {
             return Err(ServiceError::NoHost);
         }
         let trusted: Rc<[_]> = settings.trusted_proxies.clone().into();
-        let site = |index| Site::new(index, settings, &trusted, &group);
+        let forwarding = Rc::new(Forwarding::new(settings.trusted_proxies.clone(), settings.underscores));
+        let site = |index| Site::new(index, settings, &trusted, &forwarding, &group);
         let sites: Result<Vec<_>, _> = (0..settings.hosts.len()).map(site).collect();
         Ok(Self {
             hosts: Hosts::new(settings, sites?)?,
             hostless: RouteStages::compile(&StageContext { host: None, target: StageTarget::Unrouted }),
-            forwarding: Forwarding::new(settings.trusted_proxies.clone(), settings.underscores),
+            forwarding,
             telemetry: Rc::new(telemetry),
             ids: RequestIds::from_random_seed(),
         })

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_access::{CertificateRules, NetworkRules, PasswordThreads, Passwords};
+use brisk_access::NetworkRules;
 use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
 use brisk_http_connection::Connection;
@@ -19,6 +19,7 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use ipnet::IpNet;
 
+pub use crate::access_settings::{AccessSettings, BasicAuth, ForwardAuth};
 pub use crate::alt_svc::{AltSvc, Announcement};
 pub use crate::client_cert::ClientCert;
 pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, PrefixError};
@@ -173,6 +174,8 @@ pub struct RouteSettings {
     pub rewrite: bool,
     /// Clients that may use the route. Default: all that the host permits.
     pub access: AccessSettings,
+    /// Server that decides about each request. Default: none.
+    pub forward_auth: Option<ForwardAuth>,
 }
 
 impl RouteSettings {
@@ -195,45 +198,8 @@ impl RouteSettings {
             place: None,
             rewrite: true,
             access: AccessSettings::default(),
+            forward_auth: None,
         }
-    }
-}
-
-/// Clients that may use a route.
-#[derive(Clone, Debug, Default)]
-pub struct AccessSettings {
-    /// Networks of clients. Default: those of the host.
-    pub networks: Option<Arc<NetworkRules>>,
-    /// Certificates of clients. The host must [keep](brisk_tls::settings::ClientCertificates::keep) them. Default: not
-    /// required.
-    pub certificates: Option<Arc<CertificateRules>>,
-    /// Users with passwords. Default: not required.
-    pub basic_auth: Option<BasicAuth>,
-    /// Whether one of the restrictions above is sufficient, as opposed to all of them. Default: `false`.
-    pub is_any_sufficient: bool,
-}
-
-/// Basic authentication (RFC 7617).
-#[derive(Clone, Debug)]
-pub struct BasicAuth {
-    /// The users.
-    pub passwords: Arc<Passwords>,
-    /// The threads that verify passwords.
-    pub threads: PasswordThreads,
-    /// Value of `WWW-Authenticate`.
-    pub challenge: HeaderValue,
-    /// Whether upstreams get the credentials.
-    pub forwards: bool,
-}
-
-impl BasicAuth {
-    /// The value of `WWW-Authenticate` for a realm; `None` unless the realm is printable ASCII.
-    pub fn challenge(realm: &str) -> Option<HeaderValue> {
-        let is_printable = realm.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-        // RFC 9110 section 5.6.4: a quoted string.
-        let quoted = realm.replace('\\', "\\\\").replace('"', "\\\"");
-        let value = format!("Basic realm=\"{quoted}\", charset=\"UTF-8\"");
-        HeaderValue::try_from(value).ok().filter(|_| is_printable)
     }
 }
 

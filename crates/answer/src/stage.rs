@@ -3,6 +3,7 @@
 //! A stage is compiled once per route from a [`StageContext`] and shared by all requests of the route. Facts about one
 //! request that the stage needs for the response are stored in the stage's own field of [`RequestState`].
 
+use std::fmt;
 use std::mem;
 use std::rc::Rc;
 
@@ -11,6 +12,7 @@ use brisk_http::path::{AmbiguousPath, NormalizedPath, RequestPath};
 use brisk_http::validate::Refusal;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_trials::HostExperiments;
+use brisk_upstream::Group;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
 use http_body::Body as _;
@@ -19,6 +21,7 @@ use crate::body::Body;
 use crate::compress::ResponseCompression;
 use crate::consolidate::ConsolidatedRequest;
 use crate::exchange::Exchange;
+use crate::forwarding::Forwarding;
 use crate::header_rules::ResponseHeaders;
 use crate::hints::RequestHints;
 use crate::names::Names;
@@ -177,6 +180,25 @@ pub(crate) struct HostContext<'a> {
     pub(crate) experiments: Rc<HostExperiments>,
     /// `None` if the visits of the host are not measured.
     pub(crate) visits: Option<Rc<SiteVisits>>,
+    pub(crate) forwarding: Rc<Forwarding>,
+    pub(crate) groups: Groups<'a>,
+}
+
+/// The upstream groups of the worker.
+#[derive(Clone, Copy)]
+pub(crate) struct Groups<'a>(pub(crate) &'a dyn Fn(&str) -> Option<Rc<Group>>);
+
+impl Groups<'_> {
+    /// The group of a name.
+    pub(crate) fn find(&self, name: &str) -> Option<Rc<Group>> {
+        (self.0)(name)
+    }
+}
+
+impl fmt::Debug for Groups<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Groups")
+    }
 }
 
 /// The requests that pass a list of stages.

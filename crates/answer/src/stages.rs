@@ -10,6 +10,7 @@ mod connection_close;
 mod consolidation;
 mod early_data;
 mod early_hints;
+mod forward_auth;
 mod head_method;
 mod header_rules;
 mod host_headers;
@@ -31,6 +32,7 @@ use self::connection_close::ConnectionCloseStage;
 use self::consolidation::ConsolidationStage;
 use self::early_data::EarlyDataStage;
 use self::early_hints::EarlyHintsStage;
+use self::forward_auth::ForwardAuthStage;
 use self::head_method::HeadMethodStage;
 use self::header_rules::HeaderRulesStage;
 use self::host_headers::HostHeadersStage;
@@ -152,6 +154,9 @@ stages! {
     EarlyData(EarlyDataStage),
     /// After early data: a refusal is a response as well, so it waits too.
     TunnelRefusal(TunnelRefusalStage),
+    /// After early data: the server decides about requests that it may have seen before only if the operator permits it.
+    /// Before early hints, which are for permitted requests. After all stages that refuse without another server.
+    ForwardAuth(ForwardAuthStage),
     /// After early data: a request that may be a replay gets no hints, a held request does.
     EarlyHints(EarlyHintsStage),
     /// After all stages that change the body or its length.

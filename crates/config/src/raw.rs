@@ -31,7 +31,7 @@ use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, Network, PrivateHost, ProxyProtocol,
     Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
-pub(crate) use access::{BasicAuth, ClientCertificate, Satisfy};
+pub(crate) use access::{BasicAuth, ClientCertificate, ForwardAuth, Satisfy};
 pub(crate) use access_log::AccessLog;
 pub use access_log::AccessLogFormat;
 pub(crate) use acme::{
@@ -298,6 +298,7 @@ pub(crate) struct Route {
     pub(crate) client_certificate: Option<ClientCertificate>,
     pub(crate) basic_auth: Option<BasicAuth>,
     pub(crate) satisfy: Option<Satisfy>,
+    pub(crate) forward_auth: Option<ForwardAuth>,
 }
 
 /// `respond`: the same answer to everyone.

@@ -15,6 +15,7 @@ mod early_data;
 mod early_hints;
 mod experiments;
 mod files;
+mod forward_auth;
 mod headers;
 mod hosts;
 mod http3;
@@ -101,6 +102,11 @@ pub(super) fn resolve(
     context.files.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
     upstreams.extend(consolidate::groups(raw));
+    for group in forward_auth::groups(raw) {
+        if upstreams.iter().all(|other| other.name != group.name) {
+            upstreams.push(group);
+        }
+    }
     let remote = remote::engines(raw, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
@@ -146,6 +152,7 @@ pub(super) fn certificates(
 fn unused(raw: &Config, context: &mut Context<'_>) {
     let routes = raw.host.iter().flat_map(|host| &host.route);
     let asked = routes.filter_map(|route| route.upstream.as_ref()).chain(consolidate::upstreams(raw));
+    let asked = asked.chain(forward_auth::upstreams(raw));
     let asked: HashSet<_> = asked.collect();
     for name in raw.upstream.keys().filter(|name| !asked.contains(name)) {
         context.findings.warn(format!("[upstream.{name}]: no route has upstream = \"{name}\""));

@@ -133,6 +133,15 @@ pub fn remove_but(headers: &mut HeaderMap, kept: &[HeaderName]) {
     });
 }
 
+/// Removes the headers called `names`, in every spelling that CGI does not distinguish.
+pub fn remove_named(headers: &mut HeaderMap, names: &[HeaderName]) {
+    let folded = |byte: u8| if byte.is_ascii_alphanumeric() { byte } else { b'-' };
+    let is_same = |one: &HeaderName, other: &HeaderName| {
+        one.as_str().bytes().map(folded).eq(other.as_str().bytes().map(folded))
+    };
+    remove_if(headers, |name| names.iter().any(|unwanted| is_same(name, unwanted)));
+}
+
 /// Removes invalid fields from the trailers of a request: claims, which proxies write into the head only; names with
 /// underscores; and fields for framing, routing, authentication and content (RFC 9110 section 6.5.1), because an upstream
 /// may merge trailers into the head.
@@ -196,6 +205,15 @@ mod tests {
 
     const SPELLINGS: &[&str] =
         &["x-real-ip", "x_real_ip", "x.real.ip", "x-real_ip", "x~real!ip", "x_own", "x-own", "proxy"];
+
+    #[test]
+    fn named_headers_are_removed_in_every_spelling() {
+        let names = [HeaderName::from_static("x-real-ip"), HeaderName::from_static("x_own")];
+        assert_eq!(left(SPELLINGS, |headers| remove_named(headers, &names)), ["proxy"]);
+        assert_eq!(left(SPELLINGS, |headers| remove_named(headers, &[])).len(), SPELLINGS.len());
+        let longer = [HeaderName::from_static("x-real"), HeaderName::from_static("prox")];
+        assert_eq!(left(SPELLINGS, |headers| remove_named(headers, &longer)).len(), SPELLINGS.len());
+    }
 
     #[test]
     fn the_table_can_be_searched() {

@@ -16,11 +16,12 @@ use crate::body::Body;
 use crate::conditions::{Conditions, Examined};
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
+use crate::forwarding::Forwarding;
 use crate::header_rules::ResponseHeaders;
 use crate::names::Names;
 use crate::route::Routes;
 use crate::settings::{HstsSettings, RoutePath, RouteSettings, ServiceSettings};
-use crate::stage::{ClientRequest, HostContext, RequestState, StageContext, StageTarget};
+use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH, SiteVisits};
 
@@ -54,6 +55,7 @@ impl Site {
         index: usize,
         all: &ServiceSettings,
         trusted: &Rc<[IpNet]>,
+        forwarding: &Rc<Forwarding>,
         group: &impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
         let host = &all.hosts[index];
@@ -67,12 +69,17 @@ impl Site {
             visits: measured.map(|(visits, beacons)| {
                 SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids(), trusted)
             }),
+            forwarding: Rc::clone(forwarding),
+            groups: Groups(group),
         };
         let mut ordered: Vec<_> = host.routes.iter().collect();
         // For the same path, a route without conditions would hide those behind it.
         ordered.sort_by_key(|route| route.conditions.is_none());
         let routes = ordered.into_iter().map(|route| {
             let action = RouteAction::new(route, group)?;
+            if let Some(auth) = route.forward_auth.as_ref().filter(|auth| group(&auth.group).is_none()) {
+                return Err(ServiceError::UnknownGroup { name: auth.group.clone() });
+            }
             Ok((route.path.clone(), Route::of(&context, route, action)))
         });
         let routes: Result<Vec<_>, ServiceError> = routes.collect();

@@ -7,25 +7,31 @@ use std::time::Duration;
 
 use brisk_access::{NetworkRules, PasswordThreads, Passwords};
 use brisk_beacon::Beacons;
+use brisk_http::claims::Underscores;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
+use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
 use brisk_trials::{ExperimentSettings, Experiments, HostExperiments, Values};
+use brisk_upstream::settings::GroupSettings;
+use brisk_upstream::{Group, GroupState};
 use brisk_visits::{Experiment, ExperimentId, Metric, Visits};
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderValue, Request, StatusCode};
+use tokio::task::LocalSet;
 
 use super::*;
 use crate::exchange::Telemetry;
+use crate::forwarding::Forwarding;
 use crate::header_rules::ResponseHeaders;
 use crate::names::Names;
 use crate::settings::{
     AccessSettings, Action, AltSvc, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
-    HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, MappedOrigin, OriginMap, Preconnect,
-    RoutePath, RouteSettings, ServerTiming, UpstreamAction, UpstreamPath,
+    ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, MappedOrigin, OriginMap,
+    Preconnect, RoutePath, RouteSettings, ServerTiming, UpstreamAction, UpstreamPath,
 };
-use crate::stage::{HostContext, StageTarget};
+use crate::stage::{Groups, HostContext, StageTarget};
 use crate::visits::SiteVisits;
 
 /// The stages that every route has.
@@ -89,8 +95,13 @@ fn full_route() -> RouteSettings {
         response_headers: Some(Arc::default()),
         access: AccessSettings { certificates: Some(Arc::default()), ..AccessSettings::default() },
         early_hints: Some(Arc::default()),
+        forward_auth: Some(forward_auth()),
         ..upstream()
     }
+}
+
+fn forward_auth() -> ForwardAuth {
+    ForwardAuth { group: "auth".to_owned(), path: "/verify".parse().expect("a path"), copied: Arc::default() }
 }
 
 /// The host with `visits` measured where it says so, and with experiments on `values`.
@@ -109,7 +120,19 @@ fn context(settings: &HostSettings, values: Option<Values>) -> HostContext<'_> {
             .visits
             .as_ref()
             .map(|visits| SiteVisits::new(visits, &beacons, None, ids, &Rc::from([]))),
+        forwarding: Rc::new(Forwarding::new(Vec::new(), Underscores::Drop)),
+        groups: Groups(&|name| Some(group(name))),
     }
+}
+
+/// A group of any name.
+fn group(name: &str) -> Rc<Group> {
+    // The tasks of the group end with it: no test sends a request.
+    let local = LocalSet::new();
+    let _entered = local.enter();
+    let server = "http://127.0.0.1:1".parse().expect("a URL");
+    let state = GroupState::new(GroupSettings::new(name, [server]), &Metrics::new()).expect("a group");
+    Group::new(state, &DeadlineWheel::new())
 }
 
 fn experiment(values: Values) -> ExperimentSettings {
@@ -154,6 +177,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
         "Compression",
         "BodyLimit",
         "EarlyData",
+        "ForwardAuth",
         "EarlyHints",
         "HeadMethod",
         "ConnectionClose",
@@ -182,10 +206,11 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
         forwards: false,
     };
     let users = AccessSettings { basic_auth: Some(basic_auth), ..AccessSettings::default() };
-    let cases: [(RouteSettings, &[&str]); 8] = [
+    let cases: [(RouteSettings, &[&str]); 9] = [
         (RouteSettings { access, ..upstream() }, &["Access"]),
         (RouteSettings { access: owners, ..upstream() }, &["Access"]),
         (RouteSettings { access: users, ..upstream() }, &["Access"]),
+        (RouteSettings { forward_auth: Some(forward_auth()), ..upstream() }, &["ForwardAuth"]),
         (RouteSettings { body_limit: Some(1), ..upstream() }, &["BodyLimit"]),
         (RouteSettings { compression: Some(Arc::default()), ..upstream() }, &["Negotiation", "Compression"]),
         (RouteSettings { request_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),

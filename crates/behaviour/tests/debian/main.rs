@@ -1,6 +1,7 @@
 //! Behaviour that tests show with programs of Debian's packages, one module per behaviour. `make setup` installs them.
 
 mod access_control;
+mod access_forward;
 mod access_log;
 mod admin;
 mod alerts;

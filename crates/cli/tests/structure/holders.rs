@@ -38,6 +38,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
             "answer::ConsolidatedRequest",
             "answer::DocumentNames",
             "answer::DictionarySource",
+            "answer::Exchange",
             "answer::Examined",
             "answer::PageKey",
             "answer::PageView",

@@ -28,3 +28,14 @@ pub(crate) enum Satisfy {
     All,
     Any,
 }
+
+/// `forward_auth`: another server that decides about requests.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ForwardAuth {
+    pub(crate) url: Option<String>,
+    pub(crate) upstream: Option<String>,
+    pub(crate) path: Option<String>,
+    #[serde(default)]
+    pub(crate) copy_headers: Vec<String>,
+}

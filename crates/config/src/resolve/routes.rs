@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::context::Context;
-use super::{access, compression, early_data, early_hints, headers, keep_alive, when};
+use super::{access, compression, early_data, early_hints, forward_auth, headers, keep_alive, when};
 use crate::raw;
 use crate::values;
 
@@ -86,6 +86,7 @@ fn route(
     let request_headers = headers::of_requests(raw, path, context);
     let response_headers = headers::of_responses(raw, path, context);
     let early_hints = early_hints::of_route(raw, path, context);
+    let forward_auth = forward_auth::of_route(raw, config, path, context);
     let access = access::of_route(raw, inherited.host, path, context);
     let keep_alive = keep_alive::of_route(raw, inherited.keep_alive, path, context);
     if raw.precompressed.is_some() && raw.directory.is_none() {
@@ -108,6 +109,7 @@ fn route(
         place: None,
         rewrite: raw.rewrite.unwrap_or(true),
         access,
+        forward_auth,
     })
 }
 

@@ -173,3 +173,63 @@ fn satisfy_needs_two_restrictions() {
         assert_eq!(access.is_any_sufficient, is_any, "{satisfy}");
     }
 }
+
+#[test]
+fn a_server_decides_about_requests_by_its_url_or_as_an_upstream() {
+    let app = "[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
+    let upstreams = "[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n[upstream.auth]\nservers = [\"http://127.0.0.1:2\"]\n";
+    let text = |auth: &str| format!("{LISTENER}{HOST}{app}forward_auth = {{ {auth} }}\n{upstreams}");
+    for (auth, group, target) in [
+        (
+            "url = \"http://127.0.0.1:9/verify?a=b\", copy_headers = [\"Remote-User\"]",
+            "http://127.0.0.1:9",
+            "/verify?a=b",
+        ),
+        ("url = \"https://auth.test\"", "https://auth.test", "/"),
+        ("upstream = \"auth\", path = \"/verify\"", "auth", "/verify"),
+        ("upstream = \"auth\"", "auth", "/"),
+    ] {
+        let resolved = accepted(&text(auth));
+        let settings = &resolved.settings.service.hosts[0].routes[0];
+        let forward_auth = settings.forward_auth.as_ref().expect("a server");
+        assert_eq!((&*forward_auth.group, forward_auth.path.as_str()), (group, target));
+        assert!(resolved.settings.upstreams.iter().any(|upstream| upstream.name == group), "{group}");
+        assert_eq!(forward_auth.copied.len(), usize::from(auth.contains("copy_headers")));
+    }
+    for (auth, expected) in [
+        (
+            "path = \"/\"",
+            "brisk.toml:8:16: host[0].route[0].forward_auth: nothing decides: write either `url`, or the name of an `upstream` \
+             and a `path`",
+        ),
+        (
+            "url = \"127.0.0.1:9\"",
+            "brisk.toml:8:24: host[0].route[0].forward_auth.url: \"127.0.0.1:9\" is not the URL of a server: write one as \
+             \"http://127.0.0.1:9091/verify\"",
+        ),
+        (
+            "upstream = \"ath\"",
+            "brisk.toml:8:29: host[0].route[0].forward_auth.upstream: \"ath\" is not known here; known here: `app`, `auth`",
+        ),
+        (
+            "upstream = \"auth\", path = \"verify\"",
+            "brisk.toml:8:44: host[0].route[0].forward_auth.path: \"verify\" is not a path: write one as \"/verify\"",
+        ),
+        (
+            "url = \"http://127.0.0.1:9\", path = \"/verify\"",
+            "brisk.toml:8:53: host[0].route[0].forward_auth.path: has no effect beside `url`, which contains it",
+        ),
+        (
+            "upstream = \"auth\", copy_headers = [\"Host\", \"a b\"]",
+            "brisk.toml:8:53: host[0].route[0].forward_auth.copy_headers[0]: \"Host\" describes a message, not a user\n\
+             brisk.toml:8:61: host[0].route[0].forward_auth.copy_headers[1]: \"a b\" is not the name of a header: write one as \
+             \"Remote-User\"",
+        ),
+    ] {
+        refused(&text(auth), expected);
+    }
+    refused(
+        &with("", "forward_auth = { url = \"http://127.0.0.1:9\", copy_headers = [\"a\"] }\n"),
+        "brisk.toml:8:61: host[0].route[0].forward_auth.copy_headers: has no effect without `upstream` of the route",
+    );
+}

@@ -1,0 +1,56 @@
+//! Settings of access control and authentication.
+
+use std::sync::Arc;
+
+use brisk_access::{CertificateRules, NetworkRules, PasswordThreads, Passwords};
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue};
+
+/// Clients that may use a route.
+#[derive(Clone, Debug, Default)]
+pub struct AccessSettings {
+    /// Networks of clients. Default: those of the host.
+    pub networks: Option<Arc<NetworkRules>>,
+    /// Certificates of clients. The host must [keep](brisk_tls::settings::ClientCertificates::keep) them. Default: not
+    /// required.
+    pub certificates: Option<Arc<CertificateRules>>,
+    /// Users with passwords. Default: not required.
+    pub basic_auth: Option<BasicAuth>,
+    /// Whether one of the restrictions above is sufficient, as opposed to all of them. Default: `false`.
+    pub is_any_sufficient: bool,
+}
+
+/// Forward authentication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// Name of the upstream group that decides.
+    pub group: String,
+    /// Path and query of its requests.
+    pub path: PathAndQuery,
+    /// Headers of a permission that the upstream gets; those of the client with these names are removed.
+    pub copied: Arc<[HeaderName]>,
+}
+
+/// Basic authentication (RFC 7617).
+#[derive(Clone, Debug)]
+pub struct BasicAuth {
+    /// The users.
+    pub passwords: Arc<Passwords>,
+    /// The threads that verify passwords.
+    pub threads: PasswordThreads,
+    /// Value of `WWW-Authenticate`.
+    pub challenge: HeaderValue,
+    /// Whether upstreams get the credentials.
+    pub forwards: bool,
+}
+
+impl BasicAuth {
+    /// The value of `WWW-Authenticate` for a realm; `None` unless the realm is printable ASCII.
+    pub fn challenge(realm: &str) -> Option<HeaderValue> {
+        let is_printable = realm.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        // RFC 9110 section 5.6.4: a quoted string.
+        let quoted = realm.replace('\\', "\\\\").replace('"', "\\\"");
+        let value = format!("Basic realm=\"{quoted}\", charset=\"UTF-8\"");
+        HeaderValue::try_from(value).ok().filter(|_| is_printable)
+    }
+}

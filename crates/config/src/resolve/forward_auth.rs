@@ -1,0 +1,124 @@
+//! `forward_auth` of routes: another server that decides about requests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brisk_answer::settings::ForwardAuth;
+use brisk_config_file::KeyPath;
+use brisk_upstream::settings::GroupSettings;
+use http::uri::PathAndQuery;
+use http::{HeaderName, header};
+
+use super::context::Context;
+use super::routes::no_upstream;
+use crate::raw;
+
+/// Headers that describe a message or its connection, and no user.
+const OF_MESSAGES: [HeaderName; 8] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The server that decides about requests for the route at `path`.
+pub(super) fn of_route(
+    route: &raw::Route,
+    config: &raw::Config,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<ForwardAuth> {
+    let raw = route.forward_auth.as_ref()?;
+    let path = path.key("forward_auth");
+    let copied = copied(raw, route, &path.key("copy_headers"), context);
+    let (group, target) = match (&raw.url, &raw.upstream) {
+        (Some(url), None) => {
+            let Some((server, target)) = split(url) else {
+                let message = format!(
+                    "{url:?} is not the URL of a server: write one as \"http://127.0.0.1:9091/verify\""
+                );
+                context.findings.wrong(&path.key("url"), message);
+                return None;
+            };
+            if raw.path.is_some() {
+                context.findings.wrong(&path.key("path"), "has no effect beside `url`, which contains it");
+            }
+            (server.to_owned(), target)
+        }
+        (None, Some(name)) => {
+            if !config.upstream.contains_key(name) {
+                if !context.findings.written(&KeyPath::of("upstream").key(name)) {
+                    no_upstream(name, config, &path.key("upstream"), context);
+                }
+                return None;
+            }
+            (name.clone(), raw.path.as_deref().unwrap_or("/"))
+        }
+        _ => {
+            let message = "nothing decides: write either `url`, or the name of an `upstream` and a `path`";
+            context.findings.incomplete(&path, message);
+            return None;
+        }
+    };
+    let parsed =
+        target.parse::<PathAndQuery>().ok().filter(|_| target.starts_with('/') && !target.contains('#'));
+    if parsed.is_none() {
+        let key = if raw.url.is_some() { "url" } else { "path" };
+        context.findings.wrong(&path.key(key), format!("{target:?} is not a path: write one as \"/verify\""));
+    }
+    Some(ForwardAuth { group, path: parsed?, copied })
+}
+
+fn copied(
+    raw: &raw::ForwardAuth,
+    route: &raw::Route,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Arc<[HeaderName]> {
+    if !raw.copy_headers.is_empty() && route.upstream.is_none() {
+        context.findings.wrong(path, "has no effect without `upstream` of the route");
+    }
+    let names = raw.copy_headers.iter().enumerate();
+    let name = |(index, text): (usize, &String)| {
+        let fault = match HeaderName::from_bytes(text.as_bytes()) {
+            Ok(name) if !OF_MESSAGES.contains(&name) => return Some(name),
+            Ok(_) => format!("{text:?} describes a message, not a user"),
+            Err(_) => format!("{text:?} is not the name of a header: write one as \"Remote-User\""),
+        };
+        context.findings.wrong(&path.index(index), fault);
+        None
+    };
+    names.filter_map(name).collect()
+}
+
+/// Server and path of a URL.
+fn split(url: &str) -> Option<(&str, &str)> {
+    let start = url.find("://")? + 3;
+    let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |end| start + end);
+    let (server, target) = url.split_at(end);
+    server.parse::<brisk_upstream::settings::ServerUrl>().ok()?;
+    Some((server, if target.is_empty() { "/" } else { target }))
+}
+
+/// Groups of the servers that are written as URLs, with the usual settings.
+pub(super) fn groups(config: &raw::Config) -> Vec<GroupSettings> {
+    let urls = settings(config).filter_map(|raw| split(raw.url.as_ref()?));
+    let new = urls.filter(|(server, _)| !config.upstream.contains_key(*server));
+    let groups: BTreeMap<_, _> = new
+        .filter_map(|(name, _)| Some((name, GroupSettings::new(name.to_owned(), [name.parse().ok()?]))))
+        .collect();
+    groups.into_values().collect()
+}
+
+/// Names of the upstreams that decide.
+pub(super) fn upstreams(config: &raw::Config) -> impl Iterator<Item = &String> {
+    settings(config).filter_map(|raw| raw.upstream.as_ref())
+}
+
+fn settings(config: &raw::Config) -> impl Iterator<Item = &raw::ForwardAuth> {
+    config.host.iter().flat_map(|host| &host.route).filter_map(|route| route.forward_auth.as_ref())
+}
