@@ -11,16 +11,20 @@ use toml::de::{DeTable, DeValue};
 use crate::error::{KeyPath, Located, MAX_LISTED, Problem, Segment};
 use crate::reader::{Node, ReadError};
 
+/// Advice about a key that is unknown here but has a meaning in the configuration of another program.
+pub type Advice = fn(&str) -> Option<String>;
+
 /// The text and the tree of a file.
 pub struct Document<'t> {
     text: &'t str,
     root: Spanned<DeValue<'t>>,
+    advice: Advice,
 }
 
 impl<'t> Document<'t> {
     /// A document without content.
     pub fn empty() -> Self {
-        Self { text: "", root: Spanned::new(0..0, DeValue::Table(DeTable::new())) }
+        Self { text: "", root: Spanned::new(0..0, DeValue::Table(DeTable::new())), advice: |_| None }
     }
 
     /// Parses `text`. The errors are syntax errors of TOML.
@@ -28,7 +32,7 @@ impl<'t> Document<'t> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if errors.is_empty() {
             let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
-            return Ok(Self { text, root });
+            return Ok(Self { text, root, advice: |_| None });
         }
         // Reports the first syntax error only: later ones are mostly its consequences.
         let first = errors.into_iter().take(1);
@@ -39,6 +43,12 @@ impl<'t> Document<'t> {
                 problem: Problem::Syntax(explained(&error, text)),
             })
             .collect())
+    }
+
+    /// The document with `advice` for its unknown keys. Without advice, the nearest known key is offered.
+    #[must_use]
+    pub fn with_advice(self, advice: Advice) -> Self {
+        Self { advice, ..self }
     }
 
     /// Deserializes the whole file as a `T` without its invalid values, with one problem for each of them.
@@ -83,8 +93,10 @@ impl<'t> Document<'t> {
         let found = self.find(&path.0);
         let culprit = found.as_ref().map(|(_, value)| std::ptr::from_ref(*value));
         let located = match (&error.problem, found) {
-            (Problem::UnknownKey { .. }, Some((Some(key), _))) => {
-                Located { position: Some(position(self.text, key.start)), path, problem: error.problem }
+            (Problem::UnknownKey { key: name, .. }, Some((Some(key), _))) => {
+                let advised = (self.advice)(name).map(Problem::Foreign);
+                let problem = advised.unwrap_or(error.problem);
+                Located { position: Some(position(self.text, key.start)), path, problem }
             }
             _ => self.locate(path, error.problem),
         };

@@ -84,6 +84,9 @@ pub(crate) enum Problem {
     /// An unknown key.
     #[error("unknown key; {}", offer(.key, .known))]
     UnknownKey { key: String, known: Vec<&'static str> },
+    /// A key of another program, with its counterpart.
+    #[error("unknown key; {0}")]
+    Foreign(String),
     /// A word that is none of the words allowed here.
     #[error("{value:?} is not known here; {}", offer(.value, .known))]
     UnknownValue { value: String, known: Vec<String> },
@@ -164,8 +167,8 @@ impl ConfigError {
         Self::new(file, vec![Located { position: None, path: KeyPath::default(), problem }])
     }
 
-    /// A file that is not UTF-8; `position` is that of the first wrong byte, if the file as a whole is not UTF-16.
-    pub fn encoding(file: &Path, position: Option<(usize, usize)>, fault: &str) -> Self {
+    /// A file whose text cannot be read as a configuration; `position` is that of the fault, unless the whole text is at fault.
+    pub fn of_text(file: &Path, position: Option<(usize, usize)>, fault: &str) -> Self {
         let problem = Problem::Wrong(fault.to_owned());
         Self::new(file, vec![Located { position, path: KeyPath::default(), problem }])
     }

@@ -10,7 +10,7 @@ mod reader;
 mod text;
 mod units;
 
-pub use document::Document;
+pub use document::{Advice, Document};
 pub use error::{ConfigError, KeyPath, Located, Segment};
 pub use findings::Findings;
 pub use text::{Text, Written};

@@ -1,6 +1,7 @@
 //! The configuration: parses a file or the command line, validates it and converts it to settings.
 
 mod certificate_files;
+mod foreign;
 mod key_settings;
 mod process;
 mod raw;
@@ -138,12 +139,12 @@ pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, Co
 fn read_text(file: &Path) -> Result<String, ConfigError> {
     let bytes = fs::read(file).map_err(|error| ConfigError::unreadable(file, &error))?;
     if let Some(fault) = brisk_keys::encoding_fault(&bytes) {
-        return Err(ConfigError::encoding(file, None, fault));
+        return Err(ConfigError::of_text(file, None, fault));
     }
     String::from_utf8(bytes).map_err(|error| {
         let lines = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n');
         let column = lines.clone().next_back().map_or(0, <[u8]>::len) + 1;
-        ConfigError::encoding(file, Some((lines.count(), column)), "not UTF-8: save the file as UTF-8")
+        ConfigError::of_text(file, Some((lines.count(), column)), "not UTF-8: save the file as UTF-8")
     })
 }
 
@@ -154,7 +155,7 @@ fn read(
     development: Development,
     running: &Running,
 ) -> Result<Resolved, ConfigError> {
-    let document = Document::parse(text).map_err(|problems| ConfigError::new(file, problems))?;
+    let document = parse(file, text)?;
     let (mut raw, unread) = document.read::<raw::Config>();
     line.apply(&mut raw);
     shortcuts(&mut raw);
@@ -162,6 +163,15 @@ fn read(
     resolved.certificate_files.text = Some(text.to_owned());
     resolved.settings.server.files.push(file.to_owned());
     Ok(resolved)
+}
+
+/// Parses the file of a gateway. Names the program to which the file, or an unknown key in it, belongs.
+fn parse<'t>(file: &Path, text: &'t str) -> Result<Document<'t>, ConfigError> {
+    let document = Document::parse(text).map_err(|problems| match foreign::syntax(text) {
+        Some((line, message)) => ConfigError::of_text(file, Some((line, 1)), &message),
+        None => ConfigError::new(file, problems),
+    })?;
+    Ok(document.with_advice(foreign::advice))
 }
 
 fn finish(

@@ -7,6 +7,7 @@ mod clients;
 mod dangers;
 mod dashboard;
 mod experiments;
+mod foreign;
 mod forms;
 mod fuzz;
 mod http3;

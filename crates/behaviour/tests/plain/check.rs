@@ -38,6 +38,19 @@ fn unknown_keys_are_told_with_line_and_nearest_name() {
 }
 
 #[test]
+fn terms_of_other_programs_bring_their_counterparts() {
+    let route = format!("{MINIMAL}[[host]]\nnames = [\"localhost\"]\n[[host.route]]\npath = \"/\"\n");
+    wrong(
+        &format!("{route}proxy_pass = \"http://127.0.0.1:1\"\n"),
+        &["brisk.toml:7", "nginx", "upstream = \"app\""],
+    );
+    wrong(
+        "server {\n  listen 443 ssl;\n}\n",
+        &["brisk.toml:1", "the syntax of nginx", "docs/configuration.md"],
+    );
+}
+
+#[test]
 fn wrong_values_are_told_with_line_and_what_would_be_right() {
     wrong("[server]\nhttps = [\"localhost:8443\"]\n", &["brisk.toml:2", "server.https[0]", "0.0.0.0:443"]);
     wrong(
