@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, Method, header};
 use ipnet::IpNet;
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::{Captures, Regex, RegexBuilder};
 
 /// Maximum size of a compiled regular expression in bytes. A search costs at most this size times the length of the text.
 const PATTERN_SIZE: usize = 64 << 10;
@@ -68,6 +68,19 @@ impl Pattern {
                 text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
             }
         })
+    }
+}
+
+impl Pattern {
+    /// The number of the group with a name, or with a number.
+    pub(crate) fn group(&self, name: &str) -> Option<usize> {
+        let number = name.parse().ok().filter(|number| *number < self.0.captures_len());
+        number.or_else(|| self.0.capture_names().position(|own| own == Some(name)))
+    }
+
+    /// The groups of the first match.
+    pub(crate) fn captures<'t>(&self, text: &'t [u8]) -> Option<Captures<'t>> {
+        self.0.captures(text)
     }
 }
 

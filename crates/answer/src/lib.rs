@@ -35,6 +35,7 @@ pub mod settings;
 mod stage;
 mod stages;
 mod timing;
+mod upstream_path;
 mod visits;
 
 pub use body::Body;

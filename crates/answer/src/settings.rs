@@ -32,6 +32,7 @@ pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use crate::header_rules::{HeaderRules, HostHeaders};
 pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
 pub use crate::timing::ServerTiming;
+pub use crate::upstream_path::{PathRewrite, UpstreamPath};
 pub use crate::visits::HostVisits;
 pub use brisk_http::claims::Underscores;
 pub use brisk_http_connection::keep_alive::KeepAlive;
@@ -238,22 +239,12 @@ pub enum Action {
 }
 
 /// A forward to an upstream group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct UpstreamAction {
     /// Name of the group.
     pub group: String,
     /// The path of the forwarded request.
     pub path: UpstreamPath,
-}
-
-/// The path of a request to an upstream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UpstreamPath {
-    /// The whole path of the client's request.
-    #[default]
-    Whole,
-    /// The part of the path after the route's path.
-    BelowRoute,
 }
 
 /// A folder with files, looked up by the part of the request's path after the route's path. A request for a subfolder

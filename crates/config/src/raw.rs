@@ -16,6 +16,7 @@ mod keep_alive;
 mod keys;
 mod keyserver;
 mod redis;
+mod upstream_path;
 mod visit_store;
 mod visits;
 mod when;
@@ -49,6 +50,7 @@ pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSe
 pub(crate) use redis::{Redis, RedisTopology};
 
 pub(crate) use keys::{KeyFamily, Keys};
+pub(crate) use upstream_path::{RewriteDocuments, RewritePath, StripPrefix};
 pub(crate) use visit_store::Visits;
 pub(crate) use visits::{HostVisits, ServerTiming};
 pub(crate) use when::{Test, When};
@@ -284,14 +286,16 @@ pub(crate) struct Route {
     pub(crate) redirect: Option<Redirect>,
     pub(crate) body_size: Option<SizeLimit>,
     pub(crate) buffer_request: Option<bool>,
-    pub(crate) strip_prefix: Option<bool>,
+    pub(crate) strip_prefix: Option<StripPrefix>,
+    pub(crate) replace_prefix: Option<String>,
+    pub(crate) rewrite_path: Option<RewritePath>,
     pub(crate) early_data: Option<EarlyData>,
     pub(crate) compression: Option<Compression>,
     pub(crate) precompressed: Option<bool>,
     pub(crate) request_headers: Option<HeaderRules>,
     pub(crate) response_headers: Option<HeaderRules>,
     pub(crate) early_hints: Option<EarlyHints>,
-    pub(crate) rewrite: Option<bool>,
+    pub(crate) rewrite: Option<RewriteDocuments>,
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) allow: Option<Vec<Network>>,
     pub(crate) deny: Option<Vec<Network>>,

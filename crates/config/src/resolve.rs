@@ -32,6 +32,7 @@ mod routes;
 mod server;
 mod sessions;
 mod tokens;
+mod upstream_path;
 mod upstreams;
 pub(crate) mod visit_store;
 mod visits;

@@ -16,6 +16,7 @@ mod keys;
 mod pages;
 mod sessions;
 mod tokens;
+mod upstream_path;
 mod visit_store;
 
 use std::collections::HashSet;
@@ -24,7 +25,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use brisk_answer::settings::{Action, RoutePath, Underscores, UpstreamPath};
+use brisk_answer::settings::{Action, RoutePath, Underscores};
 use brisk_certs::UnknownName;
 use brisk_gateway::settings::ProxyProtocol;
 use brisk_telemetry::access_log::AccessLogTarget;
@@ -361,10 +362,6 @@ fn a_route_has_one_answer() {
         "brisk.toml:7:12: host[0].route[0].redirect: \"/{pth}\" is no place to redirect to: \"{pth}\" is no \
          placeholder; {host} and {path} are",
     );
-    refused(
-        &route("path = \"/\"\nrespond = {}\nstrip_prefix = true"),
-        "brisk.toml:8:16: host[0].route[0].strip_prefix: has no effect without `upstream`",
-    );
 }
 
 #[test]
@@ -519,7 +516,7 @@ fn what_is_written_is_what_is_meant() {
     assert_eq!((settings.service.hosts[0].tls.default, settings.service.hosts[1].tls.default), (false, true));
     let [first, second] = &settings.service.hosts[1].routes[..] else { panic!("two routes") };
     assert_eq!((&first.path, first.body_limit), (&RoutePath::Exact("/a".to_owned()), Some(1 << 20)));
-    assert!(matches!(&first.action, Action::Upstream(to) if to.path == UpstreamPath::BelowRoute));
+    assert!(matches!(&first.action, Action::Upstream(_)));
     assert_eq!((&second.path, second.body_limit), (&RoutePath::Prefix("/b/".to_owned()), None));
     let group = &settings.upstreams[0];
     assert_eq!((group.name.as_str(), group.servers[0].weight, group.servers[1].weight), ("app", 1, 3));

@@ -14,5 +14,6 @@ pub mod fuzz;
 pub mod http1;
 pub mod path;
 mod target;
+pub mod url_path;
 pub mod validate;
 pub mod version;

@@ -26,6 +26,11 @@ impl Nginx {
         Self::start("http", "", "")
     }
 
+    /// HTTP/1.1, with further directives for the server.
+    pub fn http_with(directives: &str) -> Self {
+        Self::start("http", "", directives)
+    }
+
     /// HTTP/1.1; [`requests`](Self::requests) lists the method of each request, its path with the query, and its
     /// `Early-Data` or `-`.
     pub fn recording() -> Self {

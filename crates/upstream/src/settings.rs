@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use brisk_http::http1::HeadLimits;
+use brisk_http::url_path::UrlPath;
 use brisk_net::Target;
 use brisk_net::unix::{UnixTarget, UnixTargetError};
 pub use brisk_tls::connector::Identity;
@@ -70,6 +71,11 @@ impl GroupSettings {
     pub(crate) fn head_limits(&self) -> HeadLimits {
         HeadLimits { size: self.head_size, lines: self.headers }
     }
+
+    /// Path that precedes the path of every request to the group, the same for all servers; see [`ServerUrl::path`].
+    pub fn base_path(&self) -> &str {
+        self.servers.first().map_or("", |server| server.url.path())
+    }
 }
 
 /// One server of a group.
@@ -99,6 +105,7 @@ pub struct ServerUrl {
     scheme: ServerScheme,
     authority: Authority,
     address: ServerAddress,
+    path: Option<UrlPath>,
 }
 
 /// The address that a connection to a server is opened to.
@@ -136,6 +143,11 @@ impl ServerUrl {
         &self.address
     }
 
+    /// Path that precedes the path of every request, without a slash at its end; empty for none.
+    pub fn path(&self) -> &str {
+        self.path.as_ref().map_or("", |path| path.as_str().trim_end_matches('/'))
+    }
+
     /// Name for the log and the metrics: host and port as written, or the Unix socket.
     pub fn name(&self) -> String {
         match &self.address {
@@ -146,7 +158,7 @@ impl ServerUrl {
 
     fn on_unix_socket(scheme: ServerScheme, socket: &str) -> Result<Self, UnixTargetError> {
         let address = ServerAddress::Unix(socket.parse()?);
-        Ok(Self { scheme, authority: Authority::from_static("localhost"), address })
+        Ok(Self { scheme, authority: Authority::from_static("localhost"), address, path: None })
     }
 }
 
@@ -168,16 +180,17 @@ impl FromStr for ServerUrl {
             Some("h2c") => ServerScheme::H2c,
             _ => return Err(wrong("it has to start with http://, https://, h2c://, unix: or h2c+unix:")),
         };
-        if !matches!(uri.path_and_query().map(PathAndQuery::as_str), None | Some("" | "/")) {
-            return Err(wrong("it has to end after host and port, without a path"));
-        }
+        let path = match uri.path_and_query().map(PathAndQuery::as_str) {
+            None | Some("" | "/") => None,
+            Some(path) => Some(path.parse::<UrlPath>().map_err(|reason| wrong(&reason))?),
+        };
         let authority = uri.authority().ok_or_else(|| wrong("it has to name a host"))?.clone();
         if authority.as_str().contains('@') || authority.host().is_empty() {
             return Err(wrong("it has to name a host and no user"));
         }
         let port = authority.port_u16().unwrap_or(if scheme == ServerScheme::Https { 443 } else { 80 });
         let address = ServerAddress::Tcp(Target::new(authority.host(), port));
-        Ok(Self { scheme, authority, address })
+        Ok(Self { scheme, authority, address, path })
     }
 }
 
@@ -195,7 +208,7 @@ impl fmt::Display for ServerUrl {
             ServerScheme::H2c => ("h2c", "h2c+"),
         };
         match &self.address {
-            ServerAddress::Tcp(_) => write!(formatter, "{scheme}://{}", self.authority),
+            ServerAddress::Tcp(_) => write!(formatter, "{scheme}://{}{}", self.authority, self.path()),
             ServerAddress::Unix(target) => write!(formatter, "{before_unix}{target}"),
         }
     }
@@ -380,7 +393,9 @@ mod tests {
     fn urls_are_read_and_written_alike() {
         let sockets = ["unix:/run/app.sock", "h2c+unix:/run/grpc.sock", "unix:@app"];
         for text in
-            ["http://127.0.0.1:8080", "https://app.internal", "h2c://[::1]:50051"].iter().chain(&sockets)
+            ["http://127.0.0.1:8080", "https://app.internal", "h2c://[::1]:50051", "http://app:1/base/x"]
+                .iter()
+                .chain(&sockets)
         {
             assert_eq!(text.parse::<ServerUrl>().expect(text).to_string(), *text);
         }
@@ -405,9 +420,19 @@ mod tests {
     #[test]
     fn what_is_not_a_server_is_refused() {
         let sockets = ["unix:", "unix:app.sock", "unix:@", "unix://run/", "https+unix:/a", "http://unix:/a"];
-        for text in ["", "app:80", "ftp://app", "http://app/path", "http://app?x", "http://u@app", "http://"]
-            .iter()
-            .chain(&sockets)
+        for text in [
+            "",
+            "app:80",
+            "ftp://app",
+            "http://app/a/../b",
+            "http://app/a//b",
+            "http://app/a?x",
+            "http://app?x",
+            "http://u@app",
+            "http://",
+        ]
+        .iter()
+        .chain(&sockets)
         {
             assert!(text.parse::<ServerUrl>().is_err(), "{text:?}");
         }

@@ -41,8 +41,6 @@ pub(super) struct Site {
 /// A compiled route: values that depend on the configuration alone are computed once, not per request.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// Configured path; empty for routes that are not configured.
-    pub(super) path: Arc<str>,
     /// Conditions in addition to the path.
     conditions: Option<Arc<Conditions>>,
     pub(super) stages: RouteStages,
@@ -140,13 +138,13 @@ impl Route {
     fn of(context: &HostContext<'_>, route: &RouteSettings, action: RouteAction) -> Self {
         let stages =
             RouteStages::compile(&StageContext { host: Some(context), target: StageTarget::Route(route) });
-        Self { path: route.path.as_str().into(), conditions: route.conditions.clone(), stages, action }
+        Self { conditions: route.conditions.clone(), stages, action }
     }
 
     /// A route for a reserved path or a refusal.
     fn reserved(context: &HostContext<'_>, target: StageTarget<'_>, action: RouteAction) -> Self {
         let stages = RouteStages::compile(&StageContext { host: Some(context), target });
-        Self { path: Arc::default(), conditions: None, stages, action }
+        Self { conditions: None, stages, action }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::rc::Rc;
 
-use brisk_http::path::RequestPath;
 use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
@@ -35,6 +34,8 @@ use crate::stage::{ClientRequest, RequestState};
 pub(super) struct UpstreamRoute {
     group: Rc<Group>,
     path: UpstreamPath,
+    /// The path of the servers' URLs without a slash at its end.
+    base: Box<str>,
     /// Maximum length of a request body in bytes; `u64::MAX` for no limit.
     body_limit: u64,
     /// Whether a request is sent only after its body has arrived completely.
@@ -49,9 +50,11 @@ impl UpstreamRoute {
         group: &impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
         let unknown = || ServiceError::UnknownGroup { name: upstream.group.clone() };
+        let group = group(&upstream.group).ok_or_else(unknown)?;
         Ok(Self {
-            group: group(&upstream.group).ok_or_else(unknown)?,
-            path: upstream.path,
+            base: group.state().settings().base_path().into(),
+            group,
+            path: upstream.path.clone(),
             body_limit: route.body_limit.unwrap_or(u64::MAX),
             buffers: route.buffer_request,
         })
@@ -77,7 +80,7 @@ impl<'a> UpstreamCall<'a> {
         request: &mut ClientRequest,
         exchange: &'a mut Exchange,
     ) -> Result<PendingResponse<'a>, Refusal> {
-        let target = upstream_target(&request.head, &request.path(), self.upstream.path, &self.route.path)?;
+        let target = self.upstream.path.target(&self.upstream.base, &request.head, &request.path())?;
         if let Some(hints) = &self.state.hints {
             hints.announce();
         }
@@ -194,30 +197,4 @@ impl<'a> UpstreamCall<'a> {
         exchange.fail(error.side(), error.reason());
         error_page(error.status(), exchange.id())
     }
-}
-
-/// The target for the upstream: the client's own target, unless its path must be normalized or shortened.
-pub(super) fn upstream_target(
-    head: &Parts,
-    path: &RequestPath<'_>,
-    kept: UpstreamPath,
-    route: &str,
-) -> Result<PathAndQuery, Refusal> {
-    let forwarded = match kept {
-        UpstreamPath::Whole => path.forwarded.as_ref().into(),
-        UpstreamPath::BelowRoute => path.below(route)?,
-    };
-    match head.uri.path_and_query() {
-        // RFC 9112 section 3.2.1: origin form begins with a path, so a target of a query alone gets `/`.
-        Some(asked) if asked.path() == forwarded && asked.as_str().starts_with('/') => Ok(asked.clone()),
-        _ => with_query(&forwarded, head.uri.query()),
-    }
-}
-
-fn with_query(path: &str, query: Option<&str>) -> Result<PathAndQuery, Refusal> {
-    let target = match query {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    };
-    PathAndQuery::from_maybe_shared(target).map_err(|_| Refusal::bad_request("target"))
 }

@@ -42,6 +42,7 @@ mod keyless_wrong;
 mod keys;
 mod load;
 mod looked_after;
+mod nginx_paths;
 mod openssl;
 mod pages;
 mod probe;

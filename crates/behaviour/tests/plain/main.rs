@@ -34,6 +34,7 @@ mod unknown_hosts;
 mod uploads_beside;
 mod upstream_close;
 mod upstream_limits;
+mod upstream_paths;
 mod upstream_reload;
 mod upstream_resets;
 mod visit_store;

@@ -110,6 +110,7 @@ const CONFIGURED: &[&str] = &[
     "answer::SiteVisits",
     "answer::StaticFiles",
     "answer::UpstreamAction",
+    "answer::UpstreamPath",
     "http-server::Written",
     "rewrite::Origin",
     "upstream::ActiveChecks",

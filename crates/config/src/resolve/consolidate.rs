@@ -94,7 +94,7 @@ impl Found {
             return context.findings.wrong(&place_of_path(path, context), message);
         }
         let Some(group) = group(&origin, table, config, path, context) else { return };
-        let action = Action::Upstream(UpstreamAction { group, path: UpstreamPath::BelowRoute });
+        let action = Action::Upstream(UpstreamAction { group, path: UpstreamPath::below(prefix.as_str()) });
         self.routes.push(RouteSettings {
             place: Some(self.map.origins.len()),
             ..RouteSettings::new(RoutePath::Prefix(prefix.as_str().to_owned()), action)

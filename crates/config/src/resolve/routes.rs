@@ -12,7 +12,9 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::context::Context;
-use super::{access, compression, early_data, early_hints, forward_auth, headers, keep_alive, when};
+use super::{
+    access, compression, early_data, early_hints, forward_auth, headers, keep_alive, upstream_path, when,
+};
 use crate::raw;
 use crate::values;
 
@@ -75,10 +77,8 @@ fn route(
 ) -> Option<RouteSettings> {
     let limit = raw.body_size.or(config.server.limits.body_size).unwrap_or(SizeLimit(None));
     let route_path = route_path(raw, path, context);
-    let action = action(raw, config, path, context);
-    if raw.strip_prefix.is_some() && raw.upstream.is_none() {
-        context.findings.wrong(&path.key("strip_prefix"), "has no effect without `upstream`");
-    }
+    let upstream_path = upstream_path::of_route(raw, path, context);
+    let action = action(raw, upstream_path, config, path, context);
     let conditions = when::of_route(raw, path, context);
     let early_data = inherited.early.policy(raw, route_path.as_ref(), path, context);
     let buffer_request = buffer_request(raw, limit, path, context);
@@ -107,7 +107,7 @@ fn route(
         learned_hints: Arc::default(),
         keep_alive,
         place: None,
-        rewrite: raw.rewrite.unwrap_or(true),
+        rewrite: raw.rewrite.is_none_or(|raw::RewriteDocuments(is_on)| is_on),
         access,
         forward_auth,
     })
@@ -150,6 +150,7 @@ fn route_path(raw: &raw::Route, path: &KeyPath, context: &mut Context<'_>) -> Op
 /// Exactly one of the four.
 fn action(
     raw: &raw::Route,
+    upstream_path: UpstreamPath,
     config: &raw::Config,
     path: &KeyPath,
     context: &mut Context<'_>,
@@ -178,7 +179,8 @@ fn action(
             return None;
         }
     }
-    let upstream = raw.upstream.as_ref().and_then(|name| upstream(name, raw, config, path, context));
+    let upstream =
+        raw.upstream.as_ref().and_then(|name| upstream(name, upstream_path, config, path, context));
     let folder = raw.directory.as_ref().and_then(|folder| static_files(folder, raw, path, context));
     let fixed = raw.respond.as_ref().and_then(|respond| fixed(respond, &path.key("respond"), context));
     let redirect = raw.redirect.as_ref().and_then(|to| redirect(to, &path.key("redirect"), context));
@@ -187,7 +189,7 @@ fn action(
 
 fn upstream(
     name: &str,
-    raw: &raw::Route,
+    upstream_path: UpstreamPath,
     config: &raw::Config,
     path: &KeyPath,
     context: &mut Context<'_>,
@@ -199,9 +201,7 @@ fn upstream(
         }
         return None;
     }
-    let asked =
-        if raw.strip_prefix.unwrap_or(false) { UpstreamPath::BelowRoute } else { UpstreamPath::Whole };
-    Some(Action::Upstream(UpstreamAction { group: name.to_owned(), path: asked }))
+    Some(Action::Upstream(UpstreamAction { group: name.to_owned(), path: upstream_path }))
 }
 
 pub(super) fn no_upstream(name: &str, config: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {

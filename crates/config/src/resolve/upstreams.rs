@@ -18,6 +18,7 @@ use http::{HeaderName, StatusCode};
 use super::context::Context;
 use super::files::{blamed, warn_of_access};
 use super::limits::TIMEOUTS;
+use super::upstream_path;
 use crate::raw;
 use crate::values::{self, HashBy, KeyPlace, UpstreamServer};
 
@@ -37,8 +38,9 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
             .wrong(&path.key("servers"), "no server: write at least one, as \"http://127.0.0.1:8080\"");
     }
     let servers = raw.servers.iter().enumerate();
-    let servers =
-        servers.map(|(index, server)| member(server, &path.key("servers").index(index), context)).collect();
+    let servers = servers.map(|(index, server)| member(server, &path.key("servers").index(index), context));
+    let servers: Vec<_> = servers.collect();
+    upstream_path::check_servers(&servers, &path.key("servers"), context);
     GroupSettings {
         name: name.to_owned(),
         servers,

@@ -102,7 +102,7 @@ fn tests(written: &Tests, path: &KeyPath, context: &mut Context<'_>) -> Vec<(Str
     written.iter().filter_map(test).collect()
 }
 
-fn pattern(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<Pattern> {
+pub(super) fn pattern(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<Pattern> {
     Pattern::new(text)
         .map_err(|reason| {
             context.findings.wrong(path, format!("{text:?} is not a usable regular expression: {reason}"));

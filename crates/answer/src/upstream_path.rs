@@ -1,0 +1,189 @@
+//! The path and query of a request to an upstream, formed from those of the client's request.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use brisk_http::path::RequestPath;
+use brisk_http::url_path::{PathTemplate, UrlPath};
+use brisk_http::validate::Refusal;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+
+use crate::conditions::Pattern;
+
+/// The path of a request to an upstream. The path of the server's URL precedes it.
+#[derive(Clone, Debug, Default)]
+pub enum UpstreamPath {
+    /// The whole path of the client's request.
+    #[default]
+    Whole,
+    /// The path with another prefix.
+    Replaced {
+        /// The prefix that is removed. All paths of the route are equal to it or below it.
+        prefix: String,
+        /// The path in its place; `None` for no other.
+        by: Option<UrlPath>,
+    },
+    /// The path that a template forms, if an expression matches; otherwise the whole path.
+    Rewritten(Arc<PathRewrite>),
+}
+
+impl UpstreamPath {
+    /// The path without `prefix`.
+    pub fn below(prefix: &str) -> Self {
+        Self::Replaced { prefix: prefix.to_owned(), by: None }
+    }
+
+    /// The target for a server with the path `base`: the client's own target, unless it must be normalized or changed.
+    pub(crate) fn target(
+        &self,
+        base: &str,
+        head: &Parts,
+        path: &RequestPath<'_>,
+    ) -> Result<PathAndQuery, Refusal> {
+        let query = head.uri.query();
+        let changed = match self {
+            Self::Whole => Cow::Borrowed(&*path.forwarded),
+            Self::Replaced { prefix, by } => replaced(path, prefix, by.as_ref())?,
+            Self::Rewritten(rewrite) => match rewrite.apply(&path.decoded, query) {
+                Some(target) => return parse(base, &target?, None),
+                None => Cow::Borrowed(&*path.forwarded),
+            },
+        };
+        match head.uri.path_and_query() {
+            // RFC 9112 section 3.2.1: origin form begins with a path, so a target of a query alone gets `/`.
+            Some(asked) if base.is_empty() && asked.path() == changed && asked.as_str().starts_with('/') => {
+                Ok(asked.clone())
+            }
+            _ => parse(base, &changed, query),
+        }
+    }
+}
+
+/// `path` with `by` in place of `prefix`.
+fn replaced<'p>(
+    path: &'p RequestPath<'_>,
+    prefix: &str,
+    by: Option<&UrlPath>,
+) -> Result<Cow<'p, str>, Refusal> {
+    let rest = path.below(prefix)?;
+    let is_prefix = path.forwarded.len() == prefix.trim_end_matches('/').len();
+    Ok(match by.map(UrlPath::as_str) {
+        None => rest,
+        Some(by) if is_prefix => by.to_owned().into(),
+        Some(by) => format!("{}{rest}", by.trim_end_matches('/')).into(),
+    })
+}
+
+fn parse(base: &str, path: &str, query: Option<&str>) -> Result<PathAndQuery, Refusal> {
+    let target = match query {
+        Some(query) => format!("{base}{path}?{query}"),
+        None => format!("{base}{path}"),
+    };
+    PathAndQuery::from_maybe_shared(target).map_err(|_| Refusal::bad_request("target"))
+}
+
+/// A template for paths that match an expression.
+#[derive(Clone, Debug)]
+pub struct PathRewrite {
+    pattern: Pattern,
+    to: PathTemplate,
+}
+
+impl PathRewrite {
+    /// Replaces paths that match `pattern` by `to`, in which `{1}` or `{name}` is the text of a group.
+    ///
+    /// # Errors
+    ///
+    /// The reason if `to` is no template for `pattern`, with the correction.
+    pub fn new(pattern: Pattern, to: &str) -> Result<Self, String> {
+        let to = PathTemplate::new(to, |name| pattern.group(name))?;
+        Ok(Self { pattern, to })
+    }
+
+    /// The new path and query; `None` if the path does not match.
+    fn apply(&self, path: &[u8], query: Option<&str>) -> Option<Result<String, Refusal>> {
+        let groups = self.pattern.captures(path)?;
+        let group = |number| groups.get(number).map_or(&b""[..], |text| text.as_bytes());
+        Some(self.to.expand(group, query).map_err(Refusal::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn target(path: &UpstreamPath, base: &str, uri: &str) -> Result<String, u16> {
+        let (head, ()) = Request::get(uri).body(()).expect("a request").into_parts();
+        let read = RequestPath::read(head.uri.path()).expect("a path");
+        path.target(base, &head, &read)
+            .map(|target| target.as_str().to_owned())
+            .map_err(|refusal| refusal.status.as_u16())
+    }
+
+    fn replaced(prefix: &str, by: &str) -> UpstreamPath {
+        UpstreamPath::Replaced { prefix: prefix.to_owned(), by: Some(by.parse().expect("a path")) }
+    }
+
+    fn rewritten(pattern: &str, to: &str) -> UpstreamPath {
+        let pattern = Pattern::new(pattern).expect("a pattern");
+        UpstreamPath::Rewritten(Arc::new(PathRewrite::new(pattern, to).expect("a template")))
+    }
+
+    #[test]
+    fn a_query_alone_is_sent_with_its_path() {
+        for (uri, expected) in
+            [("https://a.test?q", "/?q"), ("https://a.test/?q", "/?q"), ("https://a.test", "/")]
+        {
+            assert_eq!(target(&UpstreamPath::Whole, "", uri).as_deref(), Ok(expected), "{uri}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_a_server_precedes_that_of_the_request() {
+        for (path, uri, expected) in [
+            (UpstreamPath::Whole, "/a?q", "/base/a?q"),
+            (UpstreamPath::Whole, "/", "/base/"),
+            (UpstreamPath::below("/api"), "/api/x", "/base/x"),
+            (UpstreamPath::below("/api"), "/api", "/base/"),
+            (replaced("/api", "/v2"), "/api/x", "/base/v2/x"),
+            (rewritten("^/u/(.+)$", "/user?id={1}"), "/u/7?q", "/base/user?id=7&q"),
+        ] {
+            assert_eq!(target(&path, "/base", uri).as_deref(), Ok(expected), "{path:?} {uri}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_replaced_by_another() {
+        for (prefix, by, uri, expected) in [
+            ("/api", "/v2", "/api/x%20y?q", "/v2/x%20y?q"),
+            ("/api", "/v2", "/api", "/v2"),
+            ("/api", "/v2/", "/api", "/v2/"),
+            ("/api/", "/v2/", "/api/x/", "/v2/x/"),
+            ("/api", "/", "/api/x", "/x"),
+            ("/", "/v2", "/x", "/v2/x"),
+            ("/", "/v2", "/", "/v2/"),
+        ] {
+            let path = replaced(prefix, by);
+            assert_eq!(target(&path, "", uri).as_deref(), Ok(expected), "{prefix} {by} {uri}");
+        }
+        assert_eq!(target(&replaced("/api", "/v2"), "", "/%61pi/x"), Err(400));
+    }
+
+    #[test]
+    fn a_path_that_matches_is_rewritten_and_others_stay() {
+        let path = rewritten("^/(?P<lang>de|en)/(.*)$", "/{2}?lang={lang}");
+        for (uri, expected) in [
+            ("/de/a%20b?q=1", "/a%20b?lang=de&q=1"),
+            ("/en/", "/?lang=en"),
+            ("/fr/a?q", "/fr/a?q"),
+            ("/d%65/%61;x/b", "/a/b?lang=de"),
+        ] {
+            assert_eq!(target(&path, "", uri).as_deref(), Ok(expected), "{uri}");
+        }
+        assert_eq!(target(&rewritten("^/a(.)b(.)$", "/x/{1}{2}"), "", "/a.b."), Err(400));
+        assert_eq!(target(&rewritten("^/a(b)?$", "/x{1}"), "", "/a").as_deref(), Ok("/x"));
+    }
+}
