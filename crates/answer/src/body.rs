@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use brisk_http::error::BodyError;
 use brisk_upstream::UpstreamBody;
 use bytes::Bytes;
+use http::Uri;
 use http_body::{Frame, SizeHint};
 
 /// The body of a response. Its size hint is exact whenever the length is known, so that `Content-Length` is sent.
@@ -22,6 +23,10 @@ pub enum Body {
     /// Any other body, such as a file.
     Boxed(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyError>>>),
 }
+
+/// Extension of a response with the file for paths without one: the path of that file.
+#[derive(Clone, Debug)]
+pub(crate) struct FallbackFile(pub(crate) Uri);
 
 impl Body {
     /// A body of one piece.

@@ -39,7 +39,7 @@ pub(crate) use self::media::of_file as media_of_file;
 pub use self::media::{MediaPattern, MediaPatternError};
 pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
-use crate::body::Body;
+use crate::body::{Body, FallbackFile};
 use crate::credentials::Credentials;
 use crate::header_values::{add_to_vary, add_vary, forbids_transforming, has_directive, is_identity};
 use crate::names::Names;
@@ -196,7 +196,7 @@ impl ResponseCompression {
             return;
         }
         let level = self.compression.level(coding, connection);
-        let keeper = match self.kept(headers, coding, level, connection) {
+        let keeper = match self.kept(response, (coding, level), connection) {
             Found::Copy(copy) => {
                 metrics::copy_sent();
                 *response.body_mut() = Body::full(copy);
@@ -208,7 +208,7 @@ impl ResponseCompression {
         let Some(lease) = Lease::take(coding, level, connection) else {
             return metrics::refused();
         };
-        let is_live = is_live(headers);
+        let is_live = is_live(response.headers());
         let body = match short(mem::take(response.body_mut()), connection) {
             Ok(whole) => {
                 if let Some(compressed) = compress_at_once(&whole, lease) {
@@ -248,11 +248,16 @@ impl ResponseCompression {
     }
 
     /// Looks up a compressed copy of the requested file.
-    fn kept(&self, headers: &HeaderMap, coding: Coding, level: u8, connection: &Rc<Connection>) -> Found {
-        let tag = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
+    fn kept(&self, response: &Response<Body>, (coding, level): (Coding, u8), client: &Connection) -> Found {
+        let tag = response.headers().get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
         let (Some(file), Some(tag)) = (&self.file, tag) else { return Found::Nothing };
-        let limit = connection.settings().map_or(0, |settings| settings.compressed_files);
-        kept::find(Key { file: file.clone(), tag: tag.clone(), coding, level }, limit, connection)
+        // One copy for all paths without a file: otherwise a client could evict all other copies.
+        let file = match response.extensions().get().zip(self.compression.root.as_deref()) {
+            Some((FallbackFile(path), root)) => self::file(root, path.path().as_bytes()),
+            None => file.clone(),
+        };
+        let limit = client.settings().map_or(0, |settings| settings.compressed_files);
+        kept::find(Key { file, tag: tag.clone(), coding, level }, limit, client)
     }
 
     /// Whether the response would be compressed for some client. Only such responses depend on `Accept-Encoding`.

@@ -22,7 +22,7 @@ use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
 
-use crate::body::Body;
+use crate::body::{Body, FallbackFile};
 use crate::header_values::add_vary;
 use crate::settings::StaticSettings;
 use beneath::Beneath;
@@ -44,6 +44,8 @@ pub(crate) struct StaticFiles {
     /// The files with lookup of compressed copies.
     with_copies: Option<Files>,
     route: String,
+    /// The file for paths without one.
+    fallback: Option<Uri>,
 }
 
 /// The files of one folder. A subfolder gets its index file, or a redirect to its path with a trailing slash.
@@ -71,7 +73,8 @@ impl StaticFiles {
             })
         });
         let files = Files::of(&Beneath::new(&settings.root), folder);
-        Self { files, with_copies, route: route.to_owned() }
+        let fallback = settings.fallback.as_ref().and_then(|path| path.as_str().parse().ok());
+        Self { files, with_copies, route: route.to_owned(), fallback }
     }
 
     /// Responds to a request for `path`.
@@ -79,6 +82,19 @@ impl StaticFiles {
         let Some(target) = self.target(request, path) else {
             return status(StatusCode::NOT_FOUND);
         };
+        let response = self.look_up(request, target).await;
+        match &self.fallback {
+            // Methods other than GET and HEAD got 405.
+            Some(fallback) if response.status() == StatusCode::NOT_FOUND => {
+                let mut response = self.look_up(request, fallback.clone()).await;
+                response.extensions_mut().insert(FallbackFile(fallback.clone()));
+                response
+            }
+            _ => response,
+        }
+    }
+
+    async fn look_up(&self, request: &Parts, target: Uri) -> Response<Body> {
         let mut asked = lookup(request, target);
         let Some(with_copies) = self.with_copies.as_ref().filter(|_| !names_copy(asked.uri().path())) else {
             return self.original(request, asked).await;

@@ -35,6 +35,7 @@ pub use crate::timing::ServerTiming;
 pub use crate::upstream_path::{PathRewrite, UpstreamPath};
 pub use crate::visits::HostVisits;
 pub use brisk_http::claims::Underscores;
+pub use brisk_http::url_path::UrlPath;
 pub use brisk_http_connection::keep_alive::KeepAlive;
 
 /// The hosts of one configuration, served over HTTPS, and the settings common to their requests.
@@ -256,6 +257,8 @@ pub struct StaticSettings {
     /// Whether clients that accept the coding get the file with `.br`, `.zst` or `.gz` appended to its name, if it
     /// exists and is not older than the original.
     pub precompressed: bool,
+    /// Path below the folder of the file for paths without a file; `None` for 404.
+    pub fallback: Option<UrlPath>,
 }
 
 /// A constant response.

@@ -292,6 +292,7 @@ pub(crate) struct Route {
     pub(crate) early_data: Option<EarlyData>,
     pub(crate) compression: Option<Compression>,
     pub(crate) precompressed: Option<bool>,
+    pub(crate) fallback: Option<String>,
     pub(crate) request_headers: Option<HeaderRules>,
     pub(crate) response_headers: Option<HeaderRules>,
     pub(crate) early_hints: Option<EarlyHints>,

@@ -324,7 +324,7 @@ async fn compressed_documents_are_changed_and_compressed_again() {
 
 #[test]
 fn files_that_are_no_documents_are_sent_in_all_codings() {
-    let files = Action::Static(StaticSettings { root: "/srv".into(), precompressed: true });
+    let files = Action::Static(StaticSettings { root: "/srv".into(), precompressed: true, fallback: None });
     let accept = [("accept-encoding", "br, gzip"), ("sec-fetch-dest", "empty")];
     for (path, offered) in [
         ("/data.json", "br;q=0.9, gzip;q=0.8"),

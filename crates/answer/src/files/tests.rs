@@ -21,7 +21,7 @@ fn site() -> Site {
     {
         fs::write(root.join(name), text).expect(name);
     }
-    let files = StaticFiles::new(&StaticSettings { root, precompressed: true }, "/files");
+    let files = StaticFiles::new(&StaticSettings { root, precompressed: true, fallback: None }, "/files");
     Site { folder, files }
 }
 
@@ -136,7 +136,8 @@ async fn a_redirect_never_leads_to_another_host() {
     let site = site();
     let location = site.get("/files//docs", &[]).await.headers()["location"].clone();
     assert_eq!(location, "/files/docs/");
-    let at_root = StaticFiles::new(&StaticSettings { root: site.root(), precompressed: false }, "/");
+    let at_root =
+        StaticFiles::new(&StaticSettings { root: site.root(), precompressed: false, fallback: None }, "/");
     let (parts, ()) = Request::get("//docs").body(()).expect("a request").into_parts();
     let path = RequestPath::read("//docs").expect("a path");
     let response = at_root.answer(&parts, &path).await;
@@ -244,4 +245,53 @@ async fn a_copy_that_is_older_than_its_file_or_has_none_is_no_copy() {
     symlink("/etc/hostname", site.root().join("a.txt.zst")).expect("a link");
     let answer = site.get("/files/a.txt", &[("accept-encoding", "zstd")]).await;
     assert_eq!(text(answer).await, "0123456789", "a copy that leads outside");
+}
+
+fn with_fallback(site: &Site) -> StaticFiles {
+    let fallback = Some("/docs/index.html".parse().expect("a path"));
+    StaticFiles::new(&StaticSettings { root: site.root(), precompressed: true, fallback }, "/files")
+}
+
+#[tokio::test]
+async fn a_path_without_a_file_gets_the_fallback_with_its_own_tag_and_ranges() {
+    let mut site = site();
+    site.files = with_fallback(&site);
+    let response = site.get("/files/no/such?q", &[]).await;
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["content-type"]),
+        (200, &HeaderValue::from_static("text/html"))
+    );
+    let tag = response.headers()["etag"].to_str().expect("text").to_owned();
+    assert_eq!(text(response).await, "<p>");
+    assert_eq!(site.get("/files/other", &[("if-none-match", &tag)]).await.status(), 304);
+    let part = site.get("/files/other", &[("range", "bytes=1-1"), ("if-range", &tag)]).await;
+    assert_eq!((part.status().as_u16(), text(part).await.as_str()), (206, "p"));
+    assert_eq!(text(site.get("/files/a.txt", &[]).await).await, "0123456789");
+    assert_eq!(site.status("/files/docs").await, 307, "a folder with an index");
+    for hidden in ["/files/.env", "/files/x/.git/config"] {
+        assert_eq!(site.status(hidden).await, 404, "{hidden}");
+    }
+    fs::write(site.root().join("docs/index.html.gz"), "compressed").expect("a copy");
+    let copy = site.get("/files/other", &[("accept-encoding", "gzip")]).await;
+    assert_eq!(copy.headers()["content-encoding"], "gzip");
+    assert_eq!(text(copy).await, "compressed");
+}
+
+#[tokio::test]
+async fn only_get_and_head_get_the_fallback_and_none_without_its_file() {
+    let site = site();
+    let files = with_fallback(&site);
+    let answer = async |method: &str| {
+        let request = Request::builder().method(method).uri("/files/no").body(()).expect("a request");
+        let (parts, ()) = request.into_parts();
+        let path = RequestPath::read("/files/no").expect("a path");
+        files.answer(&parts, &path).await
+    };
+    for (method, status, length) in [("GET", 200, 3), ("HEAD", 200, 0), ("POST", 405, 0)] {
+        let response = answer(method).await;
+        assert_eq!(response.status(), status, "{method}");
+        assert_eq!(text(response).await.len(), length, "{method}");
+    }
+    fs::remove_file(site.root().join("docs/index.html")).expect("a file");
+    assert_eq!(answer("GET").await.status(), 404);
 }

@@ -30,6 +30,7 @@ mod server_timing;
 mod silent_operators;
 mod smuggling;
 mod speed;
+mod static_fallback;
 mod unknown_hosts;
 mod uploads_beside;
 mod upstream_close;

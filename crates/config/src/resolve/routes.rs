@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use brisk_answer::settings::{
     Action, FixedResponse, KeepAlive, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction,
-    UpstreamPath,
+    UpstreamPath, UrlPath,
 };
 use brisk_config_file::{KeyPath, SizeLimit};
 use bytes::Bytes;
@@ -91,6 +91,9 @@ fn route(
     let keep_alive = keep_alive::of_route(raw, inherited.keep_alive, path, context);
     if raw.precompressed.is_some() && raw.directory.is_none() {
         context.findings.wrong(&path.key("precompressed"), "has no effect without `static`");
+    }
+    if raw.fallback.is_some() && raw.directory.is_none() {
+        context.findings.wrong(&path.key("fallback"), "has no effect without `static`");
     }
     Some(RouteSettings {
         path: route_path?,
@@ -231,7 +234,35 @@ fn static_files(
         context.findings.wrong(&path.key("static"), format!("the folder {} {what}", root.display()));
         return None;
     }
-    Some(Action::Static(StaticSettings { root, precompressed: raw.precompressed.unwrap_or(false) }))
+    let fallback =
+        raw.fallback.as_ref().and_then(|text| fallback(text, &root, &path.key("fallback"), context));
+    Some(Action::Static(StaticSettings { root, precompressed: raw.precompressed.unwrap_or(false), fallback }))
+}
+
+/// Path of the file for paths without one. Warns if the file does not exist: the folder may be filled later.
+fn fallback(
+    text: &str,
+    root: &std::path::Path,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<UrlPath> {
+    let parsed = match text.parse::<UrlPath>() {
+        Ok(parsed) if !text.ends_with('/') => parsed,
+        Ok(_) => {
+            context.findings.wrong(path, format!("{text:?} is no file: write one as \"/index.html\""));
+            return None;
+        }
+        Err(error) => {
+            context.findings.wrong(path, error);
+            return None;
+        }
+    };
+    let file = root.join(text.trim_start_matches('/'));
+    if !text.contains('%') && !file.is_file() {
+        let missing = file.display();
+        context.findings.warn(format!("{path}: there is no file {missing}: paths without a file get 404"));
+    }
+    Some(parsed)
 }
 
 fn fixed(raw: &raw::Respond, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {

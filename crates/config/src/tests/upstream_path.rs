@@ -1,4 +1,4 @@
-//! `strip_prefix`, `replace_prefix`, `rewrite_path`, and paths of servers.
+//! `strip_prefix`, `replace_prefix`, `rewrite_path`, paths of servers, and `fallback`.
 
 use brisk_answer::settings::UpstreamPath;
 
@@ -107,4 +107,31 @@ fn servers_of_one_upstream_have_one_path() {
     );
     let groups = accepted(&text.replace("http://c", "http://c/x")).settings.upstreams;
     assert_eq!(groups[0].base_path(), "/x");
+}
+
+#[test]
+fn a_fallback_is_a_file_below_the_folder() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("www")).expect("a folder");
+    let text = |lines: &str| format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\n{lines}\n");
+    let files =
+        |lines: &str| checked(folder.path(), &text(&format!("static = \"www\"\nfallback = \"{lines}\"")));
+    for (fallback, message) in [
+        ("index.html", "\"index.html\" is not a path: it begins with a slash, as \"/api\""),
+        ("/docs/", "\"/docs/\" is no file: write one as \"/index.html\""),
+    ] {
+        let expected = format!("brisk.toml:8:12: host[0].route[0].fallback: {message}");
+        assert_eq!(files(fallback).expect_err(fallback), expected);
+    }
+    let warnings = files("/index.html").expect("a missing file is a warning").warnings;
+    assert!(
+        warnings.iter().any(|warning| warning.ends_with("www/index.html: paths without a file get 404")),
+        "{warnings:?}"
+    );
+    fs::write(folder.path().join("www/index.html"), "x").expect("a file");
+    assert_eq!(files("/index.html").expect("a file").warnings, Vec::<String>::new());
+    refused(
+        &text("respond = {}\nfallback = \"/index.html\""),
+        "brisk.toml:8:12: host[0].route[0].fallback: has no effect without `static`",
+    );
 }
