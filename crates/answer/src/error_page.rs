@@ -8,7 +8,8 @@ use crate::forwarding::request_id;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Header of the gateway's own error responses.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The error page for `status`. Contains no input of the client, so that it cannot be used for injection.
 pub(crate) fn error_page(status: StatusCode, id: RequestId) -> Response<Body> {

@@ -15,6 +15,7 @@ mod credentials;
 mod early_data;
 mod error;
 mod error_page;
+mod error_pages;
 mod exchange;
 mod files;
 mod forwarding;

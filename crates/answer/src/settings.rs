@@ -29,6 +29,7 @@ pub use crate::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaP
 pub use crate::conditions::{Conditions, Pattern, ValueTest};
 pub use crate::consolidate::{Consolidation, Cookies};
 pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
+pub use crate::error_pages::{ErrorPage, ErrorPages};
 pub use crate::header_rules::{HeaderRules, HostHeaders};
 pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
 pub use crate::timing::ServerTiming;
@@ -70,6 +71,8 @@ pub struct HostSettings {
     pub alt_svc: Option<AltSvc>,
     /// Headers added to responses that do not contain them. Default: none.
     pub headers: HostHeaders,
+    /// Pages for requests without a route. Default: none.
+    pub error_pages: Option<Arc<ErrorPages>>,
     /// `Server-Timing` in responses. Default: none.
     pub server_timing: Option<ServerTiming>,
     /// Measurement of visits. Default: none.
@@ -94,6 +97,7 @@ impl HostSettings {
             hsts: None,
             alt_svc: None,
             headers: HostHeaders::default(),
+            error_pages: None,
             server_timing: None,
             visits: None,
             preconnect: None,
@@ -163,6 +167,8 @@ pub struct RouteSettings {
     pub request_headers: Option<Arc<HeaderRules>>,
     /// Changes to response headers. Default: none.
     pub response_headers: Option<Arc<HeaderRules>>,
+    /// Pages for error responses. Default: none.
+    pub error_pages: Option<Arc<ErrorPages>>,
     /// Early hints (103) for pages, upstream routes only. Default: none.
     pub early_hints: Option<Arc<EarlyHintsSettings>>,
     /// Links learned for early hints, shared by the workers.
@@ -194,6 +200,7 @@ impl RouteSettings {
             is_never_compressed: false,
             request_headers: None,
             response_headers: None,
+            error_pages: None,
             early_hints: None,
             learned_hints: Arc::default(),
             keep_alive: None,

@@ -10,6 +10,7 @@ mod connection_close;
 mod consolidation;
 mod early_data;
 mod early_hints;
+mod error_pages;
 mod forward_auth;
 mod head_method;
 mod header_rules;
@@ -32,6 +33,7 @@ use self::connection_close::ConnectionCloseStage;
 use self::consolidation::ConsolidationStage;
 use self::early_data::EarlyDataStage;
 use self::early_hints::EarlyHintsStage;
+use self::error_pages::ErrorPagesStage;
 use self::forward_auth::ForwardAuthStage;
 use self::head_method::HeadMethodStage;
 use self::header_rules::HeaderRulesStage;
@@ -126,6 +128,8 @@ stages! {
     /// Before all stages that examine the request: a refused request costs nothing else. Before early data: it does not
     /// wait for the handshake either.
     Access(AccessStage),
+    /// Before every stage that reads or changes the content or its headers.
+    ErrorPages(ErrorPagesStage),
     /// Before consolidation and measurement, which replace the client's `Accept-Encoding`.
     Negotiation(NegotiationStage),
     /// Before the headers of the host and of the operator, which are not translated. Before measurement, whose

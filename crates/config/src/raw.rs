@@ -10,6 +10,7 @@ mod compression;
 mod consolidate;
 mod dashboard;
 mod early_hints;
+mod error_pages;
 mod experiments;
 mod headers;
 mod keep_alive;
@@ -43,6 +44,7 @@ pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTa
 pub(crate) use consolidate::{Consolidate, ConsolidateTable, Cookies};
 pub(crate) use dashboard::Dashboard;
 pub(crate) use early_hints::EarlyHints;
+pub(crate) use error_pages::ErrorPages;
 pub(crate) use experiments::{Experiment, ExperimentValue};
 pub(crate) use headers::{HeaderRules, Hsts, SecurityHeaders, TextOrOff};
 pub(crate) use keep_alive::{KeepAlive, Preconnect, Profile};
@@ -249,6 +251,7 @@ pub(crate) struct Host {
     pub(crate) early_data: Option<EarlyData>,
     pub(crate) compression: Option<Compression>,
     pub(crate) security_headers: Option<SecurityHeaders>,
+    pub(crate) error_pages: Option<ErrorPages>,
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) preconnect: Option<Preconnect>,
     pub(crate) server_timing: Option<ServerTiming>,
@@ -295,6 +298,7 @@ pub(crate) struct Route {
     pub(crate) fallback: Option<String>,
     pub(crate) request_headers: Option<HeaderRules>,
     pub(crate) response_headers: Option<HeaderRules>,
+    pub(crate) error_pages: Option<ErrorPages>,
     pub(crate) early_hints: Option<EarlyHints>,
     pub(crate) rewrite: Option<RewriteDocuments>,
     pub(crate) keep_alive: Option<KeepAlive>,

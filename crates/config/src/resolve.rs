@@ -13,6 +13,7 @@ mod dashboard;
 mod dns;
 mod early_data;
 mod early_hints;
+mod error_pages;
 mod experiments;
 mod files;
 mod forward_auth;

@@ -62,6 +62,7 @@ fn full_host() -> HostSettings {
         preconnect: Some(Preconnect { path: "/connect".to_owned(), keep_alive: KEEP_ALIVE }),
         consolidation: Some(Arc::new(consolidation)),
         networks: Some(denying()),
+        error_pages: Some(Arc::default()),
         ..host()
     }
 }
@@ -94,6 +95,7 @@ fn full_route() -> RouteSettings {
         request_headers: Some(Arc::default()),
         response_headers: Some(Arc::default()),
         access: AccessSettings { certificates: Some(Arc::default()), ..AccessSettings::default() },
+        error_pages: Some(Arc::default()),
         early_hints: Some(Arc::default()),
         forward_auth: Some(forward_auth()),
         ..upstream()
@@ -166,6 +168,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
         "ArmNames",
         "KeepAlive",
         "Access",
+        "ErrorPages",
         "Negotiation",
         "Consolidation",
         "ClientCertificate",
@@ -206,7 +209,7 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
         forwards: false,
     };
     let users = AccessSettings { basic_auth: Some(basic_auth), ..AccessSettings::default() };
-    let cases: [(RouteSettings, &[&str]); 9] = [
+    let cases: [(RouteSettings, &[&str]); 10] = [
         (RouteSettings { access, ..upstream() }, &["Access"]),
         (RouteSettings { access: owners, ..upstream() }, &["Access"]),
         (RouteSettings { access: users, ..upstream() }, &["Access"]),
@@ -216,6 +219,7 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
         (RouteSettings { request_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),
         (RouteSettings { response_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),
         (RouteSettings { early_hints: Some(Arc::default()), ..upstream() }, &["EarlyHints"]),
+        (RouteSettings { error_pages: Some(Arc::default()), ..upstream() }, &["ErrorPages"]),
     ];
     for (route, added) in cases {
         assert_eq!(added_by(&host(), &route), added, "{route:?}");
@@ -264,8 +268,12 @@ fn experiments_add_hints_and_the_names_of_arms() {
 fn responses_without_a_route_have_the_stages_of_their_host() {
     let host = full_host();
     let context = context(&host, None);
-    let of_host = ["Access", "AltSvc", "HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
-    assert_eq!(names(Some(&context), StageTarget::Unrouted), of_host);
+    let of_host = ["AltSvc", "HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
+    assert_eq!(
+        names(Some(&context), StageTarget::Unrouted),
+        [&["Access", "ErrorPages"], &of_host[..]].concat()
+    );
+    let of_host = [&["Access"], &of_host[..]].concat();
     assert_eq!(names(Some(&context), StageTarget::Beacon), of_host);
     let script = names(Some(&context), StageTarget::Script);
     let with_compression = [

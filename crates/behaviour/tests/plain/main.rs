@@ -10,6 +10,7 @@ mod attacks_streams;
 mod attacks_uploads;
 mod check;
 mod compress_rights;
+mod error_pages;
 mod http3;
 mod http3_attacks;
 mod http3_conformance;

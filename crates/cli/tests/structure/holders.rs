@@ -102,6 +102,7 @@ const CONFIGURED: &[&str] = &[
     "access::NetworkRules",
     "access::Table",
     "answer::Conditions",
+    "answer::ErrorPage",
     "answer::FixedResponse",
     "answer::HostHeaders",
     "answer::Preconnect",

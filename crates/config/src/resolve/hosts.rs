@@ -15,8 +15,8 @@ use super::context::{Context, Development};
 use super::names::host_name;
 use super::routes::routes;
 use super::{
-    access, certificates, consolidate, early_data, files, headers, http3, isolation, keep_alive, on_demand,
-    remote, tokens, visits,
+    access, certificates, consolidate, early_data, error_pages, files, headers, http3, isolation, keep_alive,
+    on_demand, remote, tokens, visits,
 };
 use crate::raw;
 use crate::values::KeyPlace;
@@ -141,6 +141,7 @@ impl<'c> Builder<'c> {
         let kept = keep_alive::of_host(host, path, context);
         let consolidated = consolidate::of_host(host, self.raw, path, context);
         let (consolidation, places) = consolidated.map(|found| (found.settings, found.routes)).unzip();
+        let error_pages = error_pages::of_host(host, path, context);
         HostSettings {
             client_cert: forwarded(host),
             hsts: host
@@ -150,12 +151,13 @@ impl<'c> Builder<'c> {
                 .or(usual_hsts),
             alt_svc,
             headers,
+            error_pages: error_pages.clone(),
             preconnect: keep_alive::preconnect(host, kept, path, context),
             server_timing: visits::server_timing(host, path, context),
             visits: visits::of_host(host, path, context),
             consolidation,
             networks: access::of_host(host, path, context),
-            routes: routes(host, self.raw, kept, places.unwrap_or_default(), path, context),
+            routes: routes(host, self.raw, (kept, error_pages), places.unwrap_or_default(), path, context),
             tls: brisk_tls::HostSettings {
                 names,
                 default: host.default || (!marked && index == 0),

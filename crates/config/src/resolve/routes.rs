@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use brisk_answer::settings::{
-    Action, FixedResponse, KeepAlive, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction,
-    UpstreamPath, UrlPath,
+    Action, ErrorPages, FixedResponse, KeepAlive, Redirect, RoutePath, RouteSettings, StaticSettings,
+    UpstreamAction, UpstreamPath, UrlPath,
 };
 use brisk_config_file::{KeyPath, SizeLimit};
 use bytes::Bytes;
@@ -13,7 +13,8 @@ use http::{HeaderValue, StatusCode};
 
 use super::context::Context;
 use super::{
-    access, compression, early_data, early_hints, forward_auth, headers, keep_alive, upstream_path, when,
+    access, compression, early_data, early_hints, error_pages, forward_auth, headers, keep_alive,
+    upstream_path, when,
 };
 use crate::raw;
 use crate::values;
@@ -22,7 +23,7 @@ use crate::values;
 pub(super) fn routes(
     host: &raw::Host,
     config: &raw::Config,
-    kept: Option<KeepAlive>,
+    (kept, error_pages): (Option<KeepAlive>, Option<Arc<ErrorPages>>),
     places: Vec<RouteSettings>,
     path: &KeyPath,
     context: &mut Context<'_>,
@@ -32,6 +33,7 @@ pub(super) fn routes(
         early: early_data::Inherited::of(host, path, context),
         compression: compression::Inherited::of(host, path, context),
         keep_alive: kept,
+        error_pages,
     };
     let path = path.key("route");
     when::open_below(host, &path, context);
@@ -55,6 +57,7 @@ pub(super) fn routes(
         compression: inherited.compression.of_host(),
         is_never_compressed: inherited.compression.is_off(),
         keep_alive: kept,
+        error_pages: inherited.error_pages.clone(),
         ..place
     }));
     settings
@@ -66,6 +69,7 @@ struct Inherited<'c> {
     early: early_data::Inherited<'c>,
     compression: compression::Inherited,
     keep_alive: Option<KeepAlive>,
+    error_pages: Option<Arc<ErrorPages>>,
 }
 
 fn route(
@@ -85,6 +89,7 @@ fn route(
     let compression = inherited.compression.of_route(raw, path, context);
     let request_headers = headers::of_requests(raw, path, context);
     let response_headers = headers::of_responses(raw, path, context);
+    let error_pages = error_pages::of_route(raw, inherited.error_pages.as_ref(), path, context);
     let early_hints = early_hints::of_route(raw, path, context);
     let forward_auth = forward_auth::of_route(raw, config, path, context);
     let access = access::of_route(raw, inherited.host, path, context);
@@ -106,6 +111,7 @@ fn route(
         is_never_compressed: inherited.compression.is_off_for(raw),
         request_headers,
         response_headers,
+        error_pages,
         early_hints,
         learned_hints: Arc::default(),
         keep_alive,

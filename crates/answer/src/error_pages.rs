@@ -1,0 +1,144 @@
+//! Pages of the operator for failed requests, by status.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+use crate::body::Body;
+use crate::error_page::REQUEST_ID;
+
+/// Headers that describe the content that a page replaces.
+const CONTENT_HEADERS: [HeaderName; 8] = [
+    header::CONTENT_LENGTH,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LOCATION,
+    header::CONTENT_RANGE,
+    header::ACCEPT_RANGES,
+    header::ETAG,
+    header::LAST_MODIFIED,
+];
+
+/// Pages for the responses with error status of a host or route.
+#[derive(Clone, Debug, Default)]
+pub struct ErrorPages {
+    /// Pages by status.
+    pub by_status: BTreeMap<StatusCode, ErrorPage>,
+    /// Pages for the other statuses from 400 to 499.
+    pub client_errors: Option<ErrorPage>,
+    /// Pages for the other statuses from 500 to 599.
+    pub server_errors: Option<ErrorPage>,
+    /// Whether responses of upstreams are replaced, too. Default: `false`.
+    pub intercept: bool,
+}
+
+/// A page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorPage {
+    content_type: HeaderValue,
+    body: Bytes,
+}
+
+impl ErrorPage {
+    /// The page in `file`; the extension of its name determines the media type.
+    pub fn new(file: &Path, body: impl Into<Bytes>) -> Self {
+        let kind = mime_guess::from_path(file).first_raw().unwrap_or("application/octet-stream");
+        Self { content_type: HeaderValue::from_static(kind), body: body.into() }
+    }
+}
+
+impl ErrorPages {
+    /// Replaces the content of an error response, and keeps its status and its other headers.
+    pub(crate) fn apply(&self, response: &mut Response<Body>) {
+        let Some(page) = self.page(response.status()).filter(|_| self.may_replace(response)) else { return };
+        let headers = response.headers_mut();
+        for name in &CONTENT_HEADERS {
+            headers.remove(name);
+        }
+        headers.insert(header::CONTENT_TYPE, page.content_type.clone());
+        *response.body_mut() = Body::full(page.body.clone());
+    }
+
+    fn page(&self, status: StatusCode) -> Option<&ErrorPage> {
+        let class = match status.as_u16() {
+            400..=499 => &self.client_errors,
+            500..=599 => &self.server_errors,
+            _ => return None,
+        };
+        self.by_status.get(&status).or(class.as_ref())
+    }
+
+    /// Whether the response is an error of the gateway or without content, or of an upstream whose errors are intercepted.
+    fn may_replace(&self, response: &Response<Body>) -> bool {
+        match response.body() {
+            Body::Upstream(_) => self.intercept,
+            body => response.headers().contains_key(REQUEST_ID) || http_body::Body::is_end_stream(body),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_telemetry::RequestId;
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::error_page::error_page;
+
+    fn page(text: &'static str) -> ErrorPage {
+        ErrorPage::new(Path::new("x.html"), text)
+    }
+
+    fn pages() -> ErrorPages {
+        let by_status = [(StatusCode::NOT_FOUND, page("404")), (StatusCode::BAD_GATEWAY, page("502"))];
+        ErrorPages { by_status: by_status.into(), server_errors: Some(page("5xx")), ..ErrorPages::default() }
+    }
+
+    async fn text(mut response: Response<Body>) -> String {
+        pages().apply(&mut response);
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        String::from_utf8(body.to_vec()).expect("text")
+    }
+
+    #[tokio::test]
+    async fn an_error_of_the_gateway_gets_the_page_of_its_status_or_class() {
+        for (status, expected) in [(404, "404"), (502, "502"), (503, "5xx")] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(text(error_page(status, RequestId(1))).await, expected);
+        }
+        let other = text(error_page(StatusCode::FORBIDDEN, RequestId(1))).await;
+        assert!(other.contains("403 Forbidden"), "{other}");
+    }
+
+    #[test]
+    fn a_page_keeps_status_and_headers_and_replaces_those_of_the_content() {
+        let mut response = error_page(StatusCode::NOT_FOUND, RequestId(1));
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        response.headers_mut().insert(header::ETAG, HeaderValue::from_static("\"x\""));
+        pages().apply(&mut response);
+        assert_eq!(response.status(), 404);
+        let mut headers: Vec<_> =
+            response.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        headers.sort_unstable();
+        let expected: [(&str, &[u8]); 3] = [
+            ("cache-control", b"no-store"),
+            ("content-type", b"text/html"),
+            ("x-request-id", b"0000000000000001"),
+        ];
+        assert_eq!(headers, expected);
+    }
+
+    #[tokio::test]
+    async fn a_response_with_content_of_its_own_stays() {
+        let fixed = |body: Body| {
+            let mut response = Response::new(body);
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            response
+        };
+        assert_eq!(text(fixed(Body::full("own"))).await, "own");
+        assert_eq!(text(fixed(Body::Empty)).await, "404");
+        assert_eq!(text(Response::new(Body::Empty)).await, "", "no error");
+    }
+}

@@ -1,0 +1,75 @@
+//! `error_pages` of hosts and routes.
+
+use std::collections::BTreeMap;
+
+use brisk_answer::settings::{ErrorPage, ErrorPages};
+use http::StatusCode;
+
+use super::*;
+
+fn text(host: &str, route: &str) -> String {
+    let action = "[[host.route]]\npath = \"/\"\nrespond = { status = 403 }\n";
+    format!("{LISTENER}{HOST}{host}\n{action}{route}\n")
+}
+
+#[test]
+fn a_route_has_its_own_pages_and_those_of_its_host_for_other_statuses() {
+    let folder = folder();
+    for name in ["403.html", "host.html", "route.json", "class.html"] {
+        fs::write(folder.path().join(name), name).expect("a page");
+    }
+    let page = |name: &'static str| ErrorPage::new(Path::new(name), name);
+    let pages = |by_status: &[(u16, &'static str)], client_errors: Option<&'static str>| {
+        let by_status = by_status.iter();
+        let by_status: BTreeMap<_, _> = by_status
+            .map(|(status, name)| (StatusCode::from_u16(*status).expect("a status"), page(name)))
+            .collect();
+        (by_status, client_errors.map(page))
+    };
+    let host = "error_pages = { 403 = \"403.html\", 404 = \"host.html\", 5xx = \"host.html\" }";
+    for (route, expected) in [
+        ("", pages(&[(403, "403.html"), (404, "host.html")], None)),
+        ("error_pages = { 404 = \"route.json\" }", pages(&[(403, "403.html"), (404, "route.json")], None)),
+        ("error_pages = { 4xx = \"class.html\" }", pages(&[], Some("class.html"))),
+        (
+            "error_pages = { 4xx = \"class.html\", 404 = \"route.json\" }",
+            pages(&[(404, "route.json")], Some("class.html")),
+        ),
+    ] {
+        let resolved = checked(folder.path(), &text(host, route)).expect(route);
+        let settings = &resolved.settings.service.hosts[0];
+        let ErrorPages { by_status, client_errors, server_errors, intercept } =
+            settings.routes[0].error_pages.as_deref().expect("pages");
+        assert_eq!((by_status, client_errors), (&expected.0, &expected.1), "{route}");
+        assert_eq!((server_errors, *intercept), (&Some(page("host.html")), false));
+        assert_eq!(settings.error_pages.as_ref().expect("pages").by_status.len(), 2);
+        let files = &resolved.settings.server.files;
+        assert!(files.iter().any(|file| file.ends_with("403.html")), "pages are watched: {files:?}");
+    }
+}
+
+#[test]
+fn a_wrong_page_is_refused() {
+    let folder = folder();
+    fs::write(folder.path().join("large.html"), vec![b'x'; (1 << 20) + 1]).expect("a page");
+    for (pages, column, message) in [
+        ("404 = \"none.html\"", 23, "404: cannot read none.html: No such file or directory (os error 2)"),
+        (
+            "404 = \"large.html\"",
+            23,
+            "404: large.html is larger than 1 MiB, and error pages are kept in memory",
+        ),
+        (
+            "200 = \"large.html\"",
+            23,
+            "200: is not the status of an error: write one from 400 to 599, \"4xx\" or \"5xx\" for all of a class, or `intercept`",
+        ),
+        ("404 = 1", 23, "404: expected a path in quotes, found the number 1"),
+        ("intercept = true", 29, "intercept: has no effect without `upstream`"),
+    ] {
+        let error =
+            checked(folder.path(), &text("", &format!("error_pages = {{ {pages} }}"))).expect_err(pages);
+        let expected = format!("brisk.toml:9:{column}: host[0].route[0].error_pages.{message}");
+        assert!(error.starts_with(&expected), "{error}\n{expected}");
+    }
+}
