@@ -1,6 +1,7 @@
 //! Conditions of routes on more than the path: method, headers, query, cookies, client network, and regular expressions.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, Method, header};
@@ -98,14 +99,33 @@ pub(crate) struct Examined<'a> {
 }
 
 impl Conditions {
-    /// Whether `request` meets all conditions. The cheapest are examined first.
+    /// Whether `request` meets all conditions.
     pub(crate) fn hold(&self, request: &Examined<'_>) -> bool {
-        self.permits_method(request)
-            && self.permits_client(request.client)
-            && self.headers.iter().all(|(name, test)| test.passes(header_values(request.headers, name)))
-            && self.cookies.iter().all(|(name, test)| test.passes(cookies(request.headers, name)))
-            && self.query.iter().all(|(name, test)| test.passes(parameters(request.query, name)))
-            && self.path.as_ref().is_none_or(|pattern| pattern.0.is_match(request.path))
+        self.failing(request).is_none()
+    }
+
+    /// The first condition that `request` does not meet. The cheapest are examined first.
+    pub(crate) fn failing(&self, request: &Examined<'_>) -> Option<Failing<'_>> {
+        if !self.permits_method(request) {
+            return Some(Failing::Method(&self.methods));
+        }
+        if !self.permits_client(request.client) {
+            return Some(Failing::Networks(&self.networks));
+        }
+        let header =
+            |(name, test): &&(HeaderName, ValueTest)| !test.passes(header_values(request.headers, name));
+        if let Some((name, test)) = self.headers.iter().find(header) {
+            return Some(Failing::Value("header", name.as_str(), test));
+        }
+        let cookie = |(name, test): &&(String, ValueTest)| !test.passes(cookies(request.headers, name));
+        if let Some((name, test)) = self.cookies.iter().find(cookie) {
+            return Some(Failing::Value("cookie", name, test));
+        }
+        let parameter = |(name, test): &&(String, ValueTest)| !test.passes(parameters(request.query, name));
+        if let Some((name, test)) = self.query.iter().find(parameter) {
+            return Some(Failing::Value("query parameter", name, test));
+        }
+        self.path.as_ref().filter(|pattern| !pattern.0.is_match(request.path)).map(Failing::Path)
     }
 
     fn permits_method(&self, request: &Examined<'_>) -> bool {
@@ -120,6 +140,38 @@ impl Conditions {
         let client = client.to_canonical();
         self.networks.is_empty() || self.networks.iter().any(|network| network.contains(&client))
     }
+}
+
+/// A condition that a request does not meet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Failing<'a> {
+    Method(&'a [Method]),
+    Networks(&'a [IpNet]),
+    /// Kind, name and test of a value.
+    Value(&'static str, &'a str, &'a ValueTest),
+    Path(&'a Pattern),
+}
+
+impl fmt::Display for Failing<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Method(methods) => write!(formatter, "the method is not {}", listed(methods)),
+            Self::Networks(networks) => write!(formatter, "the client is not in {}", listed(networks)),
+            Self::Value(kind, name, ValueTest::Present) => write!(formatter, "there is no {kind} {name}"),
+            Self::Value(kind, name, ValueTest::Absent) => write!(formatter, "there is a {kind} {name}"),
+            Self::Value(kind, name, ValueTest::Is(text)) => write!(formatter, "no {kind} {name} is {text:?}"),
+            Self::Value(kind, name, ValueTest::Matches(Pattern(pattern))) => {
+                write!(formatter, "no {kind} {name} matches {:?}", pattern.as_str())
+            }
+            Self::Path(Pattern(pattern)) => {
+                write!(formatter, "the path does not match {:?}", pattern.as_str())
+            }
+        }
+    }
+}
+
+fn listed(values: &[impl ToString]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
 impl ValueTest {

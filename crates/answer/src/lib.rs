@@ -17,6 +17,7 @@ mod error;
 mod error_page;
 mod error_pages;
 mod exchange;
+mod explain;
 mod files;
 mod forwarding;
 #[cfg(any(test, fuzzing))]
@@ -44,6 +45,7 @@ pub use compress::CompressionMetrics;
 pub use consolidate::RewritingMetrics;
 pub use error::ServiceError;
 pub use exchange::{RecordedBody, Telemetry};
+pub use explain::{Explanation, explain};
 pub use files::is_hidden_name;
 pub use redirect::HttpsRedirect;
 pub use service::Service;

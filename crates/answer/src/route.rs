@@ -1,6 +1,6 @@
 //! The routes of one host: the longest matching path wins, then the first route of that path whose conditions hold.
 
-use crate::settings::RoutePath;
+use crate::settings::{RoutePath, RouteSettings};
 
 /// Values by path. A lookup is a binary search, then one comparison per configured path that is a prefix of the request's.
 #[derive(Debug)]
@@ -57,6 +57,14 @@ impl<T> Routes<T> {
         }
         None
     }
+}
+
+/// Paths of the routes of a host with their indexes, as a service tries them: for the same path, a route without conditions
+/// would hide those behind it.
+pub(crate) fn ordered(routes: &[RouteSettings]) -> impl Iterator<Item = (RoutePath, usize)> {
+    let mut ordered: Vec<_> = routes.iter().enumerate().collect();
+    ordered.sort_by_key(|(_, route)| route.conditions.is_none());
+    ordered.into_iter().map(|(index, route)| (route.path.clone(), index))
 }
 
 /// The place at `index`, or the first of its parents, whose path is a prefix of `path`.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::mem;
 use std::rc::Rc;
 
+use brisk_certs::CertError;
 use brisk_http::fields::Protocol;
 use brisk_http::path::{AmbiguousPath, NormalizedPath, RequestPath};
 use brisk_http::validate::Refusal;
@@ -16,6 +17,7 @@ use brisk_upstream::Group;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
 use http_body::Body as _;
+use ipnet::IpNet;
 
 use crate::body::Body;
 use crate::compress::ResponseCompression;
@@ -25,7 +27,7 @@ use crate::forwarding::Forwarding;
 use crate::header_rules::ResponseHeaders;
 use crate::hints::RequestHints;
 use crate::names::Names;
-use crate::settings::{Action, HostSettings, Preconnect, RouteSettings};
+use crate::settings::{Action, HostSettings, HstsSettings, Preconnect, RouteSettings, ServiceSettings};
 use crate::visits::{PageView, SiteVisits};
 
 /// One feature of a route. Every method except [`compile`](Self::compile) has an empty default.
@@ -198,6 +200,31 @@ impl Groups<'_> {
 impl fmt::Debug for Groups<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Groups")
+    }
+}
+
+impl<'a> HostContext<'a> {
+    /// The context of the host at `index` of `all.hosts`. Fails for an invalid host name.
+    pub(crate) fn new(
+        index: usize,
+        all: &'a ServiceSettings,
+        trusted: &Rc<[IpNet]>,
+        (forwarding, groups): (&Rc<Forwarding>, Groups<'a>),
+    ) -> Result<Self, CertError> {
+        let host = &all.hosts[index];
+        let experiments = Rc::new(HostExperiments::new(&all.experiments, index));
+        let measured = host.visits.as_ref().zip(all.beacons.as_ref());
+        Ok(Self {
+            settings: host,
+            names: Rc::new(Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref())),
+            headers: ResponseHeaders::new(host.hsts.map(HstsSettings::value), &host.headers),
+            experiments: Rc::clone(&experiments),
+            visits: measured.map(|(visits, beacons)| {
+                SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids(), trusted)
+            }),
+            forwarding: Rc::clone(forwarding),
+            groups,
+        })
     }
 }
 

@@ -108,8 +108,7 @@ macro_rules! stages {
                 }
             }
 
-            /// Name of the variant, for the test of the order.
-            #[cfg(test)]
+            /// Name of the variant.
             fn name(&self) -> &'static str {
                 match self {
                     $(Self::$name(_) => stringify!($name),)*
@@ -174,6 +173,11 @@ stages! {
 pub(crate) struct RouteStages(Box<[AnyStage]>);
 
 impl RouteStages {
+    /// Names of the stages, in their order.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.0.iter().map(AnyStage::name).collect()
+    }
+
     /// Runs the request side. Returns the result of the stage that responded or refused; `None` if the request reaches
     /// the action.
     pub(crate) async fn request(

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use brisk_answer::Explanation;
+use brisk_answer::settings::RoutePath;
 use brisk_certs::Certificate;
 use brisk_config::{Resolved, Running};
 use brisk_gateway::GatewaySettings;
 use brisk_keys::{KeyAlgorithm, KeyElsewhere, ProbeAnswer};
+use http::Request;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
@@ -44,6 +47,9 @@ pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
             eprintln!("warning: {limit}");
         }
     }
+    if let Some(request) = &arguments.explain {
+        return explain(&resolved, request, arguments);
+    }
     let http3 = http3::summary(&resolved.settings);
     for line in summary::certificates(&resolved.settings).into_iter().chain(http3) {
         println!("{line}");
@@ -54,6 +60,37 @@ pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
         keys?;
     }
     println!("{}: ok", file.display());
+    Ok(())
+}
+
+/// Prints the decision about a request.
+fn explain(resolved: &Resolved, request: &Request<()>, arguments: &Check) -> anyhow::Result<()> {
+    let GatewaySettings { service, upstreams, .. } = &resolved.settings;
+    let mut head = request.clone().into_parts().0;
+    head.headers.extend(arguments.headers.iter().cloned());
+    let explanation = brisk_answer::explain(service, upstreams, &head, arguments.client)?;
+    let Explanation { host: found, passed_over, route, stages, action } = explanation;
+    println!("request: {} {} from {}", head.method, head.uri, arguments.client);
+    if let Some(index) = found {
+        let host = &service.hosts[index];
+        println!("host: host[{index}], {}", host.tls.names.join(", "));
+        let place = |route: usize| {
+            let line = resolved.line_of_route(index, route).map(|line| format!(", line {line}"));
+            let path = match &host.routes[route].path {
+                RoutePath::Exact(path) => format!("{path:?}, exact"),
+                RoutePath::Prefix(path) => format!("{path:?}"),
+            };
+            format!("host[{index}].route[{route}], path {path}{}", line.unwrap_or_default())
+        };
+        for (route, reason) in passed_over {
+            println!("passed over: {}: {reason}", place(route));
+        }
+        println!("route: {}", route.map_or_else(|| "none".to_owned(), place));
+    }
+    if !stages.is_empty() {
+        println!("stages: {}", stages.join(", "));
+    }
+    println!("action: {action}");
     Ok(())
 }
 

@@ -88,6 +88,11 @@ impl<'t> Document<'t> {
         self.find(&path.0).is_some()
     }
 
+    /// Line of the value at `path`, from 1.
+    pub fn line(&self, path: &KeyPath) -> Option<usize> {
+        self.find(&path.0).map(|(_, value)| position(self.text, value.span().start).0)
+    }
+
     fn blame(&self, error: ReadError) -> (Located, Option<*const Spanned<DeValue<'t>>>) {
         let path = error.path();
         let found = self.find(&path.0);

@@ -44,7 +44,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use brisk_certs::{Certificate, DevelopmentCa};
-use brisk_config_file::{Document, Findings, Located};
+use brisk_config_file::{Document, Findings, KeyPath, Located};
 use brisk_gateway::HostCertificates;
 use brisk_gateway::settings::GatewaySettings;
 use brisk_isolation::LoadedKeys;
@@ -81,6 +81,14 @@ pub struct Resolved {
     pub visits: Option<VisitSettings>,
     /// The development CA, where a host uses its certificates.
     pub development: Option<DevelopmentCa>,
+}
+
+impl Resolved {
+    /// Line of a route in the file, by the indexes of host and route; `None` for routes that are not written as such.
+    pub fn line_of_route(&self, host: usize, route: usize) -> Option<usize> {
+        let document = Document::parse(self.certificate_files.text.as_deref()?).ok()?;
+        document.line(&KeyPath::of("host").index(host).key("route").index(route))
+    }
 }
 
 impl AsRef<ServerSettings> for Resolved {

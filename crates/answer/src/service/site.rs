@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_http::validate::Refusal;
-use brisk_trials::HostExperiments;
 use brisk_upstream::Group;
 use http::{Response, StatusCode};
 use ipnet::IpNet;
@@ -17,13 +16,12 @@ use crate::conditions::{Conditions, Examined};
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
 use crate::forwarding::Forwarding;
-use crate::header_rules::ResponseHeaders;
 use crate::names::Names;
-use crate::route::Routes;
-use crate::settings::{HstsSettings, RoutePath, RouteSettings, ServiceSettings};
+use crate::route::{Routes, ordered};
+use crate::settings::{RoutePath, RouteSettings, ServiceSettings};
 use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
-use crate::visits::{BEACON_PATH, SCRIPT_PATH, SiteVisits};
+use crate::visits::{BEACON_PATH, SCRIPT_PATH};
 
 /// One host: its names and its routes.
 #[derive(Debug)]
@@ -56,29 +54,15 @@ impl Site {
         forwarding: &Rc<Forwarding>,
         group: &impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
-        let host = &all.hosts[index];
-        let experiments = Rc::new(HostExperiments::new(&all.experiments, index));
-        let measured = host.visits.as_ref().zip(all.beacons.as_ref());
-        let context = HostContext {
-            settings: host,
-            names: Rc::new(Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref())),
-            headers: ResponseHeaders::new(host.hsts.map(HstsSettings::value), &host.headers),
-            experiments: Rc::clone(&experiments),
-            visits: measured.map(|(visits, beacons)| {
-                SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids(), trusted)
-            }),
-            forwarding: Rc::clone(forwarding),
-            groups: Groups(group),
-        };
-        let mut ordered: Vec<_> = host.routes.iter().collect();
-        // For the same path, a route without conditions would hide those behind it.
-        ordered.sort_by_key(|route| route.conditions.is_none());
-        let routes = ordered.into_iter().map(|route| {
+        let context = HostContext::new(index, all, trusted, (forwarding, Groups(group)))?;
+        let host = context.settings;
+        let routes = ordered(&host.routes).map(|(path, index)| {
+            let route = &host.routes[index];
             let action = RouteAction::new(route, group)?;
             if let Some(auth) = route.forward_auth.as_ref().filter(|auth| group(&auth.group).is_none()) {
                 return Err(ServiceError::UnknownGroup { name: auth.group.clone() });
             }
-            Ok((route.path.clone(), Route::of(&context, route, action)))
+            Ok((path, Route::of(&context, route, action)))
         });
         let routes: Result<Vec<_>, ServiceError> = routes.collect();
         let refuse = |refusal| Route::reserved(&context, StageTarget::Unrouted, RouteAction::Refuse(refusal));

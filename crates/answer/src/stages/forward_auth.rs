@@ -48,7 +48,8 @@ const LONGEST_PERMISSION: usize = 16 << 10;
 /// client. Everything else is a failure of the server. Compiled if the route has forward authentication.
 #[derive(Debug)]
 pub(super) struct ForwardAuthStage {
-    group: Rc<Group>,
+    /// `None` in an explanation, which sends nothing.
+    group: Option<Rc<Group>>,
     path: PathAndQuery,
     /// Headers of a permission that the upstream gets in place of the client's.
     copied: Arc<[HeaderName]>,
@@ -61,7 +62,7 @@ impl Stage for ForwardAuthStage {
         let settings = context.route()?.forward_auth.as_ref()?;
         let host = context.host?;
         Some(Self {
-            group: host.groups.find(&settings.group).expect("the groups of all routes were looked up before"),
+            group: host.groups.find(&settings.group),
             path: settings.path.clone(),
             copied: Arc::clone(&settings.copied),
             names: Rc::clone(&host.names),
@@ -74,6 +75,9 @@ impl Stage for ForwardAuthStage {
     }
 
     async fn wait(&self, exchange: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
+        let Some(group) = &self.group else {
+            return Flow::Refuse(Refusal::new(StatusCode::BAD_GATEWAY, "forward-auth"));
+        };
         let head = match self.question(request, exchange) {
             Ok(head) => head,
             Err(refusal) => return Flow::Refuse(refusal),
@@ -82,7 +86,7 @@ impl Stage for ForwardAuthStage {
         // Not that of the exchange, whose outcome is that of the upstream.
         let outcome = ForwardOutcome::default();
         let facts = ForwardFacts { connection: &connection, interim: None, outcome: &outcome };
-        match forward(&self.group, head, RequestBody::Empty, &facts).await {
+        match forward(group, head, RequestBody::Empty, &facts).await {
             Ok(response) => self.decided(response, exchange).await,
             Err(error) => {
                 tracing::debug!(%error, request = %exchange.id(), "no decision about a request");

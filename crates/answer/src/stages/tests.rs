@@ -152,7 +152,7 @@ fn experiment(values: Values) -> ExperimentSettings {
 }
 
 fn names(host: Option<&HostContext<'_>>, target: StageTarget<'_>) -> Vec<&'static str> {
-    RouteStages::compile(&StageContext { host, target }).0.iter().map(AnyStage::name).collect()
+    RouteStages::compile(&StageContext { host, target }).names()
 }
 
 fn of_route(host: &HostSettings, route: &RouteSettings) -> Vec<&'static str> {

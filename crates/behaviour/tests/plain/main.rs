@@ -11,6 +11,7 @@ mod attacks_uploads;
 mod check;
 mod compress_rights;
 mod error_pages;
+mod explain;
 mod http3;
 mod http3_attacks;
 mod http3_conformance;

@@ -103,6 +103,7 @@ const CONFIGURED: &[&str] = &[
     "access::Table",
     "answer::Conditions",
     "answer::ErrorPage",
+    "answer::Explanation",
     "answer::FixedResponse",
     "answer::HostHeaders",
     "answer::Preconnect",

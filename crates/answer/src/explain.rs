@@ -1,0 +1,263 @@
+//! Explanation of the decision about a request: its host and route, the routes that it fails, stages and action.
+//!
+//! Nothing is opened or sent: the explanation follows from the settings alone, except that files of static routes are looked
+//! up by name.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use brisk_beacon::Beacons;
+use brisk_http::path::RequestPath;
+use brisk_upstream::settings::GroupSettings;
+use brisk_visits::Visits;
+use http::header;
+use http::request::Parts;
+
+use crate::conditions::Examined;
+use crate::error::ServiceError;
+use crate::files::is_hidden_name;
+use crate::forwarding::Forwarding;
+use crate::hosts::{Hosts, Origin};
+use crate::redirect;
+use crate::route::{Routes, ordered};
+use crate::settings::{Action, RouteSettings, ServiceSettings, StaticSettings, UpstreamAction};
+use crate::stage::{Groups, HostContext, StageContext, StageTarget};
+use crate::stages::RouteStages;
+use crate::visits::{BEACON_PATH, SCRIPT_PATH};
+
+/// Servers of a group that an explanation lists.
+const SERVERS: usize = 3;
+
+/// The decision about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Index of the host; `None` if no host has the name.
+    pub host: Option<usize>,
+    /// Routes with a matching path that precede the chosen one, in their order, each with the first condition that the
+    /// request does not meet.
+    pub passed_over: Vec<(usize, String)>,
+    /// Index of the chosen route.
+    pub route: Option<usize>,
+    /// Names of the stages, in their order.
+    pub stages: Vec<&'static str>,
+    /// The response or its source.
+    pub action: String,
+}
+
+/// Explains the decision about a request over HTTPS with an absolute target, by a client with the address `client`.
+///
+/// # Errors
+///
+/// [`ServiceError`] for settings from which no [`Service`](crate::Service) can be built.
+pub fn explain(
+    settings: &ServiceSettings,
+    groups: &[GroupSettings],
+    head: &Parts,
+    client: IpAddr,
+) -> Result<Explanation, ServiceError> {
+    let without = |host, action: &str| Explanation {
+        host,
+        passed_over: Vec::new(),
+        route: None,
+        stages: Vec::new(),
+        action: action.to_owned(),
+    };
+    let hosts = Hosts::new(settings, 0..settings.hosts.len())?;
+    let authority = head.uri.authority().map_or("", |authority| authority.as_str());
+    let Ok(host) = hosts.find(authority, Origin::Plain) else {
+        return Ok(without(None, "421 Misdirected Request: no host has this name"));
+    };
+    let index = *host.value();
+    // Stages that measure visits are part of the explanation whether visits are stored or not.
+    let beacons = settings.beacons.clone().unwrap_or_else(|| Beacons::new(Visits::off()));
+    let settings = ServiceSettings { beacons: Some(beacons), ..settings.clone() };
+    let trusted = settings.trusted_proxies.clone().into();
+    let forwarding = Rc::new(Forwarding::new(settings.trusted_proxies.clone(), settings.underscores));
+    // Only a worker has groups.
+    let context = HostContext::new(index, &settings, &trusted, (&forwarding, Groups(&|_| None)))?;
+    let stages = |target| RouteStages::compile(&StageContext { host: Some(&context), target }).names();
+    let unrouted =
+        |action| Explanation { stages: stages(StageTarget::Unrouted), ..without(Some(index), action) };
+    let Ok(path) = RequestPath::read(head.uri.path()) else {
+        return Ok(unrouted("400 Bad Request: servers could disagree about the meaning of the path"));
+    };
+    if let Some((target, action)) = reserved(&context, &path) {
+        return Ok(Explanation { stages: stages(target), ..without(Some(index), action) });
+    }
+    let routes = &context.settings.routes;
+    let mut passed_over = Vec::new();
+    let compiled = Routes::new(ordered(routes));
+    let found = compiled.find(&path.decoded, |route| {
+        let Some(conditions) = &routes[*route].conditions else { return true };
+        let failing = conditions.failing(&Examined {
+            method: &head.method,
+            is_tunnel: false,
+            path: &path.decoded,
+            query: head.uri.query(),
+            headers: &head.headers,
+            client,
+        });
+        passed_over.extend(failing.as_ref().map(|failing| (*route, failing.to_string())));
+        failing.is_none()
+    });
+    let found = found.copied();
+    let chosen = found.map(|route| &routes[route]);
+    let explained = match chosen {
+        Some(route) => Explanation {
+            route: found,
+            stages: stages(StageTarget::Route(route)),
+            ..without(Some(index), &action(route, groups, head, &path))
+        },
+        None if routes.is_empty() => without(Some(index), "the built-in page: the host has no routes"),
+        None => unrouted("404 Not Found: no route has this path and these conditions"),
+    };
+    Ok(Explanation { passed_over, ..explained })
+}
+
+/// The stages and the action of a path that the gateway serves itself.
+fn reserved<'a>(
+    context: &HostContext<'a>,
+    path: &RequestPath<'_>,
+) -> Option<(StageTarget<'a>, &'static str)> {
+    let is = |own: &str| *path.decoded == *own.as_bytes();
+    let preconnect = context.settings.preconnect.as_ref().filter(|preconnect| is(&preconnect.path));
+    if let Some(preconnect) = preconnect {
+        return Some((StageTarget::Preconnect(preconnect), "204 No Content: the path of `preconnect`"));
+    }
+    context.visits.as_ref()?;
+    if is(SCRIPT_PATH) {
+        return Some((StageTarget::Script, "the script of `visits`"));
+    }
+    is(BEACON_PATH).then_some((StageTarget::Beacon, "receives the measurements of `visits`"))
+}
+
+fn action(route: &RouteSettings, groups: &[GroupSettings], head: &Parts, path: &RequestPath<'_>) -> String {
+    match &route.action {
+        Action::Upstream(upstream) => self::upstream(upstream, groups, head, path),
+        Action::Static(files) => file(files, route.path.as_str(), path),
+        Action::Fixed(response) => format!("respond: {}", response.status),
+        Action::Redirect(to) => {
+            let authority = head.uri.authority().map_or("", |authority| authority.as_str());
+            match redirect::answer(to, head, authority) {
+                Ok(response) => {
+                    let location = response.headers().get(header::LOCATION);
+                    let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()));
+                    format!("redirect: {} to {}", response.status(), location.unwrap_or_default())
+                }
+                Err(refusal) => refusal.status.to_string(),
+            }
+        }
+        Action::Page(_) => "the built-in page".to_owned(),
+    }
+}
+
+fn upstream(
+    upstream: &UpstreamAction,
+    groups: &[GroupSettings],
+    head: &Parts,
+    path: &RequestPath<'_>,
+) -> String {
+    let Some(group) = groups.iter().find(|group| group.name == upstream.group) else {
+        return format!("upstream \"{}\", which does not exist", upstream.group);
+    };
+    let base = group.base_path();
+    let target = match upstream.path.target(base, head, path) {
+        Ok(target) => target,
+        Err(refusal) => return format!("{}: the path cannot be changed for the upstream", refusal.status),
+    };
+    let urls = group.servers.iter().take(SERVERS).map(|server| {
+        let url = server.url.to_string();
+        let separator = if url.contains("unix:") { " " } else { "" };
+        format!("{}{separator}{target}", url.strip_suffix(base).unwrap_or(&url))
+    });
+    let urls = urls.collect::<Vec<_>>().join(" or ");
+    let more = match group.servers.len().saturating_sub(SERVERS) {
+        0 => String::new(),
+        more => format!(" or {more} more"),
+    };
+    format!("upstream \"{}\": {} {urls}{more}", group.name, head.method)
+}
+
+fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> String {
+    let below = path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default();
+    let name = String::from_utf8_lossy(below);
+    let file = files.root.join(name.trim_start_matches('/'));
+    let file = if file.is_dir() { file.join("index.html") } else { file };
+    let is_hidden = below.split(|byte| *byte == b'/').any(is_hidden_name);
+    match &files.fallback {
+        _ if is_hidden => "404 Not Found: a name that begins with a dot is not served".to_owned(),
+        _ if file.is_file() => format!("file {}", file.display()),
+        Some(fallback) => format!("fallback {}{fallback}: no file {}", files.root.display(), file.display()),
+        None => format!("404 Not Found: no file {}", file.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use brisk_certs::UnknownName;
+    use brisk_trials::Experiments;
+    use http::{Method, Request, StatusCode};
+
+    use super::*;
+    use crate::settings::{
+        Conditions, FixedResponse, HostSettings, Redirect, RoutePath, Underscores, UpstreamPath,
+    };
+
+    fn route(path: &str, methods: &[Method], action: Action) -> RouteSettings {
+        let conditions = Conditions { methods: methods.to_vec(), ..Conditions::default() };
+        let conditions = Some(Arc::new(conditions)).filter(|_| !methods.is_empty());
+        RouteSettings { conditions, ..RouteSettings::new(RoutePath::Prefix(path.to_owned()), action) }
+    }
+
+    fn explained(target: &str) -> Explanation {
+        let content_type = http::HeaderValue::from_static("text/plain");
+        let closed = FixedResponse { status: StatusCode::FORBIDDEN, content_type, body: bytes::Bytes::new() };
+        let to =
+            Redirect { status: StatusCode::FOUND, to: "https://{host}/new{path}".parse().expect("a target") };
+        let upstream = UpstreamAction { group: "app".to_owned(), path: UpstreamPath::below("/api") };
+        let routes = vec![
+            route("/", &[], Action::Redirect(to)),
+            route("/api", &[], Action::Upstream(upstream)),
+            route("/api", &[Method::PUT], Action::Fixed(closed.clone())),
+            route("/api/x", &[Method::POST, Method::PATCH], Action::Fixed(closed)),
+        ];
+        let host = HostSettings { routes, ..HostSettings::new(brisk_tls::HostSettings::new(["a.example"])) };
+        let settings = ServiceSettings {
+            hosts: vec![host],
+            unknown_host: UnknownName::Refuse,
+            trusted_proxies: Vec::new(),
+            underscores: Underscores::Drop,
+            experiments: Experiments::default(),
+            beacons: None,
+        };
+        let urls = ["http://app:1/base", "http://app:2/base"].map(|url| url.parse().expect("a URL"));
+        let (head, ()) = Request::get(target).body(()).expect("a request").into_parts();
+        explain(&settings, &[GroupSettings::new("app", urls)], &head, [10, 0, 0, 1].into()).expect("settings")
+    }
+
+    #[test]
+    fn routes_before_the_chosen_one_have_the_condition_that_fails() {
+        let Explanation { host, passed_over, route, stages, action } =
+            explained("https://a.example/api/x?q=1");
+        assert_eq!((host, route), (Some(0), Some(1)));
+        let reasons: Vec<_> = passed_over.iter().map(|(index, reason)| (*index, reason.as_str())).collect();
+        assert_eq!(reasons, [(3, "the method is not POST or PATCH"), (2, "the method is not PUT")]);
+        assert_eq!(stages, ["KeepAlive", "EarlyData", "HeadMethod", "ConnectionClose"]);
+        assert_eq!(action, "upstream \"app\": GET http://app:1/base/x?q=1 or http://app:2/base/x?q=1");
+    }
+
+    #[test]
+    fn requests_without_a_route_have_their_response() {
+        assert_eq!(explained("https://a.example/x").action, "redirect: 302 Found to https://a.example/new/x");
+        for (target, host, status) in [
+            ("https://b.example/", None, "421"),
+            ("https://a.example/a\\b", Some(0), "400"),
+            ("https://a.example/%61pi/x", Some(0), "400"),
+        ] {
+            let Explanation { host: found, action, .. } = explained(target);
+            assert!(found == host && action.starts_with(status), "{target}: {action}");
+        }
+    }
+}
