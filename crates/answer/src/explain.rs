@@ -8,19 +8,18 @@ use std::rc::Rc;
 
 use brisk_beacon::Beacons;
 use brisk_http::path::RequestPath;
+use brisk_rules::{Examined, Routes};
 use brisk_upstream::settings::GroupSettings;
 use brisk_visits::Visits;
 use http::header;
 use http::request::Parts;
 
-use crate::conditions::Examined;
 use crate::error::ServiceError;
 use crate::files::is_hidden_name;
 use crate::forwarding::Forwarding;
 use crate::hosts::{Hosts, Origin};
 use crate::redirect;
-use crate::route::{Routes, ordered};
-use crate::settings::{Action, RouteSettings, ServiceSettings, StaticSettings, UpstreamAction};
+use crate::settings::{Action, RouteSettings, ServiceSettings, StaticSettings, UpstreamAction, ordered};
 use crate::stage::{Groups, HostContext, StageContext, StageTarget};
 use crate::stages::RouteStages;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH};

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use brisk_rules::{Filled, Template, Values};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Headers that frame a message or control its connection. The gateway sets these itself.
@@ -19,15 +20,33 @@ const FRAMING: [&str; 10] = [
 ];
 
 /// Changes to the headers of a message, in this order: remove, set, add.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct HeaderRules {
     /// Headers that are removed with all their lines.
     pub remove: Vec<HeaderName>,
     /// Headers that get this value instead of their values.
-    pub set: Vec<(HeaderName, HeaderValue)>,
+    pub set: Vec<(HeaderName, RuleValue)>,
     /// Headers that get this value in addition to their values.
-    pub add: Vec<(HeaderName, HeaderValue)>,
+    pub add: Vec<(HeaderName, RuleValue)>,
 }
+
+/// Value of a header in a rule.
+#[derive(Clone, Debug)]
+pub enum RuleValue {
+    /// The same for all messages.
+    Fixed(HeaderValue),
+    /// Formed from the request. A header whose value is empty is not sent.
+    Formed(Template),
+}
+
+impl From<Template> for RuleValue {
+    fn from(template: Template) -> Self {
+        template.fixed().map_or(Self::Formed(template), Self::Fixed)
+    }
+}
+
+/// The formed values of one request, in the order of the rules.
+pub(crate) type FilledValues = Vec<Filled>;
 
 impl HeaderRules {
     /// Whether a rule may name `header`.
@@ -35,21 +54,43 @@ impl HeaderRules {
         !FRAMING.contains(&header.as_str())
     }
 
-    /// Whether there are no rules.
-    pub fn is_empty(&self) -> bool {
-        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+    fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.set.iter().chain(&self.add).filter_map(|(_, value)| match value {
+            RuleValue::Fixed(_) => None,
+            RuleValue::Formed(template) => Some(template),
+        })
     }
 
-    /// Applies the rules.
-    pub(crate) fn apply(&self, headers: &mut HeaderMap) {
+    /// Whether values are formed from the request.
+    pub(crate) fn has_templates(&self) -> bool {
+        self.templates().next().is_some()
+    }
+
+    /// Forms the values of one request.
+    pub(crate) fn fill(&self, values: &impl Values) -> FilledValues {
+        self.templates().map(|template| template.fill(values)).collect()
+    }
+
+    /// Applies the rules with the formed values of the request. `server` is the address of the upstream server, empty for none.
+    pub(crate) fn apply(&self, headers: &mut HeaderMap, filled: &[Filled], server: &str) {
         for name in &self.remove {
             headers.remove(name);
         }
+        let mut filled = filled.iter();
+        let mut header = |value: &RuleValue| match value {
+            RuleValue::Fixed(value) => Some(value.clone()),
+            RuleValue::Formed(_) => filled.next().and_then(|filled| filled.clone().header(server)),
+        };
         for (name, value) in &self.set {
-            headers.insert(name, value.clone());
+            match header(value) {
+                Some(value) => drop(headers.insert(name, value)),
+                None => drop(headers.remove(name)),
+            }
         }
         for (name, value) in &self.add {
-            headers.append(name, value.clone());
+            if let Some(value) = header(value) {
+                headers.append(name, value);
+            }
         }
     }
 }
@@ -94,10 +135,49 @@ impl HostHeaders {
 
 #[cfg(test)]
 mod tests {
+    use brisk_rules::{Maps, Variable};
+
     use super::*;
 
     fn pair(name: &'static str, value: &'static str) -> (HeaderName, HeaderValue) {
         (HeaderName::from_static(name), HeaderValue::from_static(value))
+    }
+
+    fn rule(name: &'static str, value: &str) -> (HeaderName, RuleValue) {
+        let template = Template::new(value, &Maps::new()).expect("a template");
+        (HeaderName::from_static(name), template.into())
+    }
+
+    /// A request by POST.
+    struct Post;
+
+    impl Values for Post {
+        fn append(&self, variable: &Variable, out: &mut Vec<u8>) {
+            if *variable == Variable::Method {
+                out.extend_from_slice(b"POST");
+            }
+        }
+    }
+
+    #[test]
+    fn formed_values_follow_the_request_and_empty_ones_are_not_sent() {
+        let rules = HeaderRules {
+            remove: Vec::new(),
+            set: vec![
+                rule("x-a", "{request.query}"),
+                rule("x-b", "1"),
+                rule("x-c", "{request.method} {upstream.address}"),
+            ],
+            add: vec![rule("x-d", "{request.method}"), rule("x-e", "{client.address}")],
+        };
+        assert!(rules.has_templates());
+        let mut headers: HeaderMap = [pair("x-a", "sent"), pair("x-d", "sent")].into_iter().collect();
+        rules.apply(&mut headers, &rules.fill(&Post), "10.0.0.1:80");
+        let found: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let expected: [(&str, &[u8]); 4] =
+            [("x-d", b"sent"), ("x-d", b"POST"), ("x-b", b"1"), ("x-c", b"POST 10.0.0.1:80")];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        assert!(expected.iter().all(|pair| found.contains(pair)), "{found:?}");
     }
 
     #[test]
@@ -107,10 +187,10 @@ mod tests {
         headers.append("x-b", HeaderValue::from_static("2"));
         let rules = HeaderRules {
             remove: vec![HeaderName::from_static("x-a"), HeaderName::from_static("x-d")],
-            set: vec![pair("x-b", "3"), pair("x-d", "4")],
-            add: vec![pair("x-c", "5"), pair("x-d", "6")],
+            set: vec![rule("x-b", "3"), rule("x-d", "4")],
+            add: vec![rule("x-c", "5"), rule("x-d", "6")],
         };
-        rules.apply(&mut headers);
+        rules.apply(&mut headers, &[], "");
         let all = |name: &str| {
             headers.get_all(name).iter().map(|value| value.to_str().expect("text")).collect::<Vec<_>>()
         };

@@ -26,18 +26,19 @@ pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, Pr
 
 use crate::body::Body;
 pub use crate::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
-pub use crate::conditions::{Conditions, Pattern, ValueTest};
 pub use crate::consolidate::{Consolidation, Cookies};
 pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use crate::error_pages::{ErrorPage, ErrorPages};
-pub use crate::header_rules::{HeaderRules, HostHeaders};
+pub use crate::header_rules::{HeaderRules, HostHeaders, RuleValue};
 pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
 pub use crate::timing::ServerTiming;
-pub use crate::upstream_path::{PathRewrite, UpstreamPath};
 pub use crate::visits::HostVisits;
 pub use brisk_http::claims::Underscores;
 pub use brisk_http::url_path::UrlPath;
 pub use brisk_http_connection::keep_alive::KeepAlive;
+pub use brisk_rules::{
+    Conditions, Map, Maps, PathRewrite, Pattern, RoutePath, Template, UpstreamPath, ValueTest,
+};
 
 /// The hosts of one configuration, served over HTTPS, and the settings common to their requests.
 #[derive(Clone, Debug)]
@@ -212,22 +213,12 @@ impl RouteSettings {
     }
 }
 
-/// Condition on the path of a request. The path is compared without percent-encoding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoutePath {
-    /// This path only.
-    Exact(String),
-    /// This path and the paths below it: `/api` matches `/api` and `/api/users` but not `/apix`; `/api/` matches only
-    /// paths below it.
-    Prefix(String),
-}
-
-impl RoutePath {
-    /// The path as configured.
-    pub fn as_str(&self) -> &str {
-        let (Self::Exact(path) | Self::Prefix(path)) = self;
-        path
-    }
+/// Paths of the routes of a host with their indexes, as a service tries them: for the same path, a route without conditions
+/// would hide those behind it.
+pub(crate) fn ordered(routes: &[RouteSettings]) -> impl Iterator<Item = (RoutePath, usize)> {
+    let mut ordered: Vec<_> = routes.iter().enumerate().collect();
+    ordered.sort_by_key(|(_, route)| route.conditions.is_none());
+    ordered.into_iter().map(|(index, route)| (route.path.clone(), index))
 }
 
 /// Production of a response.

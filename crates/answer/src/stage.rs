@@ -28,6 +28,7 @@ use crate::header_rules::ResponseHeaders;
 use crate::hints::RequestHints;
 use crate::names::Names;
 use crate::settings::{Action, HostSettings, HstsSettings, Preconnect, RouteSettings, ServiceSettings};
+use crate::stages::header_rules::FormedHeaders;
 use crate::visits::{PageView, SiteVisits};
 
 /// One feature of a route. Every method except [`compile`](Self::compile) has an empty default.
@@ -63,7 +64,7 @@ pub(crate) trait Stage: Sized {
     }
 
     /// Changes the headers for the upstream, after the client's connection headers are replaced by the gateway's.
-    fn forward(&self, _exchange: &Exchange, _headers: &mut HeaderMap) {}
+    fn forward(&self, _exchange: &Exchange, _state: &RequestState, _headers: &mut HeaderMap) {}
 
     /// Examines the response of an upstream as it arrived, before its hop-by-hop headers are removed. Not called if the
     /// upstream sent no response.
@@ -147,6 +148,8 @@ pub(crate) struct RequestState {
     pub(crate) page_view: Option<Box<PageView>>,
     /// Early hints of a navigation.
     pub(crate) hints: Option<Box<RequestHints>>,
+    /// Values of header rules that are formed from the request; `None` if there are none, or an earlier stage has responded.
+    pub(crate) formed_headers: Option<Box<FormedHeaders>>,
 }
 
 impl RequestState {
@@ -159,6 +162,7 @@ impl RequestState {
             consolidation: None,
             page_view: None,
             hints: None,
+            formed_headers: None,
         }
     }
 }

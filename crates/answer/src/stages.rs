@@ -13,7 +13,7 @@ mod early_hints;
 mod error_pages;
 mod forward_auth;
 mod head_method;
-mod header_rules;
+pub(crate) mod header_rules;
 mod host_headers;
 mod keep_alive;
 mod page_measurement;
@@ -90,9 +90,9 @@ macro_rules! stages {
                 }
             }
 
-            fn forward(&self, exchange: &Exchange, headers: &mut HeaderMap) {
+            fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
                 match self {
-                    $(Self::$name(stage) => stage.forward(exchange, headers),)*
+                    $(Self::$name(stage) => stage.forward(exchange, state, headers),)*
                 }
             }
 
@@ -201,8 +201,8 @@ impl RouteStages {
     }
 
     /// Changes the headers that an upstream gets.
-    pub(crate) fn forward(&self, exchange: &Exchange, headers: &mut HeaderMap) {
-        self.0.iter().for_each(|stage| stage.forward(exchange, headers));
+    pub(crate) fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
+        self.0.iter().for_each(|stage| stage.forward(exchange, state, headers));
     }
 
     /// Examines the response of an upstream.

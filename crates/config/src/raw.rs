@@ -16,6 +16,7 @@ mod headers;
 mod keep_alive;
 mod keys;
 mod keyserver;
+mod map;
 mod redis;
 mod upstream_path;
 mod visit_store;
@@ -49,6 +50,7 @@ pub(crate) use experiments::{Experiment, ExperimentValue};
 pub(crate) use headers::{HeaderRules, Hsts, SecurityHeaders, TextOrOff};
 pub(crate) use keep_alive::{KeepAlive, Preconnect, Profile};
 pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
+pub(crate) use map::Map;
 pub(crate) use redis::{Redis, RedisTopology};
 
 pub(crate) use keys::{KeyFamily, Keys};
@@ -74,6 +76,7 @@ pub(crate) struct Config {
     pub(crate) certificates: Certificates,
     pub(crate) host: Vec<Host>,
     pub(crate) upstream: BTreeMap<String, Upstream>,
+    pub(crate) map: BTreeMap<String, Map>,
     pub(crate) keyserver: BTreeMap<String, KeyServers>,
 }
 

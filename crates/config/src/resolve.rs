@@ -25,6 +25,7 @@ mod keep_alive;
 mod keys;
 pub(crate) mod keyserver;
 mod limits;
+mod maps;
 mod names;
 mod on_demand;
 mod redis;
@@ -118,6 +119,7 @@ pub(super) fn resolve(
         }
     }
     let remote = remote::engines(raw, &mut context);
+    context.maps = maps::maps(&raw.map, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
     let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &hosts.all, &mut context);

@@ -14,6 +14,7 @@ mod fuzz;
 mod http3;
 mod keyless;
 mod keys;
+mod maps;
 mod pages;
 mod sessions;
 mod tokens;

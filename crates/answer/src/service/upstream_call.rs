@@ -164,7 +164,7 @@ impl<'a> UpstreamCall<'a> {
         let forwarded =
             ForwardedRequest { authority: &authority, id: exchange.id(), names: &self.site.names };
         self.service.forwarding.apply(&mut head.headers, &connection, &forwarded);
-        self.route.stages.forward(exchange, &mut head.headers);
+        self.route.stages.forward(exchange, self.state, &mut head.headers);
         connection
     }
 

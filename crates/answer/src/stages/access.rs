@@ -81,7 +81,7 @@ impl Stage for AccessStage {
     }
 
     // Not before: other stages examine the request for credentials, so that its response is not shared.
-    fn forward(&self, _: &Exchange, headers: &mut HeaderMap) {
+    fn forward(&self, _: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
         if self.basic_auth.as_ref().is_some_and(|basic_auth| !basic_auth.forwards) {
             headers.remove(header::AUTHORIZATION);
         }

@@ -4,7 +4,7 @@ use http::HeaderMap;
 
 use crate::client_cert::ClientCert;
 use crate::exchange::Exchange;
-use crate::stage::{Stage, StageContext};
+use crate::stage::{RequestState, Stage, StageContext};
 
 /// Sends the client's certificate to the upstream (RFC 9440). Compiled if
 /// [`HostSettings::client_cert`](crate::settings::HostSettings::client_cert) enables it. Consolidated origins never get
@@ -22,7 +22,7 @@ impl Stage for ClientCertificateStage {
         sends.then_some(Self { certificates: host.client_cert })
     }
 
-    fn forward(&self, exchange: &Exchange, headers: &mut HeaderMap) {
+    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
         self.certificates.apply(headers, &exchange.connection().client.record.borrow());
     }
 }

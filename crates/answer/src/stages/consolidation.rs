@@ -44,7 +44,7 @@ impl Stage for ConsolidationStage {
         Flow::Continue
     }
 
-    fn forward(&self, _: &Exchange, headers: &mut HeaderMap) {
+    fn forward(&self, _: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
         self.route.address(headers);
     }
 

@@ -96,7 +96,7 @@ impl Stage for ForwardAuthStage {
         }
     }
 
-    fn forward(&self, exchange: &Exchange, headers: &mut HeaderMap) {
+    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
         claims::remove_named(headers, &self.copied);
         for (name, value) in exchange.granted.iter().flat_map(|granted| granted.iter()) {
             headers.append(name, value.clone());

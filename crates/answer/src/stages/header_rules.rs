@@ -2,36 +2,72 @@
 
 use std::sync::Arc;
 
+use brisk_upstream::Server;
 use http::{HeaderMap, Response};
 
 use crate::body::Body;
 use crate::exchange::Exchange;
+use crate::header_rules::FilledValues;
 use crate::settings::HeaderRules;
-use crate::stage::{RequestState, Stage, StageContext};
+use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
+use crate::variables::RequestValues;
 
 /// Removes, sets and adds headers. Compiled if the route has rules.
 #[derive(Debug)]
 pub(super) struct HeaderRulesStage {
     requests: Option<Arc<HeaderRules>>,
     responses: Option<Arc<HeaderRules>>,
+    /// Whether values are formed from the request.
+    has_templates: bool,
+}
+
+/// The values that were formed from one request.
+#[derive(Debug)]
+pub(crate) struct FormedHeaders {
+    requests: FilledValues,
+    responses: FilledValues,
 }
 
 impl Stage for HeaderRulesStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let route = context.route()?;
         let (requests, responses) = (route.request_headers.clone(), route.response_headers.clone());
-        (requests.is_some() || responses.is_some()).then_some(Self { requests, responses })
+        let rules = || [&requests, &responses].into_iter().flatten();
+        let has_templates = rules().any(|rules| rules.has_templates());
+        let is_used = rules().next().is_some();
+        is_used.then_some(Self { requests, responses, has_templates })
     }
 
-    fn forward(&self, _: &Exchange, headers: &mut HeaderMap) {
+    fn request(
+        &self,
+        exchange: &mut Exchange,
+        request: &mut ClientRequest,
+        state: &mut RequestState,
+    ) -> Flow {
+        if self.has_templates {
+            let values = RequestValues { exchange, head: &request.head };
+            let fill = |rules: &Option<Arc<HeaderRules>>| {
+                rules.as_ref().map(|rules| rules.fill(&values)).unwrap_or_default()
+            };
+            let formed = FormedHeaders { requests: fill(&self.requests), responses: fill(&self.responses) };
+            state.formed_headers = Some(Box::new(formed));
+        }
+        Flow::Continue
+    }
+
+    fn forward(&self, _: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
         if let Some(rules) = &self.requests {
-            rules.apply(headers);
+            let formed = state.formed_headers.as_ref().map_or(&[][..], |formed| &formed.requests);
+            rules.apply(headers, formed, "");
         }
     }
 
-    fn response(&self, _: &Exchange, _: &RequestState, response: &mut Response<Body>) {
+    fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
         if let Some(rules) = &self.responses {
-            rules.apply(response.headers_mut());
+            let formed = state.formed_headers.as_ref().map_or(&[][..], |formed| &formed.responses);
+            let server = exchange.outcome.server();
+            let server = server.as_deref().map_or("", Server::name);
+            rules.apply(response.headers_mut(), formed, server);
         }
     }
 }

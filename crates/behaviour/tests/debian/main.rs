@@ -43,6 +43,7 @@ mod keys;
 mod load;
 mod looked_after;
 mod nginx_paths;
+mod nginx_variables;
 mod openssl;
 mod pages;
 mod probe;

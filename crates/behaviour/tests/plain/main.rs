@@ -40,5 +40,6 @@ mod upstream_limits;
 mod upstream_paths;
 mod upstream_reload;
 mod upstream_resets;
+mod variables;
 mod visit_store;
 mod websocket;

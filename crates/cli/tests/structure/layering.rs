@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["wire", "coding", "rewrite", "lanes", "secrets"],
     &["net", "telemetry", "keys", "link", "profile", "quic-socket"],
     &["config-file", "certs", "session", "report", "tls-base", "visits", "http", "budget"],
-    &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view", "access"],
+    &["rules", "tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view", "access"],
     &[
         "http-connection",
         "trials",

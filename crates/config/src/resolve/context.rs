@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use brisk_answer::settings::Maps;
 use brisk_certs::RefusedKey;
 use brisk_config_file::{Findings, KeyPath, Segment};
 use brisk_isolation::Isolation;
@@ -19,6 +20,8 @@ pub(super) struct Context<'d> {
     /// Base of relative paths.
     pub(super) base: &'d Path,
     pub(super) running: &'d Running,
+    /// Tables that header rules refer to.
+    pub(super) maps: Maps,
     pub(super) keystore: Keystore,
     pub(super) isolated: Isolated<'d>,
     /// Threads of the key process, and operations that it has at a time, where there is one.
@@ -37,6 +40,7 @@ impl<'d> Context<'d> {
             findings,
             base,
             running,
+            maps: Maps::default(),
             keystore: Keystore::default(),
             isolated: Isolated::default(),
             key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),

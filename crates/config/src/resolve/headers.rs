@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_answer::settings::{HeaderRules, HostHeaders, HstsSettings};
+use brisk_answer::settings::{HeaderRules, HostHeaders, HstsSettings, RuleValue, Template};
 use brisk_config_file::KeyPath;
 use http::{HeaderName, HeaderValue};
 
@@ -28,7 +28,7 @@ pub(super) fn of_requests(
     if raw.upstream.is_none() {
         context.findings.wrong(&path, "has no effect without `upstream`");
     }
-    Some(rules(written, &path, context))
+    Some(rules(written, Message::Request, &path, context))
 }
 
 /// The rules for the responses of the route at `path`.
@@ -38,12 +38,24 @@ pub(super) fn of_responses(
     context: &mut Context<'_>,
 ) -> Option<Arc<HeaderRules>> {
     let written = raw.response_headers.as_ref()?;
-    Some(rules(written, &path.key("response_headers"), context))
+    Some(rules(written, Message::Response, &path.key("response_headers"), context))
 }
 
-fn rules(written: &raw::HeaderRules, path: &KeyPath, context: &mut Context<'_>) -> Arc<HeaderRules> {
-    let set = pairs(&written.set, &path.key("set"), context);
-    let add = pairs(&written.add, &path.key("add"), context);
+/// The message whose headers a rule changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Message {
+    Request,
+    Response,
+}
+
+fn rules(
+    written: &raw::HeaderRules,
+    message: Message,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Arc<HeaderRules> {
+    let set = pairs(&written.set, message, &path.key("set"), context);
+    let add = pairs(&written.add, message, &path.key("add"), context);
     for (name, _) in &add {
         if set.iter().any(|(other, _)| other == name) {
             let message = format!("{name} is in `set` too, which leaves it one value: keep one of the two");
@@ -58,13 +70,14 @@ fn rules(written: &raw::HeaderRules, path: &KeyPath, context: &mut Context<'_>) 
 
 fn pairs(
     written: &BTreeMap<String, String>,
+    message: Message,
     path: &KeyPath,
     context: &mut Context<'_>,
-) -> Vec<(HeaderName, HeaderValue)> {
+) -> Vec<(HeaderName, RuleValue)> {
     let pair = |(text, value): (&String, &String)| {
         let path = path.key(text);
         let name = name(text, &path, context);
-        let value = self::value(value, &path, context);
+        let value = template(value, message, &path, context);
         name.zip(value)
     };
     written.iter().filter_map(pair).collect()
@@ -85,7 +98,21 @@ fn name(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderN
     Some(name)
 }
 
-fn value(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderValue> {
+fn template(text: &str, message: Message, path: &KeyPath, context: &mut Context<'_>) -> Option<RuleValue> {
+    let fault = match Template::new(text, &context.maps) {
+        Ok(template) if message == Message::Response || !template.needs_response() => {
+            return Some(template.into());
+        }
+        Ok(_) => {
+            "{upstream.address} is known with the response only: use it in `response_headers`".to_owned()
+        }
+        Err(reason) => reason,
+    };
+    context.findings.wrong(path, fault);
+    None
+}
+
+pub(super) fn value(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderValue> {
     let value = HeaderValue::from_str(text).ok().filter(|value| value.to_str().is_ok());
     if value.is_none() || text.trim() != text {
         let message = format!(

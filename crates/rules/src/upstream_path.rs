@@ -35,12 +35,7 @@ impl UpstreamPath {
     }
 
     /// The target for a server with the path `base`: the client's own target, unless it must be normalized or changed.
-    pub(crate) fn target(
-        &self,
-        base: &str,
-        head: &Parts,
-        path: &RequestPath<'_>,
-    ) -> Result<PathAndQuery, Refusal> {
+    pub fn target(&self, base: &str, head: &Parts, path: &RequestPath<'_>) -> Result<PathAndQuery, Refusal> {
         let query = head.uri.query();
         let changed = match self {
             Self::Whole => Cow::Borrowed(&*path.forwarded),

@@ -1,10 +1,26 @@
 //! The routes of one host: the longest matching path wins, then the first route of that path whose conditions hold.
 
-use crate::settings::{RoutePath, RouteSettings};
+/// Condition on the path of a request. The path is compared without percent-encoding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoutePath {
+    /// This path only.
+    Exact(String),
+    /// This path and the paths below it: `/api` matches `/api` and `/api/users` but not `/apix`; `/api/` matches only
+    /// paths below it.
+    Prefix(String),
+}
+
+impl RoutePath {
+    /// The path as configured.
+    pub fn as_str(&self) -> &str {
+        let (Self::Exact(path) | Self::Prefix(path)) = self;
+        path
+    }
+}
 
 /// Values by path. A lookup is a binary search, then one comparison per configured path that is a prefix of the request's.
 #[derive(Debug)]
-pub(crate) struct Routes<T> {
+pub struct Routes<T> {
     /// Sorted by the bytes of the path, each path once.
     places: Vec<Place<T>>,
 }
@@ -21,7 +37,7 @@ struct Place<T> {
 
 impl<T> Routes<T> {
     /// Sorts `routes`. Routes with the same path keep their order.
-    pub(crate) fn new(routes: impl IntoIterator<Item = (RoutePath, T)>) -> Self {
+    pub fn new(routes: impl IntoIterator<Item = (RoutePath, T)>) -> Self {
         let mut routes: Vec<_> = routes.into_iter().collect();
         routes.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
         let mut places: Vec<Place<T>> = Vec::new();
@@ -41,7 +57,7 @@ impl<T> Routes<T> {
     }
 
     /// The first route for a path without percent-encoding, such as `RequestPath::decoded`, that `holds`.
-    pub(crate) fn find(&self, path: &[u8], mut holds: impl FnMut(&T) -> bool) -> Option<&T> {
+    pub fn find(&self, path: &[u8], mut holds: impl FnMut(&T) -> bool) -> Option<&T> {
         // Every prefix of the path that is in the list is the last entry up to the path, or one of its parents.
         let last = self.places.partition_point(|place| *place.path <= *path).checked_sub(1)?;
         let mut next = prefix_of(&self.places, last, path);
@@ -57,14 +73,6 @@ impl<T> Routes<T> {
         }
         None
     }
-}
-
-/// Paths of the routes of a host with their indexes, as a service tries them: for the same path, a route without conditions
-/// would hide those behind it.
-pub(crate) fn ordered(routes: &[RouteSettings]) -> impl Iterator<Item = (RoutePath, usize)> {
-    let mut ordered: Vec<_> = routes.iter().enumerate().collect();
-    ordered.sort_by_key(|(_, route)| route.conditions.is_none());
-    ordered.into_iter().map(|(index, route)| (route.path.clone(), index))
 }
 
 /// The place at `index`, or the first of its parents, whose path is a prefix of `path`.

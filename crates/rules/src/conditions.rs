@@ -73,39 +73,48 @@ impl Pattern {
 }
 
 impl Pattern {
+    /// Whether some part of `text` matches.
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        self.0.is_match(text)
+    }
+
     /// The number of the group with a name, or with a number.
-    pub(crate) fn group(&self, name: &str) -> Option<usize> {
+    pub fn group(&self, name: &str) -> Option<usize> {
         let number = name.parse().ok().filter(|number| *number < self.0.captures_len());
         number.or_else(|| self.0.capture_names().position(|own| own == Some(name)))
     }
 
     /// The groups of the first match.
-    pub(crate) fn captures<'t>(&self, text: &'t [u8]) -> Option<Captures<'t>> {
+    pub fn captures<'t>(&self, text: &'t [u8]) -> Option<Captures<'t>> {
         self.0.captures(text)
     }
 }
 
 /// The parts of a request that conditions examine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Examined<'a> {
-    pub(crate) method: &'a Method,
+pub struct Examined<'a> {
+    /// Method.
+    pub method: &'a Method,
     /// Whether the request opens a tunnel (RFC 8441). Over HTTP/1.1 the same request has the method GET.
-    pub(crate) is_tunnel: bool,
+    pub is_tunnel: bool,
     /// Normalized path.
-    pub(crate) path: &'a [u8],
-    pub(crate) query: Option<&'a str>,
-    pub(crate) headers: &'a HeaderMap,
-    pub(crate) client: IpAddr,
+    pub path: &'a [u8],
+    /// Query as the client sent it.
+    pub query: Option<&'a str>,
+    /// Headers.
+    pub headers: &'a HeaderMap,
+    /// IP address of the client.
+    pub client: IpAddr,
 }
 
 impl Conditions {
     /// Whether `request` meets all conditions.
-    pub(crate) fn hold(&self, request: &Examined<'_>) -> bool {
+    pub fn hold(&self, request: &Examined<'_>) -> bool {
         self.failing(request).is_none()
     }
 
     /// The first condition that `request` does not meet. The cheapest are examined first.
-    pub(crate) fn failing(&self, request: &Examined<'_>) -> Option<Failing<'_>> {
+    pub fn failing(&self, request: &Examined<'_>) -> Option<Failing<'_>> {
         if !self.permits_method(request) {
             return Some(Failing::Method(&self.methods));
         }
@@ -125,7 +134,7 @@ impl Conditions {
         if let Some((name, test)) = self.query.iter().find(parameter) {
             return Some(Failing::Value("query parameter", name, test));
         }
-        self.path.as_ref().filter(|pattern| !pattern.0.is_match(request.path)).map(Failing::Path)
+        self.path.as_ref().filter(|pattern| !pattern.is_match(request.path)).map(Failing::Path)
     }
 
     fn permits_method(&self, request: &Examined<'_>) -> bool {
@@ -144,7 +153,7 @@ impl Conditions {
 
 /// A condition that a request does not meet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Failing<'a> {
+pub enum Failing<'a> {
     Method(&'a [Method]),
     Networks(&'a [IpNet]),
     /// Kind, name and test of a value.
@@ -180,7 +189,7 @@ impl ValueTest {
             Self::Present => values.next().is_some(),
             Self::Absent => values.next().is_none(),
             Self::Is(text) => values.any(|value| *value == *text.as_bytes()),
-            Self::Matches(pattern) => values.any(|value| pattern.0.is_match(&value)),
+            Self::Matches(pattern) => values.any(|value| pattern.is_match(&value)),
         }
     }
 }
@@ -190,7 +199,7 @@ fn header_values<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator
 }
 
 /// Values of the cookies called `name` (RFC 6265 section 5.4). HTTP/2 clients may send several `Cookie` lines.
-fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
+pub fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
     let lines = headers.get_all(header::COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
     pairs.filter_map(move |pair| {
@@ -200,7 +209,7 @@ fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Co
 }
 
 /// Decoded values of the query parameters called `name`.
-fn parameters<'a>(query: Option<&'a str>, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
+pub fn parameters<'a>(query: Option<&'a str>, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
     let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     pairs.filter(move |(key, _)| key == name).map(|(_, value)| match value {
         Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),

@@ -1,0 +1,83 @@
+//! Values of variables, from a request and its connection.
+
+use std::io::Write as _;
+
+use brisk_http::validate::host_of;
+use brisk_http::version;
+use brisk_rules::{Values, Variable, cookies, parameters};
+use brisk_telemetry::{ConnectionRecord, TlsFacts};
+use http::header;
+use http::request::Parts;
+
+use crate::exchange::Exchange;
+
+/// A request as it arrived.
+pub(crate) struct RequestValues<'a> {
+    pub(crate) exchange: &'a Exchange,
+    pub(crate) head: &'a Parts,
+}
+
+impl Values for RequestValues<'_> {
+    fn append(&self, variable: &Variable, out: &mut Vec<u8>) {
+        let Self { exchange, head } = self;
+        let record = exchange.connection().client.record.borrow();
+        let uri = &head.uri;
+        match variable {
+            Variable::Id => {
+                // A vector takes all bytes.
+                let _ = write!(out, "{}", exchange.id());
+            }
+            Variable::Scheme => {
+                let is_secure = exchange.connection().client.secure;
+                out.extend_from_slice(if is_secure { b"https" } else { b"http" });
+            }
+            Variable::Method => out.extend_from_slice(head.method.as_str().as_bytes()),
+            Variable::Path => out.extend_from_slice(uri.path().as_bytes()),
+            Variable::Query => out.extend_from_slice(uri.query().unwrap_or_default().as_bytes()),
+            Variable::Target => {
+                out.extend_from_slice(uri.path_and_query().map_or(b"/", |target| target.as_str().as_bytes()));
+            }
+            Variable::Host => out.extend_from_slice(host(head).as_bytes()),
+            Variable::Version => out.extend_from_slice(version::of(head.version).name().as_bytes()),
+            Variable::Header(name) => {
+                out.extend_from_slice(head.headers.get(name).map_or(&[], |value| value.as_bytes()));
+            }
+            Variable::Cookie(name) => {
+                out.extend_from_slice(&cookies(&head.headers, name).next().unwrap_or_default());
+            }
+            Variable::Parameter(name) => {
+                out.extend_from_slice(&parameters(uri.query(), name).next().unwrap_or_default());
+            }
+            // Known with the response.
+            Variable::Upstream => {}
+            _ => of_connection(variable, &record, out),
+        }
+    }
+}
+
+fn of_connection(variable: &Variable, record: &ConnectionRecord, out: &mut Vec<u8>) {
+    let tls = record.tls.as_deref();
+    let text =
+        |text: Option<&str>, out: &mut Vec<u8>| out.extend_from_slice(text.unwrap_or_default().as_bytes());
+    let number = |value: &dyn std::fmt::Display, out: &mut Vec<u8>| {
+        // A vector takes all bytes.
+        let _ = write!(out, "{value}");
+    };
+    match variable {
+        Variable::ClientAddress => number(&record.client.ip().to_canonical(), out),
+        Variable::ClientPort => number(&record.client.port(), out),
+        Variable::ServerAddress => number(&record.local.ip().to_canonical(), out),
+        Variable::ServerPort => number(&record.local.port(), out),
+        Variable::ClientSubject => text(tls.and_then(|tls| tls.client_subject.as_deref()), out),
+        Variable::TlsVersion => text(tls.and_then(|tls| tls.version.name()), out),
+        Variable::TlsCipher => text(tls.and_then(|tls| tls.suite.name()), out),
+        Variable::TlsServerName => text(tls.and_then(|tls: &TlsFacts| tls.server_name.as_deref()), out),
+        _ => {}
+    }
+}
+
+fn host(head: &Parts) -> &str {
+    let header = || head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let authority = head.uri.authority().map(http::uri::Authority::as_str).or_else(header);
+    authority.and_then(host_of).unwrap_or_default()
+}

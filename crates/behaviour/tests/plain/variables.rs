@@ -1,0 +1,83 @@
+//! Variables and tables in header rules.
+
+use std::io::Write as _;
+
+use brisk_behaviour::h2::{self, Frames};
+use brisk_behaviour::site::{NAME, Site};
+use brisk_testkit::http1::Message;
+use brisk_testkit::origin::Origin;
+
+const TABLES: &str = r#"
+[[host.route]]
+path = "/"
+respond = { body = "x" }
+[host.route.response_headers.set]
+X-Kind = "{map.kind}"
+X-Tls = "{tls.version} {tls.cipher} {tls.server_name} {request.scheme}"
+X-Echo = "[{request.query.text}]"
+X-Json = '{"group":"{request.method}"}'
+
+[[host.route]]
+path = "/closed"
+deny = ["0.0.0.0/0", "::/0"]
+respond = { body = "x" }
+response_headers = { set = { X-Kind = "{map.kind}" } }
+
+[map.kind]
+from = "{request.header.user-agent}"
+values = { "curl/8" = "tool" }
+patterns = [{ regex = "(?i)bot", value = "robot" }]
+default = "browser"
+"#;
+
+fn get(site: &Site, target: &str, headers: &str) -> Message {
+    let mut connection = site.connect();
+    write!(connection, "GET {target} HTTP/1.1\r\nHost: {NAME}\r\n{headers}\r\n").expect("a server");
+    Message::read_response(&mut connection).expect("a response")
+}
+
+#[test]
+fn a_table_selects_the_value_of_a_header() {
+    let site = Site::with(TABLES);
+    for (headers, kind) in [
+        ("User-Agent: curl/8\r\n", "tool"),
+        ("User-Agent: a GoogleBot\r\n", "robot"),
+        ("User-Agent: curl/81\r\n", "browser"),
+        ("", "browser"),
+    ] {
+        assert_eq!(get(&site, "/", headers).header("x-kind"), Some(kind), "{headers}");
+    }
+}
+
+#[test]
+fn an_upstream_receives_values_of_requests_over_http2() {
+    let origin = Origin::fixed("reached");
+    let route = "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n\
+                 request_headers = { set = { X-Kind = \"{map.kind} {request.version}\" }, add = { X-Empty = \"{request.query}\" } }\n";
+    let (_, map) = TABLES.split_once("[map.kind]").expect("the table");
+    let upstream = format!("\n[upstream.app]\nservers = [\"{}\"]\n", origin.url());
+    let site = Site::with(&format!("{route}[map.kind]{map}{upstream}"));
+    let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+    let request = [h2::preface(), h2::get_with(1, "/", &[("user-agent", "robots")])].concat();
+    assert_eq!(Frames::exchange(&mut connection, &request, 1).body(1), "reached");
+    let sent = origin.last_request().head;
+    assert_eq!((sent.header("x-kind"), sent.header("x-empty")), (Some("robot HTTP/2.0"), None));
+}
+
+#[test]
+fn a_value_has_facts_of_the_connection_and_no_line_breaks() {
+    let site = Site::with(TABLES);
+    let response = get(&site, "/?text=a%0d%0aSet-Cookie:%20b%e2%80%ae", "");
+    assert_eq!(response.header("x-echo"), Some("[a%0D%0ASet-Cookie: b%E2%80%AE]"));
+    assert_eq!(response.header("set-cookie"), None);
+    let tls = response.header("x-tls").expect("a value");
+    assert!(tls.starts_with("TLS 1.3 TLS_") && tls.ends_with(&format!("{NAME} https")), "{tls}");
+    assert_eq!(response.header("x-json"), Some(r#"{"group":"GET"}"#));
+}
+
+#[test]
+fn a_request_that_was_refused_before_has_no_formed_headers() {
+    let site = Site::with(TABLES);
+    let response = get(&site, "/closed", "");
+    assert_eq!((response.status(), response.header("x-kind")), (403, None));
+}

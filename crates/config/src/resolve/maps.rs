@@ -1,0 +1,41 @@
+//! `[map.NAME]`: tables that header rules refer to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brisk_answer::settings::{Map, Maps, Template};
+use brisk_config_file::KeyPath;
+
+use super::context::Context;
+use super::{headers, when};
+use crate::raw;
+
+/// All tables. A table cannot refer to another one.
+pub(super) fn maps(written: &BTreeMap<String, raw::Map>, context: &mut Context<'_>) -> Maps {
+    let map = |(name, map): (&String, &raw::Map)| {
+        let path = KeyPath::of("map").key(name);
+        if map.values.is_empty() && map.patterns.is_empty() {
+            context.findings.incomplete(&path, "a table needs `values` or `patterns`");
+        }
+        let from = Template::new(&map.from, &Maps::new()).unwrap_or_else(|reason| {
+            context.findings.wrong(&path.key("from"), reason);
+            Template::default()
+        });
+        if from.needs_response() {
+            context.findings.wrong(&path.key("from"), "{upstream.address} is known with the response only");
+        }
+        for (key, value) in &map.values {
+            headers::value(value, &path.key("values").key(key), context);
+        }
+        let patterns = map.patterns.iter().enumerate().filter_map(|(index, entry)| {
+            let path = path.key("patterns").index(index);
+            headers::value(&entry.value, &path.key("value"), context);
+            Some((when::pattern(&entry.regex, &path.key("regex"), context)?, entry.value.clone()))
+        });
+        let patterns = patterns.collect();
+        headers::value(&map.default, &path.key("default"), context);
+        let map = Map { from, values: map.values.clone(), patterns, default: map.default.clone() };
+        (name.clone(), Arc::new(map))
+    };
+    written.iter().map(map).collect()
+}

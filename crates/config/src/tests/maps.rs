@@ -1,0 +1,38 @@
+//! Variables in header rules, and tables.
+
+use super::*;
+
+fn with(rules: &str, map: &str) -> String {
+    format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nrespond = {{}}\n{rules}{map}")
+}
+
+#[test]
+fn a_value_with_variables_refers_to_tables() {
+    let rules = "response_headers = { set = { A = \"{map.a}\", B = \"b\" } }\n";
+    let map = "[map.a]\nfrom = \"{request.host}\"\nvalues = { x = \"y\" }\n";
+    let route = &accepted(&with(rules, map)).settings.service.hosts[0].routes[0];
+    assert_eq!(route.response_headers.as_ref().map(|rules| rules.set.len()), Some(2));
+}
+
+#[test]
+fn wrong_variables_and_tables_are_refused() {
+    let rule = |value: &str| format!("response_headers = {{ set = {{ A = \"{value}\" }} }}\n");
+    let place = "brisk.toml:8:34: host[0].route[0].response_headers.set.A:";
+    refused(
+        &with(&rule("{client.adress}"), ""),
+        &format!("{place} {{client.adress}} is no variable; did you mean {{client.address}}?"),
+    );
+    refused(&with(&rule("{map.x}"), ""), &format!("{place} there is no table [map.x]; no table is defined"));
+    refused(
+        &with("", "[map.a]\nfrom = \"{upstream.address}\"\nvalues = { x = \"y\" }\n"),
+        "brisk.toml:9:8: map.a.from: {upstream.address} is known with the response only",
+    );
+    refused(
+        &with("", "[map.a]\nfrom = \"{request.host}\"\n"),
+        "brisk.toml:8:1: map.a: a table needs `values` or `patterns`",
+    );
+    refused(
+        &with("", "[map.a]\nfrom = \"{request.host}\"\npatterns = [{ regex = \"(\", value = \"\" }]\n"),
+        "brisk.toml:10:23: map.a.patterns[0].regex: \"(\" is not a usable regular expression: unclosed group",
+    );
+}

@@ -1,0 +1,257 @@
+//! Values of headers with variables.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::HeaderValue;
+
+use crate::conditions::Pattern;
+use crate::variable::Variable;
+
+/// Maximum length of a value in bytes. A longer one is cut off.
+const LONGEST: usize = 16 << 10;
+
+/// The value of a header: text, with variables in braces such as `{client.address}`.
+///
+/// A brace begins a variable if a lower-case letter follows; `{{` is a brace. The values of variables cannot end a header or
+/// begin another: bytes other than visible ASCII characters and spaces are percent-encoded.
+#[derive(Clone, Debug, Default)]
+pub struct Template(Box<[Part]>);
+
+#[derive(Clone, Debug)]
+enum Part {
+    Text(Box<str>),
+    Variable(Variable),
+    Map(Arc<Map>),
+}
+
+/// A table from one value to another.
+#[derive(Clone, Debug, Default)]
+pub struct Map {
+    /// The value to look up.
+    pub from: Template,
+    /// Results by exact value.
+    pub values: BTreeMap<String, String>,
+    /// Results of expressions, which are tried in this order if no exact value is equal.
+    pub patterns: Vec<(Pattern, String)>,
+    /// Result for all other values.
+    pub default: String,
+}
+
+/// Tables by their names.
+pub type Maps = BTreeMap<String, Arc<Map>>;
+
+/// Source of the values of variables.
+pub trait Values {
+    /// Appends the value of `variable`; nothing if there is none.
+    fn append(&self, variable: &Variable, out: &mut Vec<u8>);
+}
+
+/// A template whose variables have their values, except for those that only a response has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filled {
+    text: Vec<u8>,
+    /// Places in `text` at which the address of the upstream server is inserted, in ascending order.
+    servers: Vec<usize>,
+}
+
+impl Template {
+    /// Reads a template. Tables come from `maps`.
+    ///
+    /// # Errors
+    ///
+    /// The reason, with the correction.
+    pub fn new(text: &str, maps: &Maps) -> Result<Self, String> {
+        if !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || text.trim() != text {
+            return Err(format!(
+                "{text:?} is not the value of a header: write ASCII without line breaks, and no spaces around it"
+            ));
+        }
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            literal.push_str(before);
+            if let Some(after) = after.strip_prefix('{') {
+                literal.push('{');
+                rest = after;
+            } else if after.starts_with(|first: char| first.is_ascii_lowercase()) {
+                let wrong = || {
+                    format!("\"{{{after}\" has no closing brace; write \"{{{{\" for a brace before a letter")
+                };
+                let (name, after) = after.split_once('}').ok_or_else(wrong)?;
+                if !literal.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut literal).into()));
+                }
+                parts.push(part(name, maps)?);
+                rest = after;
+            } else {
+                literal.push('{');
+                rest = after;
+            }
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            parts.push(Part::Text(literal.into()));
+        }
+        Ok(Self(parts.into()))
+    }
+
+    /// The value, if the template has no variables.
+    pub fn fixed(&self) -> Option<HeaderValue> {
+        match &*self.0 {
+            [] => HeaderValue::from_str("").ok(),
+            [Part::Text(text)] => HeaderValue::from_str(text).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether the value depends on the upstream server, which is known with its response.
+    pub fn needs_response(&self) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Variable(Variable::Upstream)))
+    }
+
+    /// Fills in the values of a request.
+    pub fn fill(&self, values: &impl Values) -> Filled {
+        let mut filled = Filled::default();
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => filled.text.extend_from_slice(text.as_bytes()),
+                Part::Variable(Variable::Upstream) => filled.servers.push(filled.text.len()),
+                Part::Variable(variable) => values.append(variable, &mut filled.text),
+                Part::Map(map) => filled.text.extend_from_slice(map.find(values).as_bytes()),
+            }
+        }
+        filled
+    }
+}
+
+impl Filled {
+    /// The header; `None` if the value is empty. `server` is the address of the upstream server, empty for none.
+    pub fn header(mut self, server: &str) -> Option<HeaderValue> {
+        for place in self.servers.into_iter().rev() {
+            self.text.splice(place..place, server.bytes());
+        }
+        let mut safe = Vec::with_capacity(self.text.len());
+        for byte in self.text {
+            match byte {
+                b' '..=b'~' => safe.push(byte),
+                other => safe.extend_from_slice(format!("%{other:02X}").as_bytes()),
+            }
+            if safe.len() >= LONGEST {
+                break;
+            }
+        }
+        let value = HeaderValue::from_bytes(safe.trim_ascii()).ok()?;
+        (!value.is_empty()).then_some(value)
+    }
+}
+
+impl Map {
+    fn find(&self, values: &impl Values) -> &str {
+        let key = self.from.fill(values).text;
+        let exact = std::str::from_utf8(&key).ok().and_then(|key| self.values.get(key));
+        let matching =
+            || self.patterns.iter().find(|(pattern, _)| pattern.is_match(&key)).map(|(_, value)| value);
+        exact.or_else(matching).unwrap_or(&self.default)
+    }
+}
+
+fn part(name: &str, maps: &Maps) -> Result<Part, String> {
+    let Some(map) = name.strip_prefix("map.") else { return name.parse().map(Part::Variable) };
+    let unknown = || {
+        let known: Vec<_> = maps.keys().map(|name| format!("[map.{name}]")).collect();
+        let known = if known.is_empty() {
+            "no table is defined".to_owned()
+        } else {
+            format!("defined: {}", known.join(", "))
+        };
+        format!("there is no table [map.{map}]; {known}")
+    };
+    maps.get(map).cloned().map(Part::Map).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value of each variable is its name, except for one header.
+    struct Named(&'static [u8]);
+
+    impl Values for Named {
+        fn append(&self, variable: &Variable, out: &mut Vec<u8>) {
+            match variable {
+                Variable::Header(_) => out.extend_from_slice(self.0),
+                other => out.extend_from_slice(format!("{other:?}").as_bytes()),
+            }
+        }
+    }
+
+    fn value(text: &str, header: &'static [u8]) -> Option<String> {
+        let template = Template::new(text, &Maps::new()).expect(text);
+        let value = template.fill(&Named(header)).header("10.0.0.1:80")?;
+        Some(value.to_str().expect("ASCII").to_owned())
+    }
+
+    #[test]
+    fn variables_stand_between_text() {
+        for (text, expected) in [
+            ("{client.address}", "ClientAddress"),
+            ("a {request.method} b {request.path}", "a Method b Path"),
+            ("{upstream.address}, {upstream.address}!", "10.0.0.1:80, 10.0.0.1:80!"),
+            (r#"{"group":"a","x":{}}"#, r#"{"group":"a","x":{}}"#),
+            ("{{client.address}", "{client.address}"),
+            ("a{", "a{"),
+        ] {
+            assert_eq!(value(text, b"").as_deref(), Some(expected), "{text}");
+        }
+        assert_eq!(Template::new("a{{b", &Maps::new()).expect("text").fixed().expect("fixed"), "a{b");
+        assert!(Template::new("{client.address}", &Maps::new()).expect("a variable").fixed().is_none());
+    }
+
+    #[test]
+    fn no_value_ends_a_header() {
+        for (header, expected) in [
+            (&b"a\r\nset-cookie: b"[..], "x=a%0D%0Aset-cookie: b"),
+            ("\u{202e}\u{0}\u{7f}".as_bytes(), "x=%E2%80%AE%00%7F"),
+            (b"\t a ", "x=%09 a"),
+        ] {
+            assert_eq!(value("x={request.header.a}", header).as_deref(), Some(expected), "{header:?}");
+        }
+        assert_eq!(value("{request.header.a}", b" "), None, "an empty header is not sent");
+        let long: &[u8] = Box::leak(vec![b'\n'; LONGEST].into());
+        assert!(value("{request.header.a}", long).is_some_and(|value| value.len() <= LONGEST + 2));
+    }
+
+    #[test]
+    fn a_table_goes_by_value_then_by_expression() {
+        let none = Maps::new();
+        let pattern = |text: &str| Pattern::new(text).expect("an expression");
+        let map = Map {
+            from: Template::new("{request.header.a}", &none).expect("a template"),
+            values: BTreeMap::from([("de".to_owned(), "1".to_owned())]),
+            patterns: vec![(pattern("^d"), "2".to_owned()), (pattern("."), "3".to_owned())],
+            default: "4".to_owned(),
+        };
+        let maps = Maps::from([("m".to_owned(), Arc::new(map))]);
+        let template = Template::new("v{map.m}", &maps).expect("a template");
+        for (header, expected) in [(&b"de"[..], "v1"), (b"da", "v2"), (b"\xff", "v3"), (b"", "v4")] {
+            assert_eq!(template.fill(&Named(header)).header("").expect("a value"), expected);
+        }
+    }
+
+    #[test]
+    fn a_wrong_template_is_refused_with_the_correction() {
+        for (text, reason) in [
+            ("{client.adress}", "did you mean {client.address}?"),
+            ("{request.header.}", "a name"),
+            ("{map.x}", "there is no table [map.x]; no table is defined"),
+            ("{client.address", "has no closing brace"),
+            ("a\nb", "without line breaks"),
+            ("ü", "write ASCII"),
+        ] {
+            let error = Template::new(text, &Maps::new()).expect_err(text);
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}
