@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use brisk_behaviour::h2;
 use brisk_behaviour::h2_client::Client;
+use brisk_behaviour::h3_client::{self, h3_site};
 use brisk_behaviour::site::{NAME, Site, connect_from};
 
 const TABLES: &str = r#"
@@ -44,6 +45,15 @@ fn networks_decide_about_routes_over_http1_and_http2() {
         }
     }
     assert!(site.brisk.logged("\"client-address\"").contains("\"status\":403"));
+}
+
+#[test]
+fn networks_decide_about_routes_over_http3() {
+    let site = h3_site("", TABLES);
+    let mut connection = h3_client::connect(&h3_client::client(&site), site.brisk.https());
+    for (path, status) in [("/", "200"), ("/inside/x", "403"), ("/all", "200"), ("/none", "404")] {
+        assert_eq!(h3_client::get(&mut connection, path).status(), status, "{path}");
+    }
 }
 
 #[test]
