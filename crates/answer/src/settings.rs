@@ -37,7 +37,7 @@ pub use brisk_http::claims::Underscores;
 pub use brisk_http::url_path::UrlPath;
 pub use brisk_http_connection::keep_alive::KeepAlive;
 pub use brisk_rules::{
-    Conditions, Map, Maps, PathRewrite, Pattern, RoutePath, Template, UpstreamPath, ValueTest,
+    Conditions, GroupPattern, Map, Maps, PathRewrite, Pattern, RoutePath, Template, UpstreamPath, ValueTest,
 };
 
 /// The hosts of one configuration, served over HTTPS, and the settings common to their requests.

@@ -6,10 +6,8 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, Method, header};
 use ipnet::IpNet;
-use regex::bytes::{Captures, Regex, RegexBuilder};
 
-/// Maximum size of a compiled regular expression in bytes. A search costs at most this size times the length of the text.
-const PATTERN_SIZE: usize = 64 << 10;
+use crate::pattern::Pattern;
 
 /// Conditions of a route in addition to its path. A request has to meet all of them.
 #[derive(Clone, Debug, Default)]
@@ -39,55 +37,6 @@ pub enum ValueTest {
     Is(String),
     /// A value matches.
     Matches(Pattern),
-}
-
-/// A regular expression without look-around and back-references, whose search time is linear in the length of the text.
-/// Classes contain ASCII only.
-#[derive(Clone, Debug)]
-pub struct Pattern(Regex);
-
-impl Pattern {
-    /// Compiles `text`.
-    ///
-    /// # Errors
-    ///
-    /// The reason if the text is no regular expression, or if its compiled form is too large.
-    pub fn new(text: &str) -> Result<Self, String> {
-        let built = RegexBuilder::new(text)
-            .unicode(false)
-            .size_limit(PATTERN_SIZE)
-            .dfa_size_limit(PATTERN_SIZE * 8)
-            .nest_limit(32)
-            .build();
-        built.map(Self).map_err(|error| match error {
-            regex::Error::CompiledTooBig(limit) => {
-                format!("its compiled form is larger than {} KiB: shorten its repetitions", limit >> 10)
-            }
-            // The last line has the reason, those before it a drawing of the position.
-            error => {
-                let text = error.to_string();
-                text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
-            }
-        })
-    }
-}
-
-impl Pattern {
-    /// Whether some part of `text` matches.
-    pub fn is_match(&self, text: &[u8]) -> bool {
-        self.0.is_match(text)
-    }
-
-    /// The number of the group with a name, or with a number.
-    pub fn group(&self, name: &str) -> Option<usize> {
-        let number = name.parse().ok().filter(|number| *number < self.0.captures_len());
-        number.or_else(|| self.0.capture_names().position(|own| own == Some(name)))
-    }
-
-    /// The groups of the first match.
-    pub fn captures<'t>(&self, text: &'t [u8]) -> Option<Captures<'t>> {
-        self.0.captures(text)
-    }
 }
 
 /// The parts of a request that conditions examine.
@@ -169,10 +118,10 @@ impl fmt::Display for Failing<'_> {
             Self::Value(kind, name, ValueTest::Present) => write!(formatter, "there is no {kind} {name}"),
             Self::Value(kind, name, ValueTest::Absent) => write!(formatter, "there is a {kind} {name}"),
             Self::Value(kind, name, ValueTest::Is(text)) => write!(formatter, "no {kind} {name} is {text:?}"),
-            Self::Value(kind, name, ValueTest::Matches(Pattern(pattern))) => {
+            Self::Value(kind, name, ValueTest::Matches(pattern)) => {
                 write!(formatter, "no {kind} {name} matches {:?}", pattern.as_str())
             }
-            Self::Path(Pattern(pattern)) => {
+            Self::Path(pattern) => {
                 write!(formatter, "the path does not match {:?}", pattern.as_str())
             }
         }
@@ -304,23 +253,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_wrong_or_too_large_is_refused() {
-        for (wrong, reason) in [("(", "unclosed"), ("(?=a)", "look-around, "), (r"(a)\1", "backreferences")] {
-            assert!(Pattern::new(wrong).expect_err(wrong).starts_with(reason), "{wrong}");
-        }
-        assert!(Pattern::new("((a{100}){100}){100}").expect_err("too large").contains("64 KiB"));
-    }
-
-    #[test]
     fn a_pattern_that_backtracks_elsewhere_ends_on_a_long_path() {
         let conditions = Conditions { path: Some(pattern("^(/a+)+(a|aa)+$")), ..Conditions::default() };
         let path = format!("/{}", "a".repeat(65_000));
         assert!(holds(&conditions, &path, &[]) && !holds(&conditions, &format!("{path}!"), &[]));
-    }
-
-    #[test]
-    fn a_pattern_compares_bytes() {
-        assert!(pattern("^/ü.$").0.is_match("/ü\u{1}".as_bytes()) && pattern("^/.$").0.is_match(b"/\xff"));
-        assert!(!pattern(r"^\w$").0.is_match("ü".as_bytes()));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 
-use crate::conditions::Pattern;
+use crate::pattern::Pattern;
 use crate::variable::Variable;
 
 /// Maximum length of a value in bytes. A longer one is cut off.

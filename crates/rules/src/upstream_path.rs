@@ -6,10 +6,14 @@ use std::sync::Arc;
 use brisk_http::path::RequestPath;
 use brisk_http::url_path::{PathTemplate, UrlPath};
 use brisk_http::validate::Refusal;
+use http::StatusCode;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
-use crate::conditions::Pattern;
+use crate::pattern::GroupPattern;
+
+/// Maximum length in bytes of a path whose groups are searched, which takes at most a few milliseconds.
+const LONGEST: usize = 4096;
 
 /// The path of a request to an upstream. The path of the server's URL precedes it.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +85,7 @@ fn parse(base: &str, path: &str, query: Option<&str>) -> Result<PathAndQuery, Re
 /// A template for paths that match an expression.
 #[derive(Clone, Debug)]
 pub struct PathRewrite {
-    pattern: Pattern,
+    pattern: GroupPattern,
     to: PathTemplate,
 }
 
@@ -91,13 +95,19 @@ impl PathRewrite {
     /// # Errors
     ///
     /// The reason if `to` is no template for `pattern`, with the correction.
-    pub fn new(pattern: Pattern, to: &str) -> Result<Self, String> {
+    pub fn new(pattern: GroupPattern, to: &str) -> Result<Self, String> {
         let to = PathTemplate::new(to, |name| pattern.group(name))?;
         Ok(Self { pattern, to })
     }
 
-    /// The new path and query; `None` if the path does not match.
+    /// The new path and query; `None` if the path does not match. Refuses a matching path that is too long.
     fn apply(&self, path: &[u8], query: Option<&str>) -> Option<Result<String, Refusal>> {
+        if !self.pattern.is_match(path) {
+            return None;
+        }
+        if path.len() > LONGEST {
+            return Some(Err(Refusal::new(StatusCode::URI_TOO_LONG, "path-length")));
+        }
         let groups = self.pattern.captures(path)?;
         let group = |number| groups.get(number).map_or(&b""[..], |text| text.as_bytes());
         Some(self.to.expand(group, query).map_err(Refusal::from))
@@ -123,7 +133,7 @@ mod tests {
     }
 
     fn rewritten(pattern: &str, to: &str) -> UpstreamPath {
-        let pattern = Pattern::new(pattern).expect("a pattern");
+        let pattern = GroupPattern::new(pattern).expect("a pattern");
         UpstreamPath::Rewritten(Arc::new(PathRewrite::new(pattern, to).expect("a template")))
     }
 
@@ -179,6 +189,9 @@ mod tests {
             assert_eq!(target(&path, "", uri).as_deref(), Ok(expected), "{uri}");
         }
         assert_eq!(target(&rewritten("^/a(.)b(.)$", "/x/{1}{2}"), "", "/a.b."), Err(400));
+        let long = format!("/de/{}", "a".repeat(LONGEST));
+        assert_eq!(target(&path, "", &long), Err(414));
+        assert_eq!(target(&path, "", &long[3..]).as_deref(), Ok(&long[3..]), "no match");
         assert_eq!(target(&rewritten("^/a(b)?$", "/x{1}"), "", "/a").as_deref(), Ok("/x"));
     }
 }

@@ -5,9 +5,12 @@ use std::io::Write as _;
 use brisk_behaviour::h2;
 use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::site::{NAME, Site, upstream};
+use brisk_behaviour::websocket::echo;
 use brisk_testkit::http1::Message;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
+use tungstenite::client::IntoClientRequest as _;
+use tungstenite::{Error, HandshakeError};
 
 /// A server that decides by the header `X-Ask`: its value is the status.
 fn decider() -> Origin {
@@ -29,7 +32,7 @@ fn decider() -> Origin {
 fn site(decider: &Origin, origin: &Origin, keys: &str) -> Site {
     Site::with(&format!(
         "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n\
-         forward_auth = {{ url = \"{}/verify?x=1\", copy_headers = [\"remote-user\", \"remote-groups\"]{keys} }}\n{}",
+         forward_auth = {{ url = \"{}/verify?x=1\", copy_headers = [\"remote-user\", \"remote-groups\", \"x-auth-name\"]{keys} }}\n{}",
         decider.url(),
         upstream(&[&origin.url()])
     ))
@@ -37,7 +40,7 @@ fn site(decider: &Origin, origin: &Origin, keys: &str) -> Site {
 
 fn ask(site: &Site, status: &str) -> Message {
     let request = format!(
-        "POST /a/../b?c=d HTTP/1.1\r\nHost: {NAME}\r\nX-Ask: {status}\r\nRemote-User: eve\r\nCookie: s=1\r\n\
+        "POST /a/../b?c=d HTTP/1.1\r\nHost: {NAME}\r\nX-Ask: {status}\r\nRemote-User: eve\r\nX-Auth-Name: eve\r\nX.Auth.Name: eve\r\nCookie: s=1\r\n\
          If-None-Match: \"x\"\r\nX-Original-Url: https://forged/\r\nContent-Length: 4\r\n\r\nbody"
     );
     site.connect().request(&request)
@@ -72,7 +75,9 @@ fn a_permission_reaches_the_upstream_with_its_headers_and_a_refusal_the_client()
     assert_eq!(forwarded.head.all("remote-user"), ["alice"]);
     assert_eq!(forwarded.head.all("remote-groups"), ["a", "b"]);
     assert_eq!((forwarded.header("x-other"), forwarded.text()), (None, "body".to_owned()));
-    assert_eq!(forwarded.header("x-forwarded-uri"), None);
+    for name in ["x-forwarded-uri", "x-auth-name", "x.auth.name"] {
+        assert_eq!(forwarded.header(name), None, "{name}");
+    }
     for (status, name, value) in [
         ("401", "www-authenticate", Some("Bearer")),
         ("302", "location", Some("https://login.test/")),
@@ -139,4 +144,27 @@ fn decisions_have_the_effect_that_they_have_in_nginx() {
         assert_eq!(site.curl(&options, "/x").success(), expected, "{status}");
         assert_eq!(expected, if status.starts_with('2') { "200" } else { status });
     }
+}
+
+#[test]
+fn a_websocket_opens_after_the_permission_that_was_asked_for_without_one() {
+    let (decider, origin) = (decider(), echo());
+    let site = site(&decider, &origin, "");
+    let open = |status: &str| {
+        let mut request = format!("wss://{NAME}/chat").into_client_request().expect("a request");
+        request.headers_mut().insert("x-ask", status.parse().expect("a value"));
+        tungstenite::client(request, site.connect()).map_err(Box::new)
+    };
+    let refusal = open("403").expect_err("a refusal");
+    let HandshakeError::Failure(Error::Http(refused)) = *refusal else { panic!("{refusal}") };
+    assert_eq!(refused.status(), 403);
+    let (mut socket, response) = open("200").expect("an upgrade");
+    assert_eq!(response.status(), 101);
+    socket.send("text".into()).expect("a server that reads");
+    assert_eq!(socket.read().expect("an echo"), "text".into());
+    let question = decider.last_request();
+    for name in ["upgrade", "connection"] {
+        assert_eq!(question.header(name), None, "{name}");
+    }
+    assert_eq!(question.header("x-forwarded-method"), Some("GET"));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use brisk_answer::settings::{PathRewrite, UpstreamPath};
+use brisk_answer::settings::{GroupPattern, PathRewrite, UpstreamPath};
 use brisk_config_file::KeyPath;
 use brisk_upstream::settings::ServerSettings;
 
@@ -64,7 +64,7 @@ fn is_below(path: &str, prefix: &str) -> bool {
 }
 
 fn rewrite(raw: &raw::RewritePath, path: &KeyPath, context: &mut Context<'_>) -> UpstreamPath {
-    let Some(pattern) = when::pattern(&raw.pattern, &path.key("pattern"), context) else {
+    let Some(pattern) = when::compiled(&raw.pattern, GroupPattern::new, &path.key("pattern"), context) else {
         return UpstreamPath::Whole;
     };
     match PathRewrite::new(pattern, &raw.to) {

@@ -103,7 +103,17 @@ fn tests(written: &Tests, path: &KeyPath, context: &mut Context<'_>) -> Vec<(Str
 }
 
 pub(super) fn pattern(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<Pattern> {
-    Pattern::new(text)
+    compiled(text, Pattern::new, path, context)
+}
+
+/// The expression that `compile` makes of `text`.
+pub(super) fn compiled<T>(
+    text: &str,
+    compile: impl Fn(&str) -> Result<T, String>,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<T> {
+    compile(text)
         .map_err(|reason| {
             context.findings.wrong(path, format!("{text:?} is not a usable regular expression: {reason}"));
         })
