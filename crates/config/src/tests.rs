@@ -418,14 +418,12 @@ fn an_upstream_has_servers_and_settings_that_have_an_effect() {
         &upstream(&format!("{servers}tls = {{ server_name = \"app\" }}")),
         "brisk.toml:7:7: upstream.app.tls: has no effect: none of the servers begins with https://",
     );
-    refused(
-        &upstream(&format!("{servers}head_size = \"2MiB\"")),
-        "brisk.toml:7:13: upstream.app.head_size: 2MiB is out of range: write 8KiB to 1MiB",
-    );
-    refused(
-        &upstream(&format!("{servers}headers = 5")),
-        "brisk.toml:7:11: upstream.app.headers: 5 is out of range: write 10 to 1000",
-    );
+    for (key, message) in [
+        ("head_size = \"2MiB\"", "13: upstream.app.head_size: 2MiB is out of range: write 8KiB to 1MiB"),
+        ("headers = 5", "11: upstream.app.headers: 5 is out of range: write 10 to 1000"),
+    ] {
+        refused(&upstream(&format!("{servers}{key}")), &format!("brisk.toml:7:{message}"));
+    }
     refused(
         &upstream(&format!("{servers}timeouts = {{ ping = \"30\" }}")),
         "brisk.toml:7:21: upstream.app.timeouts.ping: \"30\" is not a duration: write one as \"30s\", or \"none\"",

@@ -366,11 +366,7 @@ impl Server {
 
     pub(crate) fn failed(&self, error: &UpstreamError) {
         if let UpstreamError::HeadTooLarge = error {
-            self.state().warn_of(
-                error,
-                &self.group.settings.name,
-                "a response of the upstream server was refused",
-            );
+            self.state().warn_of(error, &self.group.settings.name, "a response was refused");
         }
         self.state().metrics.failure();
         let Some(pause) = self.state().health.request_failed(&self.group.settings.health.passive) else {
