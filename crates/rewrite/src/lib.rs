@@ -24,6 +24,7 @@ mod html;
 mod insert;
 mod manifest;
 mod map;
+mod origin;
 mod policy;
 mod script;
 mod tag;
@@ -31,7 +32,8 @@ mod text;
 
 pub use headers::{link, map_bytes, refresh};
 pub use insert::Insertion;
-pub use map::{Base, MappedOrigin, Origin, OriginError, OriginMap, Prefix, PrefixError};
+pub use map::{Base, MappedOrigin, OriginMap, Prefix, PrefixError};
+pub use origin::{Origin, OriginError};
 pub use policy::policy;
 
 /// Maximum number of buffered bytes of a document. A longer tag is copied unchanged.

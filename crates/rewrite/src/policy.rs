@@ -1,6 +1,7 @@
 //! Content security policies (CSP Level 3): a source list with a mapped origin also receives the path of that origin.
 
-use crate::map::{Origin, OriginMap};
+use crate::map::OriginMap;
+use crate::origin::Origin;
 
 /// Directives with source lists: fetch directives, and those for navigation and `base`.
 const LISTS: [&str; 20] = [
