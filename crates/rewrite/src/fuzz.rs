@@ -13,7 +13,9 @@ const OWN: &str = "www.example";
 /// A map with one origin below `/_s`.
 pub(crate) fn map() -> OriginMap {
     let origin = "https://static.example".parse().expect("an origin");
-    OriginMap { origins: vec![MappedOrigin { origin, prefix: "/_s".parse().expect("a prefix") }] }
+    OriginMap {
+        origins: vec![MappedOrigin { origin, prefix: "/_s".parse().expect("a prefix"), unchanged: None }],
+    }
 }
 
 pub(crate) fn context(map: &OriginMap) -> RewriteContext<'_> {

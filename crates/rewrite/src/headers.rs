@@ -15,7 +15,8 @@ pub fn map_bytes(value: &[u8], change: impl Fn(&str) -> Option<String>) -> Optio
 
 /// Rewrites the targets of a `Link` header: text between `<` and `>` outside of quotes. `None` if nothing changes.
 ///
-/// As in documents, `rel=canonical` and style sheets with an `integrity` digest stay unchanged.
+/// As in documents, `rel=canonical` stays unchanged, and style sheets with an `integrity` digest get the path of unchanged
+/// resources, if their origin has one.
 pub fn link(value: &str, base: Base, map: &OriginMap) -> Option<String> {
     let bytes = value.as_bytes();
     let mut edits = Vec::new();
@@ -28,8 +29,12 @@ pub fn link(value: &str, base: Base, map: &OriginMap) -> Option<String> {
                 // A target without an end makes the rest of the value ambiguous, so the whole value stays unchanged.
                 let length = memchr::memchr(b'>', &bytes[at..])?;
                 let target = &bytes[at + 1..at + length];
-                let edit = map.edit(base, target, Syntax::Plain).map(|edit| edit.at(at + 1));
-                edits.extend(edit.filter(|_| !is_fixed(parameters(&value[at + length + 1..]))));
+                let edit = match LinkKind::of(parameters(&value[at + length + 1..])) {
+                    LinkKind::Usual => map.edit(base, target, Syntax::Plain),
+                    LinkKind::Digested => map.edit_unchanged(base, target, Syntax::Plain),
+                    LinkKind::Canonical => None,
+                };
+                edits.extend(edit.map(|edit| edit.at(at + 1)));
                 at += length;
             }
             _ => {}
@@ -50,17 +55,36 @@ fn parameters(rest: &str) -> &str {
     &rest[..end.unwrap_or(rest.len())]
 }
 
-fn is_fixed(parameters: &str) -> bool {
-    let values = |wanted: &'static str| {
-        let parts = parameters.split(';').filter_map(|part| part.split_once('='));
-        let named = parts.filter(move |(name, _)| name.trim_ascii().eq_ignore_ascii_case(wanted));
-        named.map(|(_, value)| value.trim_ascii().trim_matches('"'))
-    };
-    let has = |name, word: &str| {
-        values(name).flat_map(str::split_ascii_whitespace).any(|found| found.eq_ignore_ascii_case(word))
-    };
-    let is_style = has("rel", "stylesheet") || has("as", "style");
-    has("rel", "canonical") || (is_style && values("integrity").any(|digest| !digest.is_empty()))
+/// The treatment of the URL of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkKind {
+    /// Rewritten as all URLs.
+    Usual,
+    /// A style sheet with an `integrity` digest, which a rewritten style sheet would not match.
+    Digested,
+    /// The canonical URL, by which search engines identify the page: stays.
+    Canonical,
+}
+
+impl LinkKind {
+    fn of(parameters: &str) -> Self {
+        let values = |wanted: &'static str| {
+            let parts = parameters.split(';').filter_map(|part| part.split_once('='));
+            let named = parts.filter(move |(name, _)| name.trim_ascii().eq_ignore_ascii_case(wanted));
+            named.map(|(_, value)| value.trim_ascii().trim_matches('"'))
+        };
+        let has = |name, word: &str| {
+            values(name).flat_map(str::split_ascii_whitespace).any(|found| found.eq_ignore_ascii_case(word))
+        };
+        let is_style = has("rel", "stylesheet") || has("as", "style");
+        if has("rel", "canonical") {
+            Self::Canonical
+        } else if is_style && values("integrity").any(|digest| !digest.is_empty()) {
+            Self::Digested
+        } else {
+            Self::Usual
+        }
+    }
 }
 
 /// Rewrites the URL of a `Refresh` header. `None` if nothing changes.
@@ -113,6 +137,18 @@ fn changed(value: &str, edits: &[Edit<'_>]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::fuzz::map;
+
+    #[test]
+    fn style_sheets_with_a_digest_get_the_path_of_unchanged_resources() {
+        let mut map = map();
+        map.origins[0].unchanged = Some(map.origins[0].prefix.unchanged());
+        let own = |value: &str| link(value, Base::Own, &map);
+        let sheet = "<https://static.example/a.css>; rel=preload; as=style; integrity=\"sha384-x\"";
+        assert_eq!(own(sheet), Some(sheet.replace("https://static.example", "/_s/~unchanged")));
+        let script = sheet.replace("as=style", "as=script");
+        assert_eq!(own(&script), Some(script.replace("https://static.example", "/_s")));
+        assert_eq!(own("<https://static.example/>; rel=canonical; integrity=x"), None);
+    }
 
     #[test]
     fn targets_of_links_are_changed_and_no_parameters() {

@@ -27,6 +27,12 @@ impl Prefix {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The path below this one for [`MappedOrigin::unchanged`].
+    #[must_use]
+    pub fn unchanged(&self) -> Self {
+        Self(format!("{}/~unchanged", self.0))
+    }
 }
 
 impl FromStr for Prefix {
@@ -53,6 +59,9 @@ pub struct MappedOrigin {
     pub origin: Origin,
     /// The path.
     pub prefix: Prefix,
+    /// Path below [`prefix`](Self::prefix) at which style sheets with an `integrity` digest are served, byte by byte. `None`:
+    /// they stay at the `Origin`.
+    pub unchanged: Option<Prefix>,
 }
 
 /// All origins that one host serves below paths.
@@ -127,6 +136,21 @@ impl OriginMap {
     /// A URL with a `..` segment (`/../x`) stays unchanged: below a prefix it could leave the [`MappedOrigin`] and
     /// reach paths of the host.
     pub(crate) fn edit(&self, base: Base, url: &[u8], syntax: Syntax) -> Option<Edit<'_>> {
+        self.edit_below(base, url, syntax, |place| Some(&place.prefix))
+    }
+
+    /// Like [`edit`](Self::edit), for a style sheet with an `integrity` digest.
+    pub(crate) fn edit_unchanged(&self, base: Base, url: &[u8], syntax: Syntax) -> Option<Edit<'_>> {
+        self.edit_below(base, url, syntax, |place| place.unchanged.as_ref())
+    }
+
+    fn edit_below<'m>(
+        &'m self,
+        base: Base,
+        url: &[u8],
+        syntax: Syntax,
+        prefix_of: impl Fn(&'m MappedOrigin) -> Option<&'m Prefix>,
+    ) -> Option<Edit<'m>> {
         if base == Base::Foreign {
             return None;
         }
@@ -136,7 +160,7 @@ impl OriginMap {
         match begins(&mut units) {
             Begins::Root => {
                 let Base::Mapped(index) = base else { return None };
-                let prefix = self.origins.get(index)?.prefix.as_str();
+                let prefix = prefix_of(self.origins.get(index)?)?.as_str();
                 stays_below(units).then_some(Edit { range: first..first, prefix, slash: false })
             }
             Begins::Authority { is_secure } => {
@@ -155,7 +179,7 @@ impl OriginMap {
                 let next = units.peek();
                 let end = next.map_or(url.len(), |unit| unit.start);
                 let slash = next.is_none_or(|unit| unit.byte != Some(b'/'));
-                let prefix = place.prefix.as_str();
+                let prefix = prefix_of(place)?.as_str();
                 stays_below(units).then_some(Edit { range: first..end, prefix, slash })
             }
             Begins::Other => None,
@@ -223,8 +247,11 @@ impl OriginMap {
     /// The `Origin` that is served at `path`, with the path at that origin.
     pub fn origin_of<'p>(&self, path: &'p str) -> Option<(&Origin, &'p str)> {
         self.origins.iter().find_map(|place| {
-            let rest = path.strip_prefix(place.prefix.as_str())?;
-            (rest.is_empty() || rest.starts_with(['/', '?'])).then_some((&place.origin, rest))
+            let below = |prefix: &Prefix| {
+                let rest = path.strip_prefix(prefix.as_str())?;
+                (rest.is_empty() || rest.starts_with(['/', '?'])).then_some((&place.origin, rest))
+            };
+            place.unchanged.as_ref().and_then(below).or_else(|| below(&place.prefix))
         })
     }
 }
@@ -304,6 +331,7 @@ mod tests {
         let place = |origin: &str, prefix: &str| MappedOrigin {
             origin: origin.parse().expect("an origin"),
             prefix: prefix.parse().expect("a prefix"),
+            unchanged: None,
         };
         OriginMap {
             origins: vec![place("https://static.example", "/_s"), place("http://[::1]:8080", "/_i/6")],
@@ -312,6 +340,23 @@ mod tests {
 
     fn edited(base: Base, url: &str) -> Option<String> {
         map().url(base, url)
+    }
+
+    #[test]
+    fn an_unchanged_resource_has_its_own_path_and_its_origin() {
+        let mut map = map();
+        let url = b"https://static.example/a.css";
+        assert_eq!(map.edit_unchanged(Base::Own, url, Syntax::Plain), None);
+        let place = &mut map.origins[0];
+        place.unchanged = Some(place.prefix.unchanged());
+        let prefix = |base, url: &[u8]| map.edit_unchanged(base, url, Syntax::Plain).map(|edit| edit.prefix);
+        assert_eq!(prefix(Base::Own, url), Some("/_s/~unchanged"));
+        assert_eq!(prefix(Base::Mapped(0), b"/a.css"), Some("/_s/~unchanged"));
+        assert_eq!(prefix(Base::Own, b"/a.css"), None);
+        for path in ["/_s/~unchanged/a.css", "/_s/a.css"] {
+            let (origin, rest) = map.origin_of(path).expect("an origin");
+            assert_eq!((origin.to_string().as_str(), rest), ("https://static.example", "/a.css"));
+        }
     }
 
     #[test]

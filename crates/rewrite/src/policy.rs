@@ -89,11 +89,15 @@ impl PolicyBudget {
                 if *is_whole || !named.names(&place.origin) {
                     continue;
                 }
-                let added = format!(" https://{own}{}{path}", place.prefix.as_str());
-                let Some(left) = self.room.checked_sub(added.len()) else { return };
-                self.room = left;
                 *is_whole = path == "/";
-                changed.push_str(&added);
+                // The complete path includes that of unchanged style sheets.
+                let unchanged = place.unchanged.as_ref().filter(|_| path != "/");
+                for prefix in std::iter::once(&place.prefix).chain(unchanged) {
+                    let added = format!(" https://{own}{}{path}", prefix.as_str());
+                    let Some(left) = self.room.checked_sub(added.len()) else { return };
+                    self.room = left;
+                    changed.push_str(&added);
+                }
             }
         }
     }
@@ -208,10 +212,28 @@ mod tests {
         assert_eq!(super::policy("img-src static.example", &map(), ""), None);
     }
     #[test]
+    fn a_source_with_a_path_permits_unchanged_style_sheets_too() {
+        let mut map = map();
+        map.origins[0].unchanged = Some(map.origins[0].prefix.unchanged());
+        for (source, added) in [
+            (
+                "https://static.example/our/",
+                " https://www.example/_s/our/ https://www.example/_s/~unchanged/our/",
+            ),
+            // The whole path includes them.
+            ("https://static.example", " https://www.example/_s/"),
+        ] {
+            let list = format!("style-src {source}");
+            assert_eq!(policy(&list, &map, "www.example"), Some(format!("{list}{added}")));
+        }
+    }
+
+    #[test]
     fn a_policy_grows_no_more_than_its_bound() {
         let place = |number: usize| crate::MappedOrigin {
             origin: format!("https://o{number}.e").parse().expect("an origin"),
             prefix: format!("/_{number}").parse().expect("a prefix"),
+            unchanged: None,
         };
         let map = OriginMap { origins: (0..32).map(place).collect() };
         for text in ["img-src *.e/x;", "a-src *.e;", "img-src *.e,", "img-src a *.e/b *.e/c *.e/d "] {

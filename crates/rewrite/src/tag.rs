@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::RewriteContext;
 use crate::css;
-use crate::headers::refresh_edit;
+use crate::headers::{LinkKind, refresh_edit};
 use crate::map::{Base, Edit, apply};
 use crate::policy::policy;
 use crate::text::{Syntax, decoded};
@@ -73,6 +73,8 @@ struct Attribute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Url,
+    /// URL of a style sheet with an `integrity` digest.
+    DigestedUrl,
     /// The candidates of a `srcset`.
     Candidates,
     Style,
@@ -127,10 +129,10 @@ impl<'t> Tag<'t> {
         output: &mut Vec<u8>,
     ) {
         let mut from = 0;
-        let is_fixed = same(self.name, "link") && self.is_fixed_link();
+        let link = if same(self.name, "link") { self.link_kind() } else { LinkKind::Usual };
         let meta = if same(self.name, "meta") { self.meta() } else { None };
         for attribute in &self.attributes {
-            let Some(content) = self.content(attribute, is_fixed, meta) else { continue };
+            let Some(content) = self.content(attribute, link, meta) else { continue };
             let value = &self.bytes[attribute.value.clone()];
             if value.is_empty() {
                 continue;
@@ -145,6 +147,10 @@ impl<'t> Tag<'t> {
                     *base = context.map.base(*base, value, context.own, Syntax::Html);
                 }
                 Content::Url => write_url(value, *base, context, output),
+                Content::DigestedUrl => {
+                    let edit = context.map.edit_unchanged(*base, value, Syntax::Html);
+                    apply(value, edit.as_slice(), output);
+                }
                 Content::Candidates => apply(value, &candidates(value, *base, context), output),
                 Content::Style => write_style(value, *base, context, output),
                 Content::Refresh => {
@@ -157,9 +163,9 @@ impl<'t> Tag<'t> {
         output.extend_from_slice(&self.bytes[from..]);
     }
 
-    /// The [`Syntax`] of an attribute's value; `None` if it contains no URL to rewrite. `is_fixed` marks a link whose
-    /// URL stays, `meta` is the syntax of a `meta` element's content.
-    fn content(&self, attribute: &Attribute, is_fixed: bool, meta: Option<Content>) -> Option<Content> {
+    /// The [`Syntax`] of an attribute's value; `None` if it contains no URL to rewrite. `link` is the kind of a
+    /// `link` element, `meta` is the syntax of a `meta` element's content.
+    fn content(&self, attribute: &Attribute, link: LinkKind, meta: Option<Content>) -> Option<Content> {
         let is_one_of = |names: &[&str]| names.iter().any(|name| same(self.name, name));
         let name = self.bytes[attribute.name.clone()].to_ascii_lowercase();
         // The attributes of custom elements have no defined meaning. A name that was cut to [`NAME`] bytes may be one
@@ -169,7 +175,8 @@ impl<'t> Tag<'t> {
             b"style" => Some(Content::Style),
             _ if is_custom => None,
             b"href" if is_one_of(&["base"]) => Some(Content::Base),
-            b"href" if is_fixed => None,
+            b"href" if link == LinkKind::Canonical => None,
+            b"href" if link == LinkKind::Digested => Some(Content::DigestedUrl),
             b"href" | b"src" | b"xlink:href" => Some(Content::Url),
             b"srcset" | b"imagesrcset" => Some(Content::Candidates),
             b"action" if is_one_of(&["form"]) => Some(Content::Url),
@@ -182,16 +189,20 @@ impl<'t> Tag<'t> {
         }
     }
 
-    /// Returns whether the URL of a link must stay: a style sheet with an `integrity` digest, because a rewritten style
-    /// sheet would not match it, and the canonical URL, by which search engines identify the page.
-    fn is_fixed_link(&self) -> bool {
+    /// The [`LinkKind`] of a `link` element.
+    fn link_kind(&self) -> LinkKind {
         let has = |name, word: &str| {
             let value = self.value(name).unwrap_or_default();
             value.split(u8::is_ascii_whitespace).any(|found| same(found, word))
         };
         let is_style = has("rel", "stylesheet") || has("as", "style");
-        has("rel", "canonical")
-            || (is_style && self.value("integrity").is_some_and(|value| !value.is_empty()))
+        if has("rel", "canonical") {
+            LinkKind::Canonical
+        } else if is_style && self.value("integrity").is_some_and(|value| !value.is_empty()) {
+            LinkKind::Digested
+        } else {
+            LinkKind::Usual
+        }
     }
 
     fn meta(&self) -> Option<Content> {

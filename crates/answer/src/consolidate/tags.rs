@@ -27,7 +27,10 @@ pub(super) fn known(headers: &HeaderMap) -> Option<HeaderValue> {
 impl Mark {
     /// The digest of a map. Equal on all gateways of a fleet.
     pub(super) fn of(map: &OriginMap) -> Self {
-        let places = map.origins.iter().map(|place| format!("{} {}\n", place.origin, place.prefix.as_str()));
+        let places = map.origins.iter().map(|place| {
+            let unchanged = place.unchanged.as_ref().map_or("", |_| " unchanged");
+            format!("{} {}{unchanged}\n", place.origin, place.prefix.as_str())
+        });
         let text = format!("{}\n{}", brisk_rewrite::VERSION, places.collect::<String>());
         // FNV-1a, because it is the same in all builds; the standard library's hasher is not.
         let hashed = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -146,6 +149,7 @@ mod tests {
         let place = |prefix: &str| brisk_rewrite::MappedOrigin {
             origin: "https://static.example".parse().expect("an origin"),
             prefix: prefix.parse().expect("a prefix"),
+            unchanged: None,
         };
         let mark = |prefix| Mark::of(&OriginMap { origins: vec![place(prefix)] }).0;
         assert_eq!(mark("/_s"), "f2c1f0bc0f247d30");

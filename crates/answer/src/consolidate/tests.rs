@@ -21,6 +21,7 @@ fn settings(cookies: Cookies) -> Arc<Consolidation> {
     let place = |origin: &str, prefix: &str| MappedOrigin {
         origin: origin.parse().expect("an origin"),
         prefix: prefix.parse().expect("a prefix"),
+        unchanged: None,
     };
     let origins = vec![place("https://static.example", "/_s"), place("https://api.example:8443", "/_a")];
     Arc::new(Consolidation { map: Arc::new(OriginMap { origins }), cookies: vec![cookies; 2] })

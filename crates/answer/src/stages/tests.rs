@@ -48,6 +48,7 @@ fn full_host() -> HostSettings {
     let place = MappedOrigin {
         origin: "https://static.example".parse().expect("an origin"),
         prefix: "/_s".parse().expect("a prefix"),
+        unchanged: None,
     };
     let consolidation = Consolidation {
         map: Arc::new(OriginMap { origins: vec![place] }),

@@ -123,6 +123,47 @@ fn a_page_on_three_domains_needs_one_connection() {
     assert!(after.metrics().sum("brisk_rewritten_answers_total", &[]) >= 3.0);
 }
 
+/// A style sheet that `consolidate` would change, which its digest does not permit.
+const DIGESTED: &str = "p { color: rgb(1, 2, 3); background: url(one.svg) } @font-face { font-family: Unused; src: url(//static.test/unused.ttf) }";
+
+#[test]
+fn a_style_sheet_with_a_digest_comes_unchanged_over_the_connection_of_the_page() {
+    const PAGE: &str = "<!doctype html><title>waiting</title><p id=p>text</p>\
+        <link rel=stylesheet crossorigin=anonymous href=\"https://static.test/a/app.css\" \
+        integrity=\"sha256-s8lMrbUBC6MGQd53Qi3WskOaflfbQmxbvnEdtSHl5ZM=\">\
+        <script>addEventListener('load', () =>
+          document.title = getComputedStyle(document.getElementById('p')).color)</script>";
+    let origin = Origin::answering(|request, stream| match &path_of(request)[..] {
+        "/" => answer(stream, "Content-Type: text/html\r\n", PAGE.as_bytes()),
+        "/a/app.css" => {
+            let head = "Content-Type: text/css\r\nAccess-Control-Allow-Origin: *\r\n";
+            answer(stream, head, DIGESTED.as_bytes())
+        }
+        "/a/one.svg" => answer(stream, "Content-Type: image/svg+xml\r\n", b"<svg/>"),
+        _ => write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+    });
+    let ca = TestCa::new();
+    for (integrity, few) in [("", false), (", integrity = true", true)] {
+        let keys = format!(
+            "consolidate = {{ \"https://static.test\" = {{ path = \"/_s\", upstream = \"app\"{integrity} }} }}\n"
+        );
+        let route = "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
+        let hosts = [("www.test", &keys[..]), ("static.test", "")]
+            .map(|(name, keys)| format!("{}{keys}{route}", host(&[name], &[&ca.server(&[name]).issue()])));
+        let config = format!("{}{}{}", base(""), hosts.concat(), upstream(&[&origin.url()]));
+        let brisk = setup().config(&config).start();
+        let (page, connections) = opened(&brisk);
+        assert!(page.contains("<title>rgb(1, 2, 3)</title>"), "{integrity} {page}");
+        assert_eq!(connections == 1, few, "{integrity} {connections}");
+        // The style sheet, and the picture that is relative to it.
+        for path in ["/a/app.css", "/a/one.svg"] {
+            let requests = origin.requests();
+            let request = requests.iter().rfind(|request| path_of(request) == path).expect("a request");
+            assert!(is_to(request, "static.test"), "{path}");
+        }
+    }
+}
+
 #[test]
 fn requests_and_answers_are_those_of_the_origin() {
     let origin = Origin::answering(|request, stream| {

@@ -16,6 +16,8 @@ pub(crate) struct ConsolidateTable {
     pub(crate) path: String,
     pub(crate) upstream: Option<String>,
     pub(crate) cookies: Option<Cookies>,
+    #[serde(default)]
+    pub(crate) integrity: bool,
 }
 
 /// Cookies that an origin receives and may set.
@@ -38,7 +40,12 @@ impl<'de> Deserialize<'de> for Consolidate {
             }
 
             fn visit_str<E: de::Error>(self, path: &str) -> Result<Consolidate, E> {
-                Ok(Consolidate(ConsolidateTable { path: path.to_owned(), upstream: None, cookies: None }))
+                Ok(Consolidate(ConsolidateTable {
+                    path: path.to_owned(),
+                    upstream: None,
+                    cookies: None,
+                    integrity: false,
+                }))
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<Consolidate, A::Error> {

@@ -94,17 +94,21 @@ impl Found {
             return context.findings.wrong(&place_of_path(path, context), message);
         }
         let Some(group) = group(&origin, table, config, path, context) else { return };
-        let action = Action::Upstream(UpstreamAction { group, path: UpstreamPath::below(prefix.as_str()) });
-        self.routes.push(RouteSettings {
-            place: Some(self.map.origins.len()),
-            ..RouteSettings::new(RoutePath::Prefix(prefix.as_str().to_owned()), action)
-        });
+        let place = Some(self.map.origins.len());
+        let unchanged = table.integrity.then(|| prefix.unchanged());
+        for (prefix, rewrite) in [(Some(&prefix), true), (unchanged.as_ref(), false)] {
+            let Some(prefix) = prefix else { continue };
+            let path = UpstreamPath::below(prefix.as_str());
+            let action = Action::Upstream(UpstreamAction { group: group.clone(), path });
+            let path = RoutePath::Prefix(prefix.as_str().to_owned());
+            self.routes.push(RouteSettings { place, rewrite, ..RouteSettings::new(path, action) });
+        }
         self.cookies.push(match table.cookies {
             Some(raw::Cookies::None) => Cookies::None,
             Some(raw::Cookies::Host) => Cookies::Host,
             Some(raw::Cookies::Own) | None => Cookies::Own,
         });
-        self.map.origins.push(MappedOrigin { origin, prefix });
+        self.map.origins.push(MappedOrigin { origin, prefix, unchanged });
     }
 }
 
