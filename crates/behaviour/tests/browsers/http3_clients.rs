@@ -145,6 +145,14 @@ fn a_websocket_is_opened_by_extended_connect() {
     let origin = websocket_echo();
     let site = h3_site("", &proxy_to(&[&origin.url()]));
     assert_eq!(Peer::Aioquic.run(&site, "websocket"), json!({ "status": "200", "message": "hello" }));
+    let line: Value = serde_json::from_str(&site.brisk.logged("CONNECT")).expect("a line of JSON");
+    assert_eq!(
+        (&line["protocol"], &line["upgraded_end"]),
+        (&"HTTP/3.0".into(), &"client-closed".into()),
+        "{line}"
+    );
+    // A frame with the message and its head of 2 bytes, and from the client a mask of 4 bytes.
+    assert_eq!((&line["bytes_received"], &line["bytes_sent"]), (&11.into(), &7.into()), "{line}");
 }
 
 #[test]
