@@ -95,7 +95,7 @@ fn a_route_for_owners_of_certificates_keeps_them_and_needs_authorities() {
 
 const USERS: &str = "alice:$apr1$8charsal$xES.S6d4oPTiVAh2XwVyp/\n";
 
-/// What `brisk check` says of a route with `keys` in `basic_auth`, and of the file with these users.
+/// The messages of `brisk check` about a route with `keys` in `basic_auth`, and about the file with these users.
 fn with_users(users: &str, keys: &str) -> Result<Resolved, String> {
     let folder = folder();
     fs::write(folder.path().join("users"), users).expect("written");
