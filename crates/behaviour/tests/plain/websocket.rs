@@ -1,6 +1,7 @@
 //! WebSocket through brisk, from a tungstenite client to a tungstenite server.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_behaviour::websocket::echo;
@@ -119,6 +120,28 @@ fn the_access_log_names_the_upstream_that_closes_a_switched_connection() {
     drop(socket);
     let line = line(&site);
     assert_eq!((&line["upgraded_end"], &line["error"]), (&"upstream-closed".into(), &Value::Null), "{line}");
+}
+
+#[test]
+fn the_access_log_names_the_failure_of_a_switched_connection() {
+    let origin = Origin::raw(|stream| {
+        let mut socket = tungstenite::accept(stream).map_err(io::Error::other)?;
+        socket.read().map_err(io::Error::other)?;
+        // The end of the connection becomes a reset.
+        rustix::net::sockopt::set_socket_linger(socket.get_ref(), Some(Duration::ZERO))?;
+        Ok(())
+    });
+    let site = logging(&origin, "");
+    let mut socket = open(&site);
+    socket.send(Message::text("bye")).expect("a server that reads");
+    assert!(socket.read().is_err());
+    drop(socket);
+    let line = line(&site);
+    let error = (&line["error"], &line["error_side"]);
+    assert_eq!(
+        (&line["upgraded_end"], error),
+        (&"error".into(), (&"response-body".into(), &"upstream".into()))
+    );
 }
 
 #[test]
