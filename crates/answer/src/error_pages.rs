@@ -47,18 +47,23 @@ impl ErrorPage {
         let kind = mime_guess::from_path(file).first_raw().unwrap_or("application/octet-stream");
         Self { content_type: HeaderValue::from_static(kind), body: body.into() }
     }
+
+    /// Replaces the content of a response.
+    pub(crate) fn put(&self, response: &mut Response<Body>) {
+        let headers = response.headers_mut();
+        for name in &CONTENT_HEADERS {
+            headers.remove(name);
+        }
+        headers.insert(header::CONTENT_TYPE, self.content_type.clone());
+        *response.body_mut() = Body::full(self.body.clone());
+    }
 }
 
 impl ErrorPages {
     /// Replaces the content of an error response, and keeps its status and its other headers.
     pub(crate) fn apply(&self, response: &mut Response<Body>) {
         let Some(page) = self.page(response.status()).filter(|_| self.may_replace(response)) else { return };
-        let headers = response.headers_mut();
-        for name in &CONTENT_HEADERS {
-            headers.remove(name);
-        }
-        headers.insert(header::CONTENT_TYPE, page.content_type.clone());
-        *response.body_mut() = Body::full(page.body.clone());
+        page.put(response);
     }
 
     fn page(&self, status: StatusCode) -> Option<&ErrorPage> {

@@ -28,6 +28,7 @@ mod header_values;
 mod headers;
 mod hints;
 mod hosts;
+mod maintenance;
 mod names;
 mod redirect;
 mod service;

@@ -31,6 +31,7 @@ pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use crate::error_pages::{ErrorPage, ErrorPages};
 pub use crate::header_rules::{HeaderRules, HostHeaders, RuleValue};
 pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
+pub use crate::maintenance::{Maintenance, MaintenanceSwitch};
 pub use crate::timing::ServerTiming;
 pub use crate::visits::HostVisits;
 pub use brisk_http::claims::Underscores;
@@ -72,6 +73,8 @@ pub struct HostSettings {
     pub alt_svc: Option<AltSvc>,
     /// Headers added to responses that do not contain them. Default: none.
     pub headers: HostHeaders,
+    /// Maintenance that a file switches on. Default: none.
+    pub maintenance: Option<Arc<Maintenance>>,
     /// Pages for requests without a route. Default: none.
     pub error_pages: Option<Arc<ErrorPages>>,
     /// `Server-Timing` in responses. Default: none.
@@ -98,6 +101,7 @@ impl HostSettings {
             hsts: None,
             alt_svc: None,
             headers: HostHeaders::default(),
+            maintenance: None,
             error_pages: None,
             server_timing: None,
             visits: None,

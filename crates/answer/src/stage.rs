@@ -140,6 +140,8 @@ impl ClientRequest {
 pub(crate) struct RequestState {
     pub(crate) version: Version,
     pub(crate) is_head: bool,
+    /// Whether the request was refused because of maintenance.
+    pub(crate) is_in_maintenance: bool,
     /// Content coding negotiated for the request; `None` if its route does not compress.
     pub(crate) compression: Option<Box<ResponseCompression>>,
     /// Host, tags and path of the request, if the host serves other origins.
@@ -158,6 +160,7 @@ impl RequestState {
         Self {
             version: head.version,
             is_head: head.method == Method::HEAD,
+            is_in_maintenance: false,
             compression: None,
             consolidation: None,
             page_view: None,

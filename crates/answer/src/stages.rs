@@ -16,6 +16,7 @@ mod head_method;
 pub(crate) mod header_rules;
 mod host_headers;
 mod keep_alive;
+mod maintenance;
 mod page_measurement;
 mod server_timing;
 mod tunnel_refusal;
@@ -39,6 +40,7 @@ use self::head_method::HeadMethodStage;
 use self::header_rules::HeaderRulesStage;
 use self::host_headers::HostHeadersStage;
 use self::keep_alive::KeepAliveStage;
+use self::maintenance::MaintenanceStage;
 use self::page_measurement::PageMeasurementStage;
 use self::server_timing::ServerTimingStage;
 use self::tunnel_refusal::TunnelRefusalStage;
@@ -129,6 +131,8 @@ stages! {
     Access(AccessStage),
     /// Before every stage that reads or changes the content or its headers.
     ErrorPages(ErrorPagesStage),
+    /// Before all other stages that respond or wait. After error pages, which its own page precedes.
+    Maintenance(MaintenanceStage),
     /// Before consolidation and measurement, which replace the client's `Accept-Encoding`.
     Negotiation(NegotiationStage),
     /// Before the headers of the host and of the operator, which are not translated. Before measurement, whose

@@ -16,6 +16,7 @@ mod headers;
 mod keep_alive;
 mod keys;
 mod keyserver;
+mod maintenance;
 mod map;
 mod redis;
 mod upstream_path;
@@ -54,6 +55,7 @@ pub(crate) use map::Map;
 pub(crate) use redis::{Redis, RedisTopology};
 
 pub(crate) use keys::{KeyFamily, Keys};
+pub(crate) use maintenance::Maintenance;
 pub(crate) use upstream_path::{RewriteDocuments, RewritePath, StripPrefix};
 pub(crate) use visit_store::Visits;
 pub(crate) use visits::{HostVisits, ServerTiming};
@@ -254,6 +256,7 @@ pub(crate) struct Host {
     pub(crate) early_data: Option<EarlyData>,
     pub(crate) compression: Option<Compression>,
     pub(crate) security_headers: Option<SecurityHeaders>,
+    pub(crate) maintenance: Option<Maintenance>,
     pub(crate) error_pages: Option<ErrorPages>,
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) preconnect: Option<Preconnect>,

@@ -25,6 +25,7 @@ mod keep_alive;
 mod keys;
 pub(crate) mod keyserver;
 mod limits;
+mod maintenance;
 mod maps;
 mod names;
 mod on_demand;

@@ -28,8 +28,9 @@ use crate::header_rules::ResponseHeaders;
 use crate::names::Names;
 use crate::settings::{
     AccessSettings, Action, AltSvc, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
-    ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, MappedOrigin, OriginMap,
-    Preconnect, RoutePath, RouteSettings, ServerTiming, UpstreamAction, UpstreamPath,
+    ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, Maintenance,
+    MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, RoutePath, RouteSettings, ServerTiming,
+    UpstreamAction, UpstreamPath,
 };
 use crate::stage::{Groups, HostContext, StageTarget};
 use crate::visits::SiteVisits;
@@ -64,6 +65,7 @@ fn full_host() -> HostSettings {
         consolidation: Some(Arc::new(consolidation)),
         networks: Some(denying()),
         error_pages: Some(Arc::default()),
+        maintenance: Some(maintenance()),
         ..host()
     }
 }
@@ -72,6 +74,11 @@ fn full_host() -> HostSettings {
 fn denying() -> Arc<NetworkRules> {
     let network = "10.0.0.0/8".parse().expect("a network");
     Arc::new(NetworkRules::new([], [network]).expect("one list"))
+}
+
+fn maintenance() -> Arc<Maintenance> {
+    let switch = MaintenanceSwitch::new("/no/such/file".into());
+    Arc::new(Maintenance { switch, page: None, retry_after: Duration::ZERO, allow: Vec::new() })
 }
 
 fn upstream() -> RouteSettings {
@@ -170,6 +177,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
         "KeepAlive",
         "Access",
         "ErrorPages",
+        "Maintenance",
         "Negotiation",
         "Consolidation",
         "ClientCertificate",
@@ -231,7 +239,7 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
 fn each_feature_of_a_host_adds_its_stages_alone() {
     let full = full_host();
     let headers = HostHeaders(vec![(http::header::SERVER, HeaderValue::from_static("x"))]);
-    let cases: [(HostSettings, &[&str]); 8] = [
+    let cases: [(HostSettings, &[&str]); 9] = [
         (HostSettings { networks: full.networks.clone(), ..host() }, &["Access"]),
         (HostSettings { alt_svc: full.alt_svc, ..host() }, &["AltSvc"]),
         (HostSettings { client_cert: full.client_cert, ..host() }, &["ClientCertificate"]),
@@ -239,6 +247,7 @@ fn each_feature_of_a_host_adds_its_stages_alone() {
         (HostSettings { headers, ..host() }, &["HostHeaders"]),
         (HostSettings { server_timing: full.server_timing.clone(), ..host() }, &["ServerTiming"]),
         (HostSettings { visits: full.visits.clone(), ..host() }, &["PageMeasurement", "Compression"]),
+        (HostSettings { maintenance: full.maintenance.clone(), ..host() }, &["Maintenance"]),
         (HostSettings { consolidation: full.consolidation.clone(), ..host() }, &["Consolidation"]),
     ];
     for (host, added) in cases {
@@ -272,7 +281,7 @@ fn responses_without_a_route_have_the_stages_of_their_host() {
     let of_host = ["AltSvc", "HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
     assert_eq!(
         names(Some(&context), StageTarget::Unrouted),
-        [&["Access", "ErrorPages"], &of_host[..]].concat()
+        [&["Access", "ErrorPages", "Maintenance"], &of_host[..]].concat()
     );
     let of_host = [&["Access"], &of_host[..]].concat();
     assert_eq!(names(Some(&context), StageTarget::Beacon), of_host);

@@ -75,7 +75,8 @@ fn pages_of(
     pages
 }
 
-fn page(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> Option<ErrorPage> {
+/// The page in `file`.
+pub(super) fn page(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> Option<ErrorPage> {
     let file = context.file(file);
     match read(&file) {
         Ok(content) if content.len() as u64 > LARGEST => {

@@ -16,7 +16,7 @@ use super::names::host_name;
 use super::routes::routes;
 use super::{
     access, certificates, consolidate, early_data, error_pages, files, headers, http3, isolation, keep_alive,
-    on_demand, remote, tokens, visits,
+    maintenance, on_demand, remote, tokens, visits,
 };
 use crate::raw;
 use crate::values::KeyPlace;
@@ -151,6 +151,7 @@ impl<'c> Builder<'c> {
                 .or(usual_hsts),
             alt_svc,
             headers,
+            maintenance: maintenance::of_host(host, path, context),
             error_pages: error_pages.clone(),
             preconnect: keep_alive::preconnect(host, kept, path, context),
             server_timing: visits::server_timing(host, path, context),

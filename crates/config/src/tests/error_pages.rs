@@ -1,4 +1,4 @@
-//! `error_pages` of hosts and routes.
+//! `error_pages` of hosts and routes, and `maintenance` of hosts.
 
 use std::collections::BTreeMap;
 
@@ -71,5 +71,26 @@ fn a_wrong_page_is_refused() {
             checked(folder.path(), &text("", &format!("error_pages = {{ {pages} }}"))).expect_err(pages);
         let expected = format!("brisk.toml:9:{column}: host[0].route[0].error_pages.{message}");
         assert!(error.starts_with(&expected), "{error}\n{expected}");
+    }
+}
+
+#[test]
+fn maintenance_has_a_file_that_need_not_exist() {
+    let maintenance = |keys: &str| text(&format!("maintenance = {{ {keys} }}"), "");
+    let resolved = accepted(&maintenance("file = \"off\", allow = [\"10.0.0.0/8\"]"));
+    let settings = resolved.settings.service.hosts[0].maintenance.clone().expect("maintenance");
+    assert_eq!((settings.retry_after, settings.allow.len()), (Duration::from_mins(1), 1));
+    for (keys, message) in [
+        ("page = \"x\"", "5:15: host[0].maintenance: the key `file` is missing"),
+        (
+            "file = \"off\", retry_after = \"2d\"",
+            "5:45: host[0].maintenance.retry_after: 2d is out of range: write 1s to 1d",
+        ),
+        (
+            "file = \"off\", page = \"none.html\"",
+            "5:38: host[0].maintenance.page: cannot read none.html: No such file or directory (os error 2)",
+        ),
+    ] {
+        refused(&maintenance(keys), &format!("brisk.toml:{message}"));
     }
 }
