@@ -7,10 +7,10 @@
 //! A request for several parts, or with another unit than bytes, gets the whole file (RFC 9110 section 14.2). `If-Range` is
 //! supported with an `ETag`; with a date the whole file is sent.
 
-mod beneath;
 mod room;
 
 use brisk_coding::{AcceptedCodings, Coding};
+use brisk_folder::Beneath;
 use brisk_http::error::BodyError;
 use brisk_http::path::RequestPath;
 use bytes::Bytes;
@@ -25,7 +25,6 @@ use tower_service::Service as _;
 use crate::body::{Body, FallbackFile};
 use crate::header_values::add_vary;
 use crate::settings::StaticSettings;
-use beneath::Beneath;
 pub(crate) use room::in_room;
 
 /// Size of a read in bytes: two TLS records. Every response has a buffer of this size from its start.

@@ -14,12 +14,12 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 
-use crate::early_data::{EarlyDataPolicy, EarlyPath};
 use crate::forwarding::{ForwardedRequest, Forwarding};
 use crate::headers;
 use crate::names::Names;
 use crate::redirect::HttpsRedirect;
 use crate::settings::Underscores;
+use brisk_rules::{EarlyDataPolicy, EarlyPath};
 
 pub use pages::negotiation;
 

@@ -11,7 +11,6 @@ mod client_cert;
 mod compress;
 mod consolidate;
 mod credentials;
-mod early_data;
 mod error;
 mod error_page;
 mod error_pages;
@@ -23,7 +22,6 @@ mod forwarding;
 #[doc(hidden)]
 pub mod fuzz;
 mod head_limits;
-mod header_rules;
 mod header_values;
 mod headers;
 mod hints;

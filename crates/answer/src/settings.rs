@@ -27,9 +27,7 @@ pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, Pr
 use crate::body::Body;
 pub use crate::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
 pub use crate::consolidate::{Consolidation, Cookies};
-pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use crate::error_pages::{ErrorPage, ErrorPages};
-pub use crate::header_rules::{HeaderRules, HostHeaders, RuleValue};
 pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
 pub use crate::maintenance::{Maintenance, MaintenanceSwitch};
 pub use crate::timing::ServerTiming;
@@ -40,6 +38,8 @@ pub use brisk_http_connection::keep_alive::KeepAlive;
 pub use brisk_rules::{
     Conditions, GroupPattern, Map, Maps, PathRewrite, Pattern, RoutePath, Template, UpstreamPath, ValueTest,
 };
+pub use brisk_rules::{EarlyDataPolicy, EarlyPath, EarlyPathError};
+pub use brisk_rules::{HeaderRules, HostHeaders, RuleValue};
 
 /// The hosts of one configuration, served over HTTPS, and the settings common to their requests.
 #[derive(Clone, Debug)]

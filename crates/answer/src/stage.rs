@@ -24,12 +24,12 @@ use crate::compress::ResponseCompression;
 use crate::consolidate::ConsolidatedRequest;
 use crate::exchange::Exchange;
 use crate::forwarding::Forwarding;
-use crate::header_rules::ResponseHeaders;
 use crate::hints::RequestHints;
 use crate::names::Names;
 use crate::settings::{Action, HostSettings, HstsSettings, Preconnect, RouteSettings, ServiceSettings};
 use crate::stages::header_rules::FormedHeaders;
 use crate::visits::{PageView, SiteVisits};
+use brisk_rules::ResponseHeaders;
 
 /// One feature of a route. Every method except [`compile`](Self::compile) has an empty default.
 ///

@@ -9,9 +9,11 @@ mod findings;
 mod reader;
 mod text;
 mod units;
+mod values;
 
 pub use document::{Advice, Document};
 pub use error::{ConfigError, KeyPath, Located, Segment};
 pub use findings::Findings;
 pub use text::{Text, Written};
 pub use units::{Period, PeriodLimit, Rate, Size, SizeLimit};
+pub use values::{Address, ClientConnections, FastOpen, LogFile, Network, ProxyProtocol};

@@ -5,156 +5,18 @@ mod private_host;
 mod sessions;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use brisk_config_file::{Written, read_as_text};
 use brisk_net::Target;
 use brisk_upstream::settings::{ServerUrl, ServerUrlError};
-use ipnet::IpNet;
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
+use serde::de::{self, Deserializer, Visitor, value};
 
+pub(crate) use brisk_config_file::{Address, ClientConnections, FastOpen, LogFile, Network, ProxyProtocol};
 pub(crate) use key_place::KeyPlace;
 pub(crate) use private_host::PrivateHost;
 pub(crate) use sessions::{EarlyData, RedisServer, TicketKeys};
-
-/// An IP address and a port to listen on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Address(pub(crate) SocketAddr);
-
-impl Written for Address {
-    const EXPECTED: &'static str = "an address in quotes, as \"0.0.0.0:443\"";
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|_| {
-            format!(
-                "{text:?} is not an address: write IP address and port, as \"0.0.0.0:443\" or \"[::]:443\""
-            )
-        })
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A network, or a single address as the network that holds only it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Network(pub(crate) IpNet);
-
-impl Written for Network {
-    const EXPECTED: &'static str = "a network in quotes, as \"10.0.0.0/8\"";
-}
-
-impl FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "{text:?} is not a network: write one as \"10.0.0.0/8\", \"2001:db8::/32\" or \"192.0.2.1\""
-            )
-        };
-        let single = || text.parse::<IpAddr>().map(IpNet::from);
-        text.parse::<IpNet>().or_else(|_| single()).map(Self).map_err(|_| wrong())
-    }
-}
-
-/// `fast_open`: the queue length, or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FastOpen(pub(crate) Option<u32>);
-
-impl<'de> Deserialize<'de> for FastOpen {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl Visitor<'_> for Either {
-            type Value = FastOpen;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a queue length from 1 to 65535 or `false`")
-            }
-
-            fn visit_bool<E: de::Error>(self, on: bool) -> Result<FastOpen, E> {
-                if on { Err(E::invalid_type(de::Unexpected::Bool(on), &self)) } else { Ok(FastOpen(None)) }
-            }
-
-            fn visit_i64<E: de::Error>(self, length: i64) -> Result<FastOpen, E> {
-                let in_range = u16::try_from(length).ok().filter(|length| *length > 0);
-                let wrong = || E::invalid_value(de::Unexpected::Signed(length), &self);
-                in_range.map(|length| FastOpen(Some(length.into()))).ok_or_else(wrong)
-            }
-        }
-        deserializer.deserialize_any(Either)
-    }
-}
-
-/// `max_connections_per_client`: a number, or no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClientConnections(pub(crate) Option<u32>);
-
-impl<'de> Deserialize<'de> for ClientConnections {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl Visitor<'_> for Either {
-            type Value = ClientConnections;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of connections or `false`")
-            }
-
-            fn visit_bool<E: de::Error>(self, on: bool) -> Result<ClientConnections, E> {
-                if on {
-                    return Err(E::invalid_type(de::Unexpected::Bool(on), &self));
-                }
-                Ok(ClientConnections(None))
-            }
-
-            fn visit_i64<E: de::Error>(self, most: i64) -> Result<ClientConnections, E> {
-                let wrong = || E::invalid_value(de::Unexpected::Signed(most), &self);
-                u32::try_from(most).map(|most| ClientConnections(Some(most))).map_err(|_| wrong())
-            }
-        }
-        deserializer.deserialize_any(Either)
-    }
-}
-
-/// `proxy_protocol`: from no one, everyone, or some.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ProxyProtocol {
-    Off,
-    Everyone,
-    Trusted(Vec<Network>),
-}
-
-impl<'de> Deserialize<'de> for ProxyProtocol {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = ProxyProtocol;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`true`, `false` or a list of networks")
-            }
-
-            fn visit_bool<E: de::Error>(self, on: bool) -> Result<ProxyProtocol, E> {
-                Ok(if on { ProxyProtocol::Everyone } else { ProxyProtocol::Off })
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<ProxyProtocol, A::Error> {
-                Vec::deserialize(value::SeqAccessDeserializer::new(list)).map(ProxyProtocol::Trusted)
-            }
-        }
-        deserializer.deserialize_any(Either)
-    }
-}
 
 /// An address of a key server, or its name, with the port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,31 +65,6 @@ impl FromStr for HashBy {
             _ => None,
         };
         known.ok_or_else(|| format!("{text:?} is not known here; write {}", Self::EXPECTED))
-    }
-}
-
-/// `access_log.file`: a stream of the process or a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LogFile {
-    Stdout,
-    Stderr,
-    Path(PathBuf),
-}
-
-impl Written for LogFile {
-    const EXPECTED: &'static str = "\"stdout\", \"stderr\" or a path";
-}
-
-impl FromStr for LogFile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "" => Err(format!("no path: write {}", Self::EXPECTED)),
-            "stdout" => Ok(Self::Stdout),
-            "stderr" => Ok(Self::Stderr),
-            path => Ok(Self::Path(path.into())),
-        }
     }
 }
 
@@ -320,7 +157,7 @@ impl<'de> Deserialize<'de> for UpstreamServer {
     }
 }
 
-read_as_text!(Address, Network, HashBy, KeyServerAddress, LogFile, RedisServer, Url);
+read_as_text!(HashBy, KeyServerAddress, RedisServer, Url);
 
 /// A version of HTTP that clients may agree on by ALPN.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

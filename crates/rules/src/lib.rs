@@ -1,9 +1,11 @@
-//! Rules about requests, without I/O: the lookup of a route, its conditions, the path for an upstream, and values of headers with
-//! variables.
+//! Rules about requests, without I/O: the lookup of a route, its conditions, the path for an upstream, requests that are processed
+//! as early data, and changes of headers with variables.
 
 mod conditions;
+mod early_data;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod header_rules;
 mod pattern;
 mod route;
 mod template;
@@ -11,6 +13,8 @@ mod upstream_path;
 mod variable;
 
 pub use conditions::{Conditions, Examined, ValueTest, cookies, parameters};
+pub use early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
+pub use header_rules::{FilledValues, HeaderRules, HostHeaders, ResponseHeaders, RuleValue};
 pub use pattern::{GroupPattern, Pattern};
 pub use route::{RoutePath, Routes};
 pub use template::{Filled, Map, Maps, Template, Values};

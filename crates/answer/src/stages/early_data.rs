@@ -2,9 +2,9 @@
 
 use http_body::Body as _;
 
-use crate::early_data::EarlyDataPolicy;
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
+use brisk_rules::EarlyDataPolicy;
 
 /// Holds requests that may be replays until the handshake is complete (RFC 8470 section 3). Compiled for every route,
 /// because a route without the setting accepts no early requests.

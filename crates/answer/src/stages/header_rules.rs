@@ -7,10 +7,10 @@ use http::{HeaderMap, Response};
 
 use crate::body::Body;
 use crate::exchange::Exchange;
-use crate::header_rules::FilledValues;
 use crate::settings::HeaderRules;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 use crate::variables::RequestValues;
+use brisk_rules::FilledValues;
 
 /// Removes, sets and adds headers. Compiled if the route has rules.
 #[derive(Debug)]

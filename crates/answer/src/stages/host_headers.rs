@@ -6,8 +6,8 @@ use http::Response;
 
 use crate::body::Body;
 use crate::exchange::Exchange;
-use crate::header_rules::ResponseHeaders;
 use crate::stage::{RequestState, Stage, StageContext};
+use brisk_rules::ResponseHeaders;
 
 /// Adds the headers of the host. Compiled if the host has any.
 #[derive(Debug)]

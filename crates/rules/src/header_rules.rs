@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use brisk_rules::{Filled, Template, Values};
+use crate::{Filled, Template, Values};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Headers that frame a message or control its connection. The gateway sets these itself.
@@ -46,7 +46,7 @@ impl From<Template> for RuleValue {
 }
 
 /// The formed values of one request, in the order of the rules.
-pub(crate) type FilledValues = Vec<Filled>;
+pub type FilledValues = Vec<Filled>;
 
 impl HeaderRules {
     /// Whether a rule may name `header`.
@@ -62,17 +62,17 @@ impl HeaderRules {
     }
 
     /// Whether values are formed from the request.
-    pub(crate) fn has_templates(&self) -> bool {
+    pub fn has_templates(&self) -> bool {
         self.templates().next().is_some()
     }
 
     /// Forms the values of one request.
-    pub(crate) fn fill(&self, values: &impl Values) -> FilledValues {
+    pub fn fill(&self, values: &impl Values) -> FilledValues {
         self.templates().map(|template| template.fill(values)).collect()
     }
 
     /// Applies the rules with the formed values of the request. `server` is the address of the upstream server, empty for none.
-    pub(crate) fn apply(&self, headers: &mut HeaderMap, filled: &[Filled], server: &str) {
+    pub fn apply(&self, headers: &mut HeaderMap, filled: &[Filled], server: &str) {
         for name in &self.remove {
             headers.remove(name);
         }
@@ -97,20 +97,20 @@ impl HeaderRules {
 
 /// Headers of every response of a host, with their values as sent.
 #[derive(Debug)]
-pub(crate) struct ResponseHeaders {
+pub struct ResponseHeaders {
     hsts: Option<HeaderValue>,
     others: HostHeaders,
 }
 
 impl ResponseHeaders {
     /// `hsts`, the value of `Strict-Transport-Security`, and `others`; `None` if there are none.
-    pub(crate) fn new(hsts: Option<HeaderValue>, others: &HostHeaders) -> Option<Rc<Self>> {
+    pub fn new(hsts: Option<HeaderValue>, others: &HostHeaders) -> Option<Rc<Self>> {
         let is_used = hsts.is_some() || !others.0.is_empty();
         is_used.then(|| Rc::new(Self { hsts, others: others.clone() }))
     }
 
     /// Adds the headers to a response, which is sent over TLS if `is_secure`.
-    pub(crate) fn apply(&self, is_secure: bool, headers: &mut HeaderMap) {
+    pub fn apply(&self, is_secure: bool, headers: &mut HeaderMap) {
         // RFC 6797 section 7.2: never over plain HTTP.
         if let Some(hsts) = self.hsts.as_ref().filter(|_| is_secure) {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
@@ -135,7 +135,7 @@ impl HostHeaders {
 
 #[cfg(test)]
 mod tests {
-    use brisk_rules::{Maps, Variable};
+    use crate::{Maps, Variable};
 
     use super::*;
 

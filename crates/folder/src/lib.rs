@@ -22,7 +22,7 @@ use tower_http::services::fs::{Backend, File, Metadata};
 
 /// One folder.
 #[derive(Clone, Debug)]
-pub(super) struct Beneath {
+pub struct Beneath {
     root: Arc<Path>,
     /// Whether paths with the extension of a compressed copy are copies.
     has_copies: bool,
@@ -31,18 +31,20 @@ pub(super) struct Beneath {
 }
 
 impl Beneath {
-    pub(super) fn new(root: &Path) -> Self {
+    /// The files below `root`.
+    pub fn new(root: &Path) -> Self {
         Self { root: root.into(), has_copies: false, is_at_once: false }
     }
 
     /// The variant for requests that do not name a copy: a copy that is older than its file, or has no file, does not
     /// exist.
-    pub(super) fn with_copies(root: &Path) -> Self {
+    pub fn with_copies(root: &Path) -> Self {
         Self { has_copies: true, ..Self::new(root) }
     }
 
     /// The variant for GET of files: treats every path as a file until it is opened.
-    pub(super) fn at_once(self) -> Self {
+    #[must_use]
+    pub fn at_once(self) -> Self {
         Self { is_at_once: true, ..self }
     }
 
@@ -146,7 +148,7 @@ fn not_found(error: Errno) -> io::Error {
 
 /// The metadata of a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub struct Facts {
     is_dir: bool,
     length: u64,
     modified: Option<SystemTime>,
@@ -193,7 +195,7 @@ impl Metadata for Facts {
 
 /// A file that is being sent.
 #[derive(Debug)]
-pub(super) struct OpenFile {
+pub struct OpenFile {
     file: Arc<std::fs::File>,
     facts: Facts,
     position: u64,

@@ -70,7 +70,7 @@ impl EarlyPath {
 
 impl EarlyDataPolicy {
     /// Whether a request to `path` (without percent-encoding) gets an early response.
-    pub(crate) fn lets_pass(&self, head: &Parts, path: &[u8], bodyless: bool) -> bool {
+    pub fn lets_pass(&self, head: &Parts, path: &[u8], bodyless: bool) -> bool {
         if head.headers.contains_key(header::UPGRADE) {
             return false;
         }
