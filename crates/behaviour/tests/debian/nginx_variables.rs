@@ -1,5 +1,6 @@
 //! Headers with variables that an upstream and a client receive through brisk and through nginx.
 
+use std::fmt::Write as _;
 use std::net::TcpStream;
 
 use brisk_behaviour::site::{NAME, Site};
@@ -36,10 +37,10 @@ fn upstreams_and_clients_receive_the_headers_that_nginx_sends() {
     let origin = Origin::fixed("reached");
     let (mut set, mut answered, mut nginx) = (String::new(), String::new(), String::new());
     for (number, (ours, theirs)) in VARIABLES.iter().enumerate() {
-        set += &format!("X-V{number} = \"{ours}\"\n");
-        answered += &format!("X-R{number} = \"v={ours}\"\n");
-        nginx +=
-            &format!("proxy_set_header X-V{number} \"{theirs}\"; add_header X-R{number} \"v={theirs}\";\n");
+        writeln!(set, "X-V{number} = \"{ours}\"").expect("memory");
+        writeln!(answered, "X-R{number} = \"v={ours}\"").expect("memory");
+        writeln!(nginx, "proxy_set_header X-V{number} \"{theirs}\"; add_header X-R{number} \"v={theirs}\";")
+            .expect("memory");
     }
     let url = origin.url();
     let tables = format!(

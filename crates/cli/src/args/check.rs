@@ -17,8 +17,8 @@ pub(crate) struct Check {
     /// Also ask key servers and tokens for the keys of all certificates, and load all names of certificate folders
     #[arg(long, requires = "file")]
     pub(crate) online: bool,
-    /// Explain the decision about this request: method and URL, e.g. 'GET https://example.com/path?x=1'
-    #[arg(long, value_name = "REQUEST", requires = "file", value_parser = request)]
+    /// Explain the decision about a request, given by its method and its whole URL
+    #[arg(long, value_name = "'METHOD URL'", requires = "file", value_parser = request)]
     pub(crate) explain: Option<Request<()>>,
     /// Header of the request, e.g. 'X-Version: 2'; can be repeated
     #[arg(long = "header", value_name = "HEADER", requires = "explain", value_parser = header)]
