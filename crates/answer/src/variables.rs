@@ -2,11 +2,10 @@
 
 use std::io::Write as _;
 
-use brisk_http::validate::host_of;
+use brisk_http::validate::{authority_of, host_of};
 use brisk_http::version;
 use brisk_rules::{Values, Variable, cookies, parameters};
 use brisk_telemetry::{ConnectionRecord, TlsFacts};
-use http::header;
 use http::request::Parts;
 
 use crate::exchange::Exchange;
@@ -37,7 +36,10 @@ impl Values for RequestValues<'_> {
             Variable::Target => {
                 out.extend_from_slice(uri.path_and_query().map_or(b"/", |target| target.as_str().as_bytes()));
             }
-            Variable::Host => out.extend_from_slice(host(head).as_bytes()),
+            Variable::Host => {
+                let host = host_of(authority_of(head)).unwrap_or_default();
+                out.extend_from_slice(host.as_bytes());
+            }
             Variable::Version => out.extend_from_slice(version::of(head.version).name().as_bytes()),
             Variable::Header(name) => {
                 out.extend_from_slice(head.headers.get(name).map_or(&[], |value| value.as_bytes()));
@@ -74,10 +76,4 @@ fn of_connection(variable: &Variable, record: &ConnectionRecord, out: &mut Vec<u
         Variable::TlsServerName => text(tls.and_then(|tls: &TlsFacts| tls.server_name.as_deref()), out),
         _ => {}
     }
-}
-
-fn host(head: &Parts) -> &str {
-    let header = || head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let authority = head.uri.authority().map(http::uri::Authority::as_str).or_else(header);
-    authority.and_then(host_of).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `brisk probe --http3`: a server with HTTP/3 and early data, and one that announces what it does not serve.
+//! `brisk probe --http3`: a server with HTTP/3 and early data, and a server that announces HTTP/3 without serving it.
 
 use std::process::Command;
 
