@@ -111,9 +111,17 @@ impl Template {
         self.0.iter().any(|part| matches!(part, Part::Variable(Variable::Upstream)))
     }
 
-    /// Fills in the values of a request.
+    /// Fills in the values of a request. The text is cut off at the length of a header, so that it holds no more memory.
     pub fn fill(&self, values: &impl Values) -> Filled {
         let mut filled = Filled::default();
+        self.append(values, &mut filled);
+        filled.text.truncate(LONGEST);
+        filled.text.shrink_to_fit();
+        filled.servers.retain(|place| *place <= LONGEST);
+        filled
+    }
+
+    fn append(&self, values: &impl Values, filled: &mut Filled) {
         for part in &self.0 {
             match part {
                 Part::Text(text) => filled.text.extend_from_slice(text.as_bytes()),
@@ -122,11 +130,15 @@ impl Template {
                 Part::Map(map) => filled.text.extend_from_slice(map.find(values).as_bytes()),
             }
         }
-        filled
     }
 }
 
 impl Filled {
+    /// Bytes that the value holds.
+    pub fn size(&self) -> usize {
+        self.text.len() + self.servers.len() * size_of::<usize>()
+    }
+
     /// The header; `None` if the value is empty. `server` is the address of the upstream server, empty for none.
     pub fn header(mut self, server: &str) -> Option<HeaderValue> {
         for place in self.servers.into_iter().rev() {
@@ -149,7 +161,9 @@ impl Filled {
 
 impl Map {
     fn find(&self, values: &impl Values) -> &str {
-        let key = self.from.fill(values).text;
+        let mut key = Filled::default();
+        self.from.append(values, &mut key);
+        let key = key.text;
         let exact = std::str::from_utf8(&key).ok().and_then(|key| self.values.get(key));
         let matching =
             || self.patterns.iter().find(|(pattern, _)| pattern.is_match(&key)).map(|(_, value)| value);
@@ -219,7 +233,10 @@ mod tests {
             assert_eq!(value("x={request.header.a}", header).as_deref(), Some(expected), "{header:?}");
         }
         assert_eq!(value("{request.header.a}", b" "), None, "an empty header is not sent");
-        let long: &[u8] = Box::leak(vec![b'\n'; LONGEST].into());
+        let long: &[u8] = Box::leak(vec![b'\n'; 2 * LONGEST].into());
+        let template =
+            Template::new("{request.header.a}{upstream.address}", &Maps::new()).expect("a template");
+        assert_eq!(template.fill(&Named(long)).size(), LONGEST, "no more is held");
         assert!(value("{request.header.a}", long).is_some_and(|value| value.len() <= LONGEST + 2));
     }
 

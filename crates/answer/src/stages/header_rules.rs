@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::settings::HeaderRules;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 use crate::variables::RequestValues;
-use brisk_rules::FilledValues;
+use brisk_rules::{Filled, FilledValues};
 
 /// Removes, sets and adds headers. Compiled if the route has rules.
 #[derive(Debug)]
@@ -26,6 +26,12 @@ pub(super) struct HeaderRulesStage {
 pub(crate) struct FormedHeaders {
     requests: FilledValues,
     responses: FilledValues,
+}
+
+impl FormedHeaders {
+    fn size(&self) -> usize {
+        self.requests.iter().chain(&self.responses).map(Filled::size).sum()
+    }
 }
 
 impl Stage for HeaderRulesStage {
@@ -50,6 +56,10 @@ impl Stage for HeaderRulesStage {
                 rules.as_ref().map(|rules| rules.fill(&values)).unwrap_or_default()
             };
             let formed = FormedHeaders { requests: fill(&self.requests), responses: fill(&self.responses) };
+            // They wait for the response, as the heads do.
+            if let Err(refusal) = exchange.hold_head(|| formed.size()) {
+                return Flow::Refuse(refusal);
+            }
             state.formed_headers = Some(Box::new(formed));
         }
         Flow::Continue
