@@ -1,9 +1,9 @@
 //! The page for failed requests: the status and a request id, by which the operator finds the request in the log.
 
 use brisk_telemetry::RequestId;
+use brisk_transform::body::Body;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
-use crate::body::Body;
 use crate::forwarding::request_id;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");

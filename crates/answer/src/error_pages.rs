@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use brisk_transform::body::Body;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
-use crate::body::Body;
 use crate::error_page::REQUEST_ID;
 
 /// Headers that describe the content that a page replaces.

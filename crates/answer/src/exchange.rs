@@ -20,6 +20,7 @@ use brisk_http_connection::{Connection, streams};
 use brisk_telemetry::{
     AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side, Source, UpgradedEnd,
 };
+use brisk_transform::body::Body;
 use brisk_upstream::Server;
 use brisk_upstream::forward::ForwardOutcome;
 use brisk_upstream::upgrade::Joined;
@@ -30,7 +31,6 @@ use http_body::Frame;
 
 use self::line::Line;
 pub use self::recorded_body::RecordedBody;
-use crate::body::Body;
 
 /// Time after which an aborted response is not counted as abuse.
 const LONG: Duration = Duration::from_secs(1);

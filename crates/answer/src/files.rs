@@ -13,6 +13,8 @@ use brisk_coding::{AcceptedCodings, Coding};
 use brisk_folder::Beneath;
 use brisk_http::error::BodyError;
 use brisk_http::path::RequestPath;
+use brisk_transform::body::{Body, FallbackFile};
+use brisk_transform::header_values::add_vary;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -22,8 +24,6 @@ use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
 
-use crate::body::{Body, FallbackFile};
-use crate::header_values::add_vary;
 use crate::settings::StaticSettings;
 pub(crate) use room::in_room;
 

@@ -17,12 +17,11 @@ use brisk_http::claims::Underscores;
 use brisk_http_connection::Connection;
 use brisk_http_connection::forwarded::ForwardedValues;
 use brisk_telemetry::RequestId;
+use brisk_transform::names::Names;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
-
-use crate::names::Names;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");

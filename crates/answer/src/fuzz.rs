@@ -16,10 +16,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, he
 
 use crate::forwarding::{ForwardedRequest, Forwarding};
 use crate::headers;
-use crate::names::Names;
 use crate::redirect::HttpsRedirect;
 use crate::settings::Underscores;
 use brisk_rules::{EarlyDataPolicy, EarlyPath};
+use brisk_transform::names::Names;
 
 pub use pages::negotiation;
 

@@ -12,6 +12,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_http_connection::interim::Interim;
+use brisk_transform::body::Body;
+use brisk_transform::credentials::Credentials;
+use brisk_transform::names::Names;
 use http::header::{self, HeaderName};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -20,9 +23,6 @@ pub use self::learned::LearnedHints;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::links::of as links_of;
 pub use self::links::{HintLink, HintLinkError};
-use crate::body::Body;
-use crate::credentials::Credentials;
-use crate::names::Names;
 
 /// Maximum length in bytes of the authority and the path of a page whose links are remembered.
 const LONGEST: usize = 320;

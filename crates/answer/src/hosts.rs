@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use brisk_certs::{CertError, HostMap, OnDemand, UnknownName};
 use brisk_tls::Demands;
+use brisk_transform::names::{Names, name_of};
 
-use crate::names::{Names, name_of};
 use crate::settings::{HostSettings, ServiceSettings};
 
 /// Values by host, with the conditions under which a connection for one host may request another.

@@ -6,11 +6,7 @@
 
 mod access_settings;
 mod alt_svc;
-mod body;
 mod client_cert;
-mod compress;
-mod consolidate;
-mod credentials;
 mod error;
 mod error_page;
 mod error_pages;
@@ -22,12 +18,10 @@ mod forwarding;
 #[doc(hidden)]
 pub mod fuzz;
 mod head_limits;
-mod header_values;
 mod headers;
 mod hints;
 mod hosts;
 mod maintenance;
-mod names;
 mod redirect;
 mod service;
 pub mod settings;
@@ -37,9 +31,9 @@ mod timing;
 mod variables;
 mod visits;
 
-pub use body::Body;
-pub use compress::CompressionMetrics;
-pub use consolidate::RewritingMetrics;
+pub use brisk_transform::body::Body;
+pub use brisk_transform::compress::CompressionMetrics;
+pub use brisk_transform::consolidate::RewritingMetrics;
 pub use error::ServiceError;
 pub use exchange::{RecordedBody, Telemetry};
 pub use explain::{Explanation, explain};

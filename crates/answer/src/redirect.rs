@@ -2,11 +2,11 @@
 
 use brisk_http::validate;
 use brisk_http::validate::{Refusal, Target, host_of};
+use brisk_transform::body::Body;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::body::Body;
 use crate::settings::{Redirect, TargetPart};
 
 /// Default port of HTTPS, omitted in URLs.

@@ -12,13 +12,13 @@ use brisk_http::validate::{self, Refusal, Target};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_telemetry::{MalformedReason, MalformedRecord, RequestIds, Source};
+use brisk_transform::body::Body;
 use brisk_upstream::Group;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 
 use self::answers::{challenge, no_content, over_rate, refuse};
 use self::site::Site;
-use crate::body::Body;
 use crate::error::ServiceError;
 use crate::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::forwarding::Forwarding;

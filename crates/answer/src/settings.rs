@@ -13,6 +13,7 @@ use brisk_access::NetworkRules;
 use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
 use brisk_http_connection::Connection;
+use brisk_transform::body::Body;
 use brisk_trials::Experiments;
 use bytes::Bytes;
 use http::request::Parts;
@@ -24,9 +25,6 @@ pub use crate::alt_svc::{AltSvc, Announcement};
 pub use crate::client_cert::ClientCert;
 pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, PrefixError};
 
-use crate::body::Body;
-pub use crate::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
-pub use crate::consolidate::{Consolidation, Cookies};
 pub use crate::error_pages::{ErrorPage, ErrorPages};
 pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
 pub use crate::maintenance::{Maintenance, MaintenanceSwitch};
@@ -40,6 +38,8 @@ pub use brisk_rules::{
 };
 pub use brisk_rules::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use brisk_rules::{HeaderRules, HostHeaders, RuleValue};
+pub use brisk_transform::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
+pub use brisk_transform::consolidate::{Consolidation, Cookies};
 
 /// The hosts of one configuration, served over HTTPS, and the settings common to their requests.
 #[derive(Clone, Debug)]

@@ -19,17 +19,17 @@ use http::{HeaderMap, Method, Request, Response, Version};
 use http_body::Body as _;
 use ipnet::IpNet;
 
-use crate::body::Body;
-use crate::compress::ResponseCompression;
-use crate::consolidate::ConsolidatedRequest;
 use crate::exchange::Exchange;
 use crate::forwarding::Forwarding;
 use crate::hints::RequestHints;
-use crate::names::Names;
 use crate::settings::{Action, HostSettings, HstsSettings, Preconnect, RouteSettings, ServiceSettings};
 use crate::stages::header_rules::FormedHeaders;
 use crate::visits::{PageView, SiteVisits};
 use brisk_rules::ResponseHeaders;
+use brisk_transform::body::Body;
+use brisk_transform::compress::ResponseCompression;
+use brisk_transform::consolidate::ConsolidatedRequest;
+use brisk_transform::names::Names;
 
 /// One feature of a route. Every method except [`compile`](Self::compile) has an empty default.
 ///

@@ -22,6 +22,7 @@ mod server_timing;
 mod tunnel_refusal;
 
 use brisk_http::validate::Refusal;
+use brisk_transform::body::Body;
 use http::{HeaderMap, Response};
 
 use self::access::AccessStage;
@@ -44,7 +45,6 @@ use self::maintenance::MaintenanceStage;
 use self::page_measurement::PageMeasurementStage;
 use self::server_timing::ServerTimingStage;
 use self::tunnel_refusal::TunnelRefusalStage;
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 

@@ -165,11 +165,11 @@ fn write_milliseconds(time: Duration, text: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::net::SocketAddr;
 
-    use brisk_telemetry::{ResumptionFailure, Timeline};
-    use brisk_wire::registry::{CipherSuite, ProtocolVersion};
+    use brisk_http_connection::testing::tls_facts;
+    use brisk_telemetry::Timeline;
 
     use super::*;
 
@@ -178,24 +178,6 @@ pub(crate) mod tests {
         let mut record = ConnectionRecord::new(1, address, address, Timeline::start());
         record.tls = tls.map(Box::new);
         record
-    }
-
-    pub(crate) fn facts() -> TlsFacts {
-        TlsFacts {
-            version: ProtocolVersion::TLS1_3,
-            suite: CipherSuite(0x1301),
-            group: None,
-            scheme: None,
-            resumption: Resumption::Full,
-            resumption_failure: Some(ResumptionFailure::Expired),
-            early_data: None,
-            server_name: None,
-            alpn: None,
-            client_subject: None,
-            client_chain: Box::default(),
-            hello_retry: false,
-            handshake_time: Duration::from_micros(12_345),
-        }
     }
 
     fn written(record: &ConnectionRecord, is_confirmed: bool, upstream: Option<u64>) -> String {
@@ -215,14 +197,14 @@ pub(crate) mod tests {
 
     #[test]
     fn a_page_can_read_what_its_connection_cost() {
-        let mut full = record(Some(facts()));
+        let mut full = record(Some(tls_facts()));
         full.rtt = Some(Duration::from_millis(50));
         assert_eq!(
             written(&full, true, Some(4_010)),
             "tls;desc=\"TLS 1.3\";dur=12.345, session;desc=full, missed;desc=expired, rtt;dur=50.000, \
              connection;desc=reused, queue;dur=1.000, upstream;dur=4.010, request;desc=0123456789abcdef"
         );
-        let early = TlsFacts { resumption: Resumption::EarlyData, resumption_failure: None, ..facts() };
+        let early = TlsFacts { resumption: Resumption::EarlyData, resumption_failure: None, ..tls_facts() };
         assert_eq!(
             written(&record(Some(early)), false, None),
             "tls;desc=\"TLS 1.3\", session;desc=0-rtt, connection;desc=new, queue;dur=5.010, request;desc=0123456789abcdef"
@@ -254,7 +236,7 @@ pub(crate) mod tests {
         ] {
             assert_eq!(may_be_shared(&headers(&[field])), is_shared, "{field:?}");
         }
-        let mut record = record(Some(facts()));
+        let mut record = record(Some(tls_facts()));
         record.rtt = Some(Duration::from_millis(50));
         let facts = Facts {
             record: &record,

@@ -17,6 +17,8 @@ use std::sync::Arc;
 use brisk_beacon::{Beacons, Insertion, script_version};
 use brisk_http::{validate, version};
 use brisk_http_connection::Connection;
+use brisk_transform::body::Body;
+use brisk_transform::compress::{Compression, CompressionSettings, ResponseCompression};
 use brisk_visits::ExperimentId;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
@@ -25,8 +27,6 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 use ipnet::IpNet;
 
 pub(crate) use self::endpoint::{BEACON_PATH, SCRIPT_PATH, script};
-use crate::body::Body;
-use crate::compress::{Compression, CompressionSettings, ResponseCompression};
 use crate::exchange::Exchange;
 use crate::timing::SERVER_TIMING;
 

@@ -21,6 +21,8 @@ mod multiplexed;
 pub mod pace;
 pub mod settings;
 pub mod streams;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod wakes;
 pub mod work;
 

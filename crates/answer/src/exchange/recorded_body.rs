@@ -6,11 +6,11 @@ use std::task::{Context, Poll, ready};
 
 use brisk_http::error::BodyError;
 use brisk_http_connection::chunk::Chunk;
+use brisk_transform::body::Body;
 use brisk_upstream::upgrade::Joined;
 use http_body::{Body as _, Frame, SizeHint};
 
 use super::{Exchange, State};
-use crate::body::Body;
 
 /// A response body that records its exchange when it ends or is dropped.
 #[derive(Debug)]

@@ -6,11 +6,11 @@
 use std::future::Future;
 
 use brisk_http_connection::chunk::Reserved;
+use brisk_transform::body::Body;
 use http::Response;
 use http_body::Body as _;
 
 use super::CHUNK;
-use crate::body::Body;
 use crate::exchange::Exchange;
 
 /// Runs `answer` once there is memory for its buffer on the multiplexed connection of `exchange`.

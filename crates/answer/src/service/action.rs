@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use brisk_http::validate::{self, Refusal};
+use brisk_transform::body::Body;
 use brisk_upstream::Group;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -11,7 +12,6 @@ use super::Service;
 use super::answers::found;
 use super::site::{Route, Site};
 use super::upstream_call::{UpstreamCall, UpstreamRoute};
-use crate::body::Body;
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
 use crate::files::{StaticFiles, in_room};

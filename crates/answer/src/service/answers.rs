@@ -4,9 +4,9 @@ use brisk_http::validate::Refusal;
 use brisk_http::version;
 use brisk_http_connection::Connection;
 use brisk_telemetry::Side;
+use brisk_transform::body::Body;
 use http::{HeaderValue, Response, StatusCode, Version, header};
 
-use crate::body::Body;
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
 use crate::headers::CLOSE;

@@ -11,16 +11,16 @@ use ipnet::IpNet;
 use super::Service;
 use super::action::RouteAction;
 use super::answers::refuse;
-use crate::body::Body;
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
 use crate::forwarding::Forwarding;
-use crate::names::Names;
 use crate::settings::{RoutePath, RouteSettings, ServiceSettings, ordered};
 use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH};
 use brisk_rules::{Conditions, Examined, Routes};
+use brisk_transform::body::Body;
+use brisk_transform::names::Names;
 
 /// One host: its names and its routes.
 #[derive(Debug)]

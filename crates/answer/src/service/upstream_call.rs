@@ -8,6 +8,7 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::gathered::Gathered;
 use brisk_http_connection::body::request::RequestBody;
+use brisk_transform::body::Body;
 use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
 use brisk_upstream::{Group, Server};
 use brisk_upstream::{UpstreamBody, UpstreamError};
@@ -18,7 +19,6 @@ use http_body::Body as _;
 
 use super::Service;
 use super::site::{Route, Site};
-use crate::body::Body;
 use crate::error::ServiceError;
 use crate::error_page::error_page;
 use crate::exchange::Exchange;

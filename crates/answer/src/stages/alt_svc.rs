@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 
 use brisk_http::validate::Refusal;
+use brisk_transform::body::Body;
 use http::header::ALT_SVC;
 use http::{HeaderValue, Response, StatusCode, Version};
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::settings::{AltSvc, Announcement};
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};

@@ -3,10 +3,10 @@
 
 use std::rc::Rc;
 
+use brisk_transform::body::Body;
+use brisk_transform::compress::Compression;
 use http::{Method, Response};
 
-use crate::body::Body;
-use crate::compress::Compression;
 use crate::exchange::Exchange;
 use crate::settings::{Action, RouteSettings};
 use crate::stage::{ClientRequest, Flow, HostContext, RequestState, Stage, StageContext, StageTarget};

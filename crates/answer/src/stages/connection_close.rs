@@ -1,9 +1,9 @@
 //! The end of a connection after its last response.
 
 use brisk_http::version;
+use brisk_transform::body::Body;
 use http::{Response, StatusCode, header};
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::headers::CLOSE;
 use crate::stage::{RequestState, Stage, StageContext};

@@ -3,13 +3,14 @@
 use std::rc::Rc;
 
 use brisk_http::validate;
+use brisk_transform::body::Body;
+use brisk_transform::consolidate::{ConsolidatedRoute, ServedRoute};
+use brisk_transform::names::Names;
 use http::{HeaderMap, Response, StatusCode};
 
-use crate::body::Body;
-use crate::consolidate::ConsolidatedRoute;
 use crate::exchange::Exchange;
-use crate::names::Names;
 use crate::redirect;
+use crate::settings::Action;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
 /// Translates between URLs of the host and URLs of consolidated origins. Compiled if the host consolidates origins.
@@ -23,7 +24,13 @@ impl Stage for ConsolidationStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let (host, route) = (context.host?, context.route()?);
         let settings = host.settings.consolidation.as_ref()?;
-        Some(Self { route: ConsolidatedRoute::new(settings, route), names: Rc::clone(&host.names) })
+        let served = ServedRoute {
+            place: route.place,
+            rewrites: route.rewrite,
+            is_static: matches!(route.action, Action::Static(_)),
+            is_compressed: route.compression.is_some(),
+        };
+        Some(Self { route: ConsolidatedRoute::new(settings, served), names: Rc::clone(&host.names) })
     }
 
     fn request(

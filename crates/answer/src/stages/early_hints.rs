@@ -6,14 +6,14 @@ use std::sync::Arc;
 use brisk_http::validate;
 use brisk_http_connection::Connection;
 use brisk_rewrite::OriginMap;
+use brisk_transform::body::Body;
+use brisk_transform::credentials::Credentials;
+use brisk_transform::names::Names;
 use brisk_trials::ByArm;
 use http::Response;
 
-use crate::body::Body;
-use crate::credentials::Credentials;
 use crate::exchange::Exchange;
 use crate::hints::{self, EarlyHints, PageKey};
-use crate::names::Names;
 use crate::settings::EarlyHintsSettings;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 

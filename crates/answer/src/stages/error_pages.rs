@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use brisk_transform::body::Body;
 use http::Response;
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::settings::ErrorPages;
 use crate::stage::{RequestState, Stage, StageContext, StageTarget};

@@ -7,6 +7,8 @@ use brisk_http::claims;
 use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::body::request::RequestBody;
 use brisk_telemetry::Side;
+use brisk_transform::body::Body;
+use brisk_transform::names::Names;
 use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
 use brisk_upstream::{Group, UpstreamBody};
 use http::request::Parts;
@@ -14,13 +16,11 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 
-use crate::body::Body;
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
 use crate::forwarding::{ForwardedRequest, Forwarding};
 use crate::head_limits::size_of_fields;
 use crate::headers;
-use crate::names::Names;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
 const METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");

@@ -1,9 +1,9 @@
 //! Responses to HEAD.
 
+use brisk_transform::body::Body;
 use http::{Response, header};
 use http_body::Body as _;
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::stage::{RequestState, Stage, StageContext};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use brisk_upstream::Server;
 use http::{HeaderMap, Response};
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::settings::HeaderRules;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 use crate::variables::RequestValues;
 use brisk_rules::{Filled, FilledValues};
+use brisk_transform::body::Body;
 
 /// Removes, sets and adds headers. Compiled if the route has rules.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use http::Response;
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::stage::{RequestState, Stage, StageContext};
 use brisk_rules::ResponseHeaders;
+use brisk_transform::body::Body;
 
 /// Adds the headers of the host. Compiled if the host has any.
 #[derive(Debug)]

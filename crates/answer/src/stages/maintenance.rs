@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use brisk_http::validate::Refusal;
+use brisk_transform::body::Body;
 use http::{Response, StatusCode, header};
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::settings::Maintenance;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};

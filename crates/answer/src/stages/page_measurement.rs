@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_transform::body::Body;
 use http::{HeaderValue, Response, header};
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 use crate::visits::SiteVisits;

@@ -1,8 +1,8 @@
 //! `Server-Timing`: the phases of a request, for its page.
 
+use brisk_transform::body::Body;
 use http::Response;
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::settings::ServerTiming;
 use crate::stage::{RequestState, Stage, StageContext};

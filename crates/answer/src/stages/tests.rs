@@ -24,7 +24,6 @@ use tokio::task::LocalSet;
 use super::*;
 use crate::exchange::Telemetry;
 use crate::forwarding::Forwarding;
-use crate::names::Names;
 use crate::settings::{
     AccessSettings, Action, AltSvc, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
     ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, Maintenance,
@@ -34,6 +33,7 @@ use crate::settings::{
 use crate::stage::{Groups, HostContext, StageTarget};
 use crate::visits::SiteVisits;
 use brisk_rules::ResponseHeaders;
+use brisk_transform::names::Names;
 
 /// The stages that every route has.
 const EVERY: [&str; 4] = ["KeepAlive", "EarlyData", "HeadMethod", "ConnectionClose"];

@@ -15,13 +15,13 @@ use brisk_http::validate::Refusal;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::holding::Holding;
+use brisk_transform::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body as _;
 
 use super::{SEC_FETCH_SITE, SiteVisits, wants_privacy};
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::headers::RESOURCE_POLICY;
 

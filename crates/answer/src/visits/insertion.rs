@@ -11,14 +11,14 @@ use brisk_beacon::{Beacons, Insertion};
 use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
 use brisk_rewrite::Insertion as Search;
+use brisk_transform::body::Body;
+use brisk_transform::compress::{DIGESTS, weaken};
+use brisk_transform::header_values::{forbids_transforming, is_identity};
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
 use http_body::{Frame, SizeHint};
 
 use super::policy;
-use crate::body::Body;
-use crate::compress::{DIGESTS, weaken};
-use crate::header_values::{forbids_transforming, is_identity};
 
 /// Maximum length in bytes of complete pages that are changed at once and keep a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;

@@ -26,6 +26,7 @@ const LAYERS: &[&[&str]] = &[
         "quic",
     ],
     &["upstream", "capture"],
+    &["transform"],
     &["answer"],
     &["http-server"],
     &["gateway", "isolation", "keyserver", "audit", "bench", "probe", "speed", "acme", "har"],

@@ -8,26 +8,28 @@ use brisk_http::validate::host_of;
 
 /// The names of one host.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub struct Names {
     map: HostMap<()>,
     on_demand: Option<Arc<OnDemand>>,
 }
 
 impl Names {
-    pub(crate) fn new(names: &[String]) -> Result<Self, CertError> {
+    /// The names of a host; an error if two of them are equal or one is no name.
+    pub fn new(names: &[String]) -> Result<Self, CertError> {
         let mut map = HostMap::new(UnknownName::Refuse);
         map.add(names.iter().map(String::as_str), ())?;
         Ok(Self { map, on_demand: None })
     }
 
     /// Adds names that are decided at run time.
-    pub(crate) fn with(self, on_demand: Option<&Arc<OnDemand>>) -> Self {
+    #[must_use]
+    pub fn with(self, on_demand: Option<&Arc<OnDemand>>) -> Self {
         Self { on_demand: on_demand.cloned(), ..self }
     }
 
     /// Whether the authority is a name of the host, as opposed to an arbitrary name from a client. An on-demand name
     /// counts while its certificate is in memory.
-    pub(crate) fn include(&self, authority: &str) -> bool {
+    pub fn include(&self, authority: &str) -> bool {
         let is_shown = |name: &str| self.on_demand.as_ref().is_some_and(|own| own.peek(name).is_some());
         name_of(authority).is_some_and(|name| self.map.get(Some(&name)).host().is_some() || is_shown(&name))
     }
@@ -35,7 +37,7 @@ impl Names {
 
 /// The host name in an authority, in the form of [`HostMap`] keys: lower case, without trailing dot. `None` if there is
 /// none.
-pub(crate) fn name_of(authority: &str) -> Option<Cow<'_, str>> {
+pub fn name_of(authority: &str) -> Option<Cow<'_, str>> {
     let host = host_of(authority)?;
     let host = host.strip_suffix('.').unwrap_or(host);
     Some(if host.bytes().any(|byte| byte.is_ascii_uppercase()) {

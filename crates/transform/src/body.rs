@@ -26,7 +26,7 @@ pub enum Body {
 
 /// Extension of a response with the file for paths without one: the path of that file.
 #[derive(Clone, Debug)]
-pub(crate) struct FallbackFile(pub(crate) Uri);
+pub struct FallbackFile(pub Uri);
 
 impl Body {
     /// A body of one piece.
@@ -35,7 +35,7 @@ impl Body {
     }
 
     /// Takes the complete body out, if it is in memory; leaves an empty body.
-    pub(crate) fn whole(&mut self) -> Option<Bytes> {
+    pub fn whole(&mut self) -> Option<Bytes> {
         match self {
             Self::Full(bytes) => bytes.take(),
             Self::Upstream(body) => body.whole(),

@@ -4,31 +4,33 @@ use http::HeaderMap;
 use http::header::{self, HeaderName};
 
 /// Whether `Cache-Control` contains `no-transform` (RFC 9111 sections 5.2.1.6 and 5.2.2.6).
-pub(crate) fn forbids_transforming(headers: &HeaderMap) -> bool {
+pub fn forbids_transforming(headers: &HeaderMap) -> bool {
     has_directive(headers, "no-transform")
 }
 
 /// Whether `Cache-Control` contains `directive`.
-pub(crate) fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
+pub fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
     tokens(headers, &header::CACHE_CONTROL).any(|token| token.eq_ignore_ascii_case(directive))
 }
 
-pub(crate) fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+/// The elements of all headers `name`, which are lists separated by commas.
+pub fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-pub(crate) fn is_identity(headers: &HeaderMap) -> bool {
+/// Whether the content has no coding (RFC 9110 section 8.4.1).
+pub fn is_identity(headers: &HeaderMap) -> bool {
     tokens(headers, &header::CONTENT_ENCODING).all(|coding| coding.eq_ignore_ascii_case("identity"))
 }
 
 /// Adds `Vary: accept-encoding`.
-pub(crate) fn add_vary(headers: &mut HeaderMap) {
+pub fn add_vary(headers: &mut HeaderMap) {
     add_to_vary(headers, &header::ACCEPT_ENCODING);
 }
 
 /// Adds a name to `Vary`, unless it is there or everything varies.
-pub(crate) fn add_to_vary(headers: &mut HeaderMap, name: &HeaderName) {
+pub fn add_to_vary(headers: &mut HeaderMap, name: &HeaderName) {
     let has_it =
         tokens(headers, &header::VARY).any(|found| found == "*" || found.eq_ignore_ascii_case(name.as_str()));
     if !has_it {

@@ -10,7 +10,7 @@ use crate::header_values::has_directive;
 
 /// Credentials that a request carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Credentials {
+pub enum Credentials {
     /// None: the client is unknown.
     None,
     /// A bearer token, which scripts add to a request and browsers never add by themselves.
@@ -22,7 +22,7 @@ pub(crate) enum Credentials {
 
 impl Credentials {
     /// The credentials of a request with these headers on `connection`.
-    pub(crate) fn of(headers: &HeaderMap, connection: &Connection) -> Self {
+    pub fn of(headers: &HeaderMap, connection: &Connection) -> Self {
         let has_certificate = || {
             let record = connection.client.record.borrow();
             record.tls.as_ref().is_some_and(|tls| tls.client_subject.is_some())
@@ -41,7 +41,7 @@ impl Credentials {
 
     /// Whether the response with these headers to a request with these credentials is the same for all users, so that
     /// it may be retained for others. `private` and `no-store` responses never are.
-    pub(crate) fn permit_retention(self, response: &HeaderMap) -> bool {
+    pub fn permit_retention(self, response: &HeaderMap) -> bool {
         !has_directive(response, "private")
             && !has_directive(response, "no-store")
             && (self == Self::None || has_directive(response, "public"))
@@ -54,18 +54,11 @@ fn is_bearer(authorization: &HeaderValue) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-    use std::rc::Rc;
-
-    use brisk_telemetry::{ConnectionRecord, Timeline, TlsFacts};
+    use brisk_http_connection::testing::{connection, tls_facts};
+    use brisk_telemetry::TlsFacts;
     use http::HeaderName;
 
     use super::*;
-
-    fn connection() -> Rc<Connection> {
-        let address = SocketAddr::from(([192, 0, 2, 1], 40000));
-        Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true)
-    }
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         let lines = lines.iter();
@@ -87,7 +80,7 @@ mod tests {
     #[test]
     fn the_certificate_of_a_client_is_a_credential() {
         let connection = connection();
-        let facts = TlsFacts { client_subject: Some("CN=a".into()), ..crate::timing::tests::facts() };
+        let facts = TlsFacts { client_subject: Some("CN=a".into()), ..tls_facts() };
         connection.client.record.borrow_mut().tls = Some(Box::new(facts));
         assert_eq!(Credentials::of(&HeaderMap::new(), &connection), Credentials::Ambient);
     }

@@ -50,10 +50,10 @@ impl ConsolidatedRoute {
         own: &str,
         path: &str,
     ) {
-        if self.rewrites {
+        if self.route.rewrites {
             // A coding without a decoder would prevent changes. Without memory for decoders, a document would be refused.
             let has_room = connection.has_room(Resource::Decoders, ROOM * Decoder::memory(Coding::Gzip));
-            let offered = match may_be_document(headers, self.is_static.then_some(path)) {
+            let offered = match may_be_document(headers, self.route.is_static.then_some(path)) {
                 true if has_room => &[Coding::Gzip][..],
                 true => &[],
                 false => &Coding::ALL,
@@ -110,7 +110,7 @@ impl ConsolidatedRoute {
 
     /// Sets `Host` to the name of the origin and removes all headers about the client except [`OF_CLIENTS`]. Does
     /// nothing for routes of the host itself.
-    pub(crate) fn address(&self, headers: &mut HeaderMap) {
+    pub fn address(&self, headers: &mut HeaderMap) {
         let Some(place) = self.place() else { return };
         if let Ok(host) = HeaderValue::try_from(place.origin.authority()) {
             headers.insert(header::HOST, host);

@@ -52,7 +52,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const DICTIONARY_CODING: &str = "dcz";
 
 /// Digests of the content: RFC 9530 and its predecessors. A changed content would contradict them.
-pub(crate) const DIGESTS: [HeaderName; 4] = [
+pub const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("digest"),
@@ -61,7 +61,7 @@ pub(crate) const DIGESTS: [HeaderName; 4] = [
 
 /// Compression of one route on one worker.
 #[derive(Debug)]
-pub(crate) struct Compression {
+pub struct Compression {
     settings: Arc<CompressionSettings>,
     /// Whether responses may contain secrets and reflect parts of requests.
     may_leak: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Compression {
 
 /// Compression of the response to one request.
 #[derive(Debug)]
-pub(crate) struct ResponseCompression {
+pub struct ResponseCompression {
     compression: Rc<Compression>,
     /// The client's preferred coding among those of the route.
     coding: Option<Coding>,
@@ -97,14 +97,14 @@ pub(crate) struct ResponseCompression {
 
 impl Compression {
     /// Compression of responses that may contain secrets.
-    pub(crate) fn new(settings: &Arc<CompressionSettings>) -> Rc<Self> {
+    pub fn new(settings: &Arc<CompressionSettings>) -> Rc<Self> {
         let settings = Arc::clone(settings);
         Rc::new(Self { settings, may_leak: true, root: None, names: None, levels: Vec::new() })
     }
 
     /// Compression of a route of the host with these `names`. `root` is the folder of a static route, whose responses
     /// contain no secrets; `levels` are those of connections in experiments.
-    pub(crate) fn of_route(
+    pub fn of_route(
         settings: &Arc<CompressionSettings>,
         may_leak: bool,
         root: Option<PathBuf>,
@@ -122,7 +122,7 @@ impl Compression {
     }
 
     /// Chooses the coding for the response to a request for `path`.
-    pub(crate) fn negotiate(
+    pub fn negotiate(
         self: &Rc<Self>,
         connection: &Connection,
         request: &Parts,
@@ -165,7 +165,7 @@ impl Compression {
 impl ResponseCompression {
     /// Compresses `response` if all conditions hold. Costs an inspection of its head, and for a short body the
     /// compression.
-    pub(crate) fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
+    pub fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         if response.status() == StatusCode::NOT_MODIFIED {
             return self.confirm(response.headers_mut());
         }
@@ -365,7 +365,7 @@ fn mark(headers: &mut HeaderMap, coding: &'static str) {
 }
 
 /// Weakens the tag, because the bytes differ from the original (RFC 9110 section 8.8.3.3).
-pub(crate) fn weaken(headers: &mut HeaderMap) {
+pub fn weaken(headers: &mut HeaderMap) {
     let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) else { return };
     if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
         headers.insert(header::ETAG, weak);
@@ -394,4 +394,4 @@ fn compress_at_once(whole: &[u8], mut lease: Lease) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

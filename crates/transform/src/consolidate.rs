@@ -29,7 +29,6 @@ use self::tags::Mark;
 use crate::body::Body;
 use crate::compress::{BreachGuard, Compression, CompressionSettings, ResponseCompression};
 use crate::names::Names;
-use crate::settings::{Action, RouteSettings};
 
 /// The origins that a host serves below paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,16 +51,24 @@ pub enum Cookies {
     Host,
 }
 
+/// Properties of a route of a consolidating host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServedRoute {
+    /// Index of the origin that the route serves; `None` for routes of the host itself.
+    pub place: Option<usize>,
+    /// Whether documents are changed.
+    pub rewrites: bool,
+    /// Whether the route serves files, whose types are known from their names.
+    pub is_static: bool,
+    /// Whether the route has compression of its own.
+    pub is_compressed: bool,
+}
+
 /// A route of a host that serves other origins, on one worker.
 #[derive(Debug)]
-pub(crate) struct ConsolidatedRoute {
+pub struct ConsolidatedRoute {
     settings: Arc<Consolidation>,
-    /// Index of the origin that the route serves; `None` for routes of the host itself.
-    place: Option<usize>,
-    /// Whether documents are changed.
-    rewrites: bool,
-    /// Whether the route serves files, whose types are known from their names.
-    is_static: bool,
+    route: ServedRoute,
     mark: Mark,
     /// Compression of documents that arrived compressed, for routes without compression.
     recompression: Option<Rc<Compression>>,
@@ -69,7 +76,7 @@ pub(crate) struct ConsolidatedRoute {
 
 /// The parts of a request to a consolidating host that its response needs.
 #[derive(Debug)]
-pub(crate) struct ConsolidatedRequest {
+pub struct ConsolidatedRequest {
     consolidated: Rc<ConsolidatedRoute>,
     /// Host and port of the request, if they name the host; otherwise empty.
     own: String,
@@ -84,29 +91,27 @@ pub(crate) struct ConsolidatedRequest {
 
 impl ConsolidatedRoute {
     /// The route of a host with this consolidation.
-    pub(crate) fn new(settings: &Arc<Consolidation>, route: &RouteSettings) -> Rc<Self> {
+    pub fn new(settings: &Arc<Consolidation>, route: ServedRoute) -> Rc<Self> {
         // The upstream compressed the document, so it has accepted that the length is visible (BREACH).
         let usual = CompressionSettings { guard: BreachGuard::Off, ..CompressionSettings::default() };
         Rc::new(Self {
             settings: Arc::clone(settings),
-            place: route.place,
-            rewrites: route.rewrite,
-            is_static: matches!(route.action, Action::Static(_)),
+            route,
             mark: Mark::of(&settings.map),
-            recompression: route.compression.is_none().then(|| Compression::new(&Arc::new(usual))),
+            recompression: (!route.is_compressed).then(|| Compression::new(&Arc::new(usual))),
         })
     }
 
     /// The origin that the route serves.
-    pub(crate) fn place(&self) -> Option<&MappedOrigin> {
-        self.settings.map.origins.get(self.place?)
+    pub fn place(&self) -> Option<&MappedOrigin> {
+        self.settings.map.origins.get(self.route.place?)
     }
 
     /// The target of the redirect from the origin's path to the path with a trailing slash; `None` for other paths.
     ///
     /// Without the slash, relative URLs of the origin's pages would resolve against the root of the host, and a service
     /// worker from there would control the whole host.
-    pub(crate) fn folder(&self, path: &RequestPath<'_>, request: &Parts) -> Option<HeaderValue> {
+    pub fn folder(&self, path: &RequestPath<'_>, request: &Parts) -> Option<HeaderValue> {
         let prefix = self.place()?.prefix.as_str();
         if path.forwarded != prefix {
             return None;
@@ -119,15 +124,15 @@ impl ConsolidatedRoute {
     }
 
     fn cookies(&self) -> Cookies {
-        self.place.and_then(|place| self.settings.cookies.get(place)).copied().unwrap_or_default()
+        self.route.place.and_then(|place| self.settings.cookies.get(place)).copied().unwrap_or_default()
     }
 
     fn base(&self) -> Base {
-        self.place.map_or(Base::Own, Base::Mapped)
+        self.route.place.map_or(Base::Own, Base::Mapped)
     }
 
     /// Stores the parts of a request that its response needs.
-    pub(crate) fn begin(
+    pub fn begin(
         self: &Rc<Self>,
         connection: &Connection,
         request: &Parts,
@@ -153,7 +158,7 @@ impl ConsolidatedRoute {
     }
 
     /// Translates the links of an upstream's response.
-    pub(crate) fn change_links(&self, headers: &mut HeaderMap) {
+    pub fn change_links(&self, headers: &mut HeaderMap) {
         let (base, map) = (self.base(), &self.settings.map);
         response::change(headers, &header::LINK, |value| brisk_rewrite::link(value, base, map));
     }
@@ -161,14 +166,14 @@ impl ConsolidatedRoute {
 
 impl ConsolidatedRequest {
     /// Changes the headers of the request for its origin.
-    pub(crate) fn change_request(&self, connection: &Connection, headers: &mut HeaderMap) {
+    pub fn change_request(&self, connection: &Connection, headers: &mut HeaderMap) {
         self.consolidated.change_request(connection, headers, &self.own, &self.path);
     }
 
     /// Changes a response. Costs an inspection of its head; documents are changed while they stream.
-    pub(crate) fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
+    pub fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         self.change_headers(response.headers_mut());
-        if self.consolidated.rewrites && !self.is_tunnel {
+        if self.consolidated.route.rewrites && !self.is_tunnel {
             self.change_document(connection, response);
         }
     }

@@ -1,21 +1,13 @@
 //! Tests of what origins and browsers get of each other.
 
-use std::net::SocketAddr;
-
 use brisk_http::error::BodyError;
-use brisk_telemetry::{ConnectionRecord, Timeline};
+use brisk_http_connection::testing::connection;
 use bytes::Bytes;
 use http::Request;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::*;
-use crate::settings::{RoutePath, StaticSettings, UpstreamAction, UpstreamPath};
-
-fn connection() -> Rc<Connection> {
-    let address = SocketAddr::from(([192, 0, 2, 1], 40000));
-    Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true)
-}
 
 fn settings(cookies: Cookies) -> Arc<Consolidation> {
     let place = |origin: &str, prefix: &str| MappedOrigin {
@@ -27,13 +19,9 @@ fn settings(cookies: Cookies) -> Arc<Consolidation> {
     Arc::new(Consolidation { map: Arc::new(OriginMap { origins }), cookies: vec![cookies; 2] })
 }
 
-fn upstream() -> Action {
-    Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole })
-}
-
-fn route(action: Action, place: Option<usize>, cookies: Cookies) -> Rc<ConsolidatedRoute> {
-    let route = RouteSettings::new(RoutePath::Prefix("/".to_owned()), action);
-    ConsolidatedRoute::new(&settings(cookies), &RouteSettings { place, ..route })
+fn route(is_static: bool, place: Option<usize>, cookies: Cookies) -> Rc<ConsolidatedRoute> {
+    let served = ServedRoute { place, rewrites: true, is_static, is_compressed: false };
+    ConsolidatedRoute::new(&settings(cookies), served)
 }
 
 fn request(headers: &[(&'static str, &str)]) -> Parts {
@@ -50,17 +38,17 @@ fn asked(
     cookies: Cookies,
     headers: &[(&'static str, &str)],
 ) -> (HeaderMap, ConsolidatedRequest) {
-    asked_of(&upstream(), place, cookies, headers, b"/x")
+    asked_of(false, place, cookies, headers, b"/x")
 }
 
 fn asked_of(
-    action: &Action,
+    is_static: bool,
     place: Option<usize>,
     cookies: Cookies,
     headers: &[(&'static str, &str)],
     path: &[u8],
 ) -> (HeaderMap, ConsolidatedRequest) {
-    let consolidated = route(action.clone(), place, cookies);
+    let consolidated = route(is_static, place, cookies);
     let names = Names::new(&["www.example".to_owned()]).expect("names");
     let mut request = request(headers);
     let asked = consolidated.begin(&connection(), &request, "WWW.example:443", &names, path);
@@ -325,7 +313,6 @@ async fn compressed_documents_are_changed_and_compressed_again() {
 
 #[test]
 fn files_that_are_no_documents_are_sent_in_all_codings() {
-    let files = Action::Static(StaticSettings { root: "/srv".into(), precompressed: true, fallback: None });
     let accept = [("accept-encoding", "br, gzip"), ("sec-fetch-dest", "empty")];
     for (path, offered) in [
         ("/data.json", "br;q=0.9, gzip;q=0.8"),
@@ -334,7 +321,7 @@ fn files_that_are_no_documents_are_sent_in_all_codings() {
         ("/style.css", "gzip;q=0.9"),
         ("/folder/", "gzip;q=0.9"),
     ] {
-        let (headers, _) = asked_of(&files, None, Cookies::Own, &accept, path.as_bytes());
+        let (headers, _) = asked_of(true, None, Cookies::Own, &accept, path.as_bytes());
         assert_eq!(get(&headers, "accept-encoding"), Some(offered), "{path}");
     }
 }
@@ -342,7 +329,7 @@ fn files_that_are_no_documents_are_sent_in_all_codings() {
 #[test]
 fn the_place_of_an_origin_is_a_folder() {
     let folder = |place, path: &str, target: &str| {
-        let consolidated = route(upstream(), place, Cookies::Own);
+        let consolidated = route(false, place, Cookies::Own);
         let request = Request::get(target).body(()).expect("a request").into_parts().0;
         consolidated.folder(&RequestPath::read(path).expect("a path"), &request)
     };

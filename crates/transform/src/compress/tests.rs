@@ -1,7 +1,6 @@
 //! Tests of which answers are compressed, and of how they stream.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
@@ -11,8 +10,9 @@ use brisk_http::error::BodyError;
 use brisk_http_connection::buffers::WorkerBuffers;
 use brisk_http_connection::connection::Surroundings;
 use brisk_http_connection::settings::HttpSettings;
+use brisk_http_connection::testing::{connection, tls_facts};
 use brisk_net::DeadlineWheel;
-use brisk_telemetry::{ConnectionRecord, Metrics, Timeline, TlsFacts};
+use brisk_telemetry::{Metrics, TlsFacts};
 use http::{Request, Version};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -20,11 +20,6 @@ use http_body_util::{BodyExt, StreamBody};
 use super::*;
 
 type Piece = Result<Frame<Bytes>, BodyError>;
-
-pub(crate) fn connection() -> Rc<Connection> {
-    let address = SocketAddr::from(([192, 0, 2, 1], 40000));
-    Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true)
-}
 
 fn request(headers: &[(&'static str, &str)]) -> Parts {
     let mut request = Request::get("/").version(Version::HTTP_11);
@@ -177,7 +172,7 @@ fn pages_for_users_are_not_compressed_for_other_sites() {
     for facts in [None, Some("CN=alice")] {
         let connection = connection();
         let client_subject = facts.map(Into::into);
-        let facts = TlsFacts { client_subject, ..crate::timing::tests::facts() };
+        let facts = TlsFacts { client_subject, ..tls_facts() };
         let has_certificate = facts.client_subject.is_some();
         connection.client.record.borrow_mut().tls = Some(Box::new(facts));
         let mut answer = response(&[HTML], text());

@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn look_up(file: &str, limit: usize) -> Found {
-        find(key(file), limit, &crate::compress::tests::connection())
+        find(key(file), limit, &brisk_http_connection::testing::connection())
     }
 
     fn keep(file: &str, bytes: usize, limit: usize) -> bool {

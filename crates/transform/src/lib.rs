@@ -1,0 +1,9 @@
+//! Changes of responses on the way to the client: compression, and the consolidation of other origins below paths of a
+//! host. [`Body`](body::Body) is the body of every response.
+
+pub mod body;
+pub mod compress;
+pub mod consolidate;
+pub mod credentials;
+pub mod header_values;
+pub mod names;
