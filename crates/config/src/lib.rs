@@ -4,10 +4,8 @@ mod certificate_files;
 mod foreign;
 mod key_settings;
 mod process;
-mod raw;
 mod renewal;
 mod resolve;
-mod values;
 
 #[cfg(test)]
 mod tests;
@@ -18,18 +16,19 @@ use std::path::{Path, PathBuf};
 
 pub use brisk_config_file::{ConfigError, Period};
 use brisk_config_file::{Document, Located};
+pub use brisk_config_schema::AccessLogFormat;
+use brisk_config_schema::values::{Address, UpstreamServer};
+use brisk_config_schema::{self as raw, values};
 use brisk_upstream::settings::ServerUrl;
 pub use certificate_files::CertificateFiles;
 pub use key_settings::{GpuSettings, IsolationSettings, KeySettings};
 pub use process::Running;
-pub use raw::AccessLogFormat;
 pub use renewal::Renewed;
 pub use resolve::Resolved;
 pub use resolve::acme::{CertificatePlace, ResolvedAcme};
 use resolve::context::Development;
 pub use resolve::keyserver::ResolvedKeyServer;
 pub use resolve::visit_store::VisitSettings;
-use values::{Address, UpstreamServer};
 
 /// The port of a first run: one that needs no rights.
 const FIRST_PORT: u16 = 8443;

@@ -6,6 +6,7 @@ mod certificates;
 mod clients;
 mod dangers;
 mod dashboard;
+mod documentation;
 mod error_pages;
 mod experiments;
 mod foreign;
@@ -21,7 +22,6 @@ mod tokens;
 mod upstream_path;
 mod visit_store;
 
-use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -526,32 +526,6 @@ fn what_is_written_is_what_is_meant() {
     );
     assert_eq!((group.retry, group.health.passive.max_failures), (Retry::Never, 0));
     assert!(group.health.active.is_some());
-}
-
-#[test]
-fn the_examples_of_the_documentation_are_right() {
-    for page in [include_str!("../../../docs/configuration.md"), include_str!("../../../README.md")] {
-        let example =
-            page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
-        let message = checked(folder().path(), example).expect_err("its certificates are not here");
-        for line in message.lines() {
-            assert!(line.contains(".chain: cannot read "), "{line}");
-        }
-    }
-}
-
-#[test]
-fn every_key_is_documented() {
-    let page = include_str!("../../../docs/configuration.md");
-    let words: HashSet<_> = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
-    let written = include_str!("raw.rs").lines().chain(include_str!("raw/upstreams.rs").lines());
-    let keys: Vec<_> =
-        written.filter_map(|line| line.strip_prefix("    pub(crate) ")?.split_once(':')).collect();
-    assert!(keys.len() > 60, "only {} keys found", keys.len());
-    for (key, _) in keys {
-        let key = if key == "directory" { "static" } else { key };
-        assert!(words.contains(key), "{key} is not documented");
-    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ const LAYERS: &[&[&str]] = &[
         "quic",
     ],
     &["upstream", "capture"],
-    &["transform"],
+    &["transform", "config-schema"],
     &["answer"],
     &["http-server"],
     &["gateway", "isolation", "keyserver", "audit", "bench", "probe", "speed", "acme", "har"],

@@ -12,7 +12,7 @@ use brisk_config_file::{Text, Written};
 
 /// `key`: a path, the URI of a key in a token, or key servers that have the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum KeyPlace {
+pub enum KeyPlace {
     File(PathBuf),
     Token(Box<KeyUri>),
     /// The set of this name.

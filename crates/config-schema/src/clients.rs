@@ -7,19 +7,19 @@ use serde::Deserialize;
 /// `client_certificates`: authentication of clients.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ClientCertificates {
-    pub(crate) mode: ClientCertificateMode,
-    pub(crate) ca: PathBuf,
+pub struct ClientCertificates {
+    pub mode: ClientCertificateMode,
+    pub ca: PathBuf,
     #[serde(default)]
-    pub(crate) crl: Vec<PathBuf>,
-    pub(crate) crl_mode: Option<CrlMode>,
-    pub(crate) forward: Option<ForwardCertificate>,
+    pub crl: Vec<PathBuf>,
+    pub crl_mode: Option<CrlMode>,
+    pub forward: Option<ForwardCertificate>,
 }
 
 /// Form in which upstreams receive a client's certificate.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ForwardCertificate {
+pub enum ForwardCertificate {
     No,
     Certificate,
     Chain,
@@ -28,7 +28,7 @@ pub(crate) enum ForwardCertificate {
 /// The treatment of certificates whose revocation is unknown.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum CrlMode {
+pub enum CrlMode {
     Strict,
     Lenient,
 }
@@ -36,7 +36,7 @@ pub(crate) enum CrlMode {
 /// Whether a client without a certificate is let in.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ClientCertificateMode {
+pub enum ClientCertificateMode {
     Optional,
     Required,
 }

@@ -9,13 +9,13 @@ use super::{Address, Certificate};
 /// `[dashboard]`. There is one if it is written, even without a key.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Dashboard {
-    pub(crate) listen: Option<Address>,
-    pub(crate) names: Vec<String>,
-    pub(crate) token: Option<PathBuf>,
-    pub(crate) certificate: Option<Certificate>,
-    pub(crate) client_ca: Option<PathBuf>,
+pub struct Dashboard {
+    pub listen: Option<Address>,
+    pub names: Vec<String>,
+    pub token: Option<PathBuf>,
+    pub certificate: Option<Certificate>,
+    pub client_ca: Option<PathBuf>,
     /// Whether another port will do. That of a first run.
     #[serde(skip)]
-    pub(crate) or_any_port: bool,
+    pub or_any_port: bool,
 }

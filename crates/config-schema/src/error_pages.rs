@@ -9,9 +9,9 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 /// Files by status or class of statuses, as written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ErrorPages {
-    pub(crate) files: BTreeMap<String, PathBuf>,
-    pub(crate) intercept: Option<bool>,
+pub struct ErrorPages {
+    pub files: BTreeMap<String, PathBuf>,
+    pub intercept: Option<bool>,
 }
 
 impl<'de> Deserialize<'de> for ErrorPages {

@@ -10,42 +10,42 @@ use serde::de::{self, Deserializer, Visitor, value};
 /// `request_headers` and `response_headers`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct HeaderRules {
-    pub(crate) set: BTreeMap<String, String>,
-    pub(crate) add: BTreeMap<String, String>,
-    pub(crate) remove: Vec<String>,
+pub struct HeaderRules {
+    pub set: BTreeMap<String, String>,
+    pub add: BTreeMap<String, String>,
+    pub remove: Vec<String>,
 }
 
 /// `security_headers`: `"modern"`, or that with exceptions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SecurityHeaders(pub(crate) SecurityTable);
+pub struct SecurityHeaders(pub SecurityTable);
 
 /// `hsts`: RFC 6797.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Hsts {
-    pub(crate) max_age: Period,
+pub struct Hsts {
+    pub max_age: Period,
     #[serde(default)]
-    pub(crate) include_subdomains: bool,
+    pub include_subdomains: bool,
     #[serde(default)]
-    pub(crate) preload: bool,
+    pub preload: bool,
 }
 
 /// Exceptions: a value for each header, or `false` to omit it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct SecurityTable {
-    pub(crate) hsts: Option<bool>,
-    pub(crate) content_type_options: Option<bool>,
-    pub(crate) referrer_policy: Option<TextOrOff>,
-    pub(crate) frame_options: Option<TextOrOff>,
-    pub(crate) opener_policy: Option<TextOrOff>,
-    pub(crate) permissions_policy: Option<TextOrOff>,
+pub struct SecurityTable {
+    pub hsts: Option<bool>,
+    pub content_type_options: Option<bool>,
+    pub referrer_policy: Option<TextOrOff>,
+    pub frame_options: Option<TextOrOff>,
+    pub opener_policy: Option<TextOrOff>,
+    pub permissions_policy: Option<TextOrOff>,
 }
 
 /// A text, or `false`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TextOrOff {
+pub enum TextOrOff {
     Off,
     Text(String),
 }

@@ -11,18 +11,18 @@ use crate::values::Network;
 /// Conditions, all of which a request has to meet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct When {
-    pub(crate) methods: Vec<String>,
-    pub(crate) headers: BTreeMap<String, Test>,
-    pub(crate) query: BTreeMap<String, Test>,
-    pub(crate) cookies: BTreeMap<String, Test>,
-    pub(crate) networks: Vec<Network>,
-    pub(crate) path_regex: Option<String>,
+pub struct When {
+    pub methods: Vec<String>,
+    pub headers: BTreeMap<String, Test>,
+    pub query: BTreeMap<String, Test>,
+    pub cookies: BTreeMap<String, Test>,
+    pub networks: Vec<Network>,
+    pub path_regex: Option<String>,
 }
 
 /// A text, a regular expression, `true` for any value, or `false` for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Test {
+pub enum Test {
     Present(bool),
     Text(String),
     Regex(String),

@@ -10,48 +10,47 @@ use serde::de::{self, Deserializer, MapAccess, Visitor, value};
 /// `[acme]`: certificate authorities and the validation of names.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Acme {
-    pub(crate) directory: Option<String>,
-    pub(crate) trial: Option<Trial>,
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) contact: Vec<String>,
-    pub(crate) profile: Option<String>,
-    pub(crate) keys: Option<Vec<AcmeKey>>,
-    pub(crate) challenges: Option<Vec<Challenge>>,
-    pub(crate) external_account: Option<ExternalAccount>,
-    pub(crate) store: Option<AcmeStore>,
-    pub(crate) dns: Option<Dns>,
-    pub(crate) fallback: Vec<Authority>,
+pub struct Acme {
+    pub directory: Option<String>,
+    pub trial: Option<Trial>,
+    pub ca: Option<PathBuf>,
+    pub contact: Vec<String>,
+    pub profile: Option<String>,
+    pub keys: Option<Vec<AcmeKey>>,
+    pub challenges: Option<Vec<Challenge>>,
+    pub external_account: Option<ExternalAccount>,
+    pub store: Option<AcmeStore>,
+    pub dns: Option<Dns>,
+    pub fallback: Vec<Authority>,
 }
 
 /// Storage of certificates.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum AcmeStore {
+pub enum AcmeStore {
     Folder,
     Redis,
 }
 
 /// `[acme.dns]`: how records for dns-01 are put. One of `server`, `hook` and `acme_dns`.
-#[expect(clippy::struct_field_names, reason = "acme-dns is the name of a program")]
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Dns {
-    pub(crate) server: Option<String>,
-    pub(crate) zone: Option<String>,
-    pub(crate) key_name: Option<String>,
-    pub(crate) key_file: Option<PathBuf>,
-    pub(crate) key_algorithm: Option<KeyAlgorithm>,
-    pub(crate) hook: Option<PathBuf>,
-    pub(crate) cleanup_hook: Option<PathBuf>,
-    pub(crate) hook_timeout: Option<Period>,
-    pub(crate) acme_dns: Option<PathBuf>,
-    pub(crate) wait: Option<Period>,
+pub struct Dns {
+    pub server: Option<String>,
+    pub zone: Option<String>,
+    pub key_name: Option<String>,
+    pub key_file: Option<PathBuf>,
+    pub key_algorithm: Option<KeyAlgorithm>,
+    pub hook: Option<PathBuf>,
+    pub cleanup_hook: Option<PathBuf>,
+    pub hook_timeout: Option<Period>,
+    pub acme_dns: Option<PathBuf>,
+    pub wait: Option<Period>,
 }
 
 /// An algorithm of the signatures of updates.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-pub(crate) enum KeyAlgorithm {
+pub enum KeyAlgorithm {
     #[serde(rename = "hmac-sha256")]
     Sha256,
     #[serde(rename = "hmac-sha384")]
@@ -63,24 +62,24 @@ pub(crate) enum KeyAlgorithm {
 /// `[[acme.fallback]]`: another authority, used after the previous ones have failed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Authority {
-    pub(crate) directory: String,
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) profile: Option<String>,
-    pub(crate) external_account: Option<ExternalAccount>,
+pub struct Authority {
+    pub directory: String,
+    pub ca: Option<PathBuf>,
+    pub profile: Option<String>,
+    pub external_account: Option<ExternalAccount>,
 }
 
 /// `external_account`: account at the authority to which the ACME account is bound (RFC 8555 section 7.3.4).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ExternalAccount {
-    pub(crate) key_id: String,
-    pub(crate) key_file: PathBuf,
+pub struct ExternalAccount {
+    pub key_id: String,
+    pub key_file: PathBuf,
 }
 
 /// `trial`: the directory of the authority for trials, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trial(pub(crate) Option<String>);
+pub struct Trial(pub Option<String>);
 
 impl<'de> Deserialize<'de> for Trial {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -107,14 +106,14 @@ impl<'de> Deserialize<'de> for Trial {
 /// A kind of key.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum AcmeKey {
+pub enum AcmeKey {
     Ecdsa,
     Rsa,
 }
 
 /// A way to prove a name.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-pub(crate) enum Challenge {
+pub enum Challenge {
     #[serde(rename = "tls-alpn-01")]
     TlsAlpn,
     #[serde(rename = "http-01")]
@@ -128,18 +127,18 @@ pub(crate) enum Challenge {
 /// `on_demand` of a host: names that are decided at run time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct OnDemand {
-    pub(crate) ask: Option<String>,
+pub struct OnDemand {
+    pub ask: Option<String>,
     #[serde(default)]
-    pub(crate) names: Vec<String>,
-    pub(crate) wait: Option<Period>,
-    pub(crate) orders: Option<Rate>,
-    pub(crate) most: Option<u32>,
+    pub names: Vec<String>,
+    pub wait: Option<Period>,
+    pub orders: Option<Rate>,
+    pub most: Option<u32>,
 }
 
 /// `acme` of a host: whether its certificates are obtained, and which.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum HostAcme {
+pub enum HostAcme {
     #[default]
     Off,
     On(HostCertificates),
@@ -148,14 +147,14 @@ pub(crate) enum HostAcme {
 /// Settings of a host that override `[acme]`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct HostCertificates {
-    pub(crate) keys: Option<Vec<AcmeKey>>,
-    pub(crate) profile: Option<String>,
+pub struct HostCertificates {
+    pub keys: Option<Vec<AcmeKey>>,
+    pub profile: Option<String>,
 }
 
 impl HostAcme {
     /// Whether certificates are obtained.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         matches!(self, Self::On(_))
     }
 }

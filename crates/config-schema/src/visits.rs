@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, Visitor, value};
 
 /// Whether responses report the components of their duration (`Server-Timing`): a switch or a table.
 #[derive(Clone, Debug)]
-pub(crate) enum ServerTiming {
+pub enum ServerTiming {
     Off,
     On(ServerTimingTable),
 }
@@ -15,13 +15,13 @@ pub(crate) enum ServerTiming {
 /// `server_timing = { ... }`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ServerTimingTable {
-    pub(crate) allow_origins: Vec<String>,
+pub struct ServerTimingTable {
+    pub allow_origins: Vec<String>,
 }
 
 /// Whether visits of the host are measured: a switch, or a table.
 #[derive(Clone, Debug)]
-pub(crate) enum HostVisits {
+pub enum HostVisits {
     Off,
     On(HostVisitsTable),
 }
@@ -29,10 +29,10 @@ pub(crate) enum HostVisits {
 /// `visits = { ... }` of a host.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct HostVisitsTable {
-    pub(crate) share: Option<f64>,
-    pub(crate) insert: Option<bool>,
-    pub(crate) network_errors: bool,
+pub struct HostVisitsTable {
+    pub share: Option<f64>,
+    pub insert: Option<bool>,
+    pub network_errors: bool,
 }
 
 impl<'de> Deserialize<'de> for HostVisits {

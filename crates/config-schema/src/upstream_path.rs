@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, Visitor};
 
 /// `strip_prefix`: the path of the route, another prefix, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StripPrefix {
+pub enum StripPrefix {
     No,
     Route,
     Path(String),
@@ -38,14 +38,14 @@ impl<'de> Deserialize<'de> for StripPrefix {
 /// `rewrite_path`: an expression and the path for its matches.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RewritePath {
-    pub(crate) pattern: String,
-    pub(crate) to: String,
+pub struct RewritePath {
+    pub pattern: String,
+    pub to: String,
 }
 
 /// `rewrite`: whether the documents of consolidated origins are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RewriteDocuments(pub(crate) bool);
+pub struct RewriteDocuments(pub bool);
 
 impl<'de> Deserialize<'de> for RewriteDocuments {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -8,18 +8,18 @@ use serde::de::{self, Deserializer, Visitor};
 /// `[experiment.NAME]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Experiment {
-    pub(crate) setting: String,
-    pub(crate) values: Vec<ExperimentValue>,
-    pub(crate) share: Option<f64>,
-    pub(crate) hosts: Option<Vec<String>>,
-    pub(crate) metric: Option<String>,
-    pub(crate) margin: Option<f64>,
+pub struct Experiment {
+    pub setting: String,
+    pub values: Vec<ExperimentValue>,
+    pub share: Option<f64>,
+    pub hosts: Option<Vec<String>>,
+    pub metric: Option<String>,
+    pub margin: Option<f64>,
 }
 
 /// A value of the setting, as its own key has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ExperimentValue {
+pub enum ExperimentValue {
     Switch(bool),
     Number(i64),
     Text(String),

@@ -2,15 +2,15 @@
 
 use serde::Deserialize;
 
-use super::super::values::LogFile;
+use crate::values::LogFile;
 
 /// `[access_log]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct AccessLog {
-    pub(crate) format: Option<AccessLogFormat>,
-    pub(crate) file: Option<LogFile>,
-    pub(crate) milestones: Option<bool>,
+pub struct AccessLog {
+    pub format: Option<AccessLogFormat>,
+    pub file: Option<LogFile>,
+    pub milestones: Option<bool>,
 }
 
 /// The form of an access log line.

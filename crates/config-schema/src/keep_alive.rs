@@ -9,21 +9,21 @@ use serde::de::{self, Deserializer, Visitor, value};
 /// Timeouts of idle connections: a profile, or a table that may start with one.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct KeepAliveTable {
-    pub(crate) profile: Option<Profile>,
-    pub(crate) idle: Option<Period>,
-    pub(crate) requests: Option<u32>,
-    pub(crate) close: Option<bool>,
+pub struct KeepAliveTable {
+    pub profile: Option<Profile>,
+    pub idle: Option<Period>,
+    pub requests: Option<u32>,
+    pub close: Option<bool>,
 }
 
 /// See [`KeepAliveTable`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KeepAlive(pub(crate) KeepAliveTable);
+pub struct KeepAlive(pub KeepAliveTable);
 
 /// A kind of service.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Profile {
+pub enum Profile {
     Web,
     Api,
     Video,
@@ -31,9 +31,9 @@ pub(crate) enum Profile {
 
 /// `preconnect`: a path, or a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Preconnect {
-    pub(crate) path: String,
-    pub(crate) idle: Option<Period>,
+pub struct Preconnect {
+    pub path: String,
+    pub idle: Option<Period>,
 }
 
 impl<'de> Deserialize<'de> for KeepAlive {

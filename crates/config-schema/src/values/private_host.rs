@@ -4,7 +4,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 /// A host outside of the public internet from which the gateway may fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PrivateHost(pub(crate) brisk_fetch::PrivateHost);
+pub struct PrivateHost(pub brisk_fetch::PrivateHost);
 
 impl<'de> Deserialize<'de> for PrivateHost {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

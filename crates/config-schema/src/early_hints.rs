@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 
 /// Hints sent before the responses with pages.
 #[derive(Clone, Debug)]
-pub(crate) enum EarlyHints {
+pub enum EarlyHints {
     Off,
     On(HintsTable),
 }
@@ -15,10 +15,10 @@ pub(crate) enum EarlyHints {
 /// `early_hints = { ... }`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct HintsTable {
-    pub(crate) links: Vec<String>,
-    pub(crate) upstream: Option<bool>,
-    pub(crate) learn: Option<bool>,
+pub struct HintsTable {
+    pub links: Vec<String>,
+    pub upstream: Option<bool>,
+    pub learn: Option<bool>,
 }
 
 impl<'de> Deserialize<'de> for EarlyHints {

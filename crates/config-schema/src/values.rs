@@ -13,14 +13,14 @@ use brisk_upstream::settings::{ServerUrl, ServerUrlError};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 
-pub(crate) use brisk_config_file::{Address, ClientConnections, FastOpen, LogFile, Network, ProxyProtocol};
-pub(crate) use key_place::KeyPlace;
-pub(crate) use private_host::PrivateHost;
-pub(crate) use sessions::{EarlyData, RedisServer, TicketKeys};
+pub use brisk_config_file::{Address, ClientConnections, FastOpen, LogFile, Network, ProxyProtocol};
+pub use key_place::KeyPlace;
+pub use private_host::PrivateHost;
+pub use sessions::{EarlyData, RedisServer, TicketKeys};
 
 /// An address of a key server, or its name, with the port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyServerAddress(pub(crate) Target);
+pub struct KeyServerAddress(pub Target);
 
 impl Written for KeyServerAddress {
     const EXPECTED: &'static str = "an address in quotes, as \"10.0.0.5:8444\"";
@@ -41,7 +41,7 @@ impl FromStr for KeyServerAddress {
 
 /// `hash_by`: property of a request that selects its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HashBy {
+pub enum HashBy {
     ClientAddress,
     Path,
     Header(String),
@@ -70,9 +70,9 @@ impl FromStr for HashBy {
 
 /// `redirect`: where to, and with which status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Redirect {
-    pub(crate) to: String,
-    pub(crate) status: Option<u16>,
+pub struct Redirect {
+    pub to: String,
+    pub status: Option<u16>,
 }
 
 impl<'de> Deserialize<'de> for Redirect {
@@ -106,9 +106,9 @@ impl<'de> Deserialize<'de> for Redirect {
 
 /// A server of an upstream, alone or with its share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UpstreamServer {
-    pub(crate) url: ServerUrl,
-    pub(crate) weight: Option<u16>,
+pub struct UpstreamServer {
+    pub url: ServerUrl,
+    pub weight: Option<u16>,
 }
 
 impl Written for Url {
@@ -161,7 +161,7 @@ read_as_text!(HashBy, KeyServerAddress, RedisServer, Url);
 
 /// A version of HTTP that clients may agree on by ALPN.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
     #[serde(rename = "h2")]
     Http2,
     #[serde(rename = "http/1.1")]
@@ -170,7 +170,7 @@ pub(crate) enum Protocol {
 
 /// The version of HTTP spoken to an `https` upstream.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-pub(crate) enum TlsProtocol {
+pub enum TlsProtocol {
     #[serde(rename = "http/1.1")]
     Http1,
     #[serde(rename = "h2")]

@@ -7,23 +7,23 @@ use serde::de::{self, Deserializer, Visitor, value};
 
 /// Path of an origin: a string or a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Consolidate(pub(crate) ConsolidateTable);
+pub struct Consolidate(pub ConsolidateTable);
 
 /// `{ path = "/_s", ... }`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ConsolidateTable {
-    pub(crate) path: String,
-    pub(crate) upstream: Option<String>,
-    pub(crate) cookies: Option<Cookies>,
+pub struct ConsolidateTable {
+    pub path: String,
+    pub upstream: Option<String>,
+    pub cookies: Option<Cookies>,
     #[serde(default)]
-    pub(crate) integrity: bool,
+    pub integrity: bool,
 }
 
 /// Cookies that an origin receives and may set.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Cookies {
+pub enum Cookies {
     Own,
     None,
     Host,

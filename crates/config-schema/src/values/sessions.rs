@@ -12,7 +12,7 @@ use brisk_config_file::Written;
 
 /// `sessions.ticket_keys`: where the keys of tickets come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TicketKeys {
+pub enum TicketKeys {
     Memory,
     Secret,
     Redis,
@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for TicketKeys {
 
 /// `early_data` of a route: which requests may be answered before the handshake is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum EarlyData {
+pub enum EarlyData {
     No,
     Safe,
     Paths(Vec<String>),
@@ -96,11 +96,11 @@ impl<'de> Deserialize<'de> for EarlyData {
 
 /// A server of `sessions.redis`: `redis://HOST:PORT`, or `rediss://` where it speaks TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RedisServer {
-    pub(crate) tls: bool,
+pub struct RedisServer {
+    pub tls: bool,
     /// A name or an address, without brackets.
-    pub(crate) host: String,
-    pub(crate) port: Option<u16>,
+    pub host: String,
+    pub port: Option<u16>,
 }
 
 impl Written for RedisServer {

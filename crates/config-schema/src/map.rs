@@ -7,20 +7,20 @@ use serde::Deserialize;
 /// A table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Map {
-    pub(crate) from: String,
+pub struct Map {
+    pub from: String,
     #[serde(default)]
-    pub(crate) values: BTreeMap<String, String>,
+    pub values: BTreeMap<String, String>,
     #[serde(default)]
-    pub(crate) patterns: Vec<MapPattern>,
+    pub patterns: Vec<MapPattern>,
     #[serde(default)]
-    pub(crate) default: String,
+    pub default: String,
 }
 
 /// An expression and its result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct MapPattern {
-    pub(crate) regex: String,
-    pub(crate) value: String,
+pub struct MapPattern {
+    pub regex: String,
+    pub value: String,
 }

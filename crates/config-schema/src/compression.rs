@@ -8,7 +8,7 @@ use serde::de::{self, Deserializer, Visitor, value};
 
 /// Whether, and how, answers are compressed.
 #[derive(Clone, Debug)]
-pub(crate) enum Compression {
+pub enum Compression {
     Off,
     On(Box<CompressionTable>),
 }
@@ -16,21 +16,21 @@ pub(crate) enum Compression {
 /// `compression = { ... }`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct CompressionTable {
-    pub(crate) codings: Option<Vec<CodingName>>,
-    pub(crate) types: Option<Vec<String>>,
-    pub(crate) least: Option<Size>,
-    pub(crate) zstd_level: Option<u8>,
-    pub(crate) br_quality: Option<u8>,
-    pub(crate) gzip_level: Option<u8>,
-    pub(crate) breach_guard: Option<BreachGuard>,
-    pub(crate) dictionaries: Option<bool>,
+pub struct CompressionTable {
+    pub codings: Option<Vec<CodingName>>,
+    pub types: Option<Vec<String>>,
+    pub least: Option<Size>,
+    pub zstd_level: Option<u8>,
+    pub br_quality: Option<u8>,
+    pub gzip_level: Option<u8>,
+    pub breach_guard: Option<BreachGuard>,
+    pub dictionaries: Option<bool>,
 }
 
 /// A coding by its name in HTTP.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum CodingName {
+pub enum CodingName {
     Zstd,
     Br,
     Gzip,
@@ -39,7 +39,7 @@ pub(crate) enum CodingName {
 /// Whose requests get no compressed answers.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum BreachGuard {
+pub enum BreachGuard {
     CrossSite,
     SameSite,
     Off,

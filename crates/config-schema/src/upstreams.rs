@@ -1,0 +1,87 @@
+//! `[upstream.NAME]`: groups of servers.
+
+use std::path::PathBuf;
+
+use brisk_config_file::{Period, PeriodLimit, Size};
+use serde::Deserialize;
+
+use super::Certificate;
+use crate::values::{HashBy, TlsProtocol, UpstreamServer};
+
+/// `[upstream.NAME]`: servers that are as good as one another.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    pub servers: Vec<UpstreamServer>,
+    pub balance: Option<Balance>,
+    pub hash_by: Option<HashBy>,
+    pub retry: Option<bool>,
+    pub pipeline: Option<u8>,
+    pub head_size: Option<Size>,
+    pub headers: Option<u16>,
+    #[serde(default)]
+    pub timeouts: UpstreamTimeouts,
+    #[serde(default)]
+    pub pool: Pool,
+    #[serde(default)]
+    pub health: Health,
+    #[serde(default)]
+    pub tls: UpstreamTls,
+}
+
+/// Balancing method of a group.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Balance {
+    RoundRobin,
+    LeastConnections,
+    ConsistentHash,
+}
+
+/// `[upstream.NAME.timeouts]`: how long an upstream may take.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpstreamTimeouts {
+    pub connect: Option<Period>,
+    pub head: Option<Period>,
+    pub body: Option<Period>,
+    pub upgraded: Option<Period>,
+    pub ping: Option<PeriodLimit>,
+}
+
+/// `[upstream.NAME.pool]`: connections kept for the next request.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pool {
+    pub idle_connections: Option<u32>,
+    pub idle_timeout: Option<Period>,
+    pub max_connections: Option<u32>,
+}
+
+/// `[upstream.NAME.health]`: conditions for excluding a server. With `path`, active checks are made; failures of
+/// requests count in any case.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Health {
+    pub path: Option<String>,
+    pub host: Option<String>,
+    pub status: Option<u16>,
+    pub interval: Option<Period>,
+    pub timeout: Option<Period>,
+    pub healthy_after: Option<u16>,
+    pub unhealthy_after: Option<u16>,
+    pub max_failures: Option<u16>,
+    pub failure_pause: Option<Period>,
+}
+
+/// `[upstream.NAME.tls]`: how an `https` upstream is verified.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpstreamTls {
+    pub ca: Option<PathBuf>,
+    pub certificate: Option<Certificate>,
+    pub server_name: Option<String>,
+    pub protocol: Option<TlsProtocol>,
+    #[serde(default)]
+    pub allow_missing_close_notify: bool,
+}
