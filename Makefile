@@ -30,6 +30,8 @@
 # make soak            steady load beside 10,000 slow clients, resets and floods        SOAK='--minutes 5'               30 minutes, quiet
 # make soak-http3      memory beside HTTP/3 clients that connect, resume, migrate, cancel SOAK_HTTP3='--minutes 5'        1 hour
 # make offences        cost of the same offences over HTTP/2 and HTTP/3                 OFFENCES='--offence resets'      3 minutes, quiet
+# make pipelines       p99 of other clients beside pipelines to faulty upstreams       PIPELINES='--rounds 3'           4 minutes, quiet
+# make connections     latency and memory of 10,000 HTTP/2 connections on one core    CONNECTIONS='--minutes 2'        12 minutes, quiet
 # make worst           memory and a visitor's requests beside all attacks on memory     WORST='--addresses 1'            7 minutes, quiet
 # make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     MANY='--names 10000'             5 minutes, 1 GB of disk
 # make clients         results of TLS clients with brisk                                CLIENTS='--only curl'            10 minutes
@@ -41,7 +43,7 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
-# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/soak-http3, bench/offences, bench/worst,
+# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/soak-http3, bench/offences, bench/pipelines, bench/connections, bench/worst,
 # bench/page, bench/beacons, bench/visit-cost, bench/probe, bench/capture, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
 AGREEMENT ?=
 FLOOD ?=
@@ -56,6 +58,8 @@ CAPTURE ?=
 COMPRESSION ?=
 SOAK_HTTP3 ?=
 OFFENCES ?=
+PIPELINES ?=
+CONNECTIONS ?=
 SOAK ?=
 WORST ?=
 CLIENTS ?=
@@ -82,7 +86,7 @@ TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page beacons visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences worst many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page beacons visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -230,6 +234,16 @@ offences: build
 	@CACHE=$(CACHE) tools/setup strangers
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/offences --output docs/results/offences.md $(OFFENCES)
+
+pipelines: build
+	@CACHE=$(CACHE) tools/setup strangers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/pipelines --output docs/results/pipelines.md $(PIPELINES)
+
+connections: build
+	@CACHE=$(CACHE) tools/setup strangers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/connections --output docs/results/connections.md $(CONNECTIONS)
 
 worst: build
 	@CACHE=$(CACHE) tools/setup strangers
