@@ -58,6 +58,17 @@ impl Nginx {
         Self::start("https", "ssl http2", &all)
     }
 
+    /// HTTP/1.1 and HTTP/2 over TLS with this certificate, and nothing but these directives for `http` and `server`.
+    pub fn bare(leaf: &Leaf, http: &str, server: &str) -> Self {
+        let (chain, key) = (leaf.chain.display(), leaf.key.display());
+        let (before, _) = CONFIGURATION.split_once("  server {").expect("a server");
+        let all = format!(
+            "{before}  include /etc/nginx/mime.types;\n{http}\n  server {{\n    listen LISTEN;\n    set $came_early '';\n\
+             ssl_certificate {chain};\nssl_certificate_key {key};\n{server}\n  }}\n}}\n"
+        );
+        Self::serve("https", "ssl http2", &all)
+    }
+
     /// One line for each completed request, if requests are recorded. Over TLS: version, `r` for a resumed session or
     /// `.`, `1` for early data or `-`, suite, group, verification of the client certificate, path.
     pub fn requests(&self) -> Vec<String> {
@@ -71,18 +82,21 @@ impl Nginx {
     }
 
     fn start(scheme: &'static str, listen: &str, directives: &str) -> Self {
+        Self::serve(scheme, listen, &CONFIGURATION.replace("DIRECTIVES", directives))
+    }
+
+    fn serve(scheme: &'static str, listen: &str, configuration: &str) -> Self {
         let folder = TempDir::with_prefix("brisk-test-nginx-").expect("a temporary folder");
         for (name, size) in [("1k", 1 << 10), ("1m", 1 << 20)] {
             fs::write(folder.path().join(name), "x".repeat(size)).expect("a temporary file");
         }
         let (process, address) = serve_on_free_port(|port| {
             let path = folder.path().display().to_string();
-            let text = CONFIGURATION
+            let text = configuration
                 .replace(
                     "LISTEN",
                     &format!("127.0.0.1:{port} {listen};\nlisten unix:FOLDER/{SOCKET} {listen}"),
                 )
-                .replace("DIRECTIVES", directives)
                 .replace("FOLDER", &path);
             let file = folder.path().join("nginx.conf");
             fs::write(&file, text).expect("a temporary file");

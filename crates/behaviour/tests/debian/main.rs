@@ -28,6 +28,7 @@ mod erased;
 mod experiments;
 mod fleet;
 mod fleet_redis;
+mod from_nginx;
 mod http3_suspension;
 mod isolated;
 mod isolated_faults;

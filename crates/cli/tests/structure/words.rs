@@ -45,6 +45,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/certificates.md",
     "docs/configuration.md",
     "docs/dashboard.md",
+    "docs/from-nginx.md",
     "docs/fuzzing.md",
     "docs/keyless-protocol.md",
     "docs/keyless.md",
