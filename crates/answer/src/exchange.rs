@@ -17,6 +17,7 @@ use brisk_http_connection::held::{Account, HeldBytes};
 use brisk_http_connection::interim::Interim;
 use brisk_http_connection::streams::{Ended, StreamKey};
 use brisk_http_connection::{Connection, streams};
+use brisk_limits::ConcurrencyPermit;
 use brisk_telemetry::{
     AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side, Source, UpgradedEnd,
 };
@@ -73,6 +74,8 @@ pub(crate) struct Exchange {
     pub(crate) outcome: ForwardOutcome,
     /// Headers for the upstream from the server that permitted the request.
     pub(crate) granted: Option<Box<HeaderMap>>,
+    /// Counts this request at limits of its route until the response ends.
+    pub(crate) permits: Vec<ConcurrencyPermit>,
     /// Memory reserved for the first piece of the response.
     reserved: Option<Reserved>,
     /// Bytes and end of the connection or stream after a switch of protocols.
@@ -119,6 +122,7 @@ impl Exchange {
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
             granted: None,
+            permits: Vec::new(),
             reserved: None,
             switched: None,
             heads: HeldBytes::begin(connection, Account::Heads),

@@ -77,10 +77,30 @@ impl Forwarding {
         }
     }
 
+    /// The address of the client: that of the connection, or the last address in `X-Forwarded-For` that is not a proxy's if
+    /// the connection is that of a trusted proxy. `None` if the proxy states no address.
+    pub(crate) fn client(&self, connection: &Connection, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = connection.client.record.borrow().client.ip();
+        if !self.trusts(peer) {
+            return Some(peer);
+        }
+        let lines = headers.get_all(FOR).iter().rev().filter_map(|line| line.to_str().ok());
+        let addresses = lines.flat_map(|line| line.rsplit(',')).map(address);
+        // An entry that is no address ends the list: those before it are not vouched for by a trusted proxy.
+        addresses.map_while(|address| address).find(|address| !self.trusts(*address))
+    }
+
     fn trusts(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.trusted.iter().any(|network| network.contains(&client))
     }
+}
+
+/// The address in an element of `X-Forwarded-For`, which may have a port.
+fn address(element: &str) -> Option<IpAddr> {
+    let element = element.trim();
+    let with_port = || element.parse::<SocketAddr>().map(|address| address.ip());
+    element.parse().or_else(|_| with_port()).ok()
 }
 
 /// The value of `X-Request-Id`.

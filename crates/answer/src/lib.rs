@@ -21,6 +21,7 @@ mod head_limits;
 mod headers;
 mod hints;
 mod hosts;
+mod limit_settings;
 mod maintenance;
 mod redirect;
 mod service;

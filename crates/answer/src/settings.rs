@@ -27,6 +27,7 @@ pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, Pr
 
 pub use crate::error_pages::{ErrorPage, ErrorPages};
 pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
+pub use crate::limit_settings::{LimitKey, RequestLimit};
 pub use crate::maintenance::{Maintenance, MaintenanceSwitch};
 pub use crate::timing::ServerTiming;
 pub use crate::visits::HostVisits;
@@ -88,6 +89,8 @@ pub struct HostSettings {
     /// Networks of clients that may send requests, for routes without networks of their own, and for all other paths.
     /// Default: all networks.
     pub networks: Option<Arc<NetworkRules>>,
+    /// Limits of requests without a route. Default: none.
+    pub limits: Arc<[RequestLimit]>,
     /// The routes. Without a matching route, the response is 404.
     pub routes: Vec<RouteSettings>,
 }
@@ -108,6 +111,7 @@ impl HostSettings {
             preconnect: None,
             consolidation: None,
             networks: None,
+            limits: Arc::default(),
             routes: Vec::new(),
         }
     }
@@ -189,6 +193,8 @@ pub struct RouteSettings {
     pub access: AccessSettings,
     /// Server that decides about each request. Default: none.
     pub forward_auth: Option<ForwardAuth>,
+    /// Limits of rate and concurrency. Default: none.
+    pub limits: Arc<[RequestLimit]>,
 }
 
 impl RouteSettings {
@@ -213,6 +219,7 @@ impl RouteSettings {
             rewrite: true,
             access: AccessSettings::default(),
             forward_auth: None,
+            limits: Arc::default(),
         }
     }
 }

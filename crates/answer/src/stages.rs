@@ -16,6 +16,7 @@ mod head_method;
 pub(crate) mod header_rules;
 mod host_headers;
 mod keep_alive;
+mod limits;
 mod maintenance;
 mod page_measurement;
 mod server_timing;
@@ -41,6 +42,7 @@ use self::head_method::HeadMethodStage;
 use self::header_rules::HeaderRulesStage;
 use self::host_headers::HostHeadersStage;
 use self::keep_alive::KeepAliveStage;
+use self::limits::LimitsStage;
 use self::maintenance::MaintenanceStage;
 use self::page_measurement::PageMeasurementStage;
 use self::server_timing::ServerTimingStage;
@@ -126,6 +128,8 @@ stages! {
     /// Before every stage that responds or refuses: the route determines the timeouts of the connection for all its
     /// responses.
     KeepAlive(KeepAliveStage),
+    /// Before access: requests with wrong passwords count too.
+    Limits(LimitsStage),
     /// Before all stages that examine the request: a refused request costs nothing else. Before early data: it does not
     /// wait for the handshake either.
     Access(AccessStage),

@@ -50,6 +50,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     limits::raise_open_files();
     let metrics = Metrics::new();
     log::note_in(metrics.problems());
+    metrics.register(running.limits.clone());
 
     let visits = KeptVisits::start(first.visits.as_ref(), &metrics);
     let engines = engines::start(&first.keys, &first.settings.keystore, &running, &metrics);

@@ -22,6 +22,7 @@ mod headers;
 mod keep_alive;
 mod keys;
 mod keyserver;
+mod limit;
 mod maintenance;
 mod map;
 mod redis;
@@ -55,6 +56,7 @@ pub use experiments::{Experiment, ExperimentValue};
 pub use headers::{HeaderRules, Hsts, SecurityHeaders, TextOrOff};
 pub use keep_alive::{KeepAlive, Preconnect, Profile};
 pub use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
+pub use limit::Limit;
 pub use map::Map;
 pub use redis::{Redis, RedisTopology};
 use values::{
@@ -88,6 +90,7 @@ pub struct Config {
     pub host: Vec<Host>,
     pub upstream: BTreeMap<String, Upstream>,
     pub map: BTreeMap<String, Map>,
+    pub limit: BTreeMap<String, Limit>,
     pub keyserver: BTreeMap<String, KeyServers>,
 }
 
@@ -275,6 +278,7 @@ pub struct Host {
     pub consolidate: BTreeMap<String, Consolidate>,
     pub allow: Option<Vec<Network>>,
     pub deny: Option<Vec<Network>>,
+    pub limits: Option<Vec<String>>,
     #[serde(default)]
     pub route: Vec<Route>,
 }
@@ -323,6 +327,7 @@ pub struct Route {
     pub basic_auth: Option<BasicAuth>,
     pub satisfy: Option<Satisfy>,
     pub forward_auth: Option<ForwardAuth>,
+    pub limits: Option<Vec<String>>,
 }
 
 /// `respond`: the same answer to everyone.

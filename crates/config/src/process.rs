@@ -7,6 +7,7 @@ use brisk_certs::{Catalogues, OnDemandHosts, RefusedKeys};
 use brisk_isolation::Isolation;
 use brisk_keyless::RemoteEngines;
 use brisk_keys_pkcs11::Tokens;
+use brisk_limits::Limits;
 
 /// Components of a running process that configurations refer to. Reading a configuration reuses existing ones and
 /// creates others. By default there are none, as in a program that only checks a file.
@@ -26,6 +27,8 @@ pub struct Running {
     pub password_files: PasswordFiles,
     /// Threads that verify passwords.
     pub password_threads: PasswordThreads,
+    /// Limits of requests.
+    pub limits: Limits,
     /// The key process of `[keys] isolate`, if one was started.
     pub isolation: Option<Arc<Isolation>>,
 }

@@ -31,6 +31,7 @@ mod names;
 mod on_demand;
 mod redis;
 mod remote;
+mod request_limits;
 mod routes;
 mod server;
 mod sessions;
@@ -121,6 +122,7 @@ pub(super) fn resolve(
     }
     let remote = remote::engines(raw, &mut context);
     context.maps = maps::maps(&raw.map, &mut context);
+    context.limits = request_limits::limits(raw, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
     let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &hosts.all, &mut context);

@@ -139,6 +139,11 @@ impl Filled {
         self.text.len() + self.servers.len() * size_of::<usize>()
     }
 
+    /// The text, without the address of an upstream server.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.text
+    }
+
     /// The header; `None` if the value is empty. `server` is the address of the upstream server, empty for none.
     pub fn header(mut self, server: &str) -> Option<HeaderValue> {
         for place in self.servers.into_iter().rev() {

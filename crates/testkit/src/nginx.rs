@@ -23,23 +23,28 @@ pub struct Nginx {
 impl Nginx {
     /// HTTP/1.1.
     pub fn http() -> Self {
-        Self::start("http", "", "")
+        Self::start("http", "", ("", ""))
     }
 
     /// HTTP/1.1, with further directives for the server.
     pub fn http_with(directives: &str) -> Self {
-        Self::start("http", "", directives)
+        Self::http_with_zones("", directives)
+    }
+
+    /// HTTP/1.1, with further directives for all servers, such as zones, and for the server.
+    pub fn http_with_zones(zones: &str, directives: &str) -> Self {
+        Self::start("http", "", (zones, directives))
     }
 
     /// HTTP/1.1; [`requests`](Self::requests) lists the method of each request, its path with the query, and its
     /// `Early-Data` or `-`.
     pub fn recording() -> Self {
-        Self::start("http", "", "access_log FOLDER/access.log early;")
+        Self::start("http", "", ("", "access_log FOLDER/access.log early;"))
     }
 
     /// HTTP/2 without TLS.
     pub fn h2c() -> Self {
-        Self::start("h2c", "http2", "")
+        Self::start("h2c", "http2", ("", ""))
     }
 
     /// HTTP/1.1 and HTTP/2 over TLS with this certificate.
@@ -55,15 +60,16 @@ impl Nginx {
         // complete.
         let log = "set $came_early $ssl_early_data;\naccess_log FOLDER/access.log tls;";
         let all = format!("ssl_certificate {chain};\nssl_certificate_key {key};\n{log}\n{directives}");
-        Self::start("https", "ssl http2", &all)
+        Self::start("https", "ssl http2", ("", &all))
     }
 
     /// HTTP/1.1 and HTTP/2 over TLS with this certificate, and nothing but these directives for `http` and `server`.
     pub fn bare(leaf: &Leaf, http: &str, server: &str) -> Self {
         let (chain, key) = (leaf.chain.display(), leaf.key.display());
         let (before, _) = CONFIGURATION.split_once("  server {").expect("a server");
+        let before = before.replace("ZONES", http);
         let all = format!(
-            "{before}  include /etc/nginx/mime.types;\n{http}\n  server {{\n    listen LISTEN;\n    set $came_early '';\n\
+            "{before}  include /etc/nginx/mime.types;\n  server {{\n    listen LISTEN;\n    set $came_early '';\n\
              ssl_certificate {chain};\nssl_certificate_key {key};\n{server}\n  }}\n}}\n"
         );
         Self::serve("https", "ssl http2", &all)
@@ -81,8 +87,9 @@ impl Nginx {
         self.folder.path().join("access.log")
     }
 
-    fn start(scheme: &'static str, listen: &str, directives: &str) -> Self {
-        Self::serve(scheme, listen, &CONFIGURATION.replace("DIRECTIVES", directives))
+    fn start(scheme: &'static str, listen: &str, (zones, directives): (&str, &str)) -> Self {
+        let configuration = CONFIGURATION.replace("ZONES", zones).replace("DIRECTIVES", directives);
+        Self::serve(scheme, listen, &configuration)
     }
 
     fn serve(scheme: &'static str, listen: &str, configuration: &str) -> Self {
@@ -158,6 +165,7 @@ http {
   scgi_temp_path FOLDER/scgi;
   default_type text/plain;
   keepalive_requests 1000000;
+  ZONES
   server {
     listen LISTEN;
     set $came_early '';

@@ -10,6 +10,7 @@ use brisk_beacon::Beacons;
 use brisk_http::claims::Underscores;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
+use brisk_limits::{LimitSettings, Limits};
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
 use brisk_trials::{ExperimentSettings, Experiments, HostExperiments, Values};
@@ -26,9 +27,9 @@ use crate::exchange::Telemetry;
 use crate::forwarding::Forwarding;
 use crate::settings::{
     AccessSettings, Action, AltSvc, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
-    ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, Maintenance,
-    MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, RoutePath, RouteSettings, ServerTiming,
-    UpstreamAction, UpstreamPath,
+    ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, LimitKey, Maintenance,
+    MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, RequestLimit, RoutePath, RouteSettings,
+    ServerTiming, UpstreamAction, UpstreamPath,
 };
 use crate::stage::{Groups, HostContext, StageTarget};
 use crate::visits::SiteVisits;
@@ -64,6 +65,7 @@ fn full_host() -> HostSettings {
         preconnect: Some(Preconnect { path: "/connect".to_owned(), keep_alive: KEEP_ALIVE }),
         consolidation: Some(Arc::new(consolidation)),
         networks: Some(denying()),
+        limits: Arc::new([limit()]),
         error_pages: Some(Arc::default()),
         maintenance: Some(maintenance()),
         ..host()
@@ -106,8 +108,16 @@ fn full_route() -> RouteSettings {
         error_pages: Some(Arc::default()),
         early_hints: Some(Arc::default()),
         forward_auth: Some(forward_auth()),
+        limits: Arc::new([limit()]),
         ..upstream()
     }
+}
+
+fn limit() -> RequestLimit {
+    let settings =
+        LimitSettings { rate: None, concurrency: Some(1), by: String::new(), keys: 1024, is_dry_run: false };
+    let limit = Limits::default().open("limit", settings);
+    RequestLimit { limit, by: LimitKey::Client, status: StatusCode::TOO_MANY_REQUESTS }
 }
 
 fn forward_auth() -> ForwardAuth {
@@ -175,6 +185,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
     let all = [
         "ArmNames",
         "KeepAlive",
+        "Limits",
         "Access",
         "ErrorPages",
         "Maintenance",
@@ -218,7 +229,8 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
         forwards: false,
     };
     let users = AccessSettings { basic_auth: Some(basic_auth), ..AccessSettings::default() };
-    let cases: [(RouteSettings, &[&str]); 10] = [
+    let cases: [(RouteSettings, &[&str]); 11] = [
+        (RouteSettings { limits: Arc::new([limit()]), ..upstream() }, &["Limits"]),
         (RouteSettings { access, ..upstream() }, &["Access"]),
         (RouteSettings { access: owners, ..upstream() }, &["Access"]),
         (RouteSettings { access: users, ..upstream() }, &["Access"]),
@@ -281,7 +293,7 @@ fn responses_without_a_route_have_the_stages_of_their_host() {
     let of_host = ["AltSvc", "HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
     assert_eq!(
         names(Some(&context), StageTarget::Unrouted),
-        [&["Access", "ErrorPages", "Maintenance"], &of_host[..]].concat()
+        [&["Limits", "Access", "ErrorPages", "Maintenance"], &of_host[..]].concat()
     );
     let of_host = [&["Access"], &of_host[..]].concat();
     assert_eq!(names(Some(&context), StageTarget::Beacon), of_host);

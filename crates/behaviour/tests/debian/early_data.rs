@@ -36,6 +36,13 @@ early_data = \"safe\"
 [[host.route]]
 path = \"/held\"
 upstream = \"app\"
+[[host.route]]
+path = \"/limited\"
+upstream = \"app\"
+early_data = \"safe\"
+limits = [\"many\"]
+[limit.many]
+rate = \"100/h\"
 ";
         let tables = format!("{routes}{}", upstream(&[&nginx.url()]));
         let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
@@ -143,6 +150,11 @@ fn a_post_waits_until_the_client_has_finished() {
 #[test]
 fn a_route_without_early_data_waits_until_the_client_has_finished() {
     is_held("GET", "/held");
+}
+
+#[test]
+fn a_route_with_limits_charges_no_request_that_may_be_a_replay() {
+    is_held("GET", "/limited");
 }
 
 #[test]

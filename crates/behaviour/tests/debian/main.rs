@@ -43,6 +43,7 @@ mod keyless_wrong;
 mod keys;
 mod load;
 mod looked_after;
+mod nginx_limits;
 mod nginx_paths;
 mod nginx_variables;
 mod openssl;

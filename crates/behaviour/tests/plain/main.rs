@@ -20,6 +20,7 @@ mod http3_paths;
 mod http3_probe;
 mod http3_restart;
 mod http3_workers;
+mod limits;
 mod maintenance;
 mod malformed;
 mod nagle;

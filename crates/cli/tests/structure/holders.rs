@@ -15,6 +15,7 @@ const CRATES: &[&str] = &[
     "http",
     "http-connection",
     "http-server",
+    "limits",
     "rewrite",
     "upstream",
 ];
@@ -93,6 +94,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
         "verifications of passwords",
         &["access::Credentials", "access::Lane", "access::Passwords", "access::State"],
     ),
+    ("keys with requests in progress", &["limits::ConcurrencyTable"]),
     ("clients that cancel requests", &["upstream::Cancels"]),
 ];
 
@@ -114,6 +116,7 @@ const CONFIGURED: &[&str] = &[
     "answer::UpstreamAction",
     "answer::UpstreamPath",
     "http-server::Written",
+    "limits::LimitSettings",
     "rewrite::Origin",
     "upstream::ActiveChecks",
     "upstream::Dialer",

@@ -13,7 +13,17 @@ const LAYERS: &[&[&str]] = &[
     &["wire", "coding", "rewrite", "lanes", "secrets"],
     &["folder", "net", "telemetry", "keys", "link", "profile", "quic-socket"],
     &["config-file", "certs", "session", "report", "tls-base", "visits", "http", "budget"],
-    &["rules", "tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon", "handshake-view", "access"],
+    &[
+        "rules",
+        "tls",
+        "tls-client",
+        "keys-cuda",
+        "keys-pkcs11",
+        "beacon",
+        "handshake-view",
+        "access",
+        "limits",
+    ],
     &[
         "http-connection",
         "trials",

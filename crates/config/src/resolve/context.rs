@@ -1,10 +1,11 @@
 //! State shared by the sections of a file during resolution: findings, keys, and the process being configured.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brisk_answer::settings::Maps;
+use brisk_answer::settings::{Maps, RequestLimit};
 use brisk_certs::RefusedKey;
 use brisk_config_file::{Findings, KeyPath, Segment};
 use brisk_isolation::Isolation;
@@ -22,6 +23,8 @@ pub(super) struct Context<'d> {
     pub(super) running: &'d Running,
     /// Tables that header rules refer to.
     pub(super) maps: Maps,
+    /// Limits that hosts and routes refer to.
+    pub(super) limits: BTreeMap<String, RequestLimit>,
     pub(super) keystore: Keystore,
     pub(super) isolated: Isolated<'d>,
     /// Threads of the key process, and operations that it has at a time, where there is one.
@@ -41,6 +44,7 @@ impl<'d> Context<'d> {
             base,
             running,
             maps: Maps::default(),
+            limits: BTreeMap::new(),
             keystore: Keystore::default(),
             isolated: Isolated::default(),
             key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),

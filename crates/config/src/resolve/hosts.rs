@@ -16,7 +16,7 @@ use super::names::host_name;
 use super::routes::routes;
 use super::{
     access, certificates, consolidate, early_data, error_pages, files, headers, http3, isolation, keep_alive,
-    maintenance, on_demand, remote, tokens, visits,
+    maintenance, on_demand, remote, request_limits, tokens, visits,
 };
 use crate::raw;
 use crate::values::KeyPlace;
@@ -142,6 +142,7 @@ impl<'c> Builder<'c> {
         let consolidated = consolidate::of_host(host, self.raw, path, context);
         let (consolidation, places) = consolidated.map(|found| (found.settings, found.routes)).unzip();
         let error_pages = error_pages::of_host(host, path, context);
+        let limits = request_limits::of_host(host, path, context);
         HostSettings {
             client_cert: forwarded(host),
             hsts: host
@@ -158,7 +159,15 @@ impl<'c> Builder<'c> {
             visits: visits::of_host(host, path, context),
             consolidation,
             networks: access::of_host(host, path, context),
-            routes: routes(host, self.raw, (kept, error_pages), places.unwrap_or_default(), path, context),
+            limits: Arc::clone(&limits),
+            routes: routes(
+                host,
+                self.raw,
+                (kept, error_pages, limits),
+                places.unwrap_or_default(),
+                path,
+                context,
+            ),
             tls: brisk_tls::HostSettings {
                 names,
                 default: host.default || (!marked && index == 0),

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use brisk_answer::settings::{
-    Action, ErrorPages, FixedResponse, KeepAlive, Redirect, RoutePath, RouteSettings, StaticSettings,
-    UpstreamAction, UpstreamPath, UrlPath,
+    Action, ErrorPages, FixedResponse, KeepAlive, Redirect, RequestLimit, RoutePath, RouteSettings,
+    StaticSettings, UpstreamAction, UpstreamPath, UrlPath,
 };
 use brisk_config_file::{KeyPath, SizeLimit};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use http::{HeaderValue, StatusCode};
 use super::context::Context;
 use super::{
     access, compression, early_data, early_hints, error_pages, forward_auth, headers, keep_alive,
-    upstream_path, when,
+    request_limits, upstream_path, when,
 };
 use crate::raw;
 use crate::values;
@@ -23,7 +23,7 @@ use crate::values;
 pub(super) fn routes(
     host: &raw::Host,
     config: &raw::Config,
-    (kept, error_pages): (Option<KeepAlive>, Option<Arc<ErrorPages>>),
+    (kept, error_pages, limits): (Option<KeepAlive>, Option<Arc<ErrorPages>>, Arc<[RequestLimit]>),
     places: Vec<RouteSettings>,
     path: &KeyPath,
     context: &mut Context<'_>,
@@ -34,6 +34,7 @@ pub(super) fn routes(
         compression: compression::Inherited::of(host, path, context),
         keep_alive: kept,
         error_pages,
+        limits,
     };
     let path = path.key("route");
     when::open_below(host, &path, context);
@@ -58,6 +59,7 @@ pub(super) fn routes(
         is_never_compressed: inherited.compression.is_off(),
         keep_alive: kept,
         error_pages: inherited.error_pages.clone(),
+        limits: Arc::clone(&inherited.limits),
         ..place
     }));
     settings
@@ -70,6 +72,7 @@ struct Inherited<'c> {
     compression: compression::Inherited,
     keep_alive: Option<KeepAlive>,
     error_pages: Option<Arc<ErrorPages>>,
+    limits: Arc<[RequestLimit]>,
 }
 
 fn route(
@@ -119,6 +122,7 @@ fn route(
         rewrite: raw.rewrite.is_none_or(|raw::RewriteDocuments(is_on)| is_on),
         access,
         forward_auth,
+        limits: request_limits::of_route(raw, &inherited.limits, path, context),
     })
 }
 

@@ -1,0 +1,27 @@
+//! Limits of the requests of a route or host.
+
+use std::sync::Arc;
+
+use brisk_limits::Limit;
+use brisk_rules::Template;
+use http::StatusCode;
+
+/// One limit, and the response to requests beyond it.
+#[derive(Clone, Debug)]
+pub struct RequestLimit {
+    /// The limit, shared by all routes that refer to it.
+    pub limit: Arc<Limit>,
+    /// The key of a request. A request with an empty key is not limited.
+    pub by: LimitKey,
+    /// Status of refused requests.
+    pub status: StatusCode,
+}
+
+/// The key of a request.
+#[derive(Clone, Debug)]
+pub enum LimitKey {
+    /// The address of the client.
+    Client,
+    /// Values of the request.
+    Template(Template),
+}

@@ -1,0 +1,16 @@
+//! `[limit.NAME]`: limits of requests by key.
+
+use brisk_config_file::Rate;
+use serde::Deserialize;
+
+/// A limit.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limit {
+    pub rate: Option<Rate>,
+    pub concurrency: Option<u32>,
+    pub by: Option<String>,
+    pub status: Option<u16>,
+    pub dry_run: Option<bool>,
+    pub keys: Option<u32>,
+}

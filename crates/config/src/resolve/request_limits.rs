@@ -1,0 +1,131 @@
+//! `[limit.NAME]`, and `limits` of hosts and routes.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use brisk_answer::settings::{LimitKey, RequestLimit, Template};
+use brisk_config_file::KeyPath;
+use brisk_limits::{KEYS, LimitSettings};
+use http::StatusCode;
+
+use super::context::Context;
+use crate::raw;
+
+/// Number of keys whose rates are remembered by default.
+const USUAL_KEYS: u32 = 1 << 16;
+
+/// The usual key.
+const CLIENT: &str = "{client.address}";
+
+/// All limits by name. Warns of those that no host or route uses.
+pub(super) fn limits(config: &raw::Config, context: &mut Context<'_>) -> BTreeMap<String, RequestLimit> {
+    let hosts = config.host.iter();
+    let used = hosts.flat_map(|host| {
+        host.limits.iter().chain(host.route.iter().filter_map(|route| route.limits.as_ref()))
+    });
+    let used: HashSet<_> = used.flatten().collect();
+    let mut limits = BTreeMap::new();
+    for (name, limit) in &config.limit {
+        let path = KeyPath::of("limit").key(name);
+        if !used.contains(name) {
+            context.findings.warn(format!("[{path}]: no host and no route has limits = [\"{name}\"]"));
+        }
+        if let Some(limit) = self::limit(name, limit, &path, context) {
+            limits.insert(name.clone(), limit);
+        }
+    }
+    limits
+}
+
+fn limit(name: &str, raw: &raw::Limit, path: &KeyPath, context: &mut Context<'_>) -> Option<RequestLimit> {
+    if raw.rate.is_none() && raw.concurrency.is_none() {
+        let message = "limits nothing: write rate = \"10/s burst 20\", or concurrency = 10, or both";
+        context.findings.incomplete(path, message);
+    }
+    if raw.keys.is_some() && raw.rate.is_none() {
+        context.findings.wrong(&path.key("keys"), "has no effect without `rate`");
+    }
+    let keys = context.findings.within(&path.key("keys"), raw.keys, USUAL_KEYS, &KEYS);
+    let most = |most| context.findings.within(&path.key("concurrency"), Some(most), 1, &(1..=1_000_000));
+    let concurrency = raw.concurrency.map(most);
+    let status = context.findings.within(&path.key("status"), raw.status, 429, &(400..=599));
+    let by = raw.by.as_deref().unwrap_or(CLIENT);
+    let key = key(by, &path.key("by"), context)?;
+    let settings = LimitSettings {
+        rate: raw.rate.map(|rate| rate.0),
+        concurrency,
+        by: by.to_owned(),
+        keys,
+        is_dry_run: raw.dry_run.unwrap_or(false),
+    };
+    Some(RequestLimit {
+        limit: context.running.limits.open(name, settings),
+        by: key,
+        status: StatusCode::from_u16(status).ok()?,
+    })
+}
+
+fn key(by: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<LimitKey> {
+    if by == CLIENT {
+        return Some(LimitKey::Client);
+    }
+    let fault = match Template::new(by, &context.maps) {
+        Ok(template) if template.needs_response() => {
+            "{upstream.address} is known with the response only".to_owned()
+        }
+        Ok(template) if template.fixed().is_some_and(|text| text.is_empty()) => {
+            format!(
+                "empty: write the key of a request, as {CLIENT:?}, or a fixed text for all requests together"
+            )
+        }
+        Ok(template) => return Some(LimitKey::Template(template)),
+        Err(reason) => reason,
+    };
+    context.findings.wrong(path, fault);
+    None
+}
+
+/// The limits of the host at `path`.
+pub(super) fn of_host(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Arc<[RequestLimit]> {
+    named(host.limits.as_deref(), path, context)
+}
+
+/// The limits of the route at `path`: its own, or those of its host.
+pub(super) fn of_route(
+    raw: &raw::Route,
+    inherited: &Arc<[RequestLimit]>,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Arc<[RequestLimit]> {
+    match &raw.limits {
+        Some(names) => named(Some(names), path, context),
+        None => Arc::clone(inherited),
+    }
+}
+
+fn named(names: Option<&[String]>, path: &KeyPath, context: &mut Context<'_>) -> Arc<[RequestLimit]> {
+    let path = path.key("limits");
+    let mut seen = HashSet::new();
+    let mut limits = Vec::new();
+    for (index, name) in names.into_iter().flatten().enumerate() {
+        let path = path.index(index);
+        if !seen.insert(name) {
+            context.findings.wrong(&path, format!("{name:?} is in the list already: once is enough"));
+        }
+        match context.limits.get(name) {
+            Some(limit) => limits.push(limit.clone()),
+            // A limit that exists but is invalid has been reported already.
+            None if context.findings.written(&KeyPath::of("limit").key(name)) => {}
+            None if context.limits.is_empty() => {
+                let message =
+                    format!("there is no limit: write [limit.{name}] with its `rate` or `concurrency`");
+                context.findings.wrong(&path, message);
+            }
+            None => {
+                let known = context.limits.keys().cloned().collect();
+                context.findings.unknown(&path, name, known);
+            }
+        }
+    }
+    limits.into()
+}

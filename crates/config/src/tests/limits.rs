@@ -1,0 +1,91 @@
+//! `[limit.NAME]`, and `limits` of hosts and routes.
+
+use brisk_answer::settings::LimitKey;
+
+use super::*;
+
+fn with(host: &str, route: &str, tables: &str) -> String {
+    format!("{LISTENER}{HOST}{host}[[host.route]]\npath = \"/\"\nrespond = {{}}\n{route}{tables}")
+}
+
+#[test]
+fn a_limit_has_a_rate_by_client_unless_written_otherwise() {
+    let tables = "[limit.a]\nrate = \"10/s burst 20\"\n[limit.b]\nconcurrency = 3\nby = \"{request.header.x-key}\"\nstatus = 503\n";
+    let resolved = accepted(&with("limits = [\"a\"]\n", "limits = [\"a\", \"b\"]\n", tables));
+    let host = &resolved.settings.service.hosts[0];
+    let [of_host] = &*host.limits else { panic!("{:?}", host.limits) };
+    let [a, b] = &*host.routes[0].limits else { panic!("{:?}", host.routes[0].limits) };
+    assert!(std::sync::Arc::ptr_eq(&of_host.limit, &a.limit), "one limit");
+    assert!(matches!(a.by, LimitKey::Client) && matches!(b.by, LimitKey::Template(_)));
+    assert_eq!((a.status.as_u16(), b.status.as_u16()), (429, 503));
+    assert_eq!(a.limit.settings().rate.map(|rate| rate.burst), Some(20));
+    assert_eq!(b.limit.settings().concurrency, Some(3));
+}
+
+#[test]
+fn a_route_has_the_limits_of_its_host_or_its_own() {
+    let tables = "[limit.a]\nconcurrency = 1\n";
+    let limits = |route: &str| {
+        accepted(&with("limits = [\"a\"]\n", route, tables)).settings.service.hosts[0].routes[0].limits.len()
+    };
+    assert_eq!((limits(""), limits("limits = []\n")), (1, 0));
+}
+
+#[test]
+fn wrong_limits_are_refused() {
+    let a = "[limit.a]\nrate = \"1/s\"\n";
+    for (route, tables, expected) in [
+        (
+            "limits = [\"a\"]\n",
+            "",
+            "8:11: host[0].route[0].limits[0]: there is no limit: write [limit.a] with its `rate` or `concurrency`",
+        ),
+        (
+            "limits = [\"b\"]\n",
+            a,
+            "8:11: host[0].route[0].limits[0]: \"b\" is not known here; known here: `a`",
+        ),
+        (
+            "limits = [\"a\", \"a\"]\n",
+            a,
+            "8:16: host[0].route[0].limits[1]: \"a\" is in the list already: once is enough",
+        ),
+        (
+            "limits = [\"a\"]\n",
+            "[limit.a]\n",
+            "9:1: limit.a: limits nothing: write rate = \"10/s burst 20\", or concurrency = 10, or both",
+        ),
+        (
+            "limits = [\"a\"]\n",
+            "[limit.a]\nconcurrency = 0\nkeys = 5\nstatus = 200\n",
+            "10:15: limit.a.concurrency: 0 is out of range: write 1 to 1000000",
+        ),
+        (
+            "limits = [\"a\"]\n",
+            "[limit.a]\nrate = \"1/s\"\nby = \"\"\n",
+            "11:6: limit.a.by: empty: write the key of a request, as \"{client.address}\", or a fixed text for all requests together",
+        ),
+        (
+            "limits = [\"a\"]\n",
+            "[limit.a]\nrate = \"1/s\"\nby = \"{upstream.address}\"\n",
+            "11:6: limit.a.by: {upstream.address} is known with the response only",
+        ),
+        (
+            "limits = [\"a\"]\n",
+            "[limit.a]\nrate = \"1/s\"\nby = \"{client.adress}\"\n",
+            "11:6: limit.a.by: {client.adress} is no variable; did you mean {client.address}?",
+        ),
+    ] {
+        let message = checked(folder().path(), &with("", route, tables)).expect_err(tables);
+        assert!(message.contains(&format!("brisk.toml:{expected}")), "{message}\nin:\n{tables}");
+    }
+}
+
+#[test]
+fn a_limit_without_a_route_brings_a_warning() {
+    let warnings = accepted(&with("", "", "[limit.a]\nconcurrency = 1\n")).warnings;
+    assert!(
+        warnings.contains(&"[limit.a]: no host and no route has limits = [\"a\"]".to_owned()),
+        "{warnings:?}"
+    );
+}

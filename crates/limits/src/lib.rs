@@ -1,0 +1,15 @@
+//! Limits of requests by key: rate and number at the same time, shared by all workers, with bounded memory.
+//!
+//! The keys are bytes of the caller, such as the address of a client or the value of a cookie. Memory contains keyed
+//! hashes of them only.
+
+mod concurrency;
+mod counters;
+mod limit;
+mod rate;
+mod registry;
+
+pub use concurrency::ConcurrencyPermit;
+pub use limit::{Admission, Excess, Limit, LimitSettings};
+pub use rate::KEYS;
+pub use registry::Limits;

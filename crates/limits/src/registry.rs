@@ -1,0 +1,86 @@
+//! The limits of a process by name, which reloads keep.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use brisk_telemetry::metrics::{Collector, Encoder};
+
+use crate::counters::{Counters, Outcome};
+use crate::limit::{Limit, LimitSettings};
+
+/// The limits that configurations have opened. A reload that leaves the settings of a limit unchanged continues to use its
+/// state. Clones share the limits. As a [`Collector`], it writes the metrics of all limits in use.
+#[derive(Clone, Debug, Default)]
+pub struct Limits(Arc<Mutex<BTreeMap<String, Named>>>);
+
+/// The limits of one name: that in force, and that of a configuration being read.
+#[derive(Debug, Default)]
+struct Named {
+    counters: Arc<Counters>,
+    limits: Vec<Weak<Limit>>,
+}
+
+impl Limits {
+    /// The limit called `name` with these settings.
+    pub fn open(&self, name: &str, settings: LimitSettings) -> Arc<Limit> {
+        let mut all = self.lock();
+        all.retain(|_, named| {
+            named.limits.retain(|limit| limit.strong_count() > 0);
+            !named.limits.is_empty()
+        });
+        let named = all.entry(name.to_owned()).or_default();
+        let known = named.limits.iter().filter_map(Weak::upgrade).find(|limit| *limit.settings() == settings);
+        known.unwrap_or_else(|| {
+            let limit = Arc::new(Limit::new(settings, Arc::clone(&named.counters)));
+            named.limits.push(Arc::downgrade(&limit));
+            limit
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Named>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collector for Limits {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let mut family =
+            page.counter("limit_requests", "Requests of routes with limits, by limit and result.")?;
+        for (name, named) in self.lock().iter() {
+            for (result, outcome) in Outcome::ALL {
+                family.counter(&[("limit", name), ("result", result)], named.counters.of(outcome))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use brisk_net::rates::Rate;
+
+    use super::*;
+
+    fn settings(burst: u32) -> LimitSettings {
+        let rate = Some(Rate { interval: Duration::from_hours(1), burst });
+        LimitSettings { rate, concurrency: None, by: String::new(), keys: 1024, is_dry_run: false }
+    }
+
+    #[test]
+    fn a_reload_keeps_the_state_of_a_limit_that_is_the_same() {
+        let limits = Limits::default();
+        let first = limits.open("a", settings(1));
+        assert!(first.admit(b"k").is_ok());
+        // A configuration that is read and refused.
+        assert!(limits.open("a", settings(2)).admit(b"k").is_ok());
+        assert!(limits.open("a", settings(1)).admit(b"k").is_err());
+        assert!(limits.open("b", settings(1)).admit(b"k").is_ok(), "another name");
+        assert_eq!(first.counters().of(Outcome::Passed), 2, "counters belong to the name");
+        drop(first);
+        assert!(limits.open("a", settings(1)).admit(b"k").is_ok(), "no longer in use");
+        assert_eq!(limits.lock().len(), 1);
+    }
+}
