@@ -66,6 +66,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
         visits: visits.visits(),
         catalogues: running.catalogues.clone(),
         on_demand: running.on_demand.clone(),
+        limits: running.limits.clone(),
         refused_keys: running.refused_keys.clone(),
     };
     let gateway = Gateway::bind(&first.settings, Process { program: PROGRAM, sockets, files }, &environment)?;

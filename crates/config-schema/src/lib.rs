@@ -56,7 +56,7 @@ pub use experiments::{Experiment, ExperimentValue};
 pub use headers::{HeaderRules, Hsts, SecurityHeaders, TextOrOff};
 pub use keep_alive::{KeepAlive, Preconnect, Profile};
 pub use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
-pub use limit::Limit;
+pub use limit::{Limit, OnFailure};
 pub use map::Map;
 pub use redis::{Redis, RedisTopology};
 use values::{

@@ -12,5 +12,16 @@ pub struct Limit {
     pub by: Option<String>,
     pub status: Option<u16>,
     pub dry_run: Option<bool>,
+    pub fleet: Option<bool>,
+    pub on_failure: Option<OnFailure>,
     pub keys: Option<u32>,
+}
+
+/// The decision about a request without a reply of Redis.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    Local,
+    Allow,
+    Deny,
 }

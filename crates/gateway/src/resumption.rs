@@ -58,6 +58,11 @@ impl Resumption {
         }
     }
 
+    /// The Redis of the fleet, if there is one.
+    pub(crate) fn redis(&self) -> Option<&RedisStore> {
+        self.fleet.as_ref().map(|fleet| &fleet.redis)
+    }
+
     pub(crate) fn keyring(&self) -> &Arc<TicketKeyring> {
         &self.keyring
     }

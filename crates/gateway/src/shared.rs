@@ -11,6 +11,7 @@ use brisk_beacon::Beacons;
 use brisk_budget::{BudgetMetrics, Budgets};
 use brisk_certs::{Catalogues, Challenges, OnDemandHosts, RefusedKeys, Slot};
 use brisk_keys::{Engines, Keystore};
+use brisk_limits::Limits;
 use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
 use brisk_visits::Visits;
 
@@ -49,6 +50,8 @@ pub struct Environment {
     pub catalogues: Catalogues,
     /// The hosts with names on demand in use.
     pub on_demand: OnDemandHosts,
+    /// Limits of requests, whose fleets count in the Redis of sessions.
+    pub limits: Limits,
     /// Keys for which the last configuration was refused.
     pub refused_keys: RefusedKeys,
 }
@@ -97,6 +100,9 @@ impl Shared {
     ) -> Result<Arc<Self>, GatewayError> {
         let Environment { engines, metrics, challenges, gathers, .. } = environment;
         let resumption = Resumption::new(&settings.sessions, metrics)?;
+        if let Some(redis) = resumption.redis() {
+            environment.limits.share_through(redis.clone());
+        }
         let access_log = open_access_log(settings)?;
         let limits = ClientLimits::new(settings, &**engines, metrics);
         let resources = resumption.resources(limits.key_gate(settings, None), Arc::clone(challenges));

@@ -4,7 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Results of the requests of one limit. They outlive the limit's table.
 #[derive(Debug, Default)]
-pub(crate) struct Counters([AtomicU64; Outcome::ALL.len()]);
+pub(crate) struct Counters {
+    outcomes: [AtomicU64; Outcome::ALL.len()],
+    /// Requests about which Redis gave no decision.
+    undecided: AtomicU64,
+}
 
 /// Result of a request at a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,26 +19,37 @@ pub(crate) enum Outcome {
     Rate,
     /// Refused because of the requests in progress.
     Concurrency,
+    /// Refused because Redis gave no decision.
+    Store,
     /// Beyond the limit, and not refused because the limit is only observed.
     DryRun,
 }
 
 impl Outcome {
     /// The results with the values of their label.
-    pub(crate) const ALL: [(&str, Self); 4] = [
+    pub(crate) const ALL: [(&str, Self); 5] = [
         ("passed", Self::Passed),
         ("rate", Self::Rate),
         ("concurrency", Self::Concurrency),
+        ("store", Self::Store),
         ("dry_run", Self::DryRun),
     ];
 }
 
 impl Counters {
     pub(crate) fn count(&self, outcome: Outcome) {
-        self.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn of(&self, outcome: Outcome) -> u64 {
-        self.0[outcome as usize].load(Ordering::Relaxed)
+        self.outcomes[outcome as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_undecided(&self) {
+        self.undecided.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn undecided(&self) -> u64 {
+        self.undecided.load(Ordering::Relaxed)
     }
 }

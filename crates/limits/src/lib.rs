@@ -5,11 +5,13 @@
 
 mod concurrency;
 mod counters;
+mod fleet;
 mod limit;
 mod rate;
 mod registry;
 
 pub use concurrency::ConcurrencyPermit;
+pub use fleet::{OnFailure, Question};
 pub use limit::{Admission, Excess, Limit, LimitSettings};
 pub use rate::KEYS;
 pub use registry::Limits;

@@ -78,6 +78,14 @@ impl RateTable {
         }
     }
 
+    /// Makes the bucket of a key empty, so that its next token is available after `wait`.
+    pub(crate) fn block(&self, now: u64, hash: u64, wait: Duration) {
+        if let Some(cell) = self.cell(now, hash) {
+            let full_at = now.saturating_add(nanoseconds(wait)).saturating_add(self.tolerance);
+            cell.full_at.fetch_max(full_at, Ordering::Relaxed);
+        }
+    }
+
     /// Returns a token that was taken for a request which another limit has refused.
     pub(crate) fn give_back(&self, hash: u64) {
         if let Some(cell) = self.set(hash).find(hash) {
@@ -198,6 +206,16 @@ mod tests {
         assert!(table.take(0, hash(1)).is_ok());
         assert!(table.take(0, hash(1)).is_ok());
         assert!(table.take(0, hash(1)).is_err());
+    }
+
+    #[test]
+    fn a_blocked_key_waits_for_its_next_token() {
+        let table = table(3, 1024);
+        assert!(table.take(0, hash(1)).is_ok());
+        table.block(0, hash(1), Duration::from_secs(5));
+        assert_eq!(table.take(0, hash(1)), Err(Duration::from_secs(5)));
+        assert!(table.take(5 * SECOND, hash(1)).is_ok());
+        assert!(table.take(5 * SECOND, hash(1)).is_err());
     }
 
     #[test]

@@ -4,15 +4,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use brisk_session::RedisStore;
 use brisk_telemetry::metrics::{Collector, Encoder};
 
 use crate::counters::{Counters, Outcome};
+use crate::fleet::Store;
 use crate::limit::{Limit, LimitSettings};
 
 /// The limits that configurations have opened. A reload that leaves the settings of a limit unchanged continues to use its
 /// state. Clones share the limits. As a [`Collector`], it writes the metrics of all limits in use.
 #[derive(Clone, Debug, Default)]
-pub struct Limits(Arc<Mutex<BTreeMap<String, Named>>>);
+pub struct Limits {
+    named: Arc<Mutex<BTreeMap<String, Named>>>,
+    store: Store,
+}
 
 /// The limits of one name: that in force, and that of a configuration being read.
 #[derive(Debug, Default)]
@@ -22,6 +27,12 @@ struct Named {
 }
 
 impl Limits {
+    /// Counts the rates of fleets in `store` from now on. Called once, when the process has started.
+    pub fn share_through(&self, store: RedisStore) {
+        // The error is ignored: the first store stays, as for sessions.
+        let _ = self.store.set(store);
+    }
+
     /// The limit called `name` with these settings.
     pub fn open(&self, name: &str, settings: LimitSettings) -> Arc<Limit> {
         let mut all = self.lock();
@@ -32,14 +43,14 @@ impl Limits {
         let named = all.entry(name.to_owned()).or_default();
         let known = named.limits.iter().filter_map(Weak::upgrade).find(|limit| *limit.settings() == settings);
         known.unwrap_or_else(|| {
-            let limit = Arc::new(Limit::new(settings, Arc::clone(&named.counters)));
+            let limit = Arc::new(Limit::new(name, settings, Arc::clone(&named.counters), &self.store));
             named.limits.push(Arc::downgrade(&limit));
             limit
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Named>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -51,6 +62,11 @@ impl Collector for Limits {
             for (result, outcome) in Outcome::ALL {
                 family.counter(&[("limit", name), ("result", result)], named.counters.of(outcome))?;
             }
+        }
+        let mut family = page
+            .counter("limit_undecided", "Requests about which Redis gave no decision in time, by limit.")?;
+        for (name, named) in self.lock().iter() {
+            family.counter(&[("limit", name)], named.counters.undecided())?;
         }
         Ok(())
     }
@@ -66,7 +82,14 @@ mod tests {
 
     fn settings(burst: u32) -> LimitSettings {
         let rate = Some(Rate { interval: Duration::from_hours(1), burst });
-        LimitSettings { rate, concurrency: None, by: String::new(), keys: 1024, is_dry_run: false }
+        LimitSettings {
+            rate,
+            concurrency: None,
+            by: String::new(),
+            keys: 1024,
+            fleet: None,
+            is_dry_run: false,
+        }
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub use key_source::{KeyOrigin, KeySource};
 pub use keyring::{KeyStatistics, KeyringStatistics, OpenedTicket, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
 pub use redis::{
-    BlockingRedis, PreparedKeySync, RedisAddress, RedisCredentials, RedisError, RedisSettings,
-    RedisStatistics, RedisStore, RedisTls, RedisTopology, TicketKeySync,
+    BlockingRedis, FleetRate, PreparedKeySync, RedisAddress, RedisCredentials, RedisError, RedisSettings,
+    RedisStatistics, RedisStore, RedisTls, RedisTopology, Taken, TicketKeySync,
 };
 pub use rotation::RotationSettings;
 pub use secret::{FleetSecret, Purpose};

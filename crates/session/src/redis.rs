@@ -1,4 +1,4 @@
-//! Sessions and ticket keys shared by a fleet through Redis or Valkey.
+//! Sessions, ticket keys and rates shared by a fleet through Redis or Valkey.
 //!
 //! A thread of its own ([`client`]) communicates with Redis. Workers send it commands through a bounded queue and wait
 //! for the reply until a deadline. [`router`] maps keys to servers, [`node`] maintains a connection to each server,
@@ -7,7 +7,7 @@
 //! # Requirements on Redis
 //!
 //! Redis 6.2, Valkey 7.2, or later. The ACL needs `+get +set +info` on the keys with the prefix of [`RedisSettings`];
-//! for ticket keys also `+hgetall +hsetnx +hdel`; in a cluster `+cluster|slots +cluster|info`; on Sentinels
+//! for ticket keys also `+hgetall +hsetnx +hdel`; for rates of the fleet `+eval +time`; in a cluster `+cluster|slots +cluster|info`; on Sentinels
 //! `+sentinel|get-master-addr-by-name`. A user with read access learns the number of sessions and their expiry. A user
 //! with write access can delete sessions, and can restore sessions that were taken: restrict access to the prefix if
 //! early data is in use.
@@ -65,6 +65,7 @@ pub(crate) mod fuzz;
 mod link;
 mod node;
 mod problem;
+mod rates;
 mod router;
 mod sealing;
 mod settings;
@@ -78,6 +79,7 @@ pub use blocking::BlockingRedis;
 pub(crate) use command::{FindMode, FoundSession};
 pub use error::RedisError;
 pub use exchange::{PreparedKeySync, TicketKeySync};
+pub use rates::{FleetRate, Taken};
 pub use settings::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, RedisTopology};
 pub use statistics::RedisStatistics;
 pub use store::RedisStore;

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_limits::Excess;
+use brisk_limits::{Admission, Excess, Question};
 use brisk_net::limits::client_of;
 use brisk_rules::{Values, Variable};
 use brisk_telemetry::Side;
 use http::request::Parts;
-use http::{Response, header};
+use http::{Response, StatusCode, header};
 
 use crate::body::Body;
 use crate::error_page::error_page;
@@ -25,6 +25,8 @@ use crate::variables::RequestValues;
 #[derive(Debug)]
 pub(super) struct LimitsStage {
     limits: Arc<[RequestLimit]>,
+    /// Whether a decision may need a reply of Redis.
+    has_fleet: bool,
     forwarding: Rc<Forwarding>,
 }
 
@@ -37,22 +39,70 @@ impl Stage for LimitsStage {
             StageTarget::Preconnect(_) | StageTarget::Script | StageTarget::Beacon => return None,
         };
         let forwarding = Rc::clone(&host.forwarding);
-        (!limits.is_empty()).then(|| Self { limits: Arc::clone(limits), forwarding })
+        let has_fleet = limits.iter().any(|limit| limit.limit.has_fleet());
+        (!limits.is_empty()).then(|| Self { limits: Arc::clone(limits), has_fleet, forwarding })
     }
 
     fn request(&self, exchange: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
         // Early data may be a replay, and over QUIC the address of its sender may be forged: neither is charged to a key.
-        if exchange.is_early() { Flow::Wait } else { self.decide(exchange, &request.head) }
+        if self.has_fleet || exchange.is_early() {
+            return Flow::Wait;
+        }
+        match self.admit(exchange, &request.head) {
+            Ok(admitted) => hold(admitted, exchange),
+            Err(flow) => flow,
+        }
     }
 
     async fn wait(&self, exchange: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
-        exchange.hold_until_confirmed().await;
-        self.decide(exchange, &request.head)
+        if exchange.is_early() {
+            exchange.hold_until_confirmed().await;
+        }
+        let admitted = match self.admit(exchange, &request.head) {
+            Ok(admitted) => admitted,
+            Err(flow) => return flow,
+        };
+        // All questions are sent before the first reply is awaited.
+        let questions: Vec<_> = admitted.iter().map(Admitted::ask).collect();
+        for (own, question) in admitted.iter().zip(questions) {
+            let Some(question) = question else { continue };
+            if let Err(excess) = own.limit.limit.decide(&own.admission, question).await {
+                let others = admitted.iter().filter(|other| !std::ptr::eq(*other, own));
+                others.for_each(Admitted::revoke);
+                return refuse(own.limit, excess, exchange);
+            }
+        }
+        hold(admitted, exchange)
     }
 }
 
+/// A request that a limit has admitted.
+struct Admitted<'a> {
+    limit: &'a RequestLimit,
+    admission: Admission,
+    /// The key, if the fleet is to be asked about it.
+    key: Vec<u8>,
+}
+
+impl Admitted<'_> {
+    fn ask(&self) -> Option<Question> {
+        self.limit.limit.ask(&self.admission, &self.key)
+    }
+
+    fn revoke(&self) {
+        self.limit.limit.revoke(&self.admission);
+    }
+}
+
+/// Counts the request in progress until its response ends.
+fn hold(admitted: Vec<Admitted<'_>>, exchange: &mut Exchange) -> Flow {
+    exchange.permits = admitted.into_iter().filter_map(|admitted| admitted.admission.permit).collect();
+    Flow::Continue
+}
+
 impl LimitsStage {
-    fn decide(&self, exchange: &mut Exchange, head: &Parts) -> Flow {
+    /// Admits a request at all limits, or at none.
+    fn admit(&self, exchange: &mut Exchange, head: &Parts) -> Result<Vec<Admitted<'_>>, Flow> {
         let mut admitted = Vec::with_capacity(self.limits.len());
         for limit in self.limits.iter() {
             let key = self.key(&limit.by, exchange, head);
@@ -60,18 +110,14 @@ impl LimitsStage {
                 continue;
             }
             match limit.limit.admit(&key) {
-                Ok(admission) => admitted.push((limit, admission)),
+                Ok(admission) => admitted.push(Admitted { limit, admission, key }),
                 Err(excess) => {
-                    // A refused request leaves the other limits as they were.
-                    for (limit, admission) in &admitted {
-                        limit.limit.revoke(admission);
-                    }
-                    return refuse(limit, excess, exchange);
+                    admitted.iter().for_each(Admitted::revoke);
+                    return Err(refuse(limit, excess, exchange));
                 }
             }
         }
-        exchange.permits = admitted.into_iter().filter_map(|(_, admission)| admission.permit).collect();
-        Flow::Continue
+        Ok(admitted)
     }
 
     fn key(&self, by: &LimitKey, exchange: &Exchange, head: &Parts) -> Vec<u8> {
@@ -91,12 +137,13 @@ impl LimitsStage {
 }
 
 fn refuse(limit: &RequestLimit, excess: Excess, exchange: &mut Exchange) -> Flow {
-    let reason = match excess {
-        Excess::Rate(_) => "rate-limit",
-        Excess::Concurrency => "concurrency-limit",
+    let (side, reason, status) = match excess {
+        Excess::Rate(_) => (Side::Client, "rate-limit", limit.status),
+        Excess::Concurrency => (Side::Client, "concurrency-limit", limit.status),
+        Excess::Undecided => (Side::Internal, "limit-store", StatusCode::SERVICE_UNAVAILABLE),
     };
-    exchange.fail(Side::Client, reason);
-    let mut response: Response<Body> = error_page(limit.status, exchange.id());
+    exchange.fail(side, reason);
+    let mut response: Response<Body> = error_page(status, exchange.id());
     if let Excess::Rate(wait) = excess {
         // Rounded up: `Retry-After` has whole seconds, and an earlier retry would be refused again.
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

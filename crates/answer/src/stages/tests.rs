@@ -114,8 +114,14 @@ fn full_route() -> RouteSettings {
 }
 
 fn limit() -> RequestLimit {
-    let settings =
-        LimitSettings { rate: None, concurrency: Some(1), by: String::new(), keys: 1024, is_dry_run: false };
+    let settings = LimitSettings {
+        rate: None,
+        concurrency: Some(1),
+        by: String::new(),
+        keys: 1024,
+        fleet: None,
+        is_dry_run: false,
+    };
     let limit = Limits::default().open("limit", settings);
     RequestLimit { limit, by: LimitKey::Client, status: StatusCode::TOO_MANY_REQUESTS }
 }

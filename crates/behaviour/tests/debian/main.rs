@@ -27,6 +27,7 @@ mod early_data;
 mod erased;
 mod experiments;
 mod fleet;
+mod fleet_limits;
 mod fleet_redis;
 mod from_nginx;
 mod http3_suspension;

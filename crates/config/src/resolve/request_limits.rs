@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use brisk_answer::settings::{LimitKey, RequestLimit, Template};
 use brisk_config_file::KeyPath;
-use brisk_limits::{KEYS, LimitSettings};
+use brisk_limits::{KEYS, LimitSettings, OnFailure};
 use http::StatusCode;
 
 use super::context::Context;
@@ -45,6 +45,7 @@ fn limit(name: &str, raw: &raw::Limit, path: &KeyPath, context: &mut Context<'_>
     if raw.keys.is_some() && raw.rate.is_none() {
         context.findings.wrong(&path.key("keys"), "has no effect without `rate`");
     }
+    let fleet = fleet(raw, path, context);
     let keys = context.findings.within(&path.key("keys"), raw.keys, USUAL_KEYS, &KEYS);
     let most = |most| context.findings.within(&path.key("concurrency"), Some(most), 1, &(1..=1_000_000));
     let concurrency = raw.concurrency.map(most);
@@ -56,12 +57,36 @@ fn limit(name: &str, raw: &raw::Limit, path: &KeyPath, context: &mut Context<'_>
         concurrency,
         by: by.to_owned(),
         keys,
+        fleet,
         is_dry_run: raw.dry_run.unwrap_or(false),
     };
     Some(RequestLimit {
         limit: context.running.limits.open(name, settings),
         by: key,
         status: StatusCode::from_u16(status).ok()?,
+    })
+}
+
+/// Whether a fleet counts the rate together.
+fn fleet(raw: &raw::Limit, path: &KeyPath, context: &mut Context<'_>) -> Option<OnFailure> {
+    let is_shared = raw.fleet == Some(true);
+    if raw.on_failure.is_some() && !is_shared {
+        context.findings.wrong(&path.key("on_failure"), "has no effect without fleet = true");
+    }
+    if is_shared && raw.rate.is_none() {
+        context.findings.wrong(
+            &path.key("fleet"),
+            "has no effect without `rate`: requests at a time are counted by each gateway",
+        );
+    }
+    if is_shared && !context.findings.written(&KeyPath::of("sessions").key("redis")) {
+        let message = "needs [sessions.redis] with the `servers` that the gateways of the fleet share";
+        context.findings.wrong(&path.key("fleet"), message);
+    }
+    is_shared.then_some(match raw.on_failure {
+        None | Some(raw::OnFailure::Local) => OnFailure::Local,
+        Some(raw::OnFailure::Allow) => OnFailure::Allow,
+        Some(raw::OnFailure::Deny) => OnFailure::Deny,
     })
 }
 

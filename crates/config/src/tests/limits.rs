@@ -89,3 +89,25 @@ fn a_limit_without_a_route_brings_a_warning() {
         "{warnings:?}"
     );
 }
+
+#[test]
+fn wrong_limits_of_fleets_are_refused() {
+    for (tables, expected) in [
+        (
+            "rate = \"1/s\"\nfleet = true\n",
+            "11:9: limit.a.fleet: needs [sessions.redis] with the `servers` that the gateways of the fleet share",
+        ),
+        (
+            "rate = \"1/s\"\non_failure = \"deny\"\n",
+            "11:14: limit.a.on_failure: has no effect without fleet = true",
+        ),
+        (
+            "concurrency = 1\nfleet = true\n",
+            "11:9: limit.a.fleet: has no effect without `rate`: requests at a time are counted by each gateway",
+        ),
+    ] {
+        let text = with("", "limits = [\"a\"]\n", &format!("[limit.a]\n{tables}"));
+        let message = checked(folder().path(), &text).expect_err(tables);
+        assert!(message.contains(&format!("brisk.toml:{expected}")), "{message}\nin:\n{tables}");
+    }
+}

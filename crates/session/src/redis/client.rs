@@ -52,12 +52,12 @@ async fn run(shared: Arc<Shared>, mut jobs: Receiver<Job>) {
 
 /// Sends `command` to the server that has its key. Commands for the same session are sent in the order of the calls.
 fn dispatch(command: Command, router: &Rc<Router>, shared: &Arc<Shared>, in_flight: &Rc<Cell<usize>>) {
-    let key = shared.key(&shared.sealer.name(command.id()));
+    let key = command.key(shared);
     let Some(link) = router.node(&key).and_then(|node| node.link()) else {
         return command.give_up(Miss::Down, shared);
     };
     // A server that accepts commands but does not reply would otherwise accumulate tasks without limit.
-    if in_flight.get() >= shared.settings.queue {
+    if in_flight.get() >= command.most_in_flight(shared.settings.queue) {
         return command.give_up(Miss::Late, shared);
     }
     let flight = Flight::begin(Rc::clone(in_flight), Arc::clone(shared));

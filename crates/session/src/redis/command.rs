@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 use super::{
     link::{Link, is_elsewhere},
     problem::{Area, Problem},
+    rates::TakeToken,
     sealing::Stored,
     shared::Shared,
 };
@@ -30,6 +31,8 @@ pub(super) enum Command {
     Put { id: Box<[u8]>, session: Zeroizing<Vec<u8>>, expires: Seconds },
     /// Marks a session as taken, because its copy in memory was.
     Forget { id: Box<[u8]> },
+    /// Takes a token of a rate.
+    TakeToken(TakeToken),
     /// Looks up or takes a session.
     Find {
         id: Box<[u8]>,
@@ -61,9 +64,21 @@ impl FoundSession {
 }
 
 impl Command {
-    pub(super) fn id(&self) -> &[u8] {
+    /// The key in Redis.
+    pub(super) fn key(&self, shared: &Shared) -> Vec<u8> {
         match self {
-            Self::Put { id, .. } | Self::Forget { id } | Self::Find { id, .. } => id,
+            Self::Put { id, .. } | Self::Forget { id } | Self::Find { id, .. } => {
+                shared.key(&shared.sealer.name(id))
+            }
+            Self::TakeToken(TakeToken { id, .. }) => shared.key_of_rate(&shared.sealer.name(id)),
+        }
+    }
+
+    /// Number of commands in flight beyond which this one is not sent: rates leave half of the `queue` to sessions.
+    pub(super) fn most_in_flight(&self, queue: usize) -> usize {
+        match self {
+            Self::TakeToken(_) => queue.div_ceil(2),
+            Self::Put { .. } | Self::Forget { .. } | Self::Find { .. } => queue,
         }
     }
 
@@ -73,9 +88,10 @@ impl Command {
             Self::Forget { id } | Self::Find { id, how: FindMode::Take(Claim::Everywhere), .. } => {
                 shared.spend(id);
             }
-            Self::Put { .. } | Self::Find { .. } => {}
+            Self::Put { .. } | Self::Find { .. } | Self::TakeToken(_) => {}
         }
         match self {
+            Self::TakeToken(question) => question.give_up(miss),
             // An error means that the caller no longer waits.
             Self::Find { answer, .. } => drop(answer.send(Err(miss))),
             Self::Put { .. } | Self::Forget { .. } if miss == Miss::Late => {
@@ -85,9 +101,10 @@ impl Command {
         }
     }
 
-    /// Executes the command over `link`; `key` is the key of its session.
+    /// Executes the command over `link`; `key` is its key.
     pub(super) async fn perform(self, key: &[u8], link: &Link, shared: &Shared) {
         match self {
+            Self::TakeToken(question) => question.perform(key, link, shared).await,
             Self::Put { id, session, expires } => {
                 let now = seconds(SystemTime::now());
                 // The command may have waited in the queue beyond the session's lifetime, and `EX 0` is an error in

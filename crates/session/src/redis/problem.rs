@@ -97,7 +97,7 @@ impl Problem {
         let hint = match error.kind() {
             Some(ServerErrorKind::NoPerm) => {
                 ": its ACL has to allow our user +get +set +info on keys with our prefix, and for the exchange of \
-                 ticket keys +hgetall +hsetnx +hdel"
+                 ticket keys +hgetall +hsetnx +hdel, and for limits of the fleet +eval +time"
             }
             Some(ServerErrorKind::ResponseError) => ": Redis 6.2 or Valkey 7.2 is needed, or later",
             _ => "",
@@ -121,6 +121,8 @@ pub(super) enum Area {
     Sessions,
     /// The exchange of ticket keys.
     Exchange,
+    /// Rates of the fleet.
+    Rates,
 }
 
 /// The current problems of all servers.

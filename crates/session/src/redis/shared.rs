@@ -41,10 +41,19 @@ impl Shared {
 
     /// The key of a session in Redis: 32 hexadecimal digits after the prefix.
     pub(super) fn key(&self, name: &Name) -> Vec<u8> {
+        self.named(b"s:", name)
+    }
+
+    /// The key of a bucket of a rate.
+    pub(super) fn key_of_rate(&self, name: &Name) -> Vec<u8> {
+        self.named(b"r:", name)
+    }
+
+    fn named(&self, kind: &[u8], name: &Name) -> Vec<u8> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut key = Vec::with_capacity(self.settings.prefix.len() + 2 + 2 * name.len());
         key.extend_from_slice(self.settings.prefix.as_bytes());
-        key.extend_from_slice(b"s:");
+        key.extend_from_slice(kind);
         for byte in name {
             key.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
         }

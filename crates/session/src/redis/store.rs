@@ -116,8 +116,17 @@ impl RedisStore {
         self.jobs.clone().try_reserve_owned().map_err(|_| RedisError::Busy)
     }
 
+    /// Whether half of the queue is taken. The other half is for sessions, which a flood of requests must not displace.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.jobs.capacity() < self.jobs.max_capacity() / 2
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Queues `command`, or fails it with the returned miss.
-    fn send(&self, command: Command) -> Result<(), Miss> {
+    pub(super) fn send(&self, command: Command) -> Result<(), Miss> {
         let refused = if self.shared.breaker.is_closed() {
             match self.jobs.try_reserve() {
                 Ok(place) => {

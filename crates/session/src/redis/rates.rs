@@ -1,0 +1,136 @@
+//! Rates that a fleet counts together in Redis: the generic cell rate algorithm (GCRA) as one script.
+//!
+//! A decision is one `EVAL`, by the clock of Redis, so gateways need no common clock. The value of a key is the time at
+//! which its bucket is full again, and it expires at that time: Redis forgets full buckets. Names are keyed hashes, so
+//! they disclose neither addresses nor tokens.
+
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, ServerErrorKind, Value};
+use tokio::sync::oneshot;
+use tokio::time;
+
+use super::{
+    command::Command,
+    link::{Link, is_elsewhere},
+    problem::{Area, Problem},
+    shared::Shared,
+    store::RedisStore,
+};
+use crate::{Lookup, Miss};
+
+/// Takes a token. Returns 0, or the microseconds until the next token. Times are microseconds, which are exact as
+/// numbers of Lua until the year 2255.
+const TAKE: &str = "local t = redis.call('TIME') \
+local now = t[1] * 1000000 + t[2] \
+local full = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now) \
+local wait = full - now - ARGV[2] \
+if wait > 0 then return wait end \
+full = full + ARGV[1] \
+redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000)) \
+return 0";
+
+/// A rate of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetRate {
+    /// Time in which a bucket gains a token. At least a microsecond.
+    pub interval: Duration,
+    /// Maximum number of tokens; at least one.
+    pub burst: u32,
+}
+
+/// A token was taken, or the time until the next one.
+pub type Taken = Result<(), Duration>;
+
+/// A question for a token.
+pub(super) struct TakeToken {
+    /// Name of the limit, and the key.
+    pub(super) id: Box<[u8]>,
+    rate: FleetRate,
+    answer: oneshot::Sender<Result<Taken, Miss>>,
+}
+
+impl RedisStore {
+    /// Takes a token of `key` at the limit called `limit`, which all gateways with the same secret share. The reply comes
+    /// until the deadline of the settings, in one round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`Miss::Late`] or [`Miss::Down`] without a decision. A token may have been taken nevertheless.
+    pub fn take_token(&self, limit: &str, key: &[u8], rate: FleetRate) -> Lookup<Result<Taken, Miss>> {
+        if self.is_half_full() {
+            return Lookup::Ready(Err(Miss::Late));
+        }
+        let (answer, answered) = oneshot::channel();
+        let id = [limit.as_bytes(), b"\0", key].concat().into();
+        if let Err(miss) = self.send(Command::TakeToken(TakeToken { id, rate, answer })) {
+            return Lookup::Ready(Err(miss));
+        }
+        let deadline = time::Instant::from_std(Instant::now() + self.settings().deadline);
+        let store = self.clone();
+        Lookup::Pending(Box::pin(async move {
+            let answered = time::timeout_at(deadline, answered).await;
+            let taken = answered.map_or(Err(Miss::Late), |answer| answer.unwrap_or(Err(Miss::Down)));
+            match taken {
+                Ok(_) => store.shared().breaker.succeeded(),
+                Err(Miss::Late) => store.shared().breaker.failed(),
+                Err(_) => {}
+            }
+            taken
+        }))
+    }
+
+    /// Whether Redis works, as far as is known.
+    pub fn is_up(&self) -> bool {
+        self.shared().breaker.is_closed()
+    }
+}
+
+impl TakeToken {
+    /// Fails the question.
+    pub(super) fn give_up(self, miss: Miss) {
+        // An error means that the caller no longer waits.
+        let _ = self.answer.send(Err(miss));
+    }
+
+    /// Asks over `link`; `key` is the key of the bucket.
+    pub(super) async fn perform(self, key: &[u8], link: &Link, shared: &Shared) {
+        // A caller that has timed out has decided without Redis.
+        if self.answer.is_closed() {
+            return;
+        }
+        let taken = match link.ask(&take(key, self.rate)).await {
+            Ok(Value::Int(wait)) => {
+                shared.problems.end(link.address(), Area::Rates);
+                let wait = u64::try_from(wait).unwrap_or(0);
+                Ok(if wait == 0 { Ok(()) } else { Err(Duration::from_micros(wait)) })
+            }
+            Ok(Value::ServerError(error)) => {
+                refused(&error, link, shared);
+                Err(Miss::Down)
+            }
+            _ => Err(Miss::Down),
+        };
+        // An error means that the caller has timed out.
+        let _ = self.answer.send(taken);
+    }
+}
+
+fn take(key: &[u8], rate: FleetRate) -> Cmd {
+    let interval = rate.interval.as_micros().max(1);
+    let tolerance = interval.saturating_mul(u128::from(rate.burst.saturating_sub(1)));
+    let mut command = redis::cmd("EVAL");
+    command.arg(TAKE).arg(1).arg(key).arg(interval.to_string()).arg(tolerance.to_string());
+    command
+}
+
+/// Handles an error reply. It does not count for the breaker: sessions may work where scripts do not.
+fn refused(error: &redis::ServerError, link: &Link, shared: &Shared) {
+    match error.kind() {
+        // A former primary: the node reconnects, and the router looks for the present primary.
+        Some(ServerErrorKind::ReadOnly) => link.end(Problem::replica()),
+        // The cached slots of the cluster are outdated.
+        _ if is_elsewhere(error) => link.set_moved(),
+        _ => shared.problems.begin(link.address(), Area::Rates, Problem::refused("EVAL", error)),
+    }
+}
