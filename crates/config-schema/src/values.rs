@@ -104,11 +104,19 @@ impl<'de> Deserialize<'de> for Redirect {
     }
 }
 
-/// A server of an upstream, alone or with its share of the requests.
+/// A server of an upstream, alone or with its role in the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamServer {
     pub url: ServerUrl,
     pub weight: Option<u16>,
+    pub backup: bool,
+}
+
+impl UpstreamServer {
+    /// A server without further keys.
+    pub fn new(url: ServerUrl) -> Self {
+        Self { url, weight: None, backup: false }
+    }
 }
 
 impl Written for Url {
@@ -133,6 +141,8 @@ impl<'de> Deserialize<'de> for UpstreamServer {
         struct Table {
             url: Url,
             weight: Option<u16>,
+            #[serde(default)]
+            backup: bool,
         }
         struct Either;
         impl<'de> Visitor<'de> for Either {
@@ -144,13 +154,13 @@ impl<'de> Deserialize<'de> for UpstreamServer {
 
             fn visit_str<E: de::Error>(self, url: &str) -> Result<UpstreamServer, E> {
                 let Url(url) = url.parse().map_err(E::custom)?;
-                Ok(UpstreamServer { url, weight: None })
+                Ok(UpstreamServer::new(url))
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<UpstreamServer, A::Error> {
-                let Table { url: Url(url), weight } =
+                let Table { url: Url(url), weight, backup } =
                     Table::deserialize(value::MapAccessDeserializer::new(table))?;
-                Ok(UpstreamServer { url, weight })
+                Ok(UpstreamServer { url, weight, backup })
             }
         }
         deserializer.deserialize_any(Either)

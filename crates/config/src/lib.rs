@@ -195,10 +195,7 @@ fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
         route: upstream.iter().map(|_| route.clone()).collect(),
         ..raw::Host::default()
     };
-    let group = |url| raw::Upstream {
-        servers: vec![UpstreamServer { url, weight: None }],
-        ..raw::Upstream::default()
-    };
+    let group = |url| raw::Upstream { servers: vec![UpstreamServer::new(url)], ..raw::Upstream::default() };
     raw::Config {
         server: raw::Server {
             https: loopback(),

@@ -21,6 +21,7 @@ mod pages;
 mod sessions;
 mod tokens;
 mod upstream_path;
+mod upstreams;
 mod visit_store;
 
 use std::fs;
@@ -386,64 +387,6 @@ fn a_route_has_a_path_of_its_own() {
 }
 
 /// An upstream whose table begins at line 5.
-fn upstream(lines: &str) -> String {
-    format!("{LISTENER}{HOST}[upstream.app]\n{lines}\n")
-}
-
-#[test]
-fn an_upstream_has_servers_and_settings_that_have_an_effect() {
-    let servers = "servers = [\"http://127.0.0.1:1\"]\n";
-    refused(
-        &upstream("servers = []"),
-        "brisk.toml:6:11: upstream.app.servers: no server: write at least one, as \"http://127.0.0.1:8080\"",
-    );
-    refused(
-        &upstream("servers = [{ url = \"http://127.0.0.1:1\", weight = 0 }]"),
-        "brisk.toml:6:51: upstream.app.servers[0].weight: 0 is out of range: write 1 to 1000",
-    );
-    let message =
-        checked(folder().path(), &upstream("servers = [\"127.0.0.1:8080\"]")).expect_err("no scheme");
-    assert!(
-        message.starts_with("brisk.toml:6:12: upstream.app.servers[0]: \"127.0.0.1:8080\" is not a server: ")
-    );
-    refused(
-        &upstream(&format!("{servers}hash_by = \"path\"")),
-        "brisk.toml:7:11: upstream.app.hash_by: has no effect without balance = \"consistent_hash\"",
-    );
-    refused(
-        &upstream(&format!("{servers}balance = \"consistent_hash\"\nhash_by = \"ip\"")),
-        "brisk.toml:8:11: upstream.app.hash_by: \"ip\" is not known here; write \"client_address\", \"path\", \
-         \"header:NAME\" or \"cookie:NAME\"",
-    );
-    refused(
-        &upstream(&format!("{servers}tls = {{ server_name = \"app\" }}")),
-        "brisk.toml:7:7: upstream.app.tls: has no effect: none of the servers begins with https://",
-    );
-    for (key, message) in [
-        ("head_size = \"2MiB\"", "13: upstream.app.head_size: 2MiB is out of range: write 8KiB to 1MiB"),
-        ("headers = 5", "11: upstream.app.headers: 5 is out of range: write 10 to 1000"),
-    ] {
-        refused(&upstream(&format!("{servers}{key}")), &format!("brisk.toml:7:{message}"));
-    }
-    refused(
-        &upstream(&format!("{servers}timeouts = {{ ping = \"30\" }}")),
-        "brisk.toml:7:21: upstream.app.timeouts.ping: \"30\" is not a duration: write one as \"30s\", or \"none\"",
-    );
-    refused(
-        &upstream(&format!("{servers}timeouts = {{ ping = \"1ms\" }}")),
-        "brisk.toml:7:21: upstream.app.timeouts.ping: 1ms is out of range: write 100ms to 1d",
-    );
-    refused(
-        &upstream(&format!("{servers}health = {{ interval = \"5s\" }}")),
-        "brisk.toml:7:23: upstream.app.health.interval: has no effect without `path`, which is what servers are \
-         asked for",
-    );
-    refused(
-        &upstream(&format!("{servers}health = {{ path = \"/up\", interval = \"1s\", timeout = \"2s\" }}")),
-        "brisk.toml:7:53: upstream.app.health.timeout: 2s is longer than the interval of 1s",
-    );
-}
-
 #[test]
 fn all_errors_come_at_once_in_the_order_of_the_file() {
     refused(

@@ -1,7 +1,7 @@
 //! Choice of a server: round robin, least connections or consistent hash. Each worker chooses independently.
 //!
-//! Unhealthy servers are skipped. If none is healthy, all are candidates: a health check may be wrong, and for the
-//! client a refused connection is no worse than a 503 response.
+//! Unhealthy servers are skipped, and backups while another server is healthy. If none is healthy, all are candidates: a
+//! health check may be wrong, and for the client a refused connection is no worse than a 503 response.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -20,6 +20,8 @@ pub(crate) trait Member {
     /// Number of requests in flight.
     fn active(&self) -> u32;
     fn is_available(&self) -> bool;
+    /// Whether the candidate is chosen only if no other is available.
+    fn is_backup(&self) -> bool;
 }
 
 /// The algorithm and its state.
@@ -62,7 +64,9 @@ impl Balancer {
             return if avoid == Some(0) { None } else { Some(0) };
         }
         let allowed = |index| avoid != Some(index);
-        self.choose_among(members, key, |index| allowed(index) && members[index].is_available())
+        let usable = |index| allowed(index) && members[index].is_available();
+        self.choose_among(members, key, |index| usable(index) && !members[index].is_backup())
+            .or_else(|| self.choose_among(members, key, usable))
             .or_else(|| self.choose_among(members, key, allowed))
     }
 
@@ -131,15 +135,19 @@ fn least_loaded<M: Member>(
     eligible: impl Iterator<Item = usize>,
 ) -> Option<usize> {
     let first = start.get();
-    start.set(first.wrapping_add(1));
     // Loads are compared as fractions by cross multiplication; equal ones by their distance from the start.
-    eligible.min_by(|&left, &right| {
+    let chosen = eligible.min_by(|&left, &right| {
         let (a, b) = (&members[left], &members[right]);
         let by_load = (u64::from(a.active()) * u64::from(b.weight()))
             .cmp(&(u64::from(b.active()) * u64::from(a.weight())));
         let distance = |index: usize| (index + members.len() - first % members.len()) % members.len();
         by_load.then_with(|| distance(left).cmp(&distance(right)))
-    })
+    });
+    // A search without a result must not advance the start: several searches per request would skip members.
+    if chosen.is_some() {
+        start.set(first.wrapping_add(1));
+    }
+    chosen
 }
 
 /// The score of a member, the winner having the highest. Over uniform hashes, members win in proportion to their
@@ -187,6 +195,7 @@ mod tests {
         weight: u32,
         active: u32,
         available: bool,
+        backup: bool,
     }
 
     impl Member for Fake {
@@ -205,6 +214,10 @@ mod tests {
         fn is_available(&self) -> bool {
             self.available
         }
+
+        fn is_backup(&self) -> bool {
+            self.backup
+        }
     }
 
     fn fakes(weights: &[u32]) -> Vec<Fake> {
@@ -213,6 +226,7 @@ mod tests {
             weight: *weight,
             active: 0,
             available: true,
+            backup: false,
         };
         weights.iter().enumerate().map(fake).collect()
     }
@@ -253,6 +267,32 @@ mod tests {
                 member.available = false;
             }
             assert_eq!(counts(&balancer, &members, 300).len(), 3, "{balance:?}");
+        }
+    }
+
+    #[test]
+    fn a_backup_is_chosen_only_if_no_other_is_available() {
+        for balance in [Balance::RoundRobin, Balance::LeastConnections, by_path()] {
+            let mut members = fakes(&[1, 1, 1, 1]);
+            members[2].backup = true;
+            members[3].backup = true;
+            let balancer = Balancer::new(&balance, &members);
+            let mut chosen = |available: [bool; 4]| {
+                for (member, available) in members.iter_mut().zip(available) {
+                    member.available = available;
+                }
+                let mut chosen: Vec<_> = counts(&balancer, &members, 300).into_keys().collect();
+                chosen.sort_unstable();
+                chosen
+            };
+            assert_eq!(chosen([true, true, true, true]), [0, 1], "{balance:?}");
+            assert_eq!(chosen([false, true, true, true]), [1], "{balance:?}");
+            assert_eq!(chosen([false, false, true, true]), [2, 3], "{balance:?}");
+            assert_eq!(chosen([false, false, false, true]), [3], "{balance:?}");
+            assert_eq!(chosen([false, false, false, false]), [0, 1, 2, 3], "{balance:?}");
+            members[0].available = true;
+            members[3].available = true;
+            assert_eq!(balancer.choose(&members, 0, Some(0)), Some(3), "{balance:?}");
         }
     }
 

@@ -58,6 +58,7 @@ pub struct GroupState {
 pub struct ServerState {
     name: Box<str>,
     weight: u32,
+    is_backup: bool,
     multiplexes: bool,
     dialer: Dialer,
     /// Permits for connections, if their number is limited.
@@ -127,6 +128,7 @@ impl ServerState {
         Self {
             name: url.name().into(),
             weight: server.weight.max(1),
+            is_backup: server.is_backup,
             multiplexes,
             dialer: Dialer { url: url.clone(), tls, limits: dial_limits(settings) },
             places: settings.pool.max_connections.map(Places::new),
@@ -393,5 +395,9 @@ impl Member for Rc<Server> {
 
     fn is_available(&self) -> bool {
         self.state().is_healthy()
+    }
+
+    fn is_backup(&self) -> bool {
+        self.state().is_backup
     }
 }

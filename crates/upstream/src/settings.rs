@@ -51,7 +51,7 @@ pub struct GroupSettings {
 impl GroupSettings {
     /// A group of `servers` with weight 1 and default settings.
     pub fn new(name: impl Into<String>, servers: impl IntoIterator<Item = ServerUrl>) -> Self {
-        let servers = servers.into_iter().map(|url| ServerSettings { url, weight: 1 }).collect();
+        let servers = servers.into_iter().map(ServerSettings::new).collect();
         Self {
             name: name.into(),
             servers,
@@ -85,6 +85,15 @@ pub struct ServerSettings {
     pub url: ServerUrl,
     /// Share of the requests, in proportion to the other weights. At least 1; 0 counts as 1.
     pub weight: u32,
+    /// Whether the server gets requests only while no other server of the group is available. Default: no.
+    pub is_backup: bool,
+}
+
+impl ServerSettings {
+    /// A server with weight 1 that is no backup.
+    pub fn new(url: ServerUrl) -> Self {
+        Self { url, weight: 1, is_backup: false }
+    }
 }
 
 /// Protocol of requests to a server.

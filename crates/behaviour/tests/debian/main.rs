@@ -65,6 +65,7 @@ mod store_trouble;
 mod testssl;
 mod tokens;
 mod unsent;
+mod upstream_backup;
 mod upstream_faults;
 mod upstream_h2;
 mod upstream_neighbours;

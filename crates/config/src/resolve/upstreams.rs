@@ -36,6 +36,11 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
         context
             .findings
             .wrong(&path.key("servers"), "no server: write at least one, as \"http://127.0.0.1:8080\"");
+    } else if raw.servers.iter().all(|server| server.backup) {
+        context.findings.wrong(
+            &path.key("servers"),
+            "every server is a backup: remove `backup` from those that should get requests at all times",
+        );
     }
     let servers = raw.servers.iter().enumerate();
     let servers = servers.map(|(index, server)| member(server, &path.key("servers").index(index), context));
@@ -70,7 +75,7 @@ fn pipeline(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> u
 
 fn member(raw: &UpstreamServer, path: &KeyPath, context: &mut Context<'_>) -> ServerSettings {
     let weight = context.findings.within(&path.key("weight"), raw.weight, 1, &(1..=1000));
-    ServerSettings { url: raw.url.clone(), weight: weight.into() }
+    ServerSettings { url: raw.url.clone(), weight: weight.into(), is_backup: raw.backup }
 }
 
 fn balance(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Balance {
