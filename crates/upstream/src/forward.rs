@@ -4,6 +4,7 @@
 //! The head arrives rewritten; only changes that depend on the server's protocol are made here. Requests that are safe
 //! to repeat are retried once, according to [`Retry`].
 
+mod framing;
 mod pipelined;
 mod tunnel;
 
@@ -16,7 +17,6 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::Interim;
 use http::request::Parts;
-use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
@@ -32,10 +32,9 @@ use crate::open::AtLimit;
 use crate::settings::{Retry, ServerScheme};
 use crate::upgrade::{PendingUpgrade, is_requested};
 
+use self::framing::{Framing, frame_body, settle_length, to_origin_form};
 pub(crate) use self::tunnel::Tunnel;
 pub use self::tunnel::tunnel;
-
-const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
 /// Parameters of forwarding besides the request, and the record of its outcome.
 #[derive(Debug)]
@@ -340,59 +339,6 @@ impl<'a> Journey<'a> {
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
         Ok(response.map(|()| body))
     }
-}
-
-/// How the head of a response determines the end of the body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Framing {
-    Clear,
-    /// Both `Transfer-Encoding` and `Content-Length`. A recipient that uses the length would take the rest for another
-    /// response (RFC 9112 section 6.3), so the connection is not reused.
-    Contradictory,
-}
-
-/// Removes an invalid `Content-Length`, which would break the framing of the client's connection.
-fn settle_length<B>(response: &mut Response<B>) -> Framing {
-    // RFC 9110 section 8.6: a 204 response has no length.
-    if response.status() == StatusCode::NO_CONTENT {
-        response.headers_mut().remove(header::CONTENT_LENGTH);
-    }
-    // RFC 9112 section 6.3: `Transfer-Encoding` overrides the length.
-    let overridden = response.headers().contains_key(header::TRANSFER_ENCODING);
-    if overridden && response.headers_mut().remove(header::CONTENT_LENGTH).is_some() {
-        return Framing::Contradictory;
-    }
-    Framing::Clear
-}
-
-/// Sets the framing of the body: its length, or chunks. A request without a body has no chunks.
-fn frame_body(request: &mut Request<RequestBody>) {
-    let is_chunked =
-        !request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_LENGTH);
-    if is_chunked {
-        request.headers_mut().insert(header::TRANSFER_ENCODING, CHUNKED);
-    } else {
-        request.headers_mut().remove(header::TRANSFER_ENCODING);
-    }
-}
-
-/// Converts the target to origin form (RFC 9112 section 3.2.1); `Host` names the server if the request has none.
-/// Returns whether the request itself has one.
-fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) -> bool {
-    *request.version_mut() = Version::HTTP_11;
-    let mut is_named = true;
-    if !request.headers().contains_key(header::HOST) {
-        is_named = request.uri().authority().is_some();
-        let authority = request.uri().authority().unwrap_or_else(|| server.state().url().authority());
-        if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
-            request.headers_mut().insert(header::HOST, host);
-        }
-    }
-    if request.uri().authority().is_some() {
-        let path = request.uri().path_and_query().cloned();
-        *request.uri_mut() = path.unwrap_or(PathAndQuery::from_static("/")).into();
-    }
-    is_named
 }
 
 #[cfg(test)]

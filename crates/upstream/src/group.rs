@@ -1,6 +1,7 @@
 //! Upstream groups: the part shared by the process ([`GroupState`]) and the part of each worker ([`Group`]).
 
 mod lease;
+mod state;
 mod tls;
 
 use std::cell::{Cell, RefCell};
@@ -11,11 +12,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_net::{Deadline, DeadlineWheel, DialLimits};
-use brisk_telemetry::Throttle;
-use brisk_telemetry::metrics::{Metrics, UpstreamMetrics};
-use brisk_tls::TlsError;
-use brisk_tls::connector::Connector;
+use brisk_net::{Deadline, DeadlineWheel};
 use http::request::Parts;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
@@ -23,173 +20,20 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::balance::{Balancer, Member};
 use crate::error::UpstreamError;
-use crate::health::{Availability, ServerHealth, Verdict};
 use crate::http1::Http1;
 use crate::http2::{Http2Limits, Http2Pool};
-use crate::io::{Dialer, UpstreamIo};
+use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 use crate::pipeline::Pipelines;
-use crate::places::{Place, Places};
+use crate::places::Place;
 use crate::pool::Pool;
-use crate::settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
+use crate::settings::GroupSettings;
 
 pub(crate) use self::lease::Lease;
-use self::tls::{TlsFiles, connector};
+pub use self::state::{GroupState, ServerState};
 
 /// Interval between checks of idle connections.
 const SWEEP: Duration = Duration::from_secs(1);
-
-/// Minimum interval between two warnings of failed connections to a server.
-const WARNING_INTERVAL: Duration = Duration::from_secs(10);
-
-/// A group as shared by all workers: settings, health and connection counts.
-#[derive(Debug)]
-pub struct GroupState {
-    settings: GroupSettings,
-    servers: Vec<ServerState>,
-    /// Hashes of the files used for TLS.
-    files: TlsFiles,
-    /// Signals that a request waits for a permit that an idle connection of some worker holds.
-    idle_wanted: Arc<Notify>,
-}
-
-/// A server as shared by all workers.
-#[derive(Debug)]
-pub struct ServerState {
-    name: Box<str>,
-    weight: u32,
-    is_backup: bool,
-    multiplexes: bool,
-    dialer: Dialer,
-    /// Permits for connections, if their number is limited.
-    pub(crate) places: Option<Arc<Places>>,
-    health: ServerHealth,
-    metrics: Arc<UpstreamMetrics>,
-    /// Warnings of failed connections and of large heads.
-    warnings: Throttle,
-}
-
-impl GroupState {
-    /// Creates the state from the settings. Reads the authorities and the client certificate for `https` servers from
-    /// files. Figures of each server appear in `metrics` for the lifetime of this value.
-    ///
-    /// # Errors
-    ///
-    /// [`TlsError`] if a file is unreadable or invalid.
-    pub fn new(settings: GroupSettings, metrics: &Metrics) -> Result<Arc<Self>, TlsError> {
-        let files = TlsFiles::read(&settings.tls);
-        let connector = connector(&settings)?;
-        let servers = settings.servers.iter().map(|server| {
-            let tls = connector.clone().filter(|_| server.url.scheme() == ServerScheme::Https);
-            let metrics = metrics.upstream(&settings.name, &server.url.name());
-            ServerState::new(&settings, server, tls, metrics)
-        });
-        let servers = servers.collect();
-        Ok(Arc::new(Self { settings, servers, files, idle_wanted: Arc::default() }))
-    }
-
-    /// Whether a group created from `settings` now would be equal, including the contents of files. Reads the files.
-    pub fn is_made_of(&self, settings: &GroupSettings) -> bool {
-        self.settings == *settings && self.files == TlsFiles::read(&settings.tls)
-    }
-
-    /// The settings of the group.
-    pub fn settings(&self) -> &GroupSettings {
-        &self.settings
-    }
-
-    /// The servers, in the order of the settings.
-    pub fn servers(&self) -> &[ServerState] {
-        &self.servers
-    }
-
-    /// Requests all workers to close idle connections whose permits are needed.
-    pub(crate) fn ask_for_idle(&self) {
-        self.idle_wanted.notify_waiters();
-    }
-}
-
-impl ServerState {
-    fn new(
-        settings: &GroupSettings,
-        server: &ServerSettings,
-        connector: Option<Connector>,
-        metrics: Arc<UpstreamMetrics>,
-    ) -> Self {
-        let url = &server.url;
-        let host = || url.authority().host().to_owned();
-        let tls =
-            connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
-        let multiplexes = match url.scheme() {
-            ServerScheme::Http => false,
-            ServerScheme::Https => settings.tls.protocol == TlsProtocol::Http2,
-            ServerScheme::H2c => true,
-        };
-        Self {
-            name: url.name().into(),
-            weight: server.weight.max(1),
-            is_backup: server.is_backup,
-            multiplexes,
-            dialer: Dialer { url: url.clone(), tls, limits: dial_limits(settings) },
-            places: settings.pool.max_connections.map(Places::new),
-            health: ServerHealth::default(),
-            metrics,
-            warnings: Throttle::new(WARNING_INTERVAL),
-        }
-    }
-
-    /// Host and port, or the Unix socket, for the log and the metrics.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The address of the server.
-    pub fn url(&self) -> &ServerUrl {
-        &self.dialer.url
-    }
-
-    /// Whether the server receives requests.
-    pub fn is_healthy(&self) -> bool {
-        match self.health.availability() {
-            Availability::Available => true,
-            Availability::Unavailable => false,
-            Availability::BackAgain => {
-                self.metrics.healthy();
-                true
-            }
-        }
-    }
-
-    /// Records the verdict of the active checks.
-    pub(crate) fn set_checked(&self, verdict: Verdict) {
-        self.health.set_checked(verdict);
-        match verdict {
-            Verdict::Up => self.metrics.healthy(),
-            Verdict::Down => self.metrics.unhealthy(),
-        }
-    }
-
-    /// Logs why no connection was opened, at most once in [`WARNING_INTERVAL`].
-    fn warn_of(&self, error: &UpstreamError, group: &str, fault: &str) {
-        if let Some(more) = self.warnings.pass() {
-            tracing::warn!(group, server = self.name(), %error, more, "{fault}");
-        }
-    }
-
-    pub(crate) fn multiplexes(&self) -> bool {
-        self.multiplexes
-    }
-
-    pub(crate) fn dialer(&self) -> &Dialer {
-        &self.dialer
-    }
-}
-
-/// Limits for sockets. Data unacknowledged for the response timeout counts as lost, and the connection with it.
-fn dial_limits(settings: &GroupSettings) -> DialLimits {
-    let timeouts = &settings.timeouts;
-    DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
-}
 
 /// A group as used by one worker, with the worker's own connections.
 #[derive(Debug)]
