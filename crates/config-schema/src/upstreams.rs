@@ -16,6 +16,7 @@ pub struct Upstream {
     pub balance: Option<Balance>,
     pub hash_by: Option<HashBy>,
     pub retry: Option<bool>,
+    pub proxy_protocol: Option<ProxyVersion>,
     pub pipeline: Option<u8>,
     pub head_size: Option<Size>,
     pub headers: Option<u16>,
@@ -36,6 +37,14 @@ pub enum Balance {
     RoundRobin,
     LeastConnections,
     ConsistentHash,
+}
+
+/// Version of the PROXY protocol towards servers.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ProxyVersion {
+    V1,
+    V2,
 }
 
 /// `[upstream.NAME.timeouts]`: how long an upstream may take.

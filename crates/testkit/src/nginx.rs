@@ -75,6 +75,20 @@ impl Nginx {
         Self::serve("https", "ssl http2", &all)
     }
 
+    /// Expects a PROXY header on every connection. Scheme `http`, `h2c` or `https`, with further directives. `/client`
+    /// responds with address and port of the client in the header, the port that the client connected to, and the number of
+    /// the connection.
+    pub fn proxied(scheme: &'static str, directives: &str) -> Self {
+        let listen = match scheme {
+            "h2c" => "http2 proxy_protocol",
+            "https" => "ssl http2 proxy_protocol",
+            _ => "proxy_protocol",
+        };
+        let client = "location = /client {
+            return 200 '$proxy_protocol_addr $proxy_protocol_port $proxy_protocol_server_port $connection\n'; }";
+        Self::start(scheme, listen, &format!("{client}\n{directives}"))
+    }
+
     /// One line for each completed request, if requests are recorded. Over TLS: version, `r` for a resumed session or
     /// `.`, `1` for early data or `-`, suite, group, verification of the client certificate, path.
     pub fn requests(&self) -> Vec<String> {

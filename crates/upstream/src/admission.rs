@@ -1,11 +1,15 @@
 //! Admission of requests to servers with limited connections: immediately, after waiting in the queue, or never.
 
+use std::rc::Rc;
+
+use brisk_http_connection::Connection;
 use tokio::time::timeout;
 
 use crate::error::UpstreamError;
 use crate::group::Server;
 use crate::http1::Http1;
-use crate::open::AtLimit;
+use crate::io::UpstreamIo;
+use crate::open::{AtLimit, OpenConnection};
 use crate::places::{Grant, Next, Place, Waiting, Worker};
 
 /// Result of an admission.
@@ -43,14 +47,34 @@ impl Server {
         }
     }
 
-    /// Opens a connection over HTTP/1.1, or takes one that another request has just released.
-    pub(crate) async fn connect(&self, at_limit: AtLimit) -> Result<Box<Http1>, UpstreamError> {
+    /// Opens a connection over HTTP/1.1 for a request of `client`, or takes one that another request has just released.
+    pub(crate) async fn connect(
+        &self,
+        client: &Rc<Connection>,
+        at_limit: AtLimit,
+    ) -> Result<Box<Http1>, UpstreamError> {
         let place = match self.admit(at_limit).await? {
             Admission::Connection(http1) => return Ok(http1),
             Admission::Open(place) => place,
         };
-        let (io, open) = self.open(place).await?;
-        Ok(Http1::new(io, self.register_deadline(), open, self.group_settings().head_limits()))
+        let (io, open) = self.open(client, place).await?;
+        let mut http1 = Http1::new(io, self.register_deadline(), open, self.group_settings().head_limits());
+        if self.state().proxy_protocol().is_some() {
+            http1.belong_to(self.owner_of_proxied(client));
+        }
+        Ok(http1)
+    }
+
+    /// Opens a connection over HTTP/2 for a request of `client`.
+    pub(crate) async fn connect_http2(
+        &self,
+        client: &Connection,
+        at_limit: AtLimit,
+    ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
+        match self.admit(at_limit).await? {
+            Admission::Open(place) => self.open(client, place).await,
+            Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
+        }
     }
 
     /// Passes a reusable connection to the request that waits longest, or keeps it.

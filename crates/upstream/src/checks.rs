@@ -84,7 +84,7 @@ impl Streak {
 }
 
 async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String> {
-    let io = server.dialer().connect().await.map_err(|error| error.to_string())?;
+    let io = server.dialer().connect(&server.own_header()).await.map_err(|error| error.to_string())?;
     let request = request(server, checks).map_err(|error| error.to_string())?;
     let status = ask(server, HyperIo::new(io), request).await.map_err(|error| error.to_string())?;
     let good = match checks.status {

@@ -20,7 +20,6 @@ use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
-use crate::admission::Admission;
 use crate::body::UpstreamBody;
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
@@ -29,6 +28,7 @@ use crate::http2::{Destination, Placement};
 use crate::login;
 use crate::login::PrivateConnections;
 use crate::open::AtLimit;
+use crate::proxied;
 use crate::settings::{Retry, ServerScheme};
 use crate::upgrade::{PendingUpgrade, is_requested};
 
@@ -262,14 +262,16 @@ impl<'a> Journey<'a> {
         let kept = match attempt.placement {
             Placement::Kept => {
                 let private = PrivateConnections::of(self.connection);
-                private.and_then(|private| private.take(server)).or_else(|| server.pool().take())
+                let own = private.and_then(|private| private.take(server));
+                // Connections with a PROXY header are never in the pool.
+                own.or_else(|| server.pool().take()).or_else(|| proxied::take(self.connection, server))
             }
             Placement::Fresh => None,
         };
         let mut http1 = match kept {
             Some(http1) => http1,
             // Boxed, like other rare paths: each would enlarge the future of every request.
-            None => match Box::pin(server.connect(attempt.at_limit)).await {
+            None => match Box::pin(server.connect(self.connection, attempt.at_limit)).await {
                 Ok(http1) => http1,
                 Err(error) => return Err(Failure::connecting(error)),
             },
@@ -312,14 +314,13 @@ impl<'a> Journey<'a> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = attempt.server;
         let lease = Lease::new(server);
-        let open = async |at_limit| match server.admit(at_limit).await? {
-            Admission::Open(place) => server.open(place).await,
-            Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
-        };
-        let checkout = if self.logs_in {
-            server.http2().exclusive(self.connection, async || open(attempt.at_limit).await).await
+        let open = async |at_limit| server.connect_http2(self.connection, at_limit).await;
+        let own = proxied::http2(self.connection, server);
+        let pool = own.as_deref().unwrap_or_else(|| server.http2());
+        let checkout = if self.logs_in || server.closes_proxied() {
+            pool.exclusive(self.connection, async || open(attempt.at_limit).await).await
         } else {
-            server.http2().checkout(self.connection, attempt.placement, attempt.at_limit, open).await
+            pool.checkout(self.connection, attempt.placement, attempt.at_limit, open).await
         };
         let mut http2 = match checkout {
             Ok(http2) => http2,

@@ -12,6 +12,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_http_connection::Connection;
 use brisk_net::{Deadline, DeadlineWheel};
 use http::request::Parts;
 use tokio::sync::Notify;
@@ -27,6 +28,7 @@ use crate::open::OpenConnection;
 use crate::pipeline::Pipelines;
 use crate::places::Place;
 use crate::pool::Pool;
+use crate::proxy_header;
 use crate::settings::GroupSettings;
 
 pub(crate) use self::lease::Lease;
@@ -189,17 +191,24 @@ impl Server {
         &self.group.settings
     }
 
+    /// An empty pool of HTTP/2 connections to the server.
+    pub(crate) fn new_http2_pool(&self) -> Http2Pool {
+        Http2Pool::new(Http2Limits::of(&self.group.settings), &self.wheel)
+    }
+
     pub(crate) fn register_deadline(&self) -> Deadline {
         self.wheel.register()
     }
 
-    /// Opens a transport with a permit that was granted to the request.
+    /// Opens a transport with a permit that was granted to a request of `client`.
     pub(crate) async fn open(
         &self,
+        client: &Connection,
         place: Option<Place>,
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
         let state = self.state();
-        let connected = state.dialer.connect().await;
+        let header = state.proxy_protocol().map(|version| proxy_header::header(client, version));
+        let connected = state.dialer.connect(&header.unwrap_or_default()).await;
         let io = connected.inspect_err(|error| {
             state.warn_of(error, &self.group.settings.name, "no connection to the upstream server");
         })?;

@@ -51,6 +51,8 @@ pub(crate) enum Owner {
     Any,
     /// One client connection.
     Client(Weak<Connection>),
+    /// The client connection that the PROXY header names.
+    Proxied(Weak<Connection>),
     /// No client: the connection is closed after this request.
     None,
 }

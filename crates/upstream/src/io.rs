@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use brisk_net::{DialLimits, dial, unix};
 use brisk_tls::connector::{ClientStream, Connector};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
@@ -36,9 +36,9 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// Connects, including TLS, within the timeout.
-    pub(crate) async fn connect(&self) -> Result<UpstreamIo, UpstreamError> {
-        let connected = timeout(self.limits.connect, self.connect_unlimited()).await;
+    /// Connects, including TLS, within the timeout. `header` precedes all other bytes, TLS included.
+    pub(crate) async fn connect(&self, header: &[u8]) -> Result<UpstreamIo, UpstreamError> {
+        let connected = timeout(self.limits.connect, self.connect_unlimited(header)).await;
         match connected {
             Ok(Ok(io)) => Ok(io),
             Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => Err(UpstreamError::ConnectTimeout),
@@ -47,13 +47,16 @@ impl Dialer {
         }
     }
 
-    async fn connect_unlimited(&self) -> io::Result<UpstreamIo> {
-        let tcp = match self.url.address() {
+    async fn connect_unlimited(&self, header: &[u8]) -> io::Result<UpstreamIo> {
+        let mut tcp = match self.url.address() {
             ServerAddress::Tcp(target) => dial::connect(target, self.limits).await?,
             ServerAddress::Unix(target) => {
-                return unix::connect(target, self.limits.connect).await.map(UpstreamIo::Unix);
+                let mut unix = unix::connect(target, self.limits.connect).await?;
+                unix.write_all(header).await?;
+                return Ok(UpstreamIo::Unix(unix));
             }
         };
+        tcp.write_all(header).await?;
         let Some((connector, name)) = &self.tls else {
             return Ok(UpstreamIo::Plain(tcp));
         };

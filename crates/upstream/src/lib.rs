@@ -24,6 +24,8 @@ mod open;
 mod pipeline;
 mod places;
 mod pool;
+mod proxied;
+mod proxy_header;
 pub mod settings;
 pub mod upgrade;
 

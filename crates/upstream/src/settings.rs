@@ -41,6 +41,9 @@ pub struct GroupSettings {
     pub health: HealthSettings,
     /// Repetition of requests that are safe to repeat. Default: once.
     pub retry: Retry,
+    /// PROXY header at the start of every connection, which names the client. Such a connection carries requests of one
+    /// client connection only. Default: none. Excludes pipelines.
+    pub proxy_protocol: Option<ProxyVersion>,
     /// Maximum number of GET and HEAD requests of one multiplexed client connection that share an HTTP/1.1 connection before
     /// their responses. Default: 1. Requires that requests are repeated.
     pub pipeline: usize,
@@ -61,6 +64,7 @@ impl GroupSettings {
             tls: UpstreamTlsSettings::default(),
             health: HealthSettings::default(),
             retry: Retry::default(),
+            proxy_protocol: None,
             pipeline: 1,
         }
     }
@@ -120,6 +124,15 @@ pub enum HashKey {
     Header(HeaderName),
     /// The value of a cookie; without the cookie, the client's address.
     Cookie(String),
+}
+
+/// Version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyVersion {
+    /// Version 1: a line with the addresses of the client's connection.
+    V1,
+    /// Version 2: the addresses, and facts about the client's TLS connection.
+    V2,
 }
 
 /// Timeouts of servers.

@@ -69,4 +69,5 @@ mod upstream_backup;
 mod upstream_faults;
 mod upstream_h2;
 mod upstream_neighbours;
+mod upstream_proxy_protocol;
 mod upstream_unix;

@@ -18,6 +18,7 @@ use crate::raw;
 pub(super) fn authenticated(
     raw: &raw::ClientCertificates,
     host: &raw::Host,
+    config: &raw::Config,
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> ClientCertificates {
@@ -37,7 +38,9 @@ pub(super) fn authenticated(
         keep: matches!(
             raw.forward,
             Some(raw::ForwardCertificate::Certificate | raw::ForwardCertificate::Chain)
-        ) || host.route.iter().any(|route| route.client_certificate.is_some()),
+        ) || host.route.iter().any(|route| route.client_certificate.is_some())
+            // The PROXY header contains the common name.
+            || config.upstream.values().any(|group| group.proxy_protocol == Some(raw::ProxyVersion::V2)),
     }
 }
 

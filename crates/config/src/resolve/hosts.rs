@@ -177,7 +177,7 @@ impl<'c> Builder<'c> {
                 catalogue: certificates::catalogue(host, self.raw, path, context),
                 on_demand: on_demand::names(host, path, context),
                 demands: clients.map_or_else(Demands::default, |clients| {
-                    Demands::new(authenticated(clients, host, &clients_path, context))
+                    Demands::new(authenticated(clients, host, self.raw, &clients_path, context))
                 }),
                 early_data: early_data::limit(self.raw, host, path, context),
                 other_tickets: Vec::new(),

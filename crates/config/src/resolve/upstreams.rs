@@ -9,8 +9,8 @@ use brisk_config_file::{KeyPath, Period, Size};
 use brisk_keys::Keystore;
 use brisk_upstream::settings::{
     ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HEADERS, HashKey, HealthSettings, Identity,
-    PassiveChecks, PoolSettings, Retry, ServerScheme, ServerSettings, TlsProtocol, UpstreamTimeouts,
-    UpstreamTlsSettings,
+    PassiveChecks, PoolSettings, ProxyVersion, Retry, ServerScheme, ServerSettings, TlsProtocol,
+    UpstreamTimeouts, UpstreamTlsSettings,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
@@ -57,6 +57,7 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
         tls: tls(raw, &path.key("tls"), context),
         health: health(&raw.health, &path.key("health"), context),
         retry: if raw.retry.unwrap_or(true) { Retry::Once } else { Retry::Never },
+        proxy_protocol: raw.proxy_protocol.map(proxy_version),
         pipeline: pipeline(raw, path, context),
     }
 }
@@ -64,6 +65,12 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
 fn pipeline(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> usize {
     let path = path.key("pipeline");
     let pipeline = context.findings.within(&path, raw.pipeline, 1, &PIPELINES);
+    if pipeline > 1 && raw.proxy_protocol.is_some() {
+        context.findings.wrong(
+            &path,
+            "has no effect with `proxy_protocol`, with which clients do not share connections: remove one of the two",
+        );
+    }
     if pipeline > 1 && raw.retry == Some(false) {
         context.findings.wrong(
             &path,
@@ -71,6 +78,13 @@ fn pipeline(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> u
         );
     }
     pipeline.into()
+}
+
+fn proxy_version(raw: raw::ProxyVersion) -> ProxyVersion {
+    match raw {
+        raw::ProxyVersion::V1 => ProxyVersion::V1,
+        raw::ProxyVersion::V2 => ProxyVersion::V2,
+    }
 }
 
 fn member(raw: &UpstreamServer, path: &KeyPath, context: &mut Context<'_>) -> ServerSettings {

@@ -71,3 +71,22 @@ fn a_group_has_a_server_that_is_no_backup() {
     let group = &accepted(&upstream(&format!("servers = [{backup}, \"http://app\"]"))).settings.upstreams[0];
     assert_eq!(group.servers.iter().map(|server| server.is_backup).collect::<Vec<_>>(), [true, false]);
 }
+
+#[test]
+fn connections_with_a_proxy_header_are_not_shared() {
+    let servers = "servers = [\"http://127.0.0.1:1\"]\n";
+    refused(
+        &upstream(&format!("{servers}proxy_protocol = \"v3\"")),
+        "brisk.toml:7:18: upstream.app.proxy_protocol: \"v3\" is not known here; known here: `v1`, `v2`",
+    );
+    refused(
+        &upstream(&format!("{servers}proxy_protocol = \"v2\"\npipeline = 4")),
+        "brisk.toml:8:12: upstream.app.pipeline: has no effect with `proxy_protocol`, with which clients do not share \
+         connections: remove one of the two",
+    );
+    let resolved = accepted(&upstream(&format!("{servers}proxy_protocol = \"v1\"")));
+    assert_eq!(
+        resolved.settings.upstreams[0].proxy_protocol,
+        Some(brisk_upstream::settings::ProxyVersion::V1)
+    );
+}

@@ -29,6 +29,8 @@ struct Boxed {
     upgrade: RefCell<Option<Box<dyn Any>>>,
     /// Upstream connections that carry only this client's requests.
     logins: OnceCell<Box<dyn Any>>,
+    /// Upstream connections whose PROXY header names this client.
+    proxied: OnceCell<Box<dyn Any>>,
     /// Number of holdings of each resource.
     holdings: [Cell<u32>; Resource::ALL.len()],
     /// Names in the client's certificate, once a route asks for them.
@@ -77,6 +79,17 @@ impl Extras {
     /// Like [`logins`](Self::logins), created by `make` if absent.
     pub fn logins_or(&self, make: impl FnOnce() -> Box<dyn Any>) -> &dyn Any {
         &**self.boxed().logins.get_or_init(make)
+    }
+
+    /// Upstream connections whose PROXY header names this client. Their type is defined in `brisk-upstream`, module
+    /// `proxied`.
+    pub fn proxied(&self) -> Option<&dyn Any> {
+        self.0.get()?.proxied.get().map(|proxied| &**proxied)
+    }
+
+    /// Like [`proxied`](Self::proxied), created by `make` if absent.
+    pub fn proxied_or(&self, make: impl FnOnce() -> Box<dyn Any>) -> &dyn Any {
+        &**self.boxed().proxied.get_or_init(make)
     }
 
     /// The time until the next permitted request, if the client exceeds its request rate.

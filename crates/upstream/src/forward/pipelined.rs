@@ -73,7 +73,10 @@ impl Journey<'_> {
                 let lease = Lease::new(server);
                 let mut http1 = match kept(server) {
                     Some(http1) => http1,
-                    None => server.connect(attempt.at_limit).await.map_err(Failure::connecting)?,
+                    None => server
+                        .connect(self.connection, attempt.at_limit)
+                        .await
+                        .map_err(Failure::connecting)?,
                 };
                 yield_to_neighbours().await;
                 first.depart(&mut http1);

@@ -25,14 +25,14 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio_util::io::poll_read_buf;
 
 use super::{ForwardFacts, Placement, settle_length, to_origin_form};
-use crate::admission::Admission;
 use crate::body::UpstreamBody;
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
-use crate::http1::{Failure, Http1, Upgraded};
+use crate::http1::{Failure, Upgraded};
 use crate::http2::Destination;
 use crate::io::UpstreamIo;
 use crate::open::{AtLimit, OpenConnection};
+use crate::proxied;
 use crate::settings::ServerScheme;
 
 /// Size of a read in bytes.
@@ -92,7 +92,7 @@ impl Asked<'_> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
         let lease = Lease::new(server);
-        let mut http1 = connect(server).await.map_err(Failure::connecting)?;
+        let mut http1 = server.connect(self.connection, AtLimit::Wait).await.map_err(Failure::connecting)?;
         let key = key();
         head.method = Method::GET;
         head.headers.insert(SEC_WEBSOCKET_KEY, header(&key));
@@ -126,11 +126,14 @@ impl Asked<'_> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
         let lease = Lease::new(server);
-        let open = async |at_limit| match server.admit(at_limit).await? {
-            Admission::Open(place) => server.open(place).await,
-            Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
+        let open = async |at_limit| server.connect_http2(self.connection, at_limit).await;
+        let own = proxied::http2(self.connection, server);
+        let pool = own.as_deref().unwrap_or_else(|| server.http2());
+        let checkout = if server.closes_proxied() {
+            pool.exclusive(self.connection, async || open(AtLimit::Wait).await).await
+        } else {
+            pool.checkout(self.connection, Placement::Kept, AtLimit::Wait, open).await
         };
-        let checkout = server.http2().checkout(self.connection, Placement::Kept, AtLimit::Wait, open).await;
         let mut http2 = checkout.map_err(Failure::connecting)?;
         let deadline = server.register_deadline();
         let limit = server.group_settings().timeouts.head;
@@ -163,16 +166,6 @@ impl Asked<'_> {
         self.facts.outcome.progress.replace(body.progress().cloned());
         body
     }
-}
-
-/// Opens a new HTTP/1.1 connection. A pooled one might be closed by its server.
-async fn connect(server: &Rc<Server>) -> Result<Box<Http1>, UpstreamError> {
-    let place = match server.admit(AtLimit::Wait).await? {
-        Admission::Connection(http1) => return Ok(http1),
-        Admission::Open(place) => place,
-    };
-    let (io, open) = server.open(place).await?;
-    Ok(Http1::new(io, server.register_deadline(), open, server.group_settings().head_limits()))
 }
 
 fn header(text: &str) -> HeaderValue {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Server;
 use crate::http1::{Http1, Owner};
 use crate::login::PrivateConnections;
+use crate::proxied::ProxiedConnections;
 
 /// The claim of a request on its server, from the choice to the end of the response. Counted by least-connections
 /// balancing.
@@ -47,6 +48,11 @@ impl Lease {
             Owner::Client(client) => {
                 if let Some(client) = client.upgrade() {
                     PrivateConnections::with(&client).put(&self.server, http1);
+                }
+            }
+            Owner::Proxied(client) => {
+                if let Some(client) = client.upgrade() {
+                    ProxiedConnections::with(&client).put(&self.server, http1);
                 }
             }
         }

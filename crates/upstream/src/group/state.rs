@@ -15,7 +15,8 @@ use crate::error::UpstreamError;
 use crate::health::{Availability, ServerHealth, Verdict};
 use crate::io::Dialer;
 use crate::places::Places;
-use crate::settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
+use crate::proxy_header;
+use crate::settings::{GroupSettings, ProxyVersion, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
 
 /// Minimum interval between two warnings of failed connections to a server.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
@@ -38,6 +39,7 @@ pub struct ServerState {
     pub(super) weight: u32,
     pub(super) is_backup: bool,
     multiplexes: bool,
+    proxy_protocol: Option<ProxyVersion>,
     pub(super) dialer: Dialer,
     /// Permits for connections, if their number is limited.
     pub(crate) places: Option<Arc<Places>>,
@@ -108,6 +110,7 @@ impl ServerState {
             weight: server.weight.max(1),
             is_backup: server.is_backup,
             multiplexes,
+            proxy_protocol: settings.proxy_protocol,
             dialer: Dialer { url: url.clone(), tls, limits: dial_limits(settings) },
             places: settings.pool.max_connections.map(Places::new),
             health: ServerHealth::default(),
@@ -152,6 +155,16 @@ impl ServerState {
         if let Some(more) = self.warnings.pass() {
             tracing::warn!(group, server = self.name(), %error, more, "{fault}");
         }
+    }
+
+    /// The version of the PROXY protocol on connections to the server, if any.
+    pub(crate) fn proxy_protocol(&self) -> Option<ProxyVersion> {
+        self.proxy_protocol
+    }
+
+    /// The PROXY header of connections for health checks; empty without the PROXY protocol.
+    pub(crate) fn own_header(&self) -> Vec<u8> {
+        self.proxy_protocol.map(proxy_header::own_header).unwrap_or_default()
     }
 
     pub(crate) fn multiplexes(&self) -> bool {

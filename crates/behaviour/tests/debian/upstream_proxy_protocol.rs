@@ -1,0 +1,258 @@
+//! PROXY protocol towards upstreams, as nginx and HAProxy read and write it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+
+use brisk_behaviour::site::{NAME, NAMES, Site, proxy_to};
+use brisk_testkit::ca::TestCa;
+use brisk_testkit::client::{TlsClient, TlsStream};
+use brisk_testkit::nginx::Nginx;
+use brisk_testkit::origin::{Origin, write_response};
+use brisk_testkit::process::{command, serve_on_free_port, wait_until};
+use ppp::v2;
+
+fn group(servers: &[&str], more: &str) -> String {
+    format!("{}{more}", proxy_to(servers))
+}
+
+/// The response to `/client`: address and port of the client, port of the listener, number of the server's connection.
+fn client_of(connection: &mut TlsStream) -> [String; 4] {
+    let text = connection.get(NAME, "/client").text();
+    let words: Vec<_> = text.trim_end().split(' ').map(str::to_owned).collect();
+    words.try_into().unwrap_or_else(|_| panic!("{text}"))
+}
+
+fn port(connection: &TlsStream) -> String {
+    connection.tcp().local_addr().expect("an address").port().to_string()
+}
+
+#[test]
+fn nginx_reads_the_client_of_each_connection() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&["app.test"]).issue();
+    let certificate =
+        format!("ssl_certificate {};\nssl_certificate_key {};", leaf.chain.display(), leaf.key.display());
+    let tls = "tls = { ca = \"ca.pem\", server_name = \"app.test\" }\n";
+    let h2 = "tls = { ca = \"ca.pem\", server_name = \"app.test\", protocol = \"h2\" }\n";
+    for (scheme, directives, more) in
+        [("http", "", ""), ("h2c", "", ""), ("https", &*certificate, tls), ("https", &*certificate, h2)]
+    {
+        for version in ["v1", "v2"] {
+            let nginx = Nginx::proxied(scheme, directives);
+            let tables = group(&[&nginx.url()], &format!("proxy_protocol = {version:?}\n{more}"));
+            let site =
+                Site::custom("server.workers = 1\n", &tables, |setup| setup.file("ca.pem", ca.root_pem()));
+            let (mut first, mut second) = (site.connect(), site.connect());
+            let mut connections = [BTreeSet::new(), BTreeSet::new()];
+            for _ in 0..4 {
+                for (client, connections) in [&mut first, &mut second].into_iter().zip(&mut connections) {
+                    let [address, port_of_client, port_of_listener, number] = client_of(client);
+                    assert_eq!(
+                        (&*address, port_of_client),
+                        ("127.0.0.1", port(client)),
+                        "{scheme} {version}"
+                    );
+                    assert_eq!(port_of_listener, site.brisk.https().port().to_string());
+                    connections.insert(number);
+                }
+            }
+            // Each client has a connection of its own, which it keeps.
+            assert_eq!(connections.each_ref().map(BTreeSet::len), [1, 1], "{scheme} {version}");
+            assert!(connections[0].is_disjoint(&connections[1]));
+        }
+    }
+}
+
+#[test]
+fn streams_of_one_client_share_its_connections() {
+    for scheme in ["http", "h2c"] {
+        let nginx = Nginx::proxied(scheme, "");
+        let site = Site::with(&group(&[&nginx.url()], "proxy_protocol = \"v2\"\n"));
+        let paths = [1, 2, 3, 4].map(|number| site.url(&format!("/client?{number}")));
+        let more = paths.each_ref().map(String::as_str);
+        let options = [&["--http2", "--parallel"][..], &more[1..]].concat();
+        let output = site.curl_url(&options, &paths[0]).success();
+        let ports: Vec<_> = output.lines().map(|line| line.split(' ').nth(1)).collect();
+        assert!(ports.len() == 4 && ports[0].is_some(), "{scheme}: {output}");
+        assert!(ports.iter().all(|port| *port == ports[0]), "{scheme}: {output}");
+    }
+}
+
+#[test]
+fn limited_connections_carry_one_request_each() {
+    for scheme in ["http", "h2c"] {
+        let nginx = Nginx::proxied(scheme, "");
+        let limit = "proxy_protocol = \"v1\"\npool = { max_connections = 1 }\n";
+        let site = Site::with(&group(&[&nginx.url()], limit));
+        let mut clients = [site.connect(), site.connect()];
+        let mut numbers = BTreeSet::new();
+        for _ in 0..3 {
+            for client in &mut clients {
+                let [_, port_of_client, _, number] = client_of(client);
+                assert_eq!(port_of_client, port(client), "{scheme}");
+                numbers.insert(number);
+            }
+        }
+        assert_eq!(numbers.len(), 6, "{scheme}");
+    }
+}
+
+#[test]
+fn health_checks_send_a_header_too() {
+    for version in ["v1", "v2"] {
+        let nginx = Nginx::proxied("http", "access_log FOLDER/access.log early;");
+        let more = format!(
+            "proxy_protocol = {version:?}\nhealth = {{ path = \"/health\", interval = \"100ms\", timeout = \"100ms\" }}\n"
+        );
+        let site = Site::with(&group(&[&nginx.url()], &more));
+        wait_until("checks", || {
+            let checks = nginx.requests().iter().filter(|line| line.starts_with("GET /health ")).count();
+            (checks >= 4).then_some(())
+        });
+        assert!(site.brisk.metrics().sum("brisk_upstream_healthy", &[]) > 0.5, "{}", nginx.errors());
+    }
+}
+
+/// Names of the client's connection as HAProxy reads them from the header.
+const READER: &str = r#"
+global
+  log stdout format raw local0
+defaults
+  mode http
+  timeout client 30s
+  timeout connect 1s
+  timeout server 1s
+frontend all
+  bind 127.0.0.1:PORT accept-proxy
+  http-request return status 200 content-type text/plain lf-string "%[src] %[src_port] %[dst_port] %[fc_pp_authority]"
+"#;
+
+#[test]
+fn haproxy_reads_the_client_and_its_server_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_haproxy, address) =
+        serve_on_free_port(|port| haproxy(&READER.replace("PORT", &port.to_string()), folder.path()));
+    let site = Site::with(&group(&[&format!("http://{address}")], "proxy_protocol = \"v2\"\n"));
+    let mut client = site.connect();
+    let expected = format!("127.0.0.1 {} {} {NAME}", port(&client), site.brisk.https().port());
+    assert_eq!(client.get(NAME, "/").text(), expected);
+}
+
+fn haproxy(text: &str, folder: &std::path::Path) -> std::process::Command {
+    let file = folder.join("haproxy.cfg");
+    fs::write(&file, text).expect("a file");
+    let mut haproxy = command("haproxy");
+    haproxy.arg("-db").arg("-f").arg(file);
+    haproxy
+}
+
+/// A HAProxy that sends the header with all facts that it knows.
+const WRITER: &str = r"
+global
+  ssl-default-bind-ciphersuites TLS_AES_128_GCM_SHA256
+  ssl-default-bind-ciphers ECDHE-ECDSA-AES128-GCM-SHA256
+defaults
+  mode http
+  timeout client 30s
+  timeout connect 1s
+  timeout server 1s
+frontend all
+  bind 127.0.0.1:PORT ssl crt FOLDER/haproxy.pem alpn http/1.1 ca-file FOLDER/clients.pem verify optional
+  default_backend all
+backend all
+  server one 127.0.0.1:ORIGIN send-proxy-v2-ssl-cn proxy-v2-options ssl,cert-cn,ssl-cipher,authority
+";
+
+/// The extensions of each header that a server received, those about TLS below their own numbers.
+type Headers = Arc<Mutex<Vec<BTreeMap<u16, Vec<u8>>>>>;
+
+/// A server that records the header of each connection.
+fn recorder() -> (Origin, Headers) {
+    let headers = Headers::default();
+    let own = Arc::clone(&headers);
+    let origin = Origin::raw(move |stream| {
+        let mut stream = BufReader::new(stream);
+        let mut header = vec![0; 16];
+        stream.read_exact(&mut header)?;
+        header.resize(16 + usize::from(u16::from_be_bytes([header[14], header[15]])), 0);
+        stream.read_exact(&mut header[16..])?;
+        own.lock().expect("no panic").push(extensions(&header));
+        answer(stream)
+    });
+    (origin, headers)
+}
+
+/// Responds to one request without a body.
+fn answer(mut stream: BufReader<TcpStream>) -> std::io::Result<()> {
+    let mut line = String::new();
+    while stream.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    write_response(stream.get_mut(), b"seen")?;
+    stream.get_mut().flush()
+}
+
+fn extensions(header: &[u8]) -> BTreeMap<u16, Vec<u8>> {
+    const SSL: u8 = v2::Type::SSL as u8;
+    let header = v2::Header::try_from(header).expect("a header");
+    let mut found = BTreeMap::new();
+    for extension in header.tlvs() {
+        let extension = extension.expect("an extension");
+        if extension.kind != SSL {
+            found.insert(extension.kind.into(), extension.value.to_vec());
+            continue;
+        }
+        let (fixed, mut rest) = extension.value.split_at(5);
+        found.insert(SSL.into(), fixed.to_vec());
+        while let [kind, high, low, more @ ..] = rest {
+            let (value, further) = more.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+            found.insert(u16::from(*kind) << 8, value.to_vec());
+            rest = further;
+        }
+    }
+    found
+}
+
+#[test]
+fn the_extensions_are_those_of_haproxy() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).issue();
+    let read = |path| fs::read_to_string(path).expect("a PEM file");
+    fs::write(ca.folder().join("haproxy.pem"), read(&leaf.chain) + &read(&leaf.key)).expect("a file");
+    fs::write(ca.folder().join("clients.pem"), ca.root_pem()).expect("a file");
+    let (origin, headers) = recorder();
+    let (_haproxy, address) = serve_on_free_port(|port| {
+        let text = WRITER
+            .replace("PORT", &port.to_string())
+            .replace("ORIGIN", &origin.address().port().to_string())
+            .replace("FOLDER", &ca.folder().display().to_string());
+        haproxy(&text, ca.folder())
+    });
+    let tables = "client_certificates = { mode = \"optional\", ca = \"clients.pem\" }\n".to_owned()
+        + &group(&[&origin.url()], "proxy_protocol = \"v2\"\n");
+    let site = Site::custom("", &tables, |setup| setup.file("clients.pem", ca.root_pem()));
+    let alice = ca.client("alice").issue();
+    for is_tls12 in [false, true] {
+        let received = |root: &TestCa, address, with_certificate: bool| {
+            headers.lock().expect("no panic").clear();
+            let client = TlsClient::new(&root.root_file(), NAME);
+            let client = if with_certificate { client.identity(&alice) } else { client };
+            let client = if is_tls12 { client.tls12() } else { client }.alpn(&["http/1.1"]);
+            assert_eq!(client.connect(address).expect("a handshake").get(NAME, "/").text(), "seen");
+            headers.lock().expect("no panic").pop().expect("a header")
+        };
+        let [mut own, mut other] = [(&site.ca, site.brisk.https()), (&ca, address)]
+            .map(|(root, address)| received(root, address, true));
+        assert_eq!(own, other, "TLS 1.2: {is_tls12}");
+        let version: &[u8] = if is_tls12 { b"TLSv1.2" } else { b"TLSv1.3" };
+        assert_eq!((&*own[&0x2100], &*own[&0x2200], &*own[&1]), (version, &b"alice"[..], &b"http/1.1"[..]));
+        [own, other] = [(&site.ca, site.brisk.https()), (&ca, address)]
+            .map(|(root, address)| received(root, address, false));
+        // HAProxy writes 0 without a certificate too; the specification demands another number.
+        assert_eq!(own.insert(0x20, other[&0x20].clone()), Some(vec![1, 0, 0, 0, 1]));
+        assert_eq!(own, other, "TLS 1.2: {is_tls12}");
+    }
+}
