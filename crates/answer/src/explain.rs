@@ -22,6 +22,7 @@ use crate::redirect;
 use crate::settings::{Action, RouteSettings, ServiceSettings, StaticSettings, UpstreamAction, ordered};
 use crate::stage::{Groups, HostContext, StageContext, StageTarget};
 use crate::stages::RouteStages;
+use crate::variables::HeadValues;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH};
 
 /// Servers of a group that an explanation lists.
@@ -137,7 +138,7 @@ fn action(route: &RouteSettings, groups: &[GroupSettings], head: &Parts, path: &
         Action::Fixed(response) => format!("respond: {}", response.status),
         Action::Redirect(to) => {
             let authority = head.uri.authority().map_or("", |authority| authority.as_str());
-            match redirect::answer(to, head, authority) {
+            match redirect::answer(to, &HeadValues(head), authority) {
                 Ok(response) => {
                     let location = response.headers().get(header::LOCATION);
                     let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()));
@@ -201,7 +202,8 @@ mod tests {
 
     use super::*;
     use crate::settings::{
-        Conditions, FixedResponse, HostSettings, Redirect, RoutePath, Underscores, UpstreamPath,
+        Conditions, FixedResponse, HostSettings, Maps, Redirect, RedirectTarget, RoutePath, Underscores,
+        UpstreamPath,
     };
 
     fn route(path: &str, methods: &[Method], action: Action) -> RouteSettings {
@@ -213,8 +215,8 @@ mod tests {
     fn explained(target: &str) -> Explanation {
         let content_type = http::HeaderValue::from_static("text/plain");
         let closed = FixedResponse { status: StatusCode::FORBIDDEN, content_type, body: bytes::Bytes::new() };
-        let to =
-            Redirect { status: StatusCode::FOUND, to: "https://{host}/new{path}".parse().expect("a target") };
+        let to = RedirectTarget::new("https://{host}/new{path}", &Maps::new()).expect("a target");
+        let to = Redirect { status: StatusCode::FOUND, to };
         let upstream = UpstreamAction { group: "app".to_owned(), path: UpstreamPath::below("/api") };
         let routes = vec![
             route("/", &[], Action::Redirect(to)),

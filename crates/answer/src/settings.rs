@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +34,8 @@ pub use brisk_http::claims::Underscores;
 pub use brisk_http::url_path::UrlPath;
 pub use brisk_http_connection::keep_alive::KeepAlive;
 pub use brisk_rules::{
-    Conditions, GroupPattern, Map, Maps, PathRewrite, Pattern, RoutePath, Template, UpstreamPath, ValueTest,
+    Conditions, GroupPattern, Map, Maps, PathRewrite, Pattern, RedirectTarget, RoutePath, Template,
+    UpstreamPath, ValueTest,
 };
 pub use brisk_rules::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use brisk_rules::{HeaderRules, HostHeaders, RuleValue};
@@ -282,74 +282,12 @@ pub struct FixedResponse {
 }
 
 /// A redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Redirect {
     /// Status code: 301, 302, 303, 307 or 308.
     pub status: StatusCode,
     /// Value of `Location`.
     pub to: RedirectTarget,
-}
-
-/// Target of a redirect, with the placeholders `{host}` and `{path}` (path and query, including the first slash).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedirectTarget(pub(crate) Vec<TargetPart>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TargetPart {
-    Text(String),
-    Host,
-    Path,
-}
-
-/// Reason for rejecting a text as [`RedirectTarget`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RedirectTargetError {
-    /// An unknown placeholder.
-    #[error("{0:?} is no placeholder; {{host}} and {{path}} are")]
-    Placeholder(String),
-    /// A character that is not allowed in a header.
-    #[error("the location has to be ASCII without spaces and control characters")]
-    Character,
-}
-
-impl RedirectTarget {
-    /// Whether the target contains a host, or a placeholder for it, in contrast to a path alone.
-    pub(crate) fn names_a_host(&self) -> bool {
-        match self.0.first() {
-            Some(TargetPart::Text(text)) => !text.starts_with('/') || text.starts_with("//"),
-            Some(TargetPart::Host) => true,
-            Some(TargetPart::Path) | None => false,
-        }
-    }
-}
-
-impl FromStr for RedirectTarget {
-    type Err = RedirectTargetError;
-
-    fn from_str(text: &str) -> Result<Self, RedirectTargetError> {
-        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(RedirectTargetError::Character);
-        }
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once('{') {
-            let wrong = || RedirectTargetError::Placeholder(format!("{{{after}"));
-            let (name, after) = after.split_once('}').ok_or_else(wrong)?;
-            if !before.is_empty() {
-                parts.push(TargetPart::Text(before.to_owned()));
-            }
-            parts.push(match name {
-                "host" => TargetPart::Host,
-                "path" => TargetPart::Path,
-                _ => return Err(RedirectTargetError::Placeholder(format!("{{{name}}}"))),
-            });
-            rest = after;
-        }
-        if !rest.is_empty() {
-            parts.push(TargetPart::Text(rest.to_owned()));
-        }
-        Ok(Self(parts))
-    }
 }
 
 /// A function from a request and its connection to a response. Runs on the worker, so it must not block.
@@ -372,24 +310,5 @@ impl Page {
 impl fmt::Debug for Page {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Page")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_redirect_target_is_read_into_its_parts() {
-        let target: RedirectTarget = "https://{host}/new{path}".parse().expect("a target");
-        let text = |text: &str| TargetPart::Text(text.to_owned());
-        assert_eq!(target.0, [text("https://"), TargetPart::Host, text("/new"), TargetPart::Path]);
-    }
-
-    #[test]
-    fn a_wrong_redirect_target_is_refused() {
-        for wrong in ["", "/a b", "/{pth}", "/{path", "/ü"] {
-            assert!(wrong.parse::<RedirectTarget>().is_err(), "{wrong:?}");
-        }
     }
 }

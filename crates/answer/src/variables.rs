@@ -16,11 +16,12 @@ pub(crate) struct RequestValues<'a> {
     pub(crate) head: &'a Parts,
 }
 
+/// The head of a request over HTTPS, without its connection.
+pub(crate) struct HeadValues<'a>(pub(crate) &'a Parts);
+
 impl Values for RequestValues<'_> {
     fn append(&self, variable: &Variable, out: &mut Vec<u8>) {
         let Self { exchange, head } = self;
-        let record = exchange.connection().client.record.borrow();
-        let uri = &head.uri;
         match variable {
             Variable::Id => {
                 // A vector takes all bytes.
@@ -30,6 +31,20 @@ impl Values for RequestValues<'_> {
                 let is_secure = exchange.connection().client.secure;
                 out.extend_from_slice(if is_secure { b"https" } else { b"http" });
             }
+            _ => {
+                HeadValues(head).append(variable, out);
+                of_connection(variable, &exchange.connection().client.record.borrow(), out);
+            }
+        }
+    }
+}
+
+impl Values for HeadValues<'_> {
+    fn append(&self, variable: &Variable, out: &mut Vec<u8>) {
+        let Self(head) = self;
+        let uri = &head.uri;
+        match variable {
+            Variable::Scheme => out.extend_from_slice(b"https"),
             Variable::Method => out.extend_from_slice(head.method.as_str().as_bytes()),
             Variable::Path => out.extend_from_slice(uri.path().as_bytes()),
             Variable::Query => out.extend_from_slice(uri.query().unwrap_or_default().as_bytes()),
@@ -50,9 +65,8 @@ impl Values for RequestValues<'_> {
             Variable::Parameter(name) => {
                 out.extend_from_slice(&parameters(uri.query(), name).next().unwrap_or_default());
             }
-            // Known with the response.
-            Variable::Upstream => {}
-            _ => of_connection(variable, &record, out),
+            // Of the connection, or known with the response.
+            _ => {}
         }
     }
 }

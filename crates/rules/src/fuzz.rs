@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Map, Maps, Template, Values, Variable};
+use crate::{Map, Maps, RedirectTarget, Template, Values, Variable};
 
 /// The same bytes for every variable.
 struct Everywhere<'a>(&'a [u8]);
@@ -15,14 +15,19 @@ impl Values for Everywhere<'_> {
 }
 
 /// The first line is a template, the rest is the value of all variables. Every value is one header of visible ASCII, and the text
-/// outside of variables is in it as it was written.
+/// outside of variables is in it as it was written. As the target of a redirect, it has the same scheme and host for all values.
 pub fn templates(bytes: &[u8]) {
     let (text, rest) = bytes.split_at(bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len()));
     let Ok(text) = str::from_utf8(text) else { return };
     let from = Template::new("{request.header.a}", &Maps::new()).expect("a template");
     let values = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
     let map = Map { from, values, ..Map::default() };
-    let Ok(template) = Template::new(text, &Maps::from([("m".to_owned(), Arc::new(map))])) else { return };
+    let maps = Maps::from([("m".to_owned(), Arc::new(map))]);
+    for default in ["", "/n", "https:", "https:/", "https://b.example", "b.example"] {
+        let map = Map { default: default.to_owned(), ..Map::default() };
+        redirects(text, rest, &Maps::from([("m".to_owned(), Arc::new(map))]));
+    }
+    let Ok(template) = Template::new(text, &maps) else { return };
     let header = template.fill(&Everywhere(rest)).header("10.0.0.1:80");
     let is_visible = |byte: &u8| matches!(byte, b' '..=b'~');
     assert!(header.as_ref().is_none_or(|value| value.as_bytes().iter().all(is_visible) && !value.is_empty()));
@@ -30,6 +35,30 @@ pub fn templates(bytes: &[u8]) {
         let is_long = fixed.len() >= 16 << 10;
         assert!(is_long || header == Some(fixed));
     }
+}
+
+fn redirects(text: &str, value: &[u8], maps: &Maps) {
+    let Ok(target) = RedirectTarget::new(text, maps) else { return };
+    let [one, other] = [value, b"x"].map(|value| target.location(&Everywhere(value), Some("a.example")));
+    let Some((one, other)) = one.ok().zip(other.ok()) else { return };
+    assert!(one.bytes().all(|byte| byte.is_ascii_graphic()), "{one:?}");
+    // Facts of the connection are no values of a client, but have the same bytes here.
+    let has_facts = ["{tls.", "{server.", "{request.scheme}"].iter().any(|name| text.contains(name));
+    // A browser's view: backslashes are slashes, and any number of slashes stands before a host.
+    let origin = |location: &str| {
+        let location = location.replace('\\', "/");
+        match location.split_once(':').filter(|(scheme, _)| !scheme.contains(['/', '?', '#'])) {
+            Some((scheme, rest)) => {
+                let host = rest.trim_start_matches('/').split(['/', '?', '#']).next();
+                format!("{scheme}://{}", host.unwrap_or_default())
+            }
+            None if location.starts_with("//") => {
+                location.split('/').find(|part| !part.is_empty()).unwrap_or_default().to_owned()
+            }
+            None => String::new(),
+        }
+    };
+    assert!(has_facts || origin(&one) == origin(&other), "{text:?}: {one:?} and {other:?}");
 }
 
 #[cfg(test)]

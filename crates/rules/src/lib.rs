@@ -1,5 +1,5 @@
 //! Rules about requests, without I/O: the lookup of a route, its conditions, the path for an upstream, requests that are processed
-//! as early data, and changes of headers with variables.
+//! as early data, changes of headers and targets of redirects with variables.
 
 mod conditions;
 mod early_data;
@@ -7,6 +7,7 @@ mod early_data;
 pub mod fuzz;
 mod header_rules;
 mod pattern;
+mod redirect_target;
 mod route;
 mod template;
 mod upstream_path;
@@ -16,6 +17,7 @@ pub use conditions::{Conditions, Examined, ValueTest, cookies, parameters};
 pub use early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use header_rules::{FilledValues, HeaderRules, HostHeaders, ResponseHeaders, RuleValue};
 pub use pattern::{GroupPattern, Pattern};
+pub use redirect_target::{NoLocation, RedirectTarget};
 pub use route::{RoutePath, Routes};
 pub use template::{Filled, Map, Maps, Template, Values};
 pub use upstream_path::{PathRewrite, UpstreamPath};

@@ -18,10 +18,14 @@ const LONGEST: usize = 16 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct Template(Box<[Part]>);
 
+/// A piece of a template.
 #[derive(Clone, Debug)]
-enum Part {
+pub(crate) enum Part {
+    /// Text outside of braces.
     Text(Box<str>),
+    /// A variable.
     Variable(Variable),
+    /// A variable whose value a table selects.
     Map(Arc<Map>),
 }
 
@@ -67,34 +71,7 @@ impl Template {
                 "{text:?} is not the value of a header: write ASCII without line breaks, and no spaces around it"
             ));
         }
-        let mut parts = Vec::new();
-        let mut literal = String::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once('{') {
-            literal.push_str(before);
-            if let Some(after) = after.strip_prefix('{') {
-                literal.push('{');
-                rest = after;
-            } else if after.starts_with(|first: char| first.is_ascii_lowercase()) {
-                let wrong = || {
-                    format!("\"{{{after}\" has no closing brace; write \"{{{{\" for a brace before a letter")
-                };
-                let (name, after) = after.split_once('}').ok_or_else(wrong)?;
-                if !literal.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut literal).into()));
-                }
-                parts.push(part(name, maps)?);
-                rest = after;
-            } else {
-                literal.push('{');
-                rest = after;
-            }
-        }
-        literal.push_str(rest);
-        if !literal.is_empty() {
-            parts.push(Part::Text(literal.into()));
-        }
-        Ok(Self(parts.into()))
+        parse(text, |name| part(name, maps)).map(|parts| Self(parts.into()))
     }
 
     /// The value, if the template has no variables.
@@ -165,7 +142,8 @@ impl Filled {
 }
 
 impl Map {
-    fn find(&self, values: &impl Values) -> &str {
+    /// The result for the value of a request.
+    pub(crate) fn find(&self, values: &impl Values) -> &str {
         let mut key = Filled::default();
         self.from.append(values, &mut key);
         let key = key.text;
@@ -176,7 +154,38 @@ impl Map {
     }
 }
 
-fn part(name: &str, maps: &Maps) -> Result<Part, String> {
+/// Splits `text` into literal text and variables, which `part` reads from their names.
+pub(crate) fn parse(text: &str, part: impl Fn(&str) -> Result<Part, String>) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        literal.push_str(before);
+        if let Some(after) = after.strip_prefix('{') {
+            literal.push('{');
+            rest = after;
+        } else if after.starts_with(|first: char| first.is_ascii_lowercase()) {
+            let wrong =
+                || format!("\"{{{after}\" has no closing brace; write \"{{{{\" for a brace before a letter");
+            let (name, after) = after.split_once('}').ok_or_else(wrong)?;
+            if !literal.is_empty() {
+                parts.push(Part::Text(std::mem::take(&mut literal).into()));
+            }
+            parts.push(part(name)?);
+            rest = after;
+        } else {
+            literal.push('{');
+            rest = after;
+        }
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() {
+        parts.push(Part::Text(literal.into()));
+    }
+    Ok(parts)
+}
+
+pub(crate) fn part(name: &str, maps: &Maps) -> Result<Part, String> {
     let Some(map) = name.strip_prefix("map.") else { return name.parse().map(Part::Variable) };
     let unknown = || {
         let known: Vec<_> = maps.keys().map(|name| format!("[map.{name}]")).collect();

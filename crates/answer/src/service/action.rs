@@ -19,6 +19,7 @@ use crate::headers::RESOURCE_POLICY;
 use crate::redirect;
 use crate::settings::{Action, FixedResponse, Page, Redirect, RouteSettings};
 use crate::stage::{ClientRequest, RequestState};
+use crate::variables::RequestValues;
 use crate::visits::{SiteVisits, script};
 
 /// The action of a route, with all values prepared that do not depend on a request.
@@ -101,7 +102,8 @@ impl Route {
             }
             RouteAction::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
             RouteAction::Redirect(redirect) => {
-                redirect::answer(redirect, &request.head, validate::authority_of(&request.head))
+                let values = RequestValues { exchange, head: &request.head };
+                redirect::answer(redirect, &values, validate::authority_of(&request.head))
             }
             RouteAction::Page(page) => Ok(page.make(exchange.connection(), &request.head)),
             RouteAction::Script => script(&request.head),

@@ -46,6 +46,7 @@ mod load;
 mod looked_after;
 mod nginx_limits;
 mod nginx_paths;
+mod nginx_redirects;
 mod nginx_variables;
 mod openssl;
 mod pages;

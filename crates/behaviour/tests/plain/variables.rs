@@ -81,3 +81,31 @@ fn a_request_that_was_refused_before_has_no_formed_headers() {
     let response = get(&site, "/closed", "");
     assert_eq!((response.status(), response.header("x-kind")), (403, None));
 }
+
+#[test]
+fn a_client_chooses_neither_host_nor_headers_of_a_redirect() {
+    let routes = [
+        ("/login", "/login?next={request.target}"),
+        ("/file", "/{request.query.name}"),
+        ("/same", "{map.none}{request.path}"),
+        ("/none", "{map.none}"),
+        ("/host", "https://{map.none}{request.path}"),
+    ];
+    let routes =
+        routes.map(|(path, to)| format!("\n[[host.route]]\npath = \"{path}\"\nredirect = \"{to}\"\n"));
+    let map = "[map.none]\nfrom = \"{request.path}\"\nvalues = { x = \"y\" }\n";
+    let site = Site::with(&format!("{}{map}", routes.concat()));
+    for (target, status, location) in [
+        ("/login?a=b&c=d", 308, Some("/login?next=%2Flogin%3Fa%3Db%26c%3Dd")),
+        ("/file?name=//evil.example", 308, Some("/%2F%2Fevil.example")),
+        ("/file?name=%5c%5cevil.example", 308, Some("/%5C%5Cevil.example")),
+        ("/file?name=a%0d%0aSet-Cookie:%20b", 308, Some("/a%0D%0ASet-Cookie%3A%20b")),
+        ("//same", 308, Some("/same")),
+        ("/none", 404, None),
+        ("/host/evil.example", 404, None),
+    ] {
+        let response = get(&site, target, "");
+        assert_eq!((response.status(), response.header("location")), (status, location), "{target}");
+        assert_eq!(response.header("set-cookie"), None);
+    }
+}

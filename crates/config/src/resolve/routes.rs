@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use brisk_answer::settings::{
-    Action, ErrorPages, FixedResponse, KeepAlive, Redirect, RequestLimit, RoutePath, RouteSettings,
+    Action, ErrorPages, FixedResponse, KeepAlive, Redirect, RedirectTarget, RequestLimit, RoutePath, RouteSettings,
     StaticSettings, UpstreamAction, UpstreamPath, UrlPath,
 };
 use brisk_config_file::{KeyPath, SizeLimit};
@@ -304,19 +304,10 @@ fn redirect(raw: &values::Redirect, path: &KeyPath, context: &mut Context<'_>) -
     }
     let to = path.key("to");
     let path = if context.findings.written(&to) { &to } else { path };
-    // RFC 3986 section 4.2: "example.com" would be a path relative to the requested page.
-    if !(raw.to.starts_with(['/', '{']) || raw.to.contains("://")) {
-        let message = format!(
-            "{:?} is no place to redirect to: write a URL, as \"https://{{host}}{{path}}\", or a path",
-            raw.to
-        );
-        context.findings.wrong(path, message);
-        return None;
-    }
-    match raw.to.parse() {
+    match RedirectTarget::new(&raw.to, &context.maps) {
         Ok(to) => Some(Action::Redirect(Redirect { status: StatusCode::from_u16(code).ok()?, to })),
-        Err(error) => {
-            context.findings.wrong(path, format!("{:?} is no place to redirect to: {error}", raw.to));
+        Err(reason) => {
+            context.findings.wrong(path, format!("{:?} is no place to redirect to: {reason}", raw.to));
             None
         }
     }

@@ -49,8 +49,8 @@ fn an_upstream_that_no_route_asks_is_a_warning() {
 fn a_redirect_to_a_bare_host_is_refused() {
     refused(
         &format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nredirect = \"example.org\"\n"),
-        "brisk.toml:7:12: host[0].route[0].redirect: \"example.org\" is no place to redirect to: write a URL, as \
-         \"https://{host}{path}\", or a path",
+        "brisk.toml:7:12: host[0].route[0].redirect: \"example.org\" is no place to redirect to: it begins with a \
+         slash, a scheme as \"https://\", {path}, {request.scheme}:// or a {map.NAME}",
     );
 }
 
