@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use brisk_access::{CertificateRules, NetworkRules, PasswordThreads, Passwords};
+use brisk_jwt::TokenCheck;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 
@@ -16,6 +17,8 @@ pub struct AccessSettings {
     pub certificates: Option<Arc<CertificateRules>>,
     /// Users with passwords. Default: not required.
     pub basic_auth: Option<BasicAuth>,
+    /// Tokens of an issuer. Default: not required.
+    pub tokens: Option<TokenAuth>,
     /// Whether one of the restrictions above is sufficient, as opposed to all of them. Default: `false`.
     pub is_any_sufficient: bool,
 }
@@ -41,6 +44,17 @@ pub struct BasicAuth {
     /// Value of `WWW-Authenticate`.
     pub challenge: HeaderValue,
     /// Whether upstreams get the credentials.
+    pub forwards: bool,
+}
+
+/// Authentication by tokens (RFC 7519).
+#[derive(Clone, Debug)]
+pub struct TokenAuth {
+    /// Rules, keys and headers for the upstream.
+    pub check: Arc<TokenCheck>,
+    /// Cookie with the token; `None` for `Authorization: Bearer` (RFC 6750 section 2.1).
+    pub cookie: Option<String>,
+    /// Whether upstreams get the header `Authorization`.
     pub forwards: bool,
 }
 

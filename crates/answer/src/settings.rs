@@ -12,6 +12,7 @@ use brisk_access::NetworkRules;
 use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
 use brisk_http_connection::Connection;
+use brisk_jwt::KeySource;
 use brisk_transform::body::Body;
 use brisk_trials::Experiments;
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use ipnet::IpNet;
 
-pub use crate::access_settings::{AccessSettings, BasicAuth, ForwardAuth};
+pub use crate::access_settings::{AccessSettings, BasicAuth, ForwardAuth, TokenAuth};
 pub use crate::alt_svc::{AltSvc, Announcement};
 pub use crate::client_cert::ClientCert;
 pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, PrefixError};
@@ -57,6 +58,15 @@ pub struct ServiceSettings {
     pub experiments: Experiments,
     /// Receiver of beacons; `None` disables the measurement of visits for all hosts.
     pub beacons: Option<Arc<Beacons>>,
+}
+
+impl ServiceSettings {
+    /// The keys of tokens of all routes.
+    pub fn token_keys(&self) -> Vec<Arc<KeySource>> {
+        let routes = self.hosts.iter().flat_map(|host| &host.routes);
+        let tokens = routes.filter_map(|route| route.access.tokens.as_ref());
+        tokens.map(|tokens| Arc::clone(tokens.check.source())).collect()
+    }
 }
 
 /// The settings of one host.

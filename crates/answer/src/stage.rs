@@ -6,12 +6,14 @@
 use std::fmt;
 use std::mem;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use brisk_certs::CertError;
 use brisk_http::fields::Protocol;
 use brisk_http::path::{AmbiguousPath, NormalizedPath, RequestPath};
 use brisk_http::validate::Refusal;
 use brisk_http_connection::body::client::ClientBody;
+use brisk_jwt::Token;
 use brisk_trials::HostExperiments;
 use brisk_upstream::Group;
 use http::request::Parts;
@@ -142,6 +144,8 @@ pub(crate) struct RequestState {
     pub(crate) is_head: bool,
     /// Whether the request was refused because of maintenance.
     pub(crate) is_in_maintenance: bool,
+    /// The token that the request was permitted by.
+    pub(crate) token: Option<Arc<Token>>,
     /// Content coding negotiated for the request; `None` if its route does not compress.
     pub(crate) compression: Option<Box<ResponseCompression>>,
     /// Host, tags and path of the request, if the host serves other origins.
@@ -161,6 +165,7 @@ impl RequestState {
             version: head.version,
             is_head: head.method == Method::HEAD,
             is_in_maintenance: false,
+            token: None,
             compression: None,
             consolidation: None,
             page_view: None,

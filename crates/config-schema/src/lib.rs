@@ -19,6 +19,7 @@ mod early_hints;
 mod error_pages;
 mod experiments;
 mod headers;
+mod jwt;
 mod keep_alive;
 mod keys;
 mod keyserver;
@@ -54,6 +55,7 @@ pub use early_hints::EarlyHints;
 pub use error_pages::ErrorPages;
 pub use experiments::{Experiment, ExperimentValue};
 pub use headers::{HeaderRules, Hsts, SecurityHeaders, TextOrOff};
+pub use jwt::{Jwt, Texts};
 pub use keep_alive::{KeepAlive, Preconnect, Profile};
 pub use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
 pub use limit::{Limit, OnFailure};
@@ -325,6 +327,7 @@ pub struct Route {
     pub deny: Option<Vec<Network>>,
     pub client_certificate: Option<ClientCertificate>,
     pub basic_auth: Option<BasicAuth>,
+    pub jwt: Option<Jwt>,
     pub satisfy: Option<Satisfy>,
     pub forward_auth: Option<ForwardAuth>,
     pub limits: Option<Vec<String>>,

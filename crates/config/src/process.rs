@@ -5,6 +5,7 @@ use std::sync::Arc;
 use brisk_access::{PasswordFiles, PasswordThreads};
 use brisk_certs::{Catalogues, OnDemandHosts, RefusedKeys};
 use brisk_isolation::Isolation;
+use brisk_jwt::KeySources;
 use brisk_keyless::RemoteEngines;
 use brisk_keys_pkcs11::Tokens;
 use brisk_limits::Limits;
@@ -29,6 +30,8 @@ pub struct Running {
     pub password_threads: PasswordThreads,
     /// Limits of requests.
     pub limits: Limits,
+    /// Keys of tokens by URL.
+    pub token_keys: KeySources,
     /// The key process of `[keys] isolate`, if one was started.
     pub isolation: Option<Arc<Isolation>>,
 }

@@ -21,6 +21,7 @@ mod headers;
 mod hosts;
 mod http3;
 mod isolation;
+mod jwt;
 mod keep_alive;
 mod keys;
 pub(crate) mod keyserver;

@@ -10,6 +10,7 @@ use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
 use brisk_beacon::Beacons;
 use brisk_budget::{BudgetMetrics, Budgets};
 use brisk_certs::{Catalogues, Challenges, OnDemandHosts, RefusedKeys, Slot};
+use brisk_jwt::KeySource;
 use brisk_keys::{Engines, Keystore};
 use brisk_limits::Limits;
 use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
@@ -90,6 +91,7 @@ pub(crate) struct Prepared {
     keystore: Arc<Keystore>,
     certificates: CertificateSettings,
     http3: bool,
+    token_keys: Vec<Arc<KeySource>>,
 }
 
 impl Shared {
@@ -149,6 +151,7 @@ impl Shared {
         shared.metrics.set_certificates(live.tls.expiries());
         shared.certificates.show_obtainer(&live.tls, &shared.own);
         drop(live);
+        start_token_keys(&settings.service.token_keys());
         Ok(shared)
     }
 
@@ -187,13 +190,15 @@ impl Shared {
             keystore: Arc::clone(&settings.keystore),
             certificates: settings.certificates.clone(),
             http3: settings.http3,
+            token_keys: settings.service.token_keys(),
         })
     }
 
     /// Applies the state to new connections and requests. Waits for the first staples of new certificates and for the
     /// answers of their keys.
     pub(crate) fn commit(&self, prepared: Prepared) {
-        let Prepared { live, access_log, keys, beacons, keystore, certificates, http3 } = prepared;
+        let Prepared { live, access_log, keys, beacons, keystore, certificates, http3, token_keys } = prepared;
+        start_token_keys(&token_keys);
         if http3 && !live.has_http3 {
             tracing::warn!(key = "server.http3", "changed, but takes effect only after a restart");
         }
@@ -250,6 +255,13 @@ impl Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// Fetches the keys of tokens before the first request needs them.
+fn start_token_keys(sources: &[Arc<KeySource>]) {
+    for source in sources {
+        source.start();
     }
 }
 

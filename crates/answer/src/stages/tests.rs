@@ -10,6 +10,7 @@ use brisk_beacon::Beacons;
 use brisk_http::claims::Underscores;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
+use brisk_jwt::{KeySet, KeySource, TokenCheck, TokenRules};
 use brisk_limits::{LimitSettings, Limits};
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
@@ -29,7 +30,7 @@ use crate::settings::{
     AccessSettings, Action, AltSvc, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
     ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, LimitKey, Maintenance,
     MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, RequestLimit, RoutePath, RouteSettings,
-    ServerTiming, UpstreamAction, UpstreamPath,
+    ServerTiming, TokenAuth, UpstreamAction, UpstreamPath,
 };
 use crate::stage::{Groups, HostContext, StageTarget};
 use crate::visits::SiteVisits;
@@ -235,11 +236,17 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
         forwards: false,
     };
     let users = AccessSettings { basic_auth: Some(basic_auth), ..AccessSettings::default() };
-    let cases: [(RouteSettings, &[&str]); 11] = [
+    let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"0mBRIEMDqyMWIScAUlUGDShYbV3p9se-xBewdIy1New"}]}"#;
+    let source = KeySource::of_file(KeySet::from_json(keys.as_bytes()).expect("a key"));
+    let check = Arc::new(TokenCheck::new(TokenRules::default(), source, Vec::new()));
+    let tokens = Some(TokenAuth { check, cookie: None, forwards: true });
+    let bearers = AccessSettings { tokens, ..AccessSettings::default() };
+    let cases: [(RouteSettings, &[&str]); 12] = [
         (RouteSettings { limits: Arc::new([limit()]), ..upstream() }, &["Limits"]),
         (RouteSettings { access, ..upstream() }, &["Access"]),
         (RouteSettings { access: owners, ..upstream() }, &["Access"]),
         (RouteSettings { access: users, ..upstream() }, &["Access"]),
+        (RouteSettings { access: bearers, ..upstream() }, &["Access"]),
         (RouteSettings { forward_auth: Some(forward_auth()), ..upstream() }, &["ForwardAuth"]),
         (RouteSettings { body_limit: Some(1), ..upstream() }, &["BodyLimit"]),
         (RouteSettings { compression: Some(Arc::default()), ..upstream() }, &["Negotiation", "Compression"]),

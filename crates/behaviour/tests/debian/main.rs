@@ -3,6 +3,7 @@
 mod access_control;
 mod access_forward;
 mod access_log;
+mod access_tokens;
 mod admin;
 mod alerts;
 mod attacks_budgets;

@@ -2,6 +2,7 @@
 
 mod access_control;
 mod access_passwords;
+mod access_tokens;
 mod activation;
 mod attacks_gateway;
 mod attacks_gone;

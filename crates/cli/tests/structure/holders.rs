@@ -15,6 +15,7 @@ const CRATES: &[&str] = &[
     "http",
     "http-connection",
     "http-server",
+    "jwt",
     "limits",
     "rewrite",
     "upstream",
@@ -95,6 +96,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
         &["access::Credentials", "access::Lane", "access::Passwords", "access::State"],
     ),
     ("keys with requests in progress", &["limits::ConcurrencyTable"]),
+    ("tokens", &["jwt::Remembered", "jwt::State"]),
     ("clients that cancel requests", &["upstream::Cancels"]),
 ];
 
@@ -116,6 +118,12 @@ const CONFIGURED: &[&str] = &[
     "answer::UpstreamAction",
     "answer::UpstreamPath",
     "http-server::Written",
+    "jwt::ClaimHeader",
+    "jwt::Key",
+    "jwt::KeySet",
+    "jwt::KeySources",
+    "jwt::Remote",
+    "jwt::TokenRules",
     "limits::LimitSettings",
     "rewrite::Origin",
     "upstream::ActiveChecks",

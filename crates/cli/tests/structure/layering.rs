@@ -35,7 +35,7 @@ const LAYERS: &[&[&str]] = &[
         "http-client",
         "quic",
     ],
-    &["upstream", "capture"],
+    &["upstream", "capture", "jwt"],
     &["transform", "config-schema"],
     &["answer"],
     &["http-server"],

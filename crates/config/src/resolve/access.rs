@@ -10,7 +10,7 @@ use brisk_config_file::KeyPath;
 use ipnet::IpNet;
 
 use super::context::Context;
-use super::files;
+use super::{files, jwt};
 use crate::raw;
 use crate::values::{EarlyData, Network};
 
@@ -44,12 +44,14 @@ pub(super) fn of_route(
         let message = "no client has one: write client_certificates = { mode = \"optional\", ca = \"FILE\" } for the host";
         context.findings.wrong(&path.key("client_certificate"), message);
     }
-    let restrictions = [restricts_networks(raw, host), certificate.is_some(), raw.basic_auth.is_some()];
+    let credentials = [raw.basic_auth.is_some(), raw.jwt.is_some()];
+    let restrictions = [restricts_networks(raw, host), certificate.is_some(), credentials[0], credentials[1]];
     if raw.satisfy.is_some() && restrictions.iter().filter(|is_used| **is_used).count() < 2 {
-        let message = "has no effect: write two of `allow` or `deny`, `client_certificate` and `basic_auth`";
+        let message = "has no effect: write two of `allow` or `deny`, `client_certificate`, `basic_auth` and `jwt`";
         context.findings.wrong(&path.key("satisfy"), message);
     }
     AccessSettings {
+        tokens: jwt::of_route(raw, path, context),
         is_any_sufficient: raw.satisfy == Some(raw::Satisfy::Any),
         networks: networks(raw.allow.as_ref(), raw.deny.as_ref(), path, context),
         certificates: certificate

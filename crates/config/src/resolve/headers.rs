@@ -83,7 +83,7 @@ fn pairs(
     written.iter().filter_map(pair).collect()
 }
 
-fn name(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderName> {
+pub(super) fn name(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderName> {
     let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
         context
             .findings

@@ -161,7 +161,7 @@ fn wrong_files_of_users_are_refused_with_their_lines() {
 
 #[test]
 fn satisfy_needs_two_restrictions() {
-    let fault = "host[0].route[0].satisfy: has no effect: write two of `allow` or `deny`, `client_certificate` and `basic_auth`";
+    let fault = "host[0].route[0].satisfy: has no effect: write two of `allow` or `deny`, `client_certificate`, `basic_auth` and `jwt`";
     refused(&with("", "deny = [\"10.0.0.0/8\"]\nsatisfy = \"any\"\n"), &format!("brisk.toml:9:11: {fault}"));
     let denying = "deny = [\"10.0.0.0/8\"]\n";
     for (satisfy, is_any) in [("satisfy = \"any\"\n", true), ("satisfy = \"all\"\n", false), ("", false)] {
@@ -232,4 +232,110 @@ fn a_server_decides_about_requests_by_its_url_or_as_an_upstream() {
         &with("", "forward_auth = { url = \"http://127.0.0.1:9\", copy_headers = [\"a\"] }\n"),
         "brisk.toml:8:61: host[0].route[0].forward_auth.copy_headers: has no effect without `upstream` of the route",
     );
+}
+
+/// The path of a JSON Web Key Set, and the result for a route with `jwt`.
+fn with_tokens(route: &str, keys: &str) -> Result<Resolved, String> {
+    let folder = folder();
+    let set = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"0mBRIEMDqyMWIScAUlUGDShYbV3p9se-xBewdIy1New"},
+        {"kty":"oct","k":"c2VjcmV0"}]}"#;
+    fs::write(folder.path().join("keys.json"), set).expect("written");
+    fs::write(folder.path().join("users"), USERS).expect("written");
+    checked(folder.path(), &with("", &format!("{route}jwt = {{ {keys} }}\n")))
+}
+
+#[test]
+fn tokens_have_keys_and_rules() {
+    let resolved = with_tokens(
+        "",
+        "jwks_file = \"keys.json\", issuer = \"a\", audience = [\"b\"], algorithms = [\"EdDSA\"]",
+    );
+    let resolved = resolved.expect("a key");
+    assert!(
+        resolved.settings.service.hosts[0].routes[0]
+            .access
+            .tokens
+            .as_ref()
+            .is_some_and(|tokens| tokens.forwards)
+    );
+    assert_eq!(resolved.settings.service.token_keys().len(), 1);
+    assert!(
+        resolved.warnings.iter().any(|warning| warning.contains("keys.json is not used: keys[1]: a secret"))
+    );
+    for keys in
+        ["jwks_url = \"https://id.example/keys\"", "jwks_url = \"http://127.0.0.1:1/keys\", leeway = \"0s\""]
+    {
+        assert!(with_tokens("", keys).is_ok(), "{keys}");
+    }
+}
+
+#[test]
+fn wrong_rules_for_tokens_are_refused() {
+    for (route, keys, expected) in [
+        ("", "", "jwt: no key verifies the tokens: write one of `jwks_url`, `jwks_file`, `key_file`"),
+        (
+            "",
+            "jwks_file = \"keys.json\", key_file = \"key.pem\"",
+            "jwt: the keys come from one place: keep one of `jwks_url`, `jwks_file`, `key_file`",
+        ),
+        (
+            "",
+            "key_file = \"users\"",
+            "users: no public key in PEM, which begins with -----BEGIN PUBLIC KEY-----",
+        ),
+        ("", "jwks_file = \"users\"", "users: no JSON Web Key Set, which is {\"keys\": [...]}"),
+        (
+            "",
+            "jwks_url = \"http://id.example/keys\"",
+            "jwt.jwks_url: \"http://id.example/keys\": keys come over https, so that nobody replaces them on the way",
+        ),
+        (
+            "",
+            "jwks_url = \"id.example\"",
+            "jwt.jwks_url: \"id.example\" is not a URL: write one as \"https://id.example.com/jwks.json\"",
+        ),
+        ("", "jwks_file = \"keys.json\", ca = \"users\"", "jwt.ca: has no effect without `jwks_url`"),
+        ("", "jwks_url = \"https://a.example/\", ca = \"none\"", "jwt.ca: there is no file"),
+        (
+            "",
+            "jwks_file = \"keys.json\", issuer = []",
+            "jwt.issuer: empty: write at least one text, or omit the key",
+        ),
+        (
+            "",
+            "jwks_file = \"keys.json\", algorithms = [\"none\"]",
+            "jwt.algorithms[0]: \"none\" is not accepted: write some of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, \
+             EdDSA",
+        ),
+        (
+            "",
+            "jwks_file = \"keys.json\", algorithms = [\"EdDSA\", \"HS256\"]",
+            "jwt.algorithms[1]: \"HS256\" shares its secret with the issuer: write some of",
+        ),
+        (
+            "",
+            "jwks_file = \"keys.json\", leeway = \"1h\"",
+            "jwt.leeway: \"1h\" is too long: write \"0s\" to \"10m\"",
+        ),
+        (
+            "",
+            "jwks_file = \"keys.json\", claims_to_headers = { X-User = \"sub\" }",
+            "jwt.claims_to_headers: has no effect without `upstream`",
+        ),
+        ("", "jwks_file = \"keys.json\", forward = false", "jwt.forward: has no effect without `upstream`"),
+        (
+            "",
+            "jwks_file = \"keys.json\", cookie = \"a b\"",
+            "jwt.cookie: not the name of a cookie: write one as \"session\"",
+        ),
+        (
+            "basic_auth = { file = \"users\" }\n",
+            "jwks_file = \"keys.json\"",
+            "jwt: a request cannot have a password and a token in `Authorization`: write satisfy = \"any\", or the `cookie` with \
+             the token",
+        ),
+    ] {
+        let message = with_tokens(route, keys).expect_err(keys);
+        assert!(message.contains(expected), "{message}");
+    }
 }

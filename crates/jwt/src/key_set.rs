@@ -1,0 +1,312 @@
+//! Public keys of an issuer: JSON Web Key Sets (RFC 7517) and PEM files.
+
+use aws_lc_rs::digest;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
+use rustls_pki_types::SubjectPublicKeyInfoDer;
+use rustls_pki_types::pem::PemObject;
+use serde::Deserialize;
+use serde_json::Value;
+use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo};
+use x509_parser::public_key::PublicKey;
+
+/// Maximum number of keys in a set. An issuer has two or three.
+const MOST_KEYS: usize = 100;
+
+/// Maximum number of keys that are tried for one token, since each costs up to 0.1 ms.
+const MOST_TRIED: usize = 4;
+
+/// Bits of RSA keys that are accepted. The verification with a key of 8,192 bits takes four times as long as with the largest.
+const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
+
+/// Keys that verify signatures. At least one.
+#[derive(Clone, Debug)]
+pub struct KeySet {
+    keys: Vec<Key>,
+    /// Reasons for which other keys of the set are not used.
+    skipped: Vec<String>,
+    /// Hash of the text.
+    content: digest::Digest,
+}
+
+#[derive(Clone, Debug)]
+struct Key {
+    id: Option<String>,
+    /// The only algorithm of the key, if the issuer names one.
+    algorithm: Option<Algorithm>,
+    permitted: &'static [Algorithm],
+    key: DecodingKey,
+}
+
+/// Reason for which a set or a file has no keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeySetError {
+    /// No JSON object with `keys`.
+    #[error("no JSON Web Key Set, which is {{\"keys\": [...]}}: {0}")]
+    Json(String),
+    /// Too many keys.
+    #[error("{0} keys, at most {MOST_KEYS} are accepted")]
+    TooMany(usize),
+    /// No key that verifies signatures.
+    #[error("no usable key: {0}")]
+    NoKey(String),
+    /// No PEM with a public key.
+    #[error("no public key in PEM, which begins with -----BEGIN PUBLIC KEY-----: {0}")]
+    Pem(String),
+}
+
+const RSA: &[Algorithm] = &[
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+];
+
+impl KeySet {
+    /// Reads a JSON Web Key Set. Keys that verify no signatures are skipped: secrets, keys for encryption, unknown types, weak
+    /// ones.
+    ///
+    /// # Errors
+    ///
+    /// [`KeySetError`] without a usable key.
+    pub fn from_json(text: &[u8]) -> Result<Self, KeySetError> {
+        #[derive(Deserialize)]
+        struct Set {
+            keys: Vec<Value>,
+        }
+        let set: Set = serde_json::from_slice(text).map_err(|error| KeySetError::Json(error.to_string()))?;
+        if set.keys.len() > MOST_KEYS {
+            return Err(KeySetError::TooMany(set.keys.len()));
+        }
+        let (mut keys, mut skipped) = (Vec::new(), Vec::new());
+        for (index, value) in set.keys.into_iter().enumerate() {
+            match Jwk::deserialize(value).map_err(|error| error.to_string()).and_then(|jwk| Key::of(&jwk)) {
+                Ok(key) => keys.push(key),
+                Err(reason) => skipped.push(format!("keys[{index}]: {reason}")),
+            }
+        }
+        if keys.is_empty() {
+            return Err(KeySetError::NoKey(
+                skipped.first().cloned().unwrap_or("the list is empty".to_owned()),
+            ));
+        }
+        Ok(Self { keys, skipped, content: digest::digest(&digest::SHA256, text) })
+    }
+
+    /// Reads public keys in PEM.
+    ///
+    /// # Errors
+    ///
+    /// [`KeySetError`] if one of them is not usable, or if there is none.
+    pub fn from_pem(text: &[u8]) -> Result<Self, KeySetError> {
+        let keys = SubjectPublicKeyInfoDer::pem_slice_iter(text).map(|der| {
+            let der = der.map_err(|error| KeySetError::Pem(error.to_string()))?;
+            Key::of_der(&der).map_err(KeySetError::NoKey)
+        });
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        match keys.len() {
+            0 => Err(KeySetError::Pem("the file contains none".to_owned())),
+            1..=MOST_KEYS => {
+                Ok(Self { keys, skipped: Vec::new(), content: digest::digest(&digest::SHA256, text) })
+            }
+            more => Err(KeySetError::TooMany(more)),
+        }
+    }
+
+    /// Whether both were read from the same text.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.content.as_ref() == other.content.as_ref()
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is no key: never.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Reasons for which keys of the set are not used.
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
+    }
+
+    /// The keys that may have made a signature with this algorithm and key ID, at most four. A key without an ID may have made
+    /// any.
+    pub(crate) fn candidates(
+        &self,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> impl Iterator<Item = &DecodingKey> {
+        let may = move |key: &&Key| {
+            key.permitted.contains(&algorithm)
+                && key.algorithm.is_none_or(|own| own == algorithm)
+                && (id.is_none() || key.id.is_none() || key.id.as_deref() == id)
+        };
+        self.keys.iter().filter(may).map(|key| &key.key).take(MOST_TRIED)
+    }
+}
+
+impl Key {
+    fn of(jwk: &Jwk) -> Result<Self, String> {
+        let common = &jwk.common;
+        if !matches!(common.public_key_use, None | Some(PublicKeyUse::Signature)) {
+            return Err("not for signatures".to_owned());
+        }
+        if common.key_operations.as_ref().is_some_and(|all| !all.contains(&KeyOperations::Verify)) {
+            return Err("not for verification".to_owned());
+        }
+        let permitted = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => RSA,
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
+                &[Algorithm::ES256][..]
+            }
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P384 => {
+                &[Algorithm::ES384]
+            }
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                &[Algorithm::EdDSA]
+            }
+            AlgorithmParameters::OctetKey(_) => return Err("a secret".to_owned()),
+            _ => return Err("unknown type or curve".to_owned()),
+        };
+        let algorithm = match common.key_algorithm {
+            None => None,
+            Some(named) => {
+                let named = Algorithm::try_from(named).ok().filter(|named| permitted.contains(named));
+                Some(named.ok_or("its algorithm does not belong to its type")?)
+            }
+        };
+        let key = DecodingKey::from_jwk(jwk).map_err(|error| error.to_string())?;
+        checked(Self { id: common.key_id.clone(), algorithm, permitted, key })
+    }
+
+    fn of_der(der: &[u8]) -> Result<Self, String> {
+        let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|error| error.to_string())?;
+        let bytes = &info.subject_public_key.data;
+        let (permitted, key) = match info.parsed() {
+            Ok(PublicKey::RSA(key)) => (RSA, DecodingKey::from_rsa_raw_components(key.modulus, key.exponent)),
+            Ok(PublicKey::EC(point)) if point.data().len() == 65 => {
+                (&[Algorithm::ES256][..], DecodingKey::from_ec_der(bytes))
+            }
+            Ok(PublicKey::EC(point)) if point.data().len() == 97 => {
+                (&[Algorithm::ES384][..], DecodingKey::from_ec_der(bytes))
+            }
+            // RFC 8410 section 3.
+            _ if info.algorithm.algorithm.to_id_string() == "1.3.101.112" => {
+                (&[Algorithm::EdDSA][..], DecodingKey::from_ed_der(bytes))
+            }
+            _ => return Err("its type is none of RSA, P-256, P-384 and Ed25519".to_owned()),
+        };
+        checked(Self { id: None, algorithm: None, permitted, key })
+    }
+}
+
+/// A key with a size that its algorithm needs.
+fn checked(key: Key) -> Result<Key, String> {
+    match key.key.kind() {
+        DecodingKeyKind::RsaModulusExponent { n, .. } => {
+            let zeros = n.iter().take_while(|byte| **byte == 0).count();
+            let first = n.get(zeros).map_or(8, |byte| byte.leading_zeros() as usize);
+            let bits = ((n.len() - zeros) * 8).saturating_sub(first);
+            if !RSA_BITS.contains(&bits) {
+                let (least, most) = (RSA_BITS.start(), RSA_BITS.end());
+                return Err(format!("RSA with {bits} bits, {least} to {most} are accepted"));
+            }
+        }
+        DecodingKeyKind::SecretOrDer(bytes) => {
+            let length = match key.permitted {
+                [Algorithm::ES256] => 65,
+                [Algorithm::ES384] => 97,
+                _ => 32,
+            };
+            if bytes.len() != length {
+                return Err(format!("a key of {} bytes instead of {length}", bytes.len()));
+            }
+        }
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::tests::{Issuer, jwks};
+
+    fn error(text: &str) -> String {
+        KeySet::from_json(text.as_bytes()).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn keys_that_verify_nothing_are_skipped() {
+        let good = Issuer::new(Algorithm::ES256, "a").jwk();
+        let weak = r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#;
+        let zeros = format!(r#"{{"kty":"RSA","n":"{}AQAB","e":"AQAB"}}"#, "A".repeat(400));
+        let large = format!(r#"{{"kty":"RSA","n":"{}","e":"AQAB"}}"#, "_".repeat(2000));
+        let others = [
+            weak,
+            &zeros,
+            &large,
+            r#"{"kty":"oct","k":"c2VjcmV0"}"#,
+            r#"{"kty":"new"}"#,
+            r#"{"kty":"EC","crv":"P-256","x":"AQAB","y":"AQAB"}"#,
+            r#"{"kty":"OKP","crv":"Ed25519","x":"AQAB"}"#,
+            "7",
+        ];
+        let with = |key: &str, member: &str| key.replacen('{', &format!("{{{member},"), 1);
+        let marked = [
+            with(&good, r#""use":"enc""#),
+            with(&good, r#""key_ops":["sign"]"#),
+            with(&good, r#""alg":"RS256""#),
+            with(&good, r#""alg":"HS256""#),
+        ];
+        let all: Vec<_> = others.iter().map(|key| (*key).to_owned()).chain(marked).collect();
+        let set = KeySet::from_json(jwks(&[&all[..], &[good]].concat()).as_bytes()).expect("one key");
+        assert_eq!((set.len(), set.skipped().len()), (1, all.len()), "{:?}", set.skipped());
+        assert!(
+            set.skipped()[1].contains("RSA with 17 bits, 2048 to 4096 are accepted"),
+            "{:?}",
+            set.skipped()
+        );
+    }
+
+    #[test]
+    fn a_set_without_a_key_is_refused() {
+        assert!(error("[]").contains("no JSON Web Key Set"));
+        assert!(error("<html>").contains("no JSON Web Key Set"));
+        assert!(error(r#"{"keys":[]}"#).contains("the list is empty"));
+        assert!(error(r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#).contains("keys[0]: a secret"));
+        assert!(error(&jwks(&vec!["7".to_owned(); MOST_KEYS + 1])).contains("101 keys, at most 100"));
+        assert!(error(&format!("{{\"keys\":{}", "[".repeat(100_000))).contains("recursion limit"));
+    }
+
+    #[test]
+    fn equal_ids_are_bounded_and_distinct_by_algorithm() {
+        let same = Issuer::new(Algorithm::ES256, "a").jwk();
+        let other = Issuer::new(Algorithm::EdDSA, "a").jwk();
+        let text = jwks(&[vec![same; 20], vec![other]].concat());
+        let set = KeySet::from_json(text.as_bytes()).expect("keys");
+        assert_eq!(set.candidates(Some("a"), Algorithm::ES256).count(), MOST_TRIED);
+        assert_eq!(set.candidates(Some("a"), Algorithm::EdDSA).count(), 1);
+        assert_eq!(set.candidates(Some("a"), Algorithm::RS256).count(), 0);
+        assert_eq!(set.candidates(Some("b"), Algorithm::EdDSA).count(), 0);
+        assert_eq!(set.candidates(None, Algorithm::EdDSA).count(), 1);
+    }
+
+    #[test]
+    fn a_file_without_a_public_key_is_refused() {
+        for (text, reason) in [
+            ("", "the file contains none"),
+            ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "no usable key"),
+            ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "the file contains none"),
+        ] {
+            let error = KeySet::from_pem(text.as_bytes()).expect_err(text).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}
