@@ -205,6 +205,17 @@ pub struct RouteSettings {
     pub forward_auth: Option<ForwardAuth>,
     /// Limits of rate and concurrency. Default: none.
     pub limits: Arc<[RequestLimit]>,
+    /// Trace context for upstreams and the access log. Default: none, headers of clients are passed on.
+    pub trace: Option<Trace>,
+}
+
+/// Treatment of the trace context of a request (W3C Trace Context).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// The trace of the client is continued; without a valid one, a trace begins.
+    Continue,
+    /// A trace begins with each request.
+    Begin,
 }
 
 impl RouteSettings {
@@ -230,6 +241,7 @@ impl RouteSettings {
             access: AccessSettings::default(),
             forward_auth: None,
             limits: Arc::default(),
+            trace: None,
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::forwarding::Forwarding;
 use crate::hints::RequestHints;
 use crate::settings::{Action, HostSettings, HstsSettings, Preconnect, RouteSettings, ServiceSettings};
 use crate::stages::header_rules::FormedHeaders;
+use crate::stages::trace::RequestTrace;
 use crate::visits::{PageView, SiteVisits};
 use brisk_rules::ResponseHeaders;
 use brisk_transform::body::Body;
@@ -146,6 +147,8 @@ pub(crate) struct RequestState {
     pub(crate) is_in_maintenance: bool,
     /// The token that the request was permitted by.
     pub(crate) token: Option<Arc<Token>>,
+    /// The trace that the request belongs to.
+    pub(crate) trace: Option<Box<RequestTrace>>,
     /// Content coding negotiated for the request; `None` if its route does not compress.
     pub(crate) compression: Option<Box<ResponseCompression>>,
     /// Host, tags and path of the request, if the host serves other origins.
@@ -166,6 +169,7 @@ impl RequestState {
             is_head: head.method == Method::HEAD,
             is_in_maintenance: false,
             token: None,
+            trace: None,
             compression: None,
             consolidation: None,
             page_view: None,

@@ -20,6 +20,7 @@ mod limits;
 mod maintenance;
 mod page_measurement;
 mod server_timing;
+pub(crate) mod trace;
 mod tunnel_refusal;
 
 use brisk_http::validate::Refusal;
@@ -46,6 +47,7 @@ use self::limits::LimitsStage;
 use self::maintenance::MaintenanceStage;
 use self::page_measurement::PageMeasurementStage;
 use self::server_timing::ServerTimingStage;
+use self::trace::TraceStage;
 use self::tunnel_refusal::TunnelRefusalStage;
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
@@ -125,6 +127,8 @@ macro_rules! stages {
 stages! {
     /// First, so that the access log contains the arms of every request, including refused requests.
     ArmNames(ArmNamesStage),
+    /// Before every stage that responds or refuses, so that the access log contains the trace of every request.
+    Trace(TraceStage),
     /// Before every stage that responds or refuses: the route determines the timeouts of the connection for all its
     /// responses.
     KeepAlive(KeepAliveStage),

@@ -27,6 +27,7 @@ mod limit;
 mod maintenance;
 mod map;
 mod redis;
+mod trace;
 mod upstream_path;
 mod upstreams;
 pub mod values;
@@ -68,6 +69,7 @@ use values::{
 
 pub use keys::{KeyFamily, Keys};
 pub use maintenance::Maintenance;
+pub use trace::Trace;
 pub use upstream_path::{RewriteDocuments, RewritePath, StripPrefix};
 pub use upstreams::{Balance, Health, Pool, ProxyVersion, Upstream, UpstreamTimeouts};
 pub use visit_store::Visits;
@@ -276,6 +278,7 @@ pub struct Host {
     pub preconnect: Option<Preconnect>,
     pub server_timing: Option<ServerTiming>,
     pub visits: Option<HostVisits>,
+    pub trace: Option<Trace>,
     #[serde(default)]
     pub consolidate: BTreeMap<String, Consolidate>,
     pub allow: Option<Vec<Network>>,
@@ -331,6 +334,7 @@ pub struct Route {
     pub satisfy: Option<Satisfy>,
     pub forward_auth: Option<ForwardAuth>,
     pub limits: Option<Vec<String>>,
+    pub trace: Option<Trace>,
 }
 
 /// `respond`: the same answer to everyone.

@@ -4,8 +4,10 @@ mod requests;
 mod response;
 
 use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue};
 
 use crate::path::RequestPath;
+use crate::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 
 pub use requests::requests as request;
 pub use response::response;
@@ -24,6 +26,20 @@ pub fn path(bytes: &[u8]) {
     if let Ok(below) = path.below("/a") {
         assert!(below.starts_with('/'));
     }
+}
+
+/// The first line is `traceparent`, the second `tracestate`. A trace that is continued is read again with the same ID, and the
+/// state stays as it was or is removed.
+pub fn trace_context(bytes: &[u8]) {
+    let mut lines = bytes.splitn(2, |byte| *byte == b'\n').map(HeaderValue::from_bytes);
+    let Some(Ok(parent)) = lines.next() else { return };
+    let mut headers = HeaderMap::from_iter([(TRACEPARENT, parent)]);
+    let state = lines.next().and_then(Result::ok);
+    headers.extend(state.clone().map(|state| (TRACESTATE, state)));
+    let Some(trace) = TraceContext::of(&headers) else { return };
+    trace.write(7, true, &mut headers);
+    assert_eq!(TraceContext::of(&headers), Some(trace));
+    assert!(headers.get(TRACESTATE).is_none_or(|kept| Some(kept) == state.as_ref()));
 }
 
 fn as_a_server_reads(path: &str) -> Vec<u8> {
@@ -55,6 +71,11 @@ fn trimmed(path: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use brisk_testkit::fuzz::drive;
+
+    #[test]
+    fn fuzz_trace_context() {
+        drive("trace_context", &[], super::trace_context);
+    }
 
     #[test]
     fn fuzz_path() {

@@ -14,6 +14,7 @@ pub mod fuzz;
 pub mod http1;
 pub mod path;
 mod target;
+pub mod trace_context;
 pub mod url_path;
 pub mod validate;
 pub mod version;

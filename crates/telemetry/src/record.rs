@@ -207,6 +207,8 @@ pub struct RequestRecord<'a> {
     pub upstream_time: Option<Duration>,
     /// Name of the authenticated user.
     pub user: Option<&'a str>,
+    /// ID of the trace that it belongs to (W3C Trace Context).
+    pub trace: Option<u128>,
     /// `Referer` header.
     pub referer: Option<&'a [u8]>,
     /// `User-Agent` header.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use brisk_http::trace_context::TraceId;
 use brisk_trials::HostExperiments;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -20,6 +21,8 @@ pub(super) struct Line {
     pub(super) user_agent: Option<HeaderValue>,
     /// The authenticated user.
     pub(super) user: Option<Arc<str>>,
+    /// The trace that the request belongs to.
+    pub(super) trace: Option<TraceId>,
     /// Experiments of the host that include the connection, each with the arm.
     pub(super) experiments: Vec<(Arc<str>, Arc<str>)>,
 }
@@ -42,6 +45,15 @@ impl Exchange {
     }
 }
 
+impl Exchange {
+    /// Adds the trace to the access log.
+    pub(crate) fn name_trace(&mut self, trace: TraceId) {
+        if let Some(line) = &mut self.line {
+            line.trace = Some(trace);
+        }
+    }
+}
+
 impl Line {
     pub(super) fn of(request: &Parts) -> Self {
         let header = |name| request.headers.get(name).cloned();
@@ -53,6 +65,7 @@ impl Line {
             referer: header(header::REFERER),
             user_agent: header(header::USER_AGENT),
             user: None,
+            trace: None,
             experiments: Vec::new(),
         }
     }

@@ -30,7 +30,7 @@ use crate::settings::{
     AccessSettings, Action, AltSvc, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
     ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, LimitKey, Maintenance,
     MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, RequestLimit, RoutePath, RouteSettings,
-    ServerTiming, TokenAuth, UpstreamAction, UpstreamPath,
+    ServerTiming, TokenAuth, Trace, UpstreamAction, UpstreamPath,
 };
 use crate::stage::{Groups, HostContext, StageTarget};
 use crate::visits::SiteVisits;
@@ -110,6 +110,7 @@ fn full_route() -> RouteSettings {
         early_hints: Some(Arc::default()),
         forward_auth: Some(forward_auth()),
         limits: Arc::new([limit()]),
+        trace: Some(Trace::Continue),
         ..upstream()
     }
 }
@@ -191,6 +192,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
     let route = full_route();
     let all = [
         "ArmNames",
+        "Trace",
         "KeepAlive",
         "Limits",
         "Access",
@@ -248,6 +250,7 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
         (RouteSettings { access: users, ..upstream() }, &["Access"]),
         (RouteSettings { access: bearers, ..upstream() }, &["Access"]),
         (RouteSettings { forward_auth: Some(forward_auth()), ..upstream() }, &["ForwardAuth"]),
+        (RouteSettings { trace: Some(Trace::Begin), ..upstream() }, &["Trace"]),
         (RouteSettings { body_limit: Some(1), ..upstream() }, &["BodyLimit"]),
         (RouteSettings { compression: Some(Arc::default()), ..upstream() }, &["Negotiation", "Compression"]),
         (RouteSettings { request_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),

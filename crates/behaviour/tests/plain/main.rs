@@ -38,6 +38,7 @@ mod speed;
 mod static_fallback;
 mod unknown_hosts;
 mod uploads_beside;
+mod trace_context;
 mod upstream_close;
 mod upstream_limits;
 mod upstream_paths;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use brisk_answer::settings::{
     Action, ErrorPages, FixedResponse, KeepAlive, Redirect, RedirectTarget, RequestLimit, RoutePath, RouteSettings,
-    StaticSettings, UpstreamAction, UpstreamPath, UrlPath,
+    StaticSettings, Trace, UpstreamAction, UpstreamPath, UrlPath,
 };
 use brisk_config_file::{KeyPath, SizeLimit};
 use bytes::Bytes;
@@ -60,6 +60,7 @@ pub(super) fn routes(
         keep_alive: kept,
         error_pages: inherited.error_pages.clone(),
         limits: Arc::clone(&inherited.limits),
+        trace: trace(host.trace),
         ..place
     }));
     settings
@@ -123,7 +124,16 @@ fn route(
         access,
         forward_auth,
         limits: request_limits::of_route(raw, &inherited.limits, path, context),
+        trace: trace(raw.trace.or(inherited.host.trace)),
     })
+}
+
+fn trace(raw: Option<raw::Trace>) -> Option<Trace> {
+    match raw? {
+        raw::Trace::Off => None,
+        raw::Trace::Continue => Some(Trace::Continue),
+        raw::Trace::New => Some(Trace::Begin),
+    }
 }
 
 /// Checks that buffering has an upstream to protect and a limit, since buffered bodies occupy disk space.

@@ -1,5 +1,7 @@
 //! Values in another form than the one that is read: what is said of them.
 
+use brisk_answer::settings::Trace;
+
 use super::*;
 
 #[test]
@@ -196,5 +198,18 @@ fn pipelines_are_written_and_need_repetition() {
         &format!(
             "brisk.toml:11:12: {message}: requests behind a slow response, or on a connection that ends, are sent again"
         ),
+    );
+}
+
+#[test]
+fn a_route_traces_as_its_host_unless_it_says_otherwise() {
+    let route = |key: &str| format!("[[host.route]]\npath = \"/{}\"\nrespond = {{}}\n{key}", key.len());
+    let routes = [route(""), route("trace = false\n"), route("trace = \"new\"\n")].concat();
+    let settings = accepted(&format!("{LISTENER}{HOST}trace = true\n{routes}")).settings;
+    let traces: Vec<_> = settings.service.hosts[0].routes.iter().map(|route| route.trace).collect();
+    assert_eq!(traces, [Some(Trace::Continue), None, Some(Trace::Begin)]);
+    refused(
+        &format!("{LISTENER}{HOST}trace = \"old\"\n"),
+        "brisk.toml:5:9: host[0].trace: unknown variant `old`, expected `new`",
     );
 }

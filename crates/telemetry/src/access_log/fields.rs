@@ -27,6 +27,9 @@ pub(super) trait Fields {
 pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     line.text("host", request.host.as_bytes());
     line.word("id", str::from_utf8(&request.id.digits()).unwrap_or_default());
+    if let Some(trace) = request.trace {
+        line.word("trace", &format!("{trace:032x}"));
+    }
     line.number("bytes_received", request.bytes_received);
     line.number("duration_us", micros(request.duration));
     if let Some(upstream) = request.upstream {

@@ -54,6 +54,7 @@ fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
         duration: Duration::from_micros(3100),
         upstream: Some("http://127.0.0.1:8080"),
         upstream_time: Some(Duration::from_micros(2900)),
+        trace: None,
         user: None,
         referer: None,
         user_agent: Some(b"curl/8"),

@@ -1,0 +1,55 @@
+//! Trace context of requests for upstreams and the access log.
+
+use std::hash::{BuildHasher, RandomState};
+
+use brisk_http::trace_context::TraceContext;
+use http::HeaderMap;
+
+use crate::exchange::Exchange;
+use crate::settings::Trace;
+use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
+
+/// Continues the trace of the client, or begins one. Compiled if the route traces.
+#[derive(Debug)]
+pub(super) struct TraceStage {
+    continues: bool,
+    /// Source of IDs: a keyed hash of the request's ID, which is unique.
+    random: RandomState,
+}
+
+/// The trace of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestTrace {
+    context: TraceContext,
+    is_continued: bool,
+}
+
+impl Stage for TraceStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        let continues = context.route()?.trace? == Trace::Continue;
+        Some(Self { continues, random: RandomState::new() })
+    }
+
+    fn request(
+        &self,
+        exchange: &mut Exchange,
+        request: &mut ClientRequest,
+        state: &mut RequestState,
+    ) -> Flow {
+        let continued = Some(&request.head.headers).filter(|_| self.continues).and_then(TraceContext::of);
+        let context = continued.unwrap_or_else(|| {
+            let half = |number: u8| u128::from(self.random.hash_one((exchange.id(), number)));
+            TraceContext::new(half(0) << 64 | half(1))
+        });
+        exchange.name_trace(context.id);
+        state.trace = Some(Box::new(RequestTrace { context, is_continued: continued.is_some() }));
+        Flow::Continue
+    }
+
+    fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
+        if let Some(trace) = &state.trace {
+            let operation = self.random.hash_one((exchange.id(), 2_u8));
+            trace.context.write(operation, trace.is_continued, headers);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `trace` of hosts and routes: trace context.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+
+/// Treatment of trace context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    Off,
+    Continue,
+    New,
+}
+
+impl<'de> Deserialize<'de> for Trace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = Trace;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "`true`, `false`, or \"new\" for a trace that does not continue that of the client",
+                )
+            }
+
+            fn visit_bool<E: de::Error>(self, is_on: bool) -> Result<Trace, E> {
+                Ok(if is_on { Trace::Continue } else { Trace::Off })
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Trace, E> {
+                match word {
+                    "new" => Ok(Trace::New),
+                    other => Err(E::unknown_variant(other, &["new"])),
+                }
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
