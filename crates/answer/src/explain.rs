@@ -182,11 +182,15 @@ fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> String {
     let below = path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default();
     let name = String::from_utf8_lossy(below);
     let file = files.root.join(name.trim_start_matches('/'));
+    let folder = file.is_dir().then(|| file.clone());
     let file = if file.is_dir() { file.join("index.html") } else { file };
     let is_hidden = below.split(|byte| *byte == b'/').any(is_hidden_name);
     match &files.fallback {
         _ if is_hidden => "404 Not Found: a name that begins with a dot is not served".to_owned(),
         _ if file.is_file() => format!("file {}", file.display()),
+        _ if files.listing && folder.is_some() => {
+            format!("list of the files in {}", folder.unwrap_or_default().display())
+        }
         Some(fallback) => format!("fallback {}{fallback}: no file {}", files.root.display(), file.display()),
         None => format!("404 Not Found: no file {}", file.display()),
     }

@@ -7,6 +7,7 @@
 //! A request for several parts, or with another unit than bytes, gets the whole file (RFC 9110 section 14.2). `If-Range` is
 //! supported with an `ETag`; with a date the whole file is sent.
 
+mod listing;
 mod room;
 
 use brisk_coding::{AcceptedCodings, Coding};
@@ -25,6 +26,7 @@ use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
 
 use crate::settings::StaticSettings;
+use listing::Listings;
 pub(crate) use room::in_room;
 
 /// Size of a read in bytes: two TLS records. Every response has a buffer of this size from its start.
@@ -45,6 +47,8 @@ pub(crate) struct StaticFiles {
     route: String,
     /// The file for paths without one.
     fallback: Option<Uri>,
+    /// Pages for folders without an index file.
+    listings: Option<Listings>,
 }
 
 /// The files of one folder. A subfolder gets its index file, or a redirect to its path with a trailing slash.
@@ -73,7 +77,8 @@ impl StaticFiles {
         });
         let files = Files::of(&Beneath::new(&settings.root), folder);
         let fallback = settings.fallback.as_ref().and_then(|path| path.as_str().parse().ok());
-        Self { files, with_copies, route: route.to_owned(), fallback }
+        let listings = settings.listing.then(|| Listings::new(Beneath::new(&settings.root)));
+        Self { files, with_copies, route: route.to_owned(), fallback, listings }
     }
 
     /// Responds to a request for `path`.
@@ -81,7 +86,16 @@ impl StaticFiles {
         let Some(target) = self.target(request, path) else {
             return status(StatusCode::NOT_FOUND);
         };
+        let is_folder = target.path().ends_with('/');
         let response = self.look_up(request, target).await;
+        if let Some(listings) = self.listings.as_ref().filter(|_| is_folder)
+            && response.status() == StatusCode::NOT_FOUND
+        {
+            let below = path.decoded.get(self.route.trim_end_matches('/').len()..).unwrap_or_default();
+            if let Some(page) = listings.answer(&request.method, below, path).await {
+                return page;
+            }
+        }
         match &self.fallback {
             // Methods other than GET and HEAD got 405.
             Some(fallback) if response.status() == StatusCode::NOT_FOUND => {

@@ -288,6 +288,8 @@ pub struct StaticSettings {
     /// Whether clients that accept the coding get the file with `.br`, `.zst` or `.gz` appended to its name, if it
     /// exists and is not older than the original.
     pub precompressed: bool,
+    /// Whether folders without an index file get a page with their files.
+    pub listing: bool,
     /// Path below the folder of the file for paths without a file; `None` for 404.
     pub fallback: Option<UrlPath>,
 }

@@ -320,6 +320,7 @@ pub struct Route {
     pub compression: Option<Compression>,
     pub precompressed: Option<bool>,
     pub fallback: Option<String>,
+    pub listing: Option<bool>,
     pub request_headers: Option<HeaderRules>,
     pub response_headers: Option<HeaderRules>,
     pub error_pages: Option<ErrorPages>,

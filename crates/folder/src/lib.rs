@@ -3,6 +3,8 @@
 //! Opening and reading are first tried in the kernel's caches (`RESOLVE_CACHED`, `RWF_NOWAIT`) with one system call
 //! each. Only operations that need a disk run on tokio's blocking threads.
 
+mod listing;
+
 use std::future::Future;
 use std::io::{self, IoSliceMut, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,6 +21,8 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tower_http::services::fs::{Backend, File, Metadata};
+
+pub use listing::{Entry, Listing};
 
 /// One folder.
 #[derive(Clone, Debug)]

@@ -46,6 +46,7 @@ mod keys;
 mod load;
 mod looked_after;
 mod nginx_limits;
+mod nginx_listings;
 mod nginx_paths;
 mod nginx_redirects;
 mod nginx_variables;

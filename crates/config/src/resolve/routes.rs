@@ -104,6 +104,9 @@ fn route(
     if raw.fallback.is_some() && raw.directory.is_none() {
         context.findings.wrong(&path.key("fallback"), "has no effect without `static`");
     }
+    if raw.listing.is_some() && raw.directory.is_none() {
+        context.findings.wrong(&path.key("listing"), "has no effect without `static`");
+    }
     Some(RouteSettings {
         path: route_path?,
         conditions,
@@ -256,7 +259,8 @@ fn static_files(
     }
     let fallback =
         raw.fallback.as_ref().and_then(|text| fallback(text, &root, &path.key("fallback"), context));
-    Some(Action::Static(StaticSettings { root, precompressed: raw.precompressed.unwrap_or(false), fallback }))
+    let (precompressed, listing) = (raw.precompressed.unwrap_or(false), raw.listing.unwrap_or(false));
+    Some(Action::Static(StaticSettings { root, precompressed, listing, fallback }))
 }
 
 /// Path of the file for paths without one. Warns if the file does not exist: the folder may be filled later.

@@ -131,6 +131,10 @@ fn a_fallback_is_a_file_below_the_folder() {
     fs::write(folder.path().join("www/index.html"), "x").expect("a file");
     assert_eq!(files("/index.html").expect("a file").warnings, Vec::<String>::new());
     refused(
+        &text("respond = {}\nlisting = true"),
+        "brisk.toml:8:11: host[0].route[0].listing: has no effect without `static`",
+    );
+    refused(
         &text("respond = {}\nfallback = \"/index.html\""),
         "brisk.toml:8:12: host[0].route[0].fallback: has no effect without `static`",
     );
