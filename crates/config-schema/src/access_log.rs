@@ -1,6 +1,9 @@
 //! `[access_log]`: target and format of lines.
 
+use std::fmt;
+
 use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor, value};
 
 use crate::values::LogFile;
 
@@ -8,8 +11,9 @@ use crate::values::LogFile;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccessLog {
-    pub format: Option<AccessLogFormat>,
+    pub format: Option<LogFormat>,
     pub file: Option<LogFile>,
+    pub sample: Option<f64>,
     pub milestones: Option<bool>,
 }
 
@@ -23,4 +27,39 @@ pub enum AccessLogFormat {
     Json,
     /// No access log.
     Off,
+}
+
+/// A form by its name, or a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Named(AccessLogFormat),
+    Template(String),
+}
+
+impl<'de> Deserialize<'de> for LogFormat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            template: String,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = LogFormat;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"text\", \"json\", \"off\" or { template = \"...\" }")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<LogFormat, E> {
+                AccessLogFormat::deserialize(value::StrDeserializer::new(word)).map(LogFormat::Named)
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<LogFormat, A::Error> {
+                let Table { template } = Table::deserialize(value::MapAccessDeserializer::new(table))?;
+                Ok(LogFormat::Template(template))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }

@@ -43,7 +43,7 @@ use brisk_config_file::{Period, Rate, Size, SizeLimit};
 use serde::Deserialize;
 
 pub use access::{BasicAuth, ClientCertificate, ForwardAuth, Satisfy};
-pub use access_log::AccessLog;
+pub use access_log::{AccessLog, LogFormat};
 pub use access_log::AccessLogFormat;
 pub use acme::{
     Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,

@@ -100,7 +100,8 @@ impl CommandLine {
             raw.acme.ca = Some(std::path::absolute(ca).unwrap_or_else(|_| ca.clone()));
         }
         raw.server.workers = self.workers.or(raw.server.workers);
-        raw.access_log.format = self.access_log.or(raw.access_log.format);
+        let format = self.access_log.map(raw::LogFormat::Named);
+        raw.access_log.format = format.or(raw.access_log.format);
     }
 }
 

@@ -17,9 +17,11 @@ use crate::throttle::Throttle;
 mod clock;
 mod fields;
 mod json;
+mod template;
 mod text;
 mod writer;
 
+pub use template::LogTemplate;
 use writer::Writer;
 
 /// Interval between lines of malformed requests after [`MALFORMED_BURST`] lines, so that clients cannot displace the lines of
@@ -31,13 +33,15 @@ const MALFORMED_BURST: u32 = 100;
 const EXCERPT: usize = 200;
 
 /// Format of lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum AccessLogFormat {
     /// The combined format that log tools know, followed by `key=value` fields. The default.
     #[default]
     Text,
     /// One JSON object per line.
     Json,
+    /// A form of the operator.
+    Template(Arc<LogTemplate>),
 }
 
 /// Target of an access log.
@@ -59,9 +63,29 @@ pub struct AccessLogSettings {
     pub format: AccessLogFormat,
     /// Target of the lines.
     pub target: AccessLogTarget,
+    /// Share of the requests that have a line; of those that fail or get a status of 500 and above, all. Default: `None`, all
+    /// requests.
+    pub sample: Option<Sample>,
     /// Lines of first requests and of failed handshakes contain the start and the milestones of their connection. Default:
     /// `false`.
     pub has_milestones: bool,
+}
+
+/// A share of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample(u64);
+
+impl Sample {
+    /// A share; `None` unless it is above 0 and at most 1.
+    pub fn new(share: f64) -> Option<Self> {
+        // The conversion saturates.
+        (share > 0.0 && share <= 1.0).then_some(Self((share * u64::MAX as f64) as u64))
+    }
+
+    /// Whether the request has a line. Its ID is random.
+    fn includes(self, request: &RequestRecord<'_>) -> bool {
+        request.id.0 <= self.0 || request.error.is_some() || request.status >= 500
+    }
 }
 
 /// Reason for which an access log could not be opened.
@@ -86,6 +110,7 @@ pub enum AccessLogError {
 pub struct AccessLog {
     format: AccessLogFormat,
     has_milestones: bool,
+    sample: Option<Sample>,
     malformed: Throttle,
     writer: Writer,
 }
@@ -95,7 +120,8 @@ impl AccessLog {
     pub fn open(settings: &AccessLogSettings) -> Result<Self, AccessLogError> {
         let writer = Writer::start(&settings.target)?;
         Ok(Self {
-            format: settings.format,
+            format: settings.format.clone(),
+            sample: settings.sample,
             has_milestones: settings.has_milestones,
             malformed: Throttle::with_burst(MALFORMED_INTERVAL, MALFORMED_BURST),
             writer,
@@ -104,19 +130,32 @@ impl AccessLog {
 
     /// Writes the line of a request whose response has ended. Well below 1 us; never waits for the target.
     pub fn log(&self, request: &RequestRecord<'_>) {
+        if self.sample.is_some_and(|sample| !sample.includes(request)) {
+            return;
+        }
         let has_milestones = self.has_milestones && request.connection.requests == 1;
-        self.writer.append(|line| match self.format {
+        self.writer.append(|line| match &self.format {
             AccessLogFormat::Text => text::request(line, request, has_milestones),
             AccessLogFormat::Json => json::request(line, request, has_milestones),
+            AccessLogFormat::Template(template) => template.request(line, request),
         });
+    }
+
+    /// Names of the request headers that a line needs, in lower case.
+    pub fn headers(&self) -> &[Box<str>] {
+        match &self.format {
+            AccessLogFormat::Text | AccessLogFormat::Json => &[],
+            AccessLogFormat::Template(template) => template.headers(),
+        }
     }
 
     /// Writes the line of a connection whose handshake failed.
     pub fn log_handshake(&self, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
         let has_milestones = self.has_milestones;
-        self.writer.append(|line| match self.format {
+        self.writer.append(|line| match &self.format {
             AccessLogFormat::Text => text::handshake(line, connection, outcome, has_milestones),
             AccessLogFormat::Json => json::handshake(line, connection, outcome, has_milestones),
+            AccessLogFormat::Template(template) => template.handshake(line, connection, outcome),
         });
     }
 
@@ -125,9 +164,10 @@ impl AccessLog {
         let Some(suppressed) = self.malformed.pass() else { return };
         let excerpt = &request.excerpt[..request.excerpt.len().min(EXCERPT)];
         let request = MalformedRecord { excerpt, ..*request };
-        self.writer.append(|line| match self.format {
+        self.writer.append(|line| match &self.format {
             AccessLogFormat::Text => text::malformed(line, &request, suppressed),
             AccessLogFormat::Json => json::malformed(line, &request, suppressed),
+            AccessLogFormat::Template(template) => template.malformed(line, &request),
         });
     }
 

@@ -213,6 +213,8 @@ pub struct RequestRecord<'a> {
     pub referer: Option<&'a [u8]>,
     /// `User-Agent` header.
     pub user_agent: Option<&'a [u8]>,
+    /// The headers in [`AccessLog::headers`](crate::AccessLog::headers).
+    pub headers: &'a [Option<&'a [u8]>],
     /// Treatment of a request that arrived before the end of the handshake.
     pub early: Option<EarlyRequest>,
     /// The error as a fixed term, for example `upstream-timeout`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use brisk_http::trace_context::TraceId;
+use brisk_telemetry::AccessLog;
 use brisk_trials::HostExperiments;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -19,6 +20,8 @@ pub(super) struct Line {
     pub(super) host: Option<HeaderValue>,
     pub(super) referer: Option<HeaderValue>,
     pub(super) user_agent: Option<HeaderValue>,
+    /// Further headers that the form of the log needs.
+    headers: Box<[Option<HeaderValue>]>,
     /// The authenticated user.
     pub(super) user: Option<Arc<str>>,
     /// The trace that the request belongs to.
@@ -55,8 +58,10 @@ impl Exchange {
 }
 
 impl Line {
-    pub(super) fn of(request: &Parts) -> Self {
+    /// The parts that `log` needs.
+    pub(super) fn of(request: &Parts, log: &AccessLog) -> Self {
         let header = |name| request.headers.get(name).cloned();
+        let headers = log.headers().iter().map(|name| request.headers.get(&**name).cloned()).collect();
         Self {
             method: request.method.clone(),
             uri: request.uri.clone(),
@@ -64,10 +69,16 @@ impl Line {
             host: header(header::HOST),
             referer: header(header::REFERER),
             user_agent: header(header::USER_AGENT),
+            headers,
             user: None,
             trace: None,
             experiments: Vec::new(),
         }
+    }
+
+    /// Values of the further headers.
+    pub(super) fn headers(&self) -> Vec<Option<&[u8]>> {
+        self.headers.iter().map(|value| value.as_ref().map(HeaderValue::as_bytes)).collect()
     }
 
     pub(super) fn host(&self) -> &str {

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use brisk_behaviour::site::{NAME, Site};
+use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -93,4 +94,54 @@ fn it_can_be_off() {
     site.get("/");
     assert_eq!(site.brisk.access_log(), Vec::<String>::new());
     assert!(!site.brisk.process().stdout().contains("GET"));
+}
+
+const COMBINED: &str = "access_log.format = { template = '{client.address} - {user} [{time.common}] \"{request.line}\" \
+                        {response.status} {response.bytes} \"{request.header.referer}\" \"{request.header.user-agent}\"' }";
+
+#[test]
+fn a_template_writes_the_combined_line_of_nginx() {
+    let route = "\n[[host.route]]\npath = \"/\"\nrespond = { body = \"hello\" }\n";
+    let site = Site::custom(COMBINED, route, |setup| setup);
+    let nginx =
+        Nginx::http_with("access_log FOLDER/access.log combined; location ~ ^/ { return 200 hello; }");
+    let without_time = |line: &str| {
+        let (start, rest) = line.split_once(" [").expect("a time");
+        let (time, end) = rest.split_once("] ").expect("a time");
+        assert!(time.ends_with(" +0000") && time.len() == "21/Nov/2025:02:22:10 +0000".len(), "{line}");
+        format!("{start} {end}")
+    };
+    for (number, request) in [
+        "GET /1?a=b%20c HTTP/1.1\r\nUser-Agent: curl/8 (x; \"y\\z\")\r\nReferer: https://a.test/?b=c",
+        "POST /2 HTTP/1.1\r\nContent-Length: 0\r\nUser-Agent: \u{e9}\u{202e}\tx",
+        "GET /3 HTTP/1.1\r\nReferer: ",
+        "DELETE /4?x=<>'\" HTTP/1.1",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let message = format!("{request}\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+        assert!(site.connect().request(&message).text() == "hello", "{request}");
+        let mut stream = TcpStream::connect(nginx.address()).expect("nginx");
+        stream.write_all(message.as_bytes()).expect("nginx");
+        let theirs = wait_until("a line of nginx", || nginx.requests().into_iter().nth(number));
+        let ours = site.brisk.logged(&format!(" /{}", number + 1));
+        assert_eq!(without_time(&ours), without_time(&theirs), "{request}");
+    }
+}
+
+#[test]
+fn a_share_of_the_requests_has_lines_and_all_failures_have() {
+    let routes = "\n[[host.route]]\npath = \"/\"\nrespond = { body = \"x\" }\n\
+                  \n[[host.route]]\npath = \"/fails\"\nrespond = { status = 503 }\n";
+    let site = Site::custom("access_log.sample = 0.000000001", routes, |setup| setup);
+    let all = Site::custom("access_log.sample = 1.0", routes, |setup| setup);
+    for _ in 0..50 {
+        site.get("/");
+    }
+    site.get("/fails");
+    site.brisk.logged("/fails");
+    assert_eq!(site.brisk.access_log().len(), 1);
+    all.get("/");
+    all.brisk.logged("\"/\"");
 }

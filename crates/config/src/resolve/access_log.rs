@@ -1,9 +1,10 @@
 //! `[access_log]`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use brisk_config_file::KeyPath;
-use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
+use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget, LogTemplate, Sample};
 
 use super::context::Context;
 use crate::raw;
@@ -11,17 +12,37 @@ use crate::values::LogFile;
 
 /// Format and target of the access log; `None` if it is off.
 pub(super) fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Option<AccessLogSettings> {
-    let format = match raw.format.unwrap_or(raw::AccessLogFormat::Text) {
-        raw::AccessLogFormat::Off => return None,
-        raw::AccessLogFormat::Text => AccessLogFormat::Text,
-        raw::AccessLogFormat::Json => AccessLogFormat::Json,
+    let path = KeyPath::of("access_log");
+    let format = match raw.format.as_ref().unwrap_or(&raw::LogFormat::Named(raw::AccessLogFormat::Text)) {
+        raw::LogFormat::Named(raw::AccessLogFormat::Off) => return None,
+        raw::LogFormat::Named(raw::AccessLogFormat::Text) => AccessLogFormat::Text,
+        raw::LogFormat::Named(raw::AccessLogFormat::Json) => AccessLogFormat::Json,
+        raw::LogFormat::Template(text) => {
+            if raw.milestones == Some(true) {
+                let message = "has no effect with a template, which has no variable for them";
+                context.findings.wrong(&path.key("milestones"), message);
+            }
+            let template = LogTemplate::new(text);
+            let template = template
+                .map_err(|reason| context.findings.wrong(&path.key("format").key("template"), reason));
+            AccessLogFormat::Template(Arc::new(template.ok()?))
+        }
     };
+    let sample = raw.sample.and_then(|share| {
+        let sample = Sample::new(share);
+        if sample.is_none() {
+            let message =
+                format!("{share} is no share of requests: write a number above 0 and at most 1, as 0.01");
+            context.findings.wrong(&path.key("sample"), message);
+        }
+        sample
+    });
     let target = match raw.file.as_ref().unwrap_or(&LogFile::Stdout) {
         LogFile::Stdout => AccessLogTarget::Stdout,
         LogFile::Stderr => AccessLogTarget::Stderr,
         LogFile::Path(file) => AccessLogTarget::File(log_file(&context.base.join(file), context)),
     };
-    Some(AccessLogSettings { format, target, has_milestones: raw.milestones.unwrap_or(false) })
+    Some(AccessLogSettings { format, target, sample, has_milestones: raw.milestones.unwrap_or(false) })
 }
 
 /// The file may be missing, its folder may not.

@@ -1,6 +1,7 @@
 //! Values in another form than the one that is read: what is said of them.
 
 use brisk_answer::settings::Trace;
+use brisk_telemetry::access_log::AccessLogFormat;
 
 use super::*;
 
@@ -212,4 +213,27 @@ fn a_route_traces_as_its_host_unless_it_says_otherwise() {
         &format!("{LISTENER}{HOST}trace = \"old\"\n"),
         "brisk.toml:5:9: host[0].trace: unknown variant `old`, expected `new`",
     );
+}
+
+#[test]
+fn the_form_of_a_log_line_is_checked() {
+    let with = |keys: &str| format!("{LISTENER}[access_log]\n{keys}\n{HOST}");
+    let log = |keys: &str| accepted(&with(keys)).settings.access_log.expect("a log");
+    assert!(matches!(log("format = { template = \"{request.id}\" }").format, AccessLogFormat::Template(_)));
+    assert!(log("sample = 0.5").sample.is_some());
+    refused(
+        &with("format = { template = \"{request.header.cookie}\" }"),
+        "brisk.toml:4:23: access_log.format.template: {request.header.cookie} would write credentials into the log",
+    );
+    refused(
+        &with("format = { template = \"{request.id}\" }\nmilestones = true"),
+        "brisk.toml:5:14: access_log.milestones: has no effect with a template, which has no variable for them",
+    );
+    for share in ["0.0", "1.5", "-1.0", "nan"] {
+        let message = checked(folder().path(), &with(&format!("sample = {share}"))).expect_err(share);
+        assert!(
+            message.contains("is no share of requests: write a number above 0 and at most 1, as 0.01"),
+            "{message}"
+        );
+    }
 }

@@ -11,7 +11,7 @@ use crate::record::TlsFacts;
 use crate::request_id::RequestId;
 use crate::timeline::{Milestone, Timeline};
 
-fn connection() -> ConnectionRecord {
+pub(super) fn connection() -> ConnectionRecord {
     let (client, local) = ("203.0.113.7:51234".parse().unwrap(), "192.0.2.1:443".parse().unwrap());
     let mut connection = ConnectionRecord::new(7, client, local, Timeline::start());
     connection.rtt = Some(Duration::from_micros(12_345));
@@ -19,7 +19,7 @@ fn connection() -> ConnectionRecord {
     connection
 }
 
-fn secure_connection() -> ConnectionRecord {
+pub(super) fn secure_connection() -> ConnectionRecord {
     let facts = TlsFacts {
         version: ProtocolVersion::TLS1_3,
         suite: CipherSuite::TLS_AES_128_GCM_SHA256,
@@ -40,7 +40,7 @@ fn secure_connection() -> ConnectionRecord {
     connection
 }
 
-fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
+pub(super) fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
     RequestRecord {
         connection,
         id: RequestId(0xabc),
@@ -58,6 +58,7 @@ fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
         user: None,
         referer: None,
         user_agent: Some(b"curl/8"),
+        headers: &[],
         early: None,
         error: None,
         error_side: None,
@@ -244,7 +245,7 @@ fn milestones_are_offsets_from_the_start_of_the_connection() {
 }
 
 fn file_settings(path: &std::path::Path, format: AccessLogFormat) -> AccessLogSettings {
-    AccessLogSettings { format, target: AccessLogTarget::File(path.to_owned()), has_milestones: false }
+    AccessLogSettings { format, target: AccessLogTarget::File(path.to_owned()), ..AccessLogSettings::default() }
 }
 
 #[test]

@@ -72,12 +72,12 @@ fn start(line: &mut Vec<u8>, connection: &ConnectionRecord, user: Option<&str>) 
     line.push(b']');
 }
 
-fn push_status(line: &mut Vec<u8>, status: u16) {
+pub(super) fn push_status(line: &mut Vec<u8>, status: u16) {
     let digit = |power: u16| b'0' + (status / power % 10) as u8;
     line.extend_from_slice(&[digit(100), digit(10), digit(1)]);
 }
 
-fn push_number(line: &mut Vec<u8>, value: u64) {
+pub(super) fn push_number(line: &mut Vec<u8>, value: u64) {
     line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
@@ -92,7 +92,7 @@ fn push_header(line: &mut Vec<u8>, value: Option<&[u8]>) {
 
 /// Appends `value` escaped so that it can neither end a quoted string or a line nor send control characters to a
 /// terminal: quotes, backslashes and bytes outside printable ASCII become `\xHH`, as in nginx.
-fn escape(line: &mut Vec<u8>, value: &[u8]) {
+pub(super) fn escape(line: &mut Vec<u8>, value: &[u8]) {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     if value.iter().all(plain) {
         return line.extend_from_slice(value);
