@@ -11,11 +11,13 @@ mod encoder;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod padding;
 
 pub use accept::AcceptedCodings;
 pub use decoder::{DecodeProgress, Decoder, DecoderError};
 pub use dictionary::Dictionary;
 pub use encoder::{Encoder, EncoderError, FlushMode};
+pub use padding::{pad_gzip, padding_length};
 
 /// A content coding that [`Encoder`] and [`Decoder`] support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

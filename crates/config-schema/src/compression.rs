@@ -24,6 +24,7 @@ pub struct CompressionTable {
     pub br_quality: Option<u8>,
     pub gzip_level: Option<u8>,
     pub breach_guard: Option<BreachGuard>,
+    pub arrivals: Option<u32>,
     pub dictionaries: Option<bool>,
 }
 

@@ -6,14 +6,16 @@
 //!
 //! The length of a compressed response reveals how often a text placed by an attacker occurs in it (BREACH). Only
 //! another site can make a browser request pages with the secrets of its user, so [`BreachGuard`] decides by the site
-//! that the browser names.
+//! that the browser names. Pages of visitors who arrive from there are padded and limited in number ([`arrivals`]).
 
+mod arrivals;
 mod body;
 mod dictionaries;
 mod encoders;
 mod kept;
 mod media;
 mod metrics;
+mod padded;
 mod settings;
 
 use std::mem;
@@ -31,6 +33,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as _;
 
+use self::arrivals::Exposure;
 use self::body::CompressedBody;
 use self::dictionaries::DictionarySource;
 use self::encoders::Lease;
@@ -80,7 +83,7 @@ pub struct ResponseCompression {
     /// The client's preferred coding among those of the route.
     coding: Option<Coding>,
     /// Whether an attacker's page may have sent the request with the user's credentials.
-    is_exposed: bool,
+    exposure: Exposure,
     /// Whether the client forbids compression.
     is_forbidden: bool,
     is_head: bool,
@@ -138,7 +141,7 @@ impl Compression {
         ResponseCompression {
             compression: Rc::clone(self),
             coding: accepted.best(&self.settings.codings),
-            is_exposed: self.may_leak && is_exposed(self.settings.guard, headers, credentials),
+            exposure: self.exposure(request, credentials, &accepted),
             // The response to CONNECT belongs to another protocol.
             is_forbidden: forbids_transforming(headers) || request.method == Method::CONNECT,
             is_head: request.method == Method::HEAD,
@@ -183,9 +186,11 @@ impl ResponseCompression {
         }
         let headers = response.headers_mut();
         add_vary(headers);
-        let is_secret = self.is_exposed && !is_public(headers);
-        if is_secret || self.is_forbidden {
+        if self.is_forbidden {
             return;
+        }
+        if self.exposure != Exposure::None && !is_public(headers) {
+            return self.apply_padding(connection, response);
         }
         if let Some(dictionary) = &self.dictionary {
             return self.use_dictionary(dictionary, connection, response);
@@ -315,22 +320,6 @@ impl ResponseCompression {
 /// Cache key of a file: folder and path.
 fn file(root: &Path, path: &[u8]) -> String {
     format!("{}:{}", root.display(), path.escape_ascii())
-}
-
-/// Whether a page of another site may have made this request with credentials that a browser adds by itself.
-fn is_exposed(guard: BreachGuard, headers: &HeaderMap, credentials: Credentials) -> bool {
-    let trusts_sites_alike = match guard {
-        BreachGuard::Off => return false,
-        BreachGuard::CrossSite => true,
-        BreachGuard::SameSite => false,
-    };
-    credentials == Credentials::Ambient
-        && match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
-            Some(b"same-origin" | b"none") => false,
-            Some(b"same-site") => !trusts_sites_alike,
-            // A browser from before 2023, which does not send `Sec-Fetch-Site`.
-            _ => true,
-        }
 }
 
 /// Whether the requesting page may read the response. For other pages the length would reveal parts of the dictionary.

@@ -16,6 +16,7 @@ use brisk_testkit::process::{command, run};
 use tempfile::TempDir;
 
 use crate::chromium::Chromium;
+use crate::devtools::Page;
 use crate::net_log::{Exchange, NetLog};
 
 const RESOURCES: usize = 60;
@@ -200,4 +201,29 @@ fn the_script_in_the_head_is_complete_before_the_pictures() {
         }
     }
     panic!("pictures asked for before the script was complete, and of them complete before it: {orders:?}");
+}
+
+#[test]
+fn a_visitor_from_another_site_sees_a_padded_page() {
+    let page = format!("<!doctype html><title>arrived</title><p>{}</p>", "a long way ".repeat(500));
+    let body = page.clone();
+    let origin = Origin::answering(move |_, stream| {
+        let head =
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nSet-Cookie: session=1; Secure\r\nContent-Length: ";
+        write!(stream, "{head}{}\r\n\r\n{body}", body.len())
+    });
+    let route = "compression = true\n\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
+    let site = Site::custom("", &format!("{route}{}", upstream(&[&origin.url()])), |setup| setup);
+    let folder = site.brisk.folder();
+    let browser = Chromium::new(folder, &site.brisk).start(&[], "about:blank");
+    let mut tab = Page::of(browser, &folder.join("profile"));
+    let url = format!("https://localhost:{}/", site.brisk.https().port());
+    tab.open(&url);
+    let shown = "document.title == 'arrived' && document.body.innerText.length > 5000";
+    tab.wait_for(shown);
+    tab.open("data:text/html,<title>elsewhere</title>");
+    let _ = tab.script(&format!("location.href = '{url}from-elsewhere', 0"));
+    tab.wait_for(&format!("location.pathname == '/from-elsewhere' && {shown}"));
+    let padded = site.brisk.metrics().sum("brisk_compression_arrivals_total", &["result=\"padded\""]);
+    assert_eq!(padded.round() as u32, 1);
 }

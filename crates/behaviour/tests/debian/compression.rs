@@ -211,3 +211,46 @@ fn pages_with_cookies_are_not_compressed_for_other_sites() {
     assert_eq!(coding(&[&cookie[..], &["Sec-Fetch-Site: same-origin"]].concat()), "zstd");
     assert_eq!(coding(&["--header", "Sec-Fetch-Site: cross-site"]), "zstd");
 }
+
+#[test]
+fn visitors_from_other_sites_get_padded_pages() {
+    let body = text(2000);
+    let origin = origin("Content-Type: text/html\r\n", body.clone());
+    let site = Site::with(&compressing(&[&origin.url()]));
+    let arrival = ["--header", "Sec-Fetch-Site: cross-site", "--header", "Sec-Fetch-Mode: navigate"];
+    let visit = |version: &str, destination: &str| {
+        let destination = format!("Sec-Fetch-Dest: {destination}");
+        let facts = "\n%{size_download} %header{content-encoding}";
+        let options = [
+            "--compressed",
+            "--cookie",
+            "session=1",
+            "--write-out",
+            facts,
+            version,
+            "--header",
+            &destination,
+        ];
+        let answer = site.curl(&[&options[..], &arrival].concat(), "/").success();
+        let (page, facts) = answer.rsplit_once('\n').expect("facts");
+        assert!(page == body, "another text");
+        let (size, coding) = facts.split_once(' ').expect("two facts");
+        (size.parse::<usize>().expect("a size"), coding.to_owned())
+    };
+    assert_eq!(visit("--http2", "image"), (body.len(), String::new()));
+    let mut sizes = std::collections::HashSet::new();
+    for number in 0..16 {
+        let (size, coding) = visit(["--http1.1", "--http2"][number % 2], "document");
+        assert_eq!(coding, "gzip");
+        assert!(size < body.len() / 3, "{size}");
+        sizes.insert(size);
+    }
+    assert!(sizes.len() > 8, "{sizes:?}");
+    assert_eq!(visit("--http2", "document"), (body.len(), String::new()), "more than sixteen in an hour");
+    let metrics = site.brisk.metrics();
+    for (result, count) in [("padded", 16), ("limit", 1), ("stored", 0)] {
+        let label = format!("result=\"{result}\"");
+        let counted = metrics.sum("brisk_compression_arrivals_total", &[&label]);
+        assert_eq!(counted.round() as u32, count, "{result}");
+    }
+}

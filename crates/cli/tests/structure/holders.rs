@@ -70,7 +70,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
         "switched protocols",
         &["upstream::Tunnel", "upstream::Upgraded", "upstream::PendingUpgrade", "upstream::Direction"],
     ),
-    ("encoders", &["answer::CompressedBody"]),
+    ("encoders", &["answer::CompressedBody", "answer::PaddedBody"]),
     ("decoders", &["answer::RewrittenBody"]),
     (
         "documents being changed",

@@ -14,6 +14,9 @@ pub(super) const HIGHEST_ZSTD: u8 = 12;
 pub(super) const HIGHEST_BROTLI: u8 = 7;
 pub(super) const HIGHEST_GZIP: u8 = 9;
 
+/// The highest number of padded pages per session and hour. See the bound in docs/pages.md.
+const MOST_ARRIVALS: u32 = 128;
+
 /// Default of a host for its routes without `compression`.
 #[derive(Clone)]
 pub(super) struct Inherited {
@@ -80,6 +83,21 @@ fn settings(
         Some(raw::BreachGuard::Off) => BreachGuard::Off,
         Some(raw::BreachGuard::CrossSite) | None => BreachGuard::CrossSite,
     };
+    settings.arrivals = context.findings.within(
+        &path.key("arrivals"),
+        table.arrivals,
+        settings.arrivals,
+        &(0..=MOST_ARRIVALS),
+    );
+    if table.arrivals.is_some() && settings.guard == BreachGuard::Off {
+        context.findings.wrong(
+            &path.key("arrivals"),
+            "has no effect with `breach_guard = \"off\"`: all pages are compressed without padding",
+        );
+    }
+    if table.arrivals.is_some_and(|pages| pages > 0) && !settings.codings.contains(&Coding::Gzip) {
+        context.findings.wrong(&path.key("arrivals"), "has no effect: `codings` has no \"gzip\"");
+    }
     settings.dictionaries = table.dictionaries.unwrap_or(false);
     Some(Arc::new(settings))
 }

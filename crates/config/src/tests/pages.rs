@@ -57,6 +57,19 @@ fn compression_has_codings_levels_and_types() {
             "8:48: host[0].route[0].compression.zstd_level: has no effect: `codings` has no \"zstd\"",
         ),
         (
+            "compression = { arrivals = 1000 }",
+            "8:28: host[0].route[0].compression.arrivals: 1000 is out of range: write 0 to 128",
+        ),
+        (
+            "compression = { arrivals = 8, codings = [\"br\"] }",
+            "8:28: host[0].route[0].compression.arrivals: has no effect: `codings` has no \"gzip\"",
+        ),
+        (
+            "compression = { breach_guard = \"off\", arrivals = 8 }",
+            "8:50: host[0].route[0].compression.arrivals: has no effect with `breach_guard = \"off\"`: all pages are \
+             compressed without padding",
+        ),
+        (
             "compression = { types = [\"text\"] }",
             "8:26: host[0].route[0].compression.types[0]: \"text\" is not a media type: write a media type as \
              \"text/html\", or all of a kind as \"text/*\" or \"*+json\"",
@@ -66,12 +79,12 @@ fn compression_has_codings_levels_and_types() {
         refused(&route(lines), &format!("brisk.toml:{message}"));
     }
     let written = resolved(&route(
-        "compression = { codings = [\"gzip\", \"br\"], gzip_level = 9, least = \"1KiB\", breach_guard = \"same_site\" }",
+        "compression = { codings = [\"gzip\", \"br\"], gzip_level = 9, least = \"1KiB\", breach_guard = \"same_site\", arrivals = 3 }",
     ));
     let compression = written.compression.expect("compression");
     assert_eq!(compression.codings, [Coding::Gzip, Coding::Brotli]);
     assert_eq!((compression.levels, compression.least), ([3, 4, 9], 1024));
-    assert_eq!(compression.guard, BreachGuard::SameSite);
+    assert_eq!((compression.guard, compression.arrivals), (BreachGuard::SameSite, 3));
     assert!(resolved(&route("")).compression.is_none(), "off unless it is asked for");
     let inherited = route("").replace("[[host.route]]", "compression = true\n[[host.route]]");
     assert!(resolved(&inherited).compression.is_some());

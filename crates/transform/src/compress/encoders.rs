@@ -73,6 +73,12 @@ impl Lease {
         self.made
     }
 
+    /// Replaces the encoder by one of the same coding that does not compress, for `gzip`. The previous output must not be
+    /// used.
+    pub(super) fn store(&mut self) {
+        self.encoder = Some(Encoder::new(Coding::Gzip, 0));
+    }
+
     /// The encoder.
     pub(super) fn encoder(&mut self) -> &mut Encoder {
         self.encoder.as_mut().expect("an encoder is given back by drop alone")
@@ -85,7 +91,7 @@ impl Drop for Lease {
         // An error means that the thread is ending.
         let _ = IDLE.try_with(|idle| {
             let mut idle = idle.borrow_mut();
-            if idle.len() < KEPT && encoder.reset() {
+            if idle.len() < KEPT && encoder.level() > 0 && encoder.reset() {
                 idle.push(encoder);
             }
         });

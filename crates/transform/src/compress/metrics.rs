@@ -50,6 +50,9 @@ static COPIES_SENT: AtomicU64 = AtomicU64::new(0);
 
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
+/// Pages for visitors from other sites that were padded, sent without compression as too long or slow, and over the limit.
+static ARRIVALS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
 /// Counts a response compressed from `bytes_in` to `bytes_out`.
 pub(super) fn compressed(made: Made, bytes_in: u64, bytes_out: u64) {
     let counts = &COUNTS[made.index()];
@@ -61,6 +64,22 @@ pub(super) fn compressed(made: Made, bytes_in: u64, bytes_out: u64) {
 /// Counts a response sent uncompressed because encoders have reached their memory limit.
 pub(super) fn refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts a page for a visitor from another site, compressed with padding from `bytes_in` to `bytes_out`.
+pub(super) fn arrival_padded(bytes_in: u64, bytes_out: u64) {
+    ARRIVALS[0].fetch_add(1, Ordering::Relaxed);
+    compressed(Made::Coding(Coding::Gzip), bytes_in, bytes_out);
+}
+
+/// Counts a page for a visitor from another site that was too long or too slow for padding.
+pub(super) fn arrival_stored() {
+    ARRIVALS[1].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts a page for a visitor from another site whose session or address had as many padded pages as it may.
+pub(super) fn arrival_over_limit() {
+    ARRIVALS[2].fetch_add(1, Ordering::Relaxed);
 }
 
 /// Counts a response served from a copy in memory.
@@ -108,6 +127,14 @@ impl Collector for CompressionMetrics {
             "compression_refusals",
             "Answers sent as they are because encoders took as much memory as they may.",
         )?;
-        family.counter(&[], REFUSED.load(Ordering::Relaxed))
+        family.counter(&[], REFUSED.load(Ordering::Relaxed))?;
+        let mut family = page.counter(
+            "compression_arrivals",
+            "Pages with secrets for visitors from other sites: padded, too long or slow for padding, or over the limit.",
+        )?;
+        for (result, count) in ["padded", "stored", "limit"].into_iter().zip(&ARRIVALS) {
+            family.counter(&[("result", result)], count.load(Ordering::Relaxed))?;
+        }
+        Ok(())
     }
 }

@@ -44,12 +44,16 @@ pub struct CompressionSettings {
     pub least: u64,
     /// Requests without compressed responses. Default: requests from other sites.
     pub guard: BreachGuard,
+    /// Pages for visitors who arrive from other sites that are compressed with padding: maximum per session and hour. 0
+    /// for none. Default: 16.
+    pub arrivals: u32,
     /// Whether responses with `Use-As-Dictionary` are stored and used to compress later responses. Default: `false`.
     pub dictionaries: bool,
 }
 
 /// Protection against BREACH: requests with credentials that browsers add by themselves (cookies, passwords, client
-/// certificates, logins of the connection) whose responses are not compressed.
+/// certificates, logins of the connection) whose responses are not compressed, except a few padded pages
+/// ([`CompressionSettings::arrivals`]).
 ///
 /// Decided by the initiator of the request, which browsers send in `Sec-Fetch-Site`. `public` responses and static
 /// files are always compressed.
@@ -73,6 +77,7 @@ impl Default for CompressionSettings {
             types: TYPES.iter().map(pattern).collect(),
             least: 512,
             guard: BreachGuard::default(),
+            arrivals: 16,
             dictionaries: false,
         }
     }

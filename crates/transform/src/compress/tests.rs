@@ -1,5 +1,7 @@
 //! Tests of which answers are compressed, and of how they stream.
 
+mod arrivals;
+
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
