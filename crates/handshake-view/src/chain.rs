@@ -1,13 +1,18 @@
 //! Certificate chains as sent by servers: order, missing issuers and superfluous roots.
 
+use std::net::IpAddr;
+
 use brisk_coding::{Coding, Encoder};
 use brisk_report::text::printable;
 use serde::Serialize;
-use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
 /// Certificates read of a chain, which has three or four.
 const MOST: usize = 16;
+
+/// Names read of a certificate.
+const MOST_NAMES: usize = 100;
 
 /// Brotli level of the estimate.
 const LEVEL: u8 = 5;
@@ -33,6 +38,8 @@ pub struct Certificate {
     pub names_responder: bool,
     /// The certificate contains the URL of its issuer's certificate (`caIssuers`).
     pub names_issuer: bool,
+    /// DNS names and addresses for which the certificate is valid (`subjectAltName`), at most 100.
+    pub names: Vec<String>,
 }
 
 /// A certificate chain as a server sent it.
@@ -113,6 +120,7 @@ impl Certificate {
             is_self_signed: subject.as_raw() == issuer.as_raw(),
             names_responder: names(certificate, "1.3.6.1.5.5.7.48.1"),
             names_issuer: names(certificate, "1.3.6.1.5.5.7.48.2"),
+            names: alternative_names(certificate),
         }
     }
 }
@@ -121,6 +129,23 @@ fn name(name: &x509_parser::x509::X509Name<'_>) -> String {
     let common = name.iter_common_name().next().and_then(|name| name.as_str().ok());
     let text = common.map_or_else(|| name.to_string(), str::to_owned);
     printable(&text)
+}
+
+/// DNS names and IP addresses of the extension `subjectAltName` (RFC 5280 section 4.2.1.6).
+fn alternative_names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let extension = certificate.subject_alternative_name().ok().flatten();
+    let names = extension.iter().flat_map(|extension| &extension.value.general_names);
+    let name = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some(printable(name)),
+        GeneralName::IPAddress(bytes) => address(bytes).map(|address| address.to_string()),
+        _ => None,
+    };
+    names.filter_map(name).take(MOST_NAMES).collect()
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
 /// Whether the authority information access extension has this method (RFC 5280 section 4.2.2.1).

@@ -12,7 +12,7 @@ pub use body::{Body, Taken};
 pub use head::{Head, parse_head};
 
 use crate::error::HttpError;
-use crate::request::Request;
+use crate::request::{CODINGS, Request};
 use crate::response::Response;
 
 /// Longest head of a response in bytes.
@@ -27,7 +27,7 @@ const INTERIM: u32 = 32;
 /// The bytes of a request.
 pub fn request(request: &Request<'_>) -> Vec<u8> {
     let Request { authority, path, agent } = request;
-    format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n\r\n")
+    format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {agent}\r\nAccept: */*\r\nAccept-Encoding: {CODINGS}\r\n\r\n")
         .into_bytes()
 }
 

@@ -17,7 +17,7 @@ use brisk_wire::h2::settings::{DEFAULT_FRAME, DEFAULT_WINDOW, PeerSettings, id, 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::error::HttpError;
-use crate::request::Request;
+use crate::request::{CODINGS, Request};
 use crate::response::Response;
 pub use log::Frame;
 use log::Log;
@@ -146,6 +146,7 @@ impl Http2 {
             (":path", request.path),
             ("user-agent", request.agent),
             ("accept", "*/*"),
+            ("accept-encoding", CODINGS),
         ];
         for (name, value) in &fields {
             self.encoder.field(name.as_bytes(), value.as_bytes(), &mut self.out);

@@ -10,3 +10,6 @@ pub struct Request<'a> {
     /// Value of `User-Agent`.
     pub agent: &'a str,
 }
+
+/// Codings that every request accepts. Responses are not decoded.
+pub(crate) const CODINGS: &str = "gzip, br, zstd";

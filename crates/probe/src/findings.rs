@@ -7,8 +7,10 @@ use brisk_handshake_view::Chain;
 use serde::Serialize;
 
 use crate::Settings;
+use crate::delivery;
 use crate::eyeballs::{NO_ROUTE, OVERTAKEN};
 use crate::report::{INITIAL_WINDOW, Report, TlsFacts};
+use crate::trust::refusal;
 
 /// Most findings of a report.
 const MOST: usize = 5;
@@ -42,23 +44,23 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(id: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn new(id: &'static str, text: impl Into<String>) -> Self {
         let (brisk, nginx, advice) = (String::new(), String::new(), String::new());
         let text = text.into();
         Self { id, text, round_trips: 0, bytes: 0, ms: 0.0, brisk, nginx, advice, is_fatal: false }
     }
 
-    fn costs(mut self, round_trips: u32, bytes: u64) -> Self {
+    pub(crate) fn costs(mut self, round_trips: u32, bytes: u64) -> Self {
         (self.round_trips, self.bytes) = (round_trips, bytes);
         self
     }
 
-    fn change(mut self, brisk: &str, nginx: &str) -> Self {
+    pub(crate) fn change(mut self, brisk: &str, nginx: &str) -> Self {
         (self.brisk, self.nginx) = (brisk.to_owned(), nginx.to_owned());
         self
     }
 
-    fn advise(mut self, advice: impl Into<String>) -> Self {
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = advice.into();
         self
     }
@@ -74,10 +76,11 @@ pub(crate) fn findings(report: &Report, settings: &Settings) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Some(tls) = &report.tls {
         handshake(tls, &mut all);
-        certificates(tls, &mut all);
+        certificates(tls, &settings.url.host, &mut all);
         sessions(tls, &mut all);
     }
     connection(report, &mut all);
+    all.extend(report.answer.iter().flat_map(delivery::findings));
     all.retain(|finding| match finding.id {
         "old-version" => settings.version.is_none(),
         "no-http2" => !settings.http1,
@@ -161,10 +164,10 @@ fn not_post_quantum(tls: &TlsFacts) -> Option<Finding> {
     Some(Finding::new("not-post-quantum", text).change("X25519MLKEM768 is always on", nginx))
 }
 
-fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
+fn certificates(tls: &TlsFacts, host: &str, all: &mut Vec<Finding>) {
     let Some(chain) = &tls.chain else { return };
     let found = [
-        tls.distrust.as_ref().map(|reason| distrusted(chain, reason)),
+        tls.verdict.as_ref().map(|reason| distrusted(chain, reason, host)),
         chain.root.as_ref().map(|(name, bytes)| useless_root(name, *bytes)),
         chain.out_of_order.first().map(|subject| wrong_order(subject)),
         expires_soon(chain),
@@ -174,7 +177,7 @@ fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
     all.extend(found.into_iter().flatten());
 }
 
-fn distrusted(chain: &Chain, reason: &str) -> Finding {
+fn distrusted(chain: &Chain, reason: &str, host: &str) -> Finding {
     // Without the issuer's URL it is unknown whether clients trust an authority further up.
     let leaf = chain.certificates.first().filter(|_| chain.is_alone && reason.contains("authority"));
     if leaf.is_some_and(|leaf| leaf.names_issuer) {
@@ -185,12 +188,10 @@ fn distrusted(chain: &Chain, reason: &str) -> Finding {
             .change(brisk, "ssl_certificate fullchain.pem;")
             .fatal();
     }
-    let mut text = format!("clients refuse the connection: {reason}");
-    if let Some(leaf) = leaf {
-        let issuer = &leaf.issuer;
-        text = format!("{text}; its issuer {issuer:?} is not trusted here, and was not sent");
-    }
-    Finding::new("not-trusted", text).fatal()
+    let refusal = refusal(chain, reason, host, now());
+    Finding::new("not-trusted", format!("clients refuse the connection: {}", refusal.reason))
+        .advise(refusal.remedy)
+        .fatal()
 }
 
 fn useless_root(name: &str, bytes: usize) -> Finding {
@@ -263,6 +264,7 @@ fn connection(report: &Report, all: &mut Vec<Finding>) {
     let mut dead = report.refused.iter().filter(|(_, why)| why != NO_ROUTE);
     if let Some((address, why)) = dead.next()
         && report.phases.connect_ms.is_some()
+        && report.phases.unfinished != Some("tcp")
     {
         let text = if why == OVERTAKEN {
             format!("{address} has {why}, and clients wait that long for it before they try the next")
@@ -294,7 +296,8 @@ fn connection(report: &Report, all: &mut Vec<Finding>) {
     }
 }
 
-fn now() -> i64 {
+/// Seconds since 1970.
+pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs().cast_signed())
 }
 

@@ -6,6 +6,7 @@
 mod browser;
 mod compare;
 mod connection;
+mod delivery;
 mod error;
 mod eyeballs;
 mod fast_open;
@@ -15,6 +16,7 @@ mod findings;
 pub mod fuzz;
 mod http3;
 pub mod page;
+mod plain;
 mod prober;
 mod recorder;
 mod report;
@@ -22,12 +24,13 @@ mod resolve;
 pub mod terminal;
 mod timing;
 mod trace;
+mod trust;
 mod url;
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_tls_client::{Client, ClientSettings, Verification};
 use brisk_wire::registry::ProtocolVersion;
@@ -107,7 +110,11 @@ impl Settings {
             }
         });
         let mut trip = prober.trip_as(mode).await?;
-        let error = trip.close().await;
+        let mut error = trip.close().await;
+        if let Some(failed) = error.take() {
+            trip.trace.milestones.ended = Some(Instant::now());
+            error = Some(plain::explained(failed, &prober, &trip.trace).await);
+        }
         let https = https.await.unwrap_or_else(|error| HttpsAnswer::Failed(error.to_string()));
         let addresses = trip.addresses.iter().map(|address| address.ip().to_string()).collect();
         let resolved = Resolved { addresses, took: trip.resolved, https };

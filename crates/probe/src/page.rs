@@ -36,12 +36,15 @@ pub fn report(report: &Report, program: &str) -> String {
     body.push_str(&html::highlights(&highlights));
     if let Some(failure) = &report.failure {
         let _ = writeln!(body, "<p><strong>{}</strong></p>", escape(&failure.message));
+        if let Some(phase) = report.phases.unfinished {
+            let _ = writeln!(body, "<p>The phase {phase} was not completed.</p>");
+        }
     }
     let pairs = terminal::pairs(report);
     body.push_str(&html::facts(&pairs.iter().map(|(name, text)| (*name, text.clone())).collect::<Vec<_>>()));
     body.push_str(&findings(report).to_html());
     body.push_str(&waterfall(report));
-    body.push_str(&terminal::table(report, true).to_html());
+    body.push_str(&terminal::table(&report.steps, true).to_html());
     html::page(&format!("Probe of {}", report.url), &body)
 }
 

@@ -67,8 +67,10 @@ pub struct Phases {
     pub wait_ms: Option<f64>,
     /// From the first to the last byte of the response.
     pub body_ms: Option<f64>,
-    /// Total.
+    /// Total, also of a connection that failed.
     pub total_ms: Option<f64>,
+    /// Name of the phase that was not completed, because the connection failed in it.
+    pub unfinished: Option<&'static str>,
 }
 
 impl Phases {
@@ -165,8 +167,11 @@ pub struct TlsFacts {
     /// The certificate is trusted; for a resumed session, that of the connection which issued the session. `None` if it
     /// was not verified.
     pub is_trusted: Option<bool>,
-    /// Reason why the certificate is not trusted.
+    /// Reason why the certificate is not trusted, with dates and names.
     pub distrust: Option<String>,
+    /// The same in the words of the verifier.
+    #[serde(skip)]
+    pub(crate) verdict: Option<String>,
     /// Tickets issued by the server.
     pub tickets: Vec<Ticket>,
     /// The server issued a session that can be resumed, as a ticket or, before TLS 1.3, under an ID.
@@ -244,19 +249,15 @@ impl Report {
             https_record: resolved.https,
             address: trace.address.map(|address| address.to_string()),
             refused: refused.collect(),
-            phases: phases(resolved.took, trace),
+            phases: phases(resolved.took, trace, error.map(|error| step(error, trace))),
             tcp: tcp(trace, &recorded.recording, rtt),
-            tls: tls::tls(trace, &recorded, &view, rtt),
+            tls: tls::tls(trace, &recorded, &view, &settings.url.host, rtt),
             steps: steps(&view, began, connected, rtt),
             answer: answer.map(AnswerFacts::of),
             frames: trace.frames.iter().map(frame).collect(),
             findings: Vec::new(),
             failure: error.map(|error| Failure {
-                step: match error {
-                    ProbeError::Unresolved { .. } => Step::Resolve,
-                    ProbeError::Timeout { step, .. } => *step,
-                    _ => trace.milestones.step,
-                },
+                step: step(error, trace),
                 message: error.to_string(),
                 exit_code: error.exit_code(),
             }),
@@ -323,19 +324,40 @@ pub(crate) fn rtt(trace: &Trace) -> Duration {
     least.or(smooth).unwrap_or_default()
 }
 
-fn phases(resolve: Duration, trace: &Trace) -> Phases {
+/// The step in which a connection failed.
+fn step(error: &ProbeError, trace: &Trace) -> Step {
+    match error {
+        ProbeError::Unresolved { .. } => Step::Resolve,
+        ProbeError::Timeout { step, .. } => *step,
+        _ => trace.milestones.step,
+    }
+}
+
+/// Durations of the phases. The phase of the step that `failed` lasts until the failure.
+fn phases(resolve: Duration, trace: &Trace, failed: Option<Step>) -> Phases {
     let times = &trace.milestones;
     let between = |from: Option<Instant>, to: Option<Instant>| Some(since(from?, to?));
-    let connect_ms = between(times.dialled, times.connected);
+    let ended = |step: Step, end: Option<Instant>| end.or(times.ended.filter(|_| failed == Some(step)));
     let refused_ms = between(times.began, times.dialled).filter(|_| !trace.refused.is_empty());
+    let tls_ms = between(times.connected, ended(Step::Handshake, times.secured));
+    let wait_ms = between(times.asked, ended(Step::Request, times.first_byte));
+    let body_ms = between(times.first_byte, ended(Step::Body, times.done));
+    let unfinished = failed.and_then(|step| match step {
+        Step::Resolve => Some("resolve"),
+        Step::Connect => times.dialled.map(|_| "tcp"),
+        Step::Handshake => tls_ms.map(|_| "tls"),
+        Step::Request => wait_ms.map(|_| "wait"),
+        Step::Body => body_ms.map(|_| "body"),
+    });
     Phases {
         resolve_ms: Some(millis(resolve)),
         refused_ms,
-        connect_ms,
-        tls_ms: between(times.connected, times.secured),
-        wait_ms: between(times.asked, times.first_byte),
-        body_ms: between(times.first_byte, times.done),
-        total_ms: between(times.began, times.done).map(|time| time + millis(resolve)),
+        connect_ms: between(times.dialled, ended(Step::Connect, times.connected)),
+        tls_ms,
+        wait_ms,
+        body_ms,
+        total_ms: between(times.began, times.done.or(times.ended)).map(|time| time + millis(resolve)),
+        unfinished,
     }
 }
 

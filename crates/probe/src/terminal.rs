@@ -1,5 +1,6 @@
 //! Reports as text for terminals.
 
+mod folded;
 mod paint;
 pub(crate) mod tables;
 mod waterfall;
@@ -21,7 +22,7 @@ use crate::timing::Timing;
 pub use paint::{Paint, Style};
 use waterfall::waterfall;
 
-/// Minimum width for the column of offsets.
+/// Minimum width for the columns of offsets and records.
 const WIDE: usize = 92;
 
 /// The whole report without the reason of a failure.
@@ -32,7 +33,7 @@ pub fn text(report: &Report, paint: &Paint) -> String {
         text.push('\n');
         text.push_str(&steps(report, paint));
     }
-    if report.phases.connect_ms.is_some() {
+    if report.phases.connect_ms.is_some() || report.phases.unfinished.is_some() {
         text.push('\n');
         text.push_str(&waterfall(report, paint));
     }
@@ -45,7 +46,7 @@ pub fn text(report: &Report, paint: &Paint) -> String {
 
 /// The report and all HTTP/2 frames.
 pub fn with_frames(report: &Report, paint: &Paint) -> String {
-    format!("{}\n{}", text(report, paint), tables::frames(report))
+    format!("{}\n{}", text(report, paint), tables::frames(report, paint.width()))
 }
 
 /// Times of `curl -w`.
@@ -249,28 +250,35 @@ fn facts(report: &Report, paint: &Paint) -> String {
     text
 }
 
-/// Table of steps. Without offsets it fits into 80 columns.
-pub(crate) fn table(report: &Report, offsets: bool) -> Table {
+/// Table of steps. Without offsets and records it fits into 80 columns.
+pub(crate) fn table(rows: &[StepRow], is_wide: bool) -> Table {
     let mut table =
         Table::new("Steps").figure("at ms").figure("+ms").figure("trip").text("what").figure("bytes");
-    if offsets {
-        table = table.figure("offset");
+    if is_wide {
+        table = table.figure("offset").text("record");
     }
-    table = table.text("record").text("waited for");
-    for row in &report.steps {
+    table = table.text("waited for");
+    for row in rows {
         let arrow = if row.from == Party::Client { "→" } else { "←" };
         let mut cells = vec![
-            format!("{:.2}", row.at_ms),
-            format!("{:.2}", row.since_ms),
+            step_ms(row.at_ms),
+            step_ms(row.since_ms),
             row.round.to_string(),
             format!("{arrow} {}", row.name),
             count(row.bytes),
         ];
-        cells.extend(offsets.then(|| count(row.offset)));
-        cells.extend([record(row), waited(row.waited)]);
+        if is_wide {
+            cells.extend([count(row.offset), record(row)]);
+        }
+        cells.push(waited(row.waited));
         table.row(cells);
     }
     table
+}
+
+/// A time of the table: with two decimals below 1,000 ms.
+fn step_ms(time: f64) -> String {
+    if time < 999.995 { format!("{time:.2}") } else { count(time.round() as u64) }
 }
 
 fn record(row: &StepRow) -> String {
@@ -285,13 +293,20 @@ fn waited(waited: Waited) -> String {
     match waited {
         Waited::Nothing => String::new(),
         Waited::Client => "client".to_owned(),
-        Waited::Server { network_ms, server_ms } if server_ms < 0.05 => format!("net {network_ms:.1}"),
-        Waited::Server { network_ms, server_ms } => format!("net {network_ms:.1}, server {server_ms:.1}"),
+        Waited::Server { network_ms, server_ms } if server_ms < 0.05 => format!("net {}", part(network_ms)),
+        Waited::Server { network_ms, server_ms } => {
+            format!("net {}, server {}", part(network_ms), part(server_ms))
+        }
     }
 }
 
+/// A part of a wait: with one decimal below 100 ms.
+fn part(time: f64) -> String {
+    if time < 99.95 { format!("{time:.1}") } else { count(time.round() as u64) }
+}
+
 fn steps(report: &Report, paint: &Paint) -> String {
-    let text = table(report, paint.width() >= WIDE).to_text(paint.width());
+    let text = table(&folded::folded(&report.steps), paint.width() >= WIDE).to_text(paint.width());
     let mut lines = text.lines();
     let title = lines.next().unwrap_or_default();
     let heading = lines.next().unwrap_or_default();

@@ -28,6 +28,8 @@ pub(crate) struct Milestones {
     /// Arrival of the first byte of the response.
     pub(crate) first_byte: Option<Instant>,
     pub(crate) done: Option<Instant>,
+    /// Time of a failure.
+    pub(crate) ended: Option<Instant>,
 }
 
 impl Default for Milestones {
@@ -41,6 +43,7 @@ impl Default for Milestones {
             asked: None,
             first_byte: None,
             done: None,
+            ended: None,
         }
     }
 }

@@ -59,6 +59,7 @@ mod probe_hostile;
 mod probe_link;
 mod probe_milestones;
 mod probe_servers;
+mod probe_words;
 mod proxying;
 mod refused_reloads;
 mod refused_uploads;

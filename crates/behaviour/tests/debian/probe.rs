@@ -184,7 +184,7 @@ fn failures_have_one_clear_line_and_their_exit_codes() {
     let trusted = site.brisk.https().port();
     for (ca, port, options, code, hint) in [
         (&ca, unused, "", 4, "refused"),
-        (&ca, stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n", false), "", 5, "not TLS"),
+        (&ca, stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n", false), "", 5, "serves plain HTTP, not TLS"),
         (&ca, stranger(b"", true), "", 5, "closed the connection"),
         (&ca, stranger(b"\x15\x03\x03\0\x02\x02\x28", true), "", 5, "handshake_failure"),
         (&ca, stranger(b"", false), "--timeout 0.5", 7, "timed out after 500ms in the TLS handshake"),

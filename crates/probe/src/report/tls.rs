@@ -9,14 +9,17 @@ use brisk_tls_client::EarlyOutcome;
 use brisk_wire::registry::ProtocolVersion;
 
 use super::{INITIAL_WINDOW, TlsFacts};
+use crate::findings::now;
 use crate::recorder::{Recorded, Verdict};
 use crate::trace::Trace;
+use crate::trust::refusal;
 
 /// Negotiated parameters, as far as the handshake went; `None` without a `ServerHello`.
 pub(super) fn tls(
     trace: &Trace,
     recorded: &Recorded,
     view: &ConnectionView,
+    host: &str,
     rtt: Duration,
 ) -> Option<TlsFacts> {
     let (chosen, facts) = (view.chosen(), trace.facts.as_ref());
@@ -41,6 +44,12 @@ pub(super) fn tls(
         flight.and_then(|(begin, end)| window::waited(&recorded.recording, begin, end, rtt, segment));
     let tickets = view.tickets(version);
     let verdict = trace.verdict();
+    let chain = (!recorded.chain.is_empty()).then(|| chain(recorded, view));
+    let reason = verdict.distrust().map(str::to_owned);
+    let in_words = |reason: &String| match &chain {
+        Some(chain) => refusal(chain, reason, host, now()).reason,
+        None => reason.clone(),
+    };
     Some(TlsFacts {
         version: version.to_string(),
         suite: suite.to_string(),
@@ -61,9 +70,10 @@ pub(super) fn tls(
         flight_waited,
         window_bytes: u64::from(segment) * u64::from(INITIAL_WINDOW),
         quic_bytes: 3 * hello_bytes.max(1200),
-        chain: (!recorded.chain.is_empty()).then(|| chain(recorded, view)),
         is_trusted: (verdict != Verdict::Unknown).then_some(verdict == Verdict::Trusted),
-        distrust: verdict.distrust().map(str::to_owned),
+        distrust: reason.as_ref().map(in_words),
+        chain,
+        verdict: reason,
         gives_session: gives_session(trace, version, &tickets, chosen.is_some_and(|hello| hello.has_id)),
         tickets,
     })

@@ -49,16 +49,22 @@ pub struct Paint {
     width: usize,
 }
 
+/// The width of an output with this number of columns.
+fn width(columns: Option<usize>) -> usize {
+    columns.filter(|columns| *columns > 0).unwrap_or(WIDTH).clamp(NARROWEST, WIDEST)
+}
+
 impl Paint {
     /// Capabilities of standard output: on a terminal, its width, and colours unless `NO_COLOR` is set
-    /// (<https://no-color.org>).
+    /// (<https://no-color.org>). Elsewhere the width is that of the variable `COLUMNS`, or 100 columns.
     pub fn of_stdout() -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
-            return Self::plain();
+            let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+            return Self { width: width(columns), ..Self::plain() };
         }
         let window = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
-        let width = window.filter(|width| *width > 0).unwrap_or(WIDTH).clamp(NARROWEST, WIDEST);
+        let width = width(window);
         let is_refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_dumb = env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self { is_coloured: !is_refused && !is_dumb, width }

@@ -1,10 +1,8 @@
 //! Timing, comparison and frames as tables.
 
-use std::fmt::Write;
-
 use brisk_handshake_view::Party;
-use brisk_report::Table;
 use brisk_report::figures::count;
+use brisk_report::{Table, wrapped};
 
 use super::ms;
 use crate::compare::Compared;
@@ -84,20 +82,20 @@ pub(crate) fn compared(compared: &Compared) -> Table {
 }
 
 /// HTTP/2 frames.
-pub(crate) fn frames(report: &Report) -> String {
+pub(crate) fn frames(report: &Report, width: usize) -> String {
     if report.frames.is_empty() {
         return "Frames\n  none: HTTP/2 was not spoken\n".to_owned();
     }
     let mut text = "Frames\n".to_owned();
     for row in &report.frames {
-        text.push_str(&frame(row));
+        text.push_str(&frame(row, width));
     }
     text
 }
 
-fn frame(FrameRow { at_ms, frame }: &FrameRow) -> String {
+fn frame(FrameRow { at_ms, frame }: &FrameRow, width: usize) -> String {
     let arrow = if frame.from == Party::Client { "→" } else { "←" };
-    let mut text = format!("  {:>9}  {arrow}  {:<14}", ms(*at_ms), frame.kind);
+    let begin = format!("  {:>9}  {arrow}  {:<14}", ms(*at_ms), frame.kind);
     let mut parts = vec![format!("stream {}", frame.stream), format!("{} B", count(frame.length.into()))];
     parts.extend(frame.flags.iter().map(|flag| (*flag).to_owned()));
     if !frame.detail.is_empty() {
@@ -106,10 +104,24 @@ fn frame(FrameRow { at_ms, frame }: &FrameRow) -> String {
     if let Some((connection, stream)) = frame.windows {
         parts.push(format!("window {connection} of the connection, {stream} of the stream"));
     }
-    text.push_str(&parts.join(", "));
-    text.push('\n');
+    let mut text = hanging(&begin, &parts.join(", "), width);
+    let indent = " ".repeat(if width < super::WIDE { 14 } else { 33 });
     for (name, value) in frame.headers.iter().take(FIELDS) {
-        let _ = writeln!(text, "{:>33}{name}: {value}", "");
+        text.push_str(&hanging(&indent, &format!("{name}: {value}"), width));
     }
     text
+}
+
+/// `text` after `begin`, in lines of at most `width` characters; later lines are indented as far as `begin`.
+fn hanging(begin: &str, text: &str, width: usize) -> String {
+    let indent = begin.chars().count();
+    let mut lines = String::new();
+    for line in wrapped(text, (width + 2).saturating_sub(indent).max(20)).lines() {
+        let lead = if lines.is_empty() { begin.to_owned() } else { " ".repeat(indent) };
+        // `wrapped` indents by two spaces.
+        lines.push_str(&lead);
+        lines.push_str(line.trim_start());
+        lines.push('\n');
+    }
+    lines
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use brisk_report::figures::shortened;
+
 use super::{Paint, Style, ms};
 use crate::report::Report;
 
@@ -17,9 +19,15 @@ pub(super) fn waterfall(report: &Report, paint: &Paint) -> String {
     let mut before = 0.0;
     for (index, (name, time)) in phases.iter().enumerate() {
         let scale = if total > 0.0 { room as f64 / total } else { 0.0 };
+        let is_unfinished = report.phases.unfinished == Some(name);
         let style = [Style::Soft, Style::Warn, Style::Client, Style::Server, Style::Good][index % 5];
+        let style = if is_unfinished { Style::Bad } else { style };
         let bar = paint.style(style, &bar(before * scale, time * scale));
         let _ = writeln!(text, "  {name:<8}{:>9}  {bar}", ms(*time));
+        if is_unfinished {
+            let note = format!("{name} was not completed: the connection failed after {} of it", ms(*time));
+            let _ = writeln!(text, "{:>21}{}", "", paint.style(Style::Bad, &shortened(&note, room)));
+        }
         before += time;
     }
     let _ = writeln!(text, "  {:<8}{:>9}", "total", ms(report.phases.total_ms.unwrap_or(total)));
