@@ -50,9 +50,18 @@ pub fn get_with(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
 
 /// Headers as literals without indexing (RFC 7541 section 6.2.2).
 fn lines(headers: &[(&str, &str)]) -> Vec<u8> {
-    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let text = |text: &str| [length(text.len()), text.as_bytes().to_vec()].concat();
     let line = |(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
     headers.iter().flat_map(line).collect()
+}
+
+/// Length of a text without Huffman coding, below 16,511 (RFC 7541 section 5.1).
+fn length(length: usize) -> Vec<u8> {
+    match length.checked_sub(127) {
+        None => vec![length as u8],
+        Some(rest @ ..128) => vec![127, rest as u8],
+        Some(rest) => vec![127, rest as u8 & 0x7f | 0x80, (rest >> 7) as u8],
+    }
 }
 
 /// Header block (RFC 7541): `:method` by its index in the static table, `https`, then path and authority as literals.

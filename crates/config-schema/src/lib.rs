@@ -43,8 +43,8 @@ use brisk_config_file::{Period, Rate, Size, SizeLimit};
 use serde::Deserialize;
 
 pub use access::{BasicAuth, ClientCertificate, ForwardAuth, Satisfy};
-pub use access_log::{AccessLog, LogFormat};
 pub use access_log::AccessLogFormat;
+pub use access_log::{AccessLog, LogFormat};
 pub use acme::{
     Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,
 };

@@ -101,7 +101,7 @@ impl CommandLine {
         }
         raw.server.workers = self.workers.or(raw.server.workers);
         let format = self.access_log.map(raw::LogFormat::Named);
-        raw.access_log.format = format.or(raw.access_log.format);
+        raw.access_log.format = format.or(raw.access_log.format.take());
     }
 }
 

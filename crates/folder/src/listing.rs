@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, ResolveFlags, statat};
 use tokio::task::spawn_blocking;
 
-use crate::{Beneath, Facts, find, modified, open_beneath};
+use crate::{Beneath, find, modified, open_beneath};
 
 /// Maximum number of files in a list, and of those that are examined for it.
 const MOST: usize = 5_000;
@@ -38,7 +38,7 @@ pub struct Entry {
 }
 
 impl Beneath {
-    /// Lists the folder `path`, relative to the root, on a blocking thread. `is_hidden` names what is left out. Links are
+    /// Lists the folder `path`, relative to the root, on a blocking thread. Names for which `is_hidden` is true are left out. Links are
     /// listed if they are followed for requests: to files and folders below the root.
     ///
     /// # Errors

@@ -197,7 +197,8 @@ impl Shared {
     /// Applies the state to new connections and requests. Waits for the first staples of new certificates and for the
     /// answers of their keys.
     pub(crate) fn commit(&self, prepared: Prepared) {
-        let Prepared { live, access_log, keys, beacons, keystore, certificates, http3, token_keys } = prepared;
+        let Prepared { live, access_log, keys, beacons, keystore, certificates, http3, token_keys } =
+            prepared;
         start_token_keys(&token_keys);
         if http3 && !live.has_http3 {
             tracing::warn!(key = "server.http3", "changed, but takes effect only after a restart");

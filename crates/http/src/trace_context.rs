@@ -102,12 +102,12 @@ fn after_dash(value: &[u8]) -> Option<&[u8]> {
 
 /// Section 3.3.1: a list of `key=value`, of which no key occurs twice.
 fn is_valid_state(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(TRACESTATE).iter().map(HeaderValue::as_bytes);
-    if values.clone().map(<[u8]>::len).sum::<usize>() > LONGEST_STATE {
+    let values = || headers.get_all(TRACESTATE).iter().map(HeaderValue::as_bytes);
+    if values().map(<[u8]>::len).sum::<usize>() > LONGEST_STATE {
         return false;
     }
     let mut keys: Vec<&[u8]> = Vec::new();
-    for member in values.flat_map(|value| value.split(|byte| *byte == b',')) {
+    for member in values().flat_map(|value| value.split(|byte| *byte == b',')) {
         let member = member.trim_ascii();
         if member.is_empty() {
             continue;

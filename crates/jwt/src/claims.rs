@@ -1,5 +1,7 @@
 //! Headers for upstreams that are made of claims.
 
+use std::fmt::Write as _;
+
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -60,7 +62,10 @@ fn encode(text: &str, reserved: &[u8], out: &mut String) {
     for byte in text.bytes() {
         match byte {
             b' '..=b'~' if !reserved.contains(&byte) => out.push(char::from(byte)),
-            other => out.push_str(&format!("%{other:02X}")),
+            other => {
+                // A string takes all text.
+                let _ = write!(out, "%{other:02X}");
+            }
         }
     }
 }

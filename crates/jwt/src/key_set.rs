@@ -35,7 +35,7 @@ struct Key {
     /// The only algorithm of the key, if the issuer names one.
     algorithm: Option<Algorithm>,
     permitted: &'static [Algorithm],
-    key: DecodingKey,
+    decoding: DecodingKey,
 }
 
 /// Reason for which a set or a file has no keys.
@@ -148,7 +148,7 @@ impl KeySet {
                 && key.algorithm.is_none_or(|own| own == algorithm)
                 && (id.is_none() || key.id.is_none() || key.id.as_deref() == id)
         };
-        self.keys.iter().filter(may).map(|key| &key.key).take(MOST_TRIED)
+        self.keys.iter().filter(may).map(|key| &key.decoding).take(MOST_TRIED)
     }
 }
 
@@ -183,14 +183,18 @@ impl Key {
             }
         };
         let key = DecodingKey::from_jwk(jwk).map_err(|error| error.to_string())?;
-        checked(Self { id: common.key_id.clone(), algorithm, permitted, key })
+        checked(Self { id: common.key_id.clone(), algorithm, permitted, decoding: key })
     }
 
     fn of_der(der: &[u8]) -> Result<Self, String> {
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|error| error.to_string())?;
         let bytes = &info.subject_public_key.data;
         let (permitted, key) = match info.parsed() {
-            Ok(PublicKey::RSA(key)) => (RSA, DecodingKey::from_rsa_raw_components(key.modulus, key.exponent)),
+            Ok(PublicKey::RSA(key)) => {
+                // DER has a zero before a number whose first bit is set; aws-lc takes none.
+                let modulus = key.modulus.strip_prefix(&[0]).unwrap_or(key.modulus);
+                (RSA, DecodingKey::from_rsa_raw_components(modulus, key.exponent))
+            }
             Ok(PublicKey::EC(point)) if point.data().len() == 65 => {
                 (&[Algorithm::ES256][..], DecodingKey::from_ec_der(bytes))
             }
@@ -203,13 +207,13 @@ impl Key {
             }
             _ => return Err("its type is none of RSA, P-256, P-384 and Ed25519".to_owned()),
         };
-        checked(Self { id: None, algorithm: None, permitted, key })
+        checked(Self { id: None, algorithm: None, permitted, decoding: key })
     }
 }
 
 /// A key with a size that its algorithm needs.
 fn checked(key: Key) -> Result<Key, String> {
-    match key.key.kind() {
+    match key.decoding.kind() {
         DecodingKeyKind::RsaModulusExponent { n, .. } => {
             let zeros = n.iter().take_while(|byte| **byte == 0).count();
             let first = n.get(zeros).map_or(8, |byte| byte.leading_zeros() as usize);

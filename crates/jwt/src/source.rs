@@ -219,10 +219,13 @@ impl Drop for Slot<'_> {
     }
 }
 
+/// URL, and file with trust anchors.
+type Place = (String, Option<PathBuf>);
+
 /// The URLs of a process. A reload continues to use the keys that were fetched.
 #[derive(Debug, Default)]
 pub struct KeySources {
-    sources: Mutex<HashMap<(String, Option<PathBuf>), Weak<KeySource>>>,
+    sources: Mutex<HashMap<Place, Weak<KeySource>>>,
     thread: Arc<FetchThread>,
 }
 
@@ -333,12 +336,14 @@ mod tests {
                     None => silent.push(stream),
                 }
             }
+            // Their connections stay open until the test ends.
+            std::mem::forget(silent);
         });
         (url, count)
     }
 
-    fn ok(body: &str) -> Option<String> {
-        Some(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+    fn ok(body: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     }
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -357,12 +362,10 @@ mod tests {
             ok("<html>"),
             ok(&huge),
             ok(&jwks(&[])),
-            Some(
-                "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".to_owned(),
-            ),
-            Some("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned()),
+            "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
         ];
-        let (url, count) = server(responses);
+        let (url, count) = server(responses.into_iter().map(Some).collect());
         let sources = KeySources::default();
         let source = sources.of_url(&url, None);
         assert!(
@@ -401,9 +404,11 @@ mod tests {
             slots.extend(Slot::reserve(remote, &mut remote.state(), client));
         }
         assert_eq!(slots.len(), MOST_WAITING / 2 + MOST_OF_CLIENT);
-        let mut state = remote.state();
-        slots.extend(Slot::reserve(remote, &mut state, CLIENT));
-        drop(state);
+        let another = {
+            let mut state = remote.state();
+            Slot::reserve(remote, &mut state, CLIENT)
+        };
+        slots.extend(another);
         assert_eq!(slots.len(), MOST_WAITING / 2 + MOST_OF_CLIENT + 1);
         drop(slots);
         assert!(remote.state().waiting.is_empty());

@@ -86,7 +86,7 @@ impl Nginx {
         };
         let client = "location = /client {
             return 200 '$proxy_protocol_addr $proxy_protocol_port $proxy_protocol_server_port $connection\n'; }";
-        Self::start(scheme, listen, &format!("{client}\n{directives}"))
+        Self::start(scheme, listen, ("", &format!("{client}\n{directives}")))
     }
 
     /// One line for each completed request, if requests are recorded. Over TLS: version, `r` for a resumed session or

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use brisk_folder::{Beneath, Entry, Listing};
 use brisk_http::path::RequestPath;
+use brisk_transform::body::Body;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::Semaphore;
 
 use super::is_hidden_name;
-use crate::body::Body;
 use crate::redirect;
 
 /// Maximum length of a page in bytes. Further files are left out.

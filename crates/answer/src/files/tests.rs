@@ -21,7 +21,10 @@ fn site() -> Site {
     {
         fs::write(root.join(name), text).expect(name);
     }
-    let files = StaticFiles::new(&StaticSettings { root, precompressed: true, listing: false, fallback: None }, "/files");
+    let files = StaticFiles::new(
+        &StaticSettings { root, precompressed: true, listing: false, fallback: None },
+        "/files",
+    );
     Site { folder, files }
 }
 
@@ -136,8 +139,10 @@ async fn a_redirect_never_leads_to_another_host() {
     let site = site();
     let location = site.get("/files//docs", &[]).await.headers()["location"].clone();
     assert_eq!(location, "/files/docs/");
-    let at_root =
-        StaticFiles::new(&StaticSettings { root: site.root(), precompressed: false, listing: false, fallback: None }, "/");
+    let at_root = StaticFiles::new(
+        &StaticSettings { root: site.root(), precompressed: false, listing: false, fallback: None },
+        "/",
+    );
     let (parts, ()) = Request::get("//docs").body(()).expect("a request").into_parts();
     let path = RequestPath::read("//docs").expect("a path");
     let response = at_root.answer(&parts, &path).await;
@@ -249,7 +254,10 @@ async fn a_copy_that_is_older_than_its_file_or_has_none_is_no_copy() {
 
 fn with_fallback(site: &Site) -> StaticFiles {
     let fallback = Some("/docs/index.html".parse().expect("a path"));
-    StaticFiles::new(&StaticSettings { root: site.root(), precompressed: true, listing: false, fallback }, "/files")
+    StaticFiles::new(
+        &StaticSettings { root: site.root(), precompressed: true, listing: false, fallback },
+        "/files",
+    )
 }
 
 #[tokio::test]

@@ -71,17 +71,16 @@ impl Stage for AccessStage {
         let mut lacking = None;
         if let Some(tokens) = &self.tokens {
             match tokens.examine(headers) {
-                Ok(token) if self.is_sufficient(token, exchange, state) => return Flow::Continue,
-                Ok(_) => {}
+                Ok(token) => {
+                    if self.is_sufficient(token, exchange, state) {
+                        return Flow::Continue;
+                    }
+                }
                 Err(fault) if fault.depends_on_keys() => return Flow::Wait,
                 Err(fault) => lacking = Some(fault),
             }
         }
-        let basic_auth = match self.next(lacking) {
-            Some(basic_auth) => basic_auth,
-            None => return self.challenge(lacking, exchange),
-        };
-        let Some(credentials) = credentials(headers) else {
+        let Some((basic_auth, credentials)) = self.next(lacking).zip(credentials(headers)) else {
             return self.challenge(lacking, exchange);
         };
         match basic_auth.passwords.remembered(&credentials) {
@@ -102,8 +101,11 @@ impl Stage for AccessStage {
         let mut lacking = None;
         if let Some(tokens) = self.tokens.as_ref().filter(|_| state.token.is_none()) {
             match tokens.examine_again(headers, client).await {
-                Ok(token) if self.is_sufficient(token, exchange, state) => return Flow::Continue,
-                Ok(_) => {}
+                Ok(token) => {
+                    if self.is_sufficient(token, exchange, state) {
+                        return Flow::Continue;
+                    }
+                }
                 Err(fault) => lacking = Some(fault),
             }
         }

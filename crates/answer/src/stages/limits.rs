@@ -9,10 +9,10 @@ use brisk_limits::{Admission, Excess, Question};
 use brisk_net::limits::client_of;
 use brisk_rules::{Values, Variable};
 use brisk_telemetry::Side;
+use brisk_transform::body::Body;
 use http::request::Parts;
 use http::{Response, StatusCode, header};
 
-use crate::body::Body;
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
 use crate::forwarding::Forwarding;

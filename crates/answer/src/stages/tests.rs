@@ -238,12 +238,13 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
         forwards: false,
     };
     let users = AccessSettings { basic_auth: Some(basic_auth), ..AccessSettings::default() };
-    let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"0mBRIEMDqyMWIScAUlUGDShYbV3p9se-xBewdIy1New"}]}"#;
+    let keys =
+        r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"0mBRIEMDqyMWIScAUlUGDShYbV3p9se-xBewdIy1New"}]}"#;
     let source = KeySource::of_file(KeySet::from_json(keys.as_bytes()).expect("a key"));
     let check = Arc::new(TokenCheck::new(TokenRules::default(), source, Vec::new()));
     let tokens = Some(TokenAuth { check, cookie: None, forwards: true });
     let bearers = AccessSettings { tokens, ..AccessSettings::default() };
-    let cases: [(RouteSettings, &[&str]); 12] = [
+    let cases: [(RouteSettings, &[&str]); 13] = [
         (RouteSettings { limits: Arc::new([limit()]), ..upstream() }, &["Limits"]),
         (RouteSettings { access, ..upstream() }, &["Access"]),
         (RouteSettings { access: owners, ..upstream() }, &["Access"]),

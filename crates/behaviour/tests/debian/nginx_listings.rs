@@ -89,7 +89,7 @@ fn folders_have_the_files_that_nginx_lists() {
     }
     let mut client = Client::connect(&site);
     client.send(&h2::get(1, "/files/deep/"));
-    assert_eq!(client.status(1), "200");
+    assert_eq!(client.status(1), 200);
     site.brisk.write("www/deep/index.html", "own page");
     assert_eq!(get(site.connect(), "/files/deep/").text(), "own page");
 }

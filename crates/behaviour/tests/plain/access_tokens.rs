@@ -84,7 +84,7 @@ fn a_valid_token_passes_and_its_claims_reach_the_upstream_over_http1_and_http2()
     }
     let mut http2 = Client::connect(&site);
     http2.send(&h2::get_with(1, "/", &[("authorization", &format!("bearer {token}")), ("x-user", "root")]));
-    assert_eq!(http2.status(1), "200");
+    assert_eq!(http2.status(1), 200);
     assert_eq!(origin.last_request().head.header("x-user"), Some("alice"));
     assert!(site.brisk.logged("\"user\":\"alice\"").contains("\"status\":200"));
     let reached = origin.requests().len();

@@ -70,7 +70,7 @@ fn a_refused_request_has_a_trace_in_the_log_over_http2() {
     let site = site(&origin);
     let mut client = Client::connect(&site);
     client.send(&h2::get_with(1, "/closed", &[("traceparent", PARENT)]));
-    assert_eq!(client.status(1), "403");
+    assert_eq!(client.status(1), 403);
     assert_eq!(logged(&site, "/closed")["trace"], TRACE);
 }
 

@@ -47,7 +47,8 @@ pub(super) fn of_route(
     let credentials = [raw.basic_auth.is_some(), raw.jwt.is_some()];
     let restrictions = [restricts_networks(raw, host), certificate.is_some(), credentials[0], credentials[1]];
     if raw.satisfy.is_some() && restrictions.iter().filter(|is_used| **is_used).count() < 2 {
-        let message = "has no effect: write two of `allow` or `deny`, `client_certificate`, `basic_auth` and `jwt`";
+        let message =
+            "has no effect: write two of `allow` or `deny`, `client_certificate`, `basic_auth` and `jwt`";
         context.findings.wrong(&path.key("satisfy"), message);
     }
     AccessSettings {

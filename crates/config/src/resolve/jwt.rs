@@ -80,10 +80,11 @@ fn of_url(url: &str, raw: &raw::Jwt, path: &KeyPath, context: &mut Context<'_>) 
     let is_local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
     match parsed.as_ref().and_then(Uri::scheme_str) {
         Some("https") => {}
-        // Nobody is between this process and its own machine.
+        // No network is between this process and its own machine.
         Some("http") if is_local => {}
         Some("http") => {
-            let message = format!("{url:?}: keys come over https, so that nobody replaces them on the way");
+            let message =
+                format!("{url:?}: keys come over https, so that no attacker replaces them on the way");
             context.findings.wrong(&path.key("jwks_url"), message);
             return None;
         }

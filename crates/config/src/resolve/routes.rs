@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use brisk_answer::settings::{
-    Action, ErrorPages, FixedResponse, KeepAlive, Redirect, RedirectTarget, RequestLimit, RoutePath, RouteSettings,
-    StaticSettings, Trace, UpstreamAction, UpstreamPath, UrlPath,
+    Action, ErrorPages, FixedResponse, KeepAlive, Redirect, RedirectTarget, RequestLimit, RoutePath,
+    RouteSettings, StaticSettings, Trace, UpstreamAction, UpstreamPath, UrlPath,
 };
 use brisk_config_file::{KeyPath, SizeLimit};
 use bytes::Bytes;

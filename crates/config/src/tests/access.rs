@@ -270,6 +270,7 @@ fn tokens_have_keys_and_rules() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn wrong_rules_for_tokens_are_refused() {
     for (route, keys, expected) in [
         ("", "", "jwt: no key verifies the tokens: write one of `jwks_url`, `jwks_file`, `key_file`"),
@@ -287,7 +288,7 @@ fn wrong_rules_for_tokens_are_refused() {
         (
             "",
             "jwks_url = \"http://id.example/keys\"",
-            "jwt.jwks_url: \"http://id.example/keys\": keys come over https, so that nobody replaces them on the way",
+            "jwt.jwks_url: \"http://id.example/keys\": keys come over https, so that no attacker replaces them on the way",
         ),
         (
             "",

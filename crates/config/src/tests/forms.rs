@@ -49,6 +49,24 @@ fn an_upstream_that_no_route_asks_is_a_warning() {
 }
 
 #[test]
+fn a_redirect_has_known_variables_and_a_host_that_no_client_chooses() {
+    let route = |keys: &str| format!("{LISTENER}{HOST}[[host.route]]\n{keys}\n");
+    refused(
+        &route("path = \"/\"\nredirect = \"/{pth}\""),
+        "brisk.toml:7:12: host[0].route[0].redirect: \"/{pth}\" is no place to redirect to: {pth} is no variable; \
+         known here: {client.address}, {client.port}, {client.certificate.subject}, {server.address}, {server.port}, {request.id}, \
+         {request.method}, {request.scheme}, {request.host}, {request.path}, {request.query}, {request.target}, {request.version}, \
+         {tls.version}, {tls.cipher}, {tls.server_name}, {upstream.address}, {request.header.NAME}, {request.cookie.NAME}, \
+         {request.query.NAME}, {map.NAME}",
+    );
+    refused(
+        &route("path = \"/\"\nredirect = \"https://{request.header.x}/\""),
+        "brisk.toml:7:12: host[0].route[0].redirect: \"https://{request.header.x}/\" is no place to redirect to: a client could \
+         choose the host by a variable in this place: write a slash before it, or a [map.NAME] with the permitted hosts",
+    );
+}
+
+#[test]
 fn a_redirect_to_a_bare_host_is_refused() {
     refused(
         &format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nredirect = \"example.org\"\n"),
@@ -204,8 +222,8 @@ fn pipelines_are_written_and_need_repetition() {
 
 #[test]
 fn a_route_traces_as_its_host_unless_it_says_otherwise() {
-    let route = |key: &str| format!("[[host.route]]\npath = \"/{}\"\nrespond = {{}}\n{key}", key.len());
-    let routes = [route(""), route("trace = false\n"), route("trace = \"new\"\n")].concat();
+    let route = |path: &str, key: &str| format!("[[host.route]]\npath = \"{path}\"\nrespond = {{}}\n{key}");
+    let routes = [route("/a", ""), route("/b", "trace = false\n"), route("/c", "trace = \"new\"\n")].concat();
     let settings = accepted(&format!("{LISTENER}{HOST}trace = true\n{routes}")).settings;
     let traces: Vec<_> = settings.service.hosts[0].routes.iter().map(|route| route.trace).collect();
     assert_eq!(traces, [Some(Trace::Continue), None, Some(Trace::Begin)]);

@@ -245,7 +245,11 @@ fn milestones_are_offsets_from_the_start_of_the_connection() {
 }
 
 fn file_settings(path: &std::path::Path, format: AccessLogFormat) -> AccessLogSettings {
-    AccessLogSettings { format, target: AccessLogTarget::File(path.to_owned()), ..AccessLogSettings::default() }
+    AccessLogSettings {
+        format,
+        target: AccessLogTarget::File(path.to_owned()),
+        ..AccessLogSettings::default()
+    }
 }
 
 #[test]

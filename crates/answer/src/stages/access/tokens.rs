@@ -57,16 +57,13 @@ impl TokenAuth {
 
     /// The token. Of several ones, an upstream could use another.
     fn token(&self, headers: &HeaderMap) -> Result<Vec<u8>, Lacking> {
-        let found = match &self.cookie {
-            Some(name) => {
-                let mut values = cookies(headers, name);
-                values.next().map(|value| (value.to_vec(), values.next().is_none()))
-            }
-            None => {
-                let mut values = headers.get_all(header::AUTHORIZATION).iter();
-                let first = values.next().and_then(|value| bearer(value.as_bytes()));
-                first.map(|token| (token.to_vec(), values.next().is_none()))
-            }
+        let found = if let Some(name) = &self.cookie {
+            let mut values = cookies(headers, name);
+            values.next().map(|value| (value.to_vec(), values.next().is_none()))
+        } else {
+            let mut values = headers.get_all(header::AUTHORIZATION).iter();
+            let first = values.next().and_then(|value| bearer(value.as_bytes()));
+            first.map(|token| (token.to_vec(), values.next().is_none()))
         };
         match found {
             None => Err(Lacking::Missing),
