@@ -35,11 +35,7 @@ impl Limits {
 
     /// The limit called `name` with these settings.
     pub fn open(&self, name: &str, settings: LimitSettings) -> Arc<Limit> {
-        let mut all = self.lock();
-        all.retain(|_, named| {
-            named.limits.retain(|limit| limit.strong_count() > 0);
-            !named.limits.is_empty()
-        });
+        let mut all = self.in_use();
         let named = all.entry(name.to_owned()).or_default();
         let known = named.limits.iter().filter_map(Weak::upgrade).find(|limit| *limit.settings() == settings);
         known.unwrap_or_else(|| {
@@ -49,23 +45,30 @@ impl Limits {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Named>> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The limits that configurations use.
+    fn in_use(&self) -> MutexGuard<'_, BTreeMap<String, Named>> {
+        let mut all = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, named| {
+            named.limits.retain(|limit| limit.strong_count() > 0);
+            !named.limits.is_empty()
+        });
+        all
     }
 }
 
 impl Collector for Limits {
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let all = self.in_use();
         let mut family =
             page.counter("limit_requests", "Requests of routes with limits, by limit and result.")?;
-        for (name, named) in self.lock().iter() {
+        for (name, named) in all.iter() {
             for (result, outcome) in Outcome::ALL {
                 family.counter(&[("limit", name), ("result", result)], named.counters.of(outcome))?;
             }
         }
         let mut family = page
             .counter("limit_undecided", "Requests about which Redis gave no decision in time, by limit.")?;
-        for (name, named) in self.lock().iter() {
+        for (name, named) in all.iter() {
             family.counter(&[("limit", name)], named.counters.undecided())?;
         }
         Ok(())
@@ -104,6 +107,6 @@ mod tests {
         assert_eq!(first.counters().of(Outcome::Passed), 2, "counters belong to the name");
         drop(first);
         assert!(limits.open("a", settings(1)).admit(b"k").is_ok(), "no longer in use");
-        assert_eq!(limits.lock().len(), 1);
+        assert_eq!(limits.in_use().len(), 0, "no longer in use");
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_limits::{Admission, Excess, Question};
+use brisk_limits::{Admission, Excess};
 use brisk_net::limits::client_of;
 use brisk_rules::{Values, Variable};
 use brisk_telemetry::Side;
@@ -63,7 +63,13 @@ impl Stage for LimitsStage {
             Err(flow) => return flow,
         };
         // All questions are sent before the first reply is awaited.
-        let questions: Vec<_> = admitted.iter().map(Admitted::ask).collect();
+        let ask = |own: &Admitted<'_>| {
+            let limit = &own.limit.limit;
+            // The key is formed again, because no memory is reserved to hold it.
+            let key = limit.has_fleet().then(|| self.key(&own.limit.by, exchange, &request.head))?;
+            limit.ask(&own.admission, &key)
+        };
+        let questions: Vec<_> = admitted.iter().map(ask).collect();
         for (own, question) in admitted.iter().zip(questions) {
             let Some(question) = question else { continue };
             if let Err(excess) = own.limit.limit.decide(&own.admission, question).await {
@@ -80,15 +86,9 @@ impl Stage for LimitsStage {
 struct Admitted<'a> {
     limit: &'a RequestLimit,
     admission: Admission,
-    /// The key, if the fleet is to be asked about it.
-    key: Vec<u8>,
 }
 
 impl Admitted<'_> {
-    fn ask(&self) -> Option<Question> {
-        self.limit.limit.ask(&self.admission, &self.key)
-    }
-
     fn revoke(&self) {
         self.limit.limit.revoke(&self.admission);
     }
@@ -110,7 +110,7 @@ impl LimitsStage {
                 continue;
             }
             match limit.limit.admit(&key) {
-                Ok(admission) => admitted.push(Admitted { limit, admission, key }),
+                Ok(admission) => admitted.push(Admitted { limit, admission }),
                 Err(excess) => {
                     admitted.iter().for_each(Admitted::revoke);
                     return Err(refuse(limit, excess, exchange));

@@ -126,6 +126,7 @@ const CONFIGURED: &[&str] = &[
     "jwt::TokenRules",
     "limits::LimitSettings",
     "rewrite::Origin",
+    "limits::Limits",
     "upstream::ActiveChecks",
     "upstream::Dialer",
     "upstream::GroupSettings",

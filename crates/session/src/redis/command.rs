@@ -70,7 +70,7 @@ impl Command {
             Self::Put { id, .. } | Self::Forget { id } | Self::Find { id, .. } => {
                 shared.key(&shared.sealer.name(id))
             }
-            Self::TakeToken(TakeToken { id, .. }) => shared.key_of_rate(&shared.sealer.name(id)),
+            Self::TakeToken(TakeToken { name, .. }) => shared.key_of_rate(name),
         }
     }
 

@@ -4,20 +4,18 @@
 //! which its bucket is full again, and it expires at that time: Redis forgets full buckets. Names are keyed hashes, so
 //! they disclose neither addresses nor tokens.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Cmd, ServerErrorKind, Value};
 use tokio::sync::oneshot;
-use tokio::time;
 
 use super::{
-    command::Command,
     link::{Link, is_elsewhere},
     problem::{Area, Problem},
+    sealing::Name,
     shared::Shared,
-    store::RedisStore,
 };
-use crate::{Lookup, Miss};
+use crate::Miss;
 
 /// Takes a token. Returns 0, or the microseconds until the next token. Times are microseconds, which are exact as
 /// numbers of Lua until the year 2255.
@@ -44,46 +42,10 @@ pub type Taken = Result<(), Duration>;
 
 /// A question for a token.
 pub(super) struct TakeToken {
-    /// Name of the limit, and the key.
-    pub(super) id: Box<[u8]>,
-    rate: FleetRate,
-    answer: oneshot::Sender<Result<Taken, Miss>>,
-}
-
-impl RedisStore {
-    /// Takes a token of `key` at the limit called `limit`, which all gateways with the same secret share. The reply comes
-    /// until the deadline of the settings, in one round trip.
-    ///
-    /// # Errors
-    ///
-    /// [`Miss::Late`] or [`Miss::Down`] without a decision. A token may have been taken nevertheless.
-    pub fn take_token(&self, limit: &str, key: &[u8], rate: FleetRate) -> Lookup<Result<Taken, Miss>> {
-        if self.is_half_full() {
-            return Lookup::Ready(Err(Miss::Late));
-        }
-        let (answer, answered) = oneshot::channel();
-        let id = [limit.as_bytes(), b"\0", key].concat().into();
-        if let Err(miss) = self.send(Command::TakeToken(TakeToken { id, rate, answer })) {
-            return Lookup::Ready(Err(miss));
-        }
-        let deadline = time::Instant::from_std(Instant::now() + self.settings().deadline);
-        let store = self.clone();
-        Lookup::Pending(Box::pin(async move {
-            let answered = time::timeout_at(deadline, answered).await;
-            let taken = answered.map_or(Err(Miss::Late), |answer| answer.unwrap_or(Err(Miss::Down)));
-            match taken {
-                Ok(_) => store.shared().breaker.succeeded(),
-                Err(Miss::Late) => store.shared().breaker.failed(),
-                Err(_) => {}
-            }
-            taken
-        }))
-    }
-
-    /// Whether Redis works, as far as is known.
-    pub fn is_up(&self) -> bool {
-        self.shared().breaker.is_closed()
-    }
+    /// Keyed hash of the limit and the key, so that a long key is not held.
+    pub(super) name: Name,
+    pub(super) rate: FleetRate,
+    pub(super) answer: oneshot::Sender<Result<Taken, Miss>>,
 }
 
 impl TakeToken {

@@ -19,6 +19,7 @@ use super::{
     client::{self, Job},
     command::{Command, FindMode, FoundSession},
     error::RedisError,
+    rates::{FleetRate, TakeToken, Taken},
     settings::RedisSettings,
     shared::Shared,
     statistics::RedisStatistics,
@@ -111,22 +112,52 @@ impl RedisStore {
         }))
     }
 
+    /// Takes a token of `key` at the limit called `limit`, which all gateways with the same secret share. The reply comes
+    /// until the deadline of the settings, in one round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`Miss::Late`] or [`Miss::Down`] without a decision. A token may have been taken nevertheless.
+    pub fn take_token(&self, limit: &str, key: &[u8], rate: FleetRate) -> Lookup<Result<Taken, Miss>> {
+        if self.is_half_full() {
+            return Lookup::Ready(Err(Miss::Late));
+        }
+        let (answer, answered) = oneshot::channel();
+        let name = self.shared.sealer.name(&[limit.as_bytes(), b"\0", key].concat());
+        if let Err(miss) = self.send(Command::TakeToken(TakeToken { name, rate, answer })) {
+            return Lookup::Ready(Err(miss));
+        }
+        let shared = Arc::clone(&self.shared);
+        let deadline = time::Instant::now() + shared.settings.deadline;
+        Lookup::Pending(Box::pin(async move {
+            let answered = time::timeout_at(deadline, answered).await;
+            let taken = answered.map_or(Err(Miss::Late), |answer| answer.unwrap_or(Err(Miss::Down)));
+            match taken {
+                Ok(_) => shared.breaker.succeeded(),
+                Err(Miss::Late) => shared.breaker.failed(),
+                Err(_) => {}
+            }
+            taken
+        }))
+    }
+
+    /// Whether Redis works, as far as is known.
+    pub fn is_up(&self) -> bool {
+        self.shared.breaker.is_closed()
+    }
+
     /// Reserves an entry of the queue for a job, regardless of the state of Redis.
     pub(super) fn reserve(&self) -> Result<OwnedPermit<Job>, RedisError> {
         self.jobs.clone().try_reserve_owned().map_err(|_| RedisError::Busy)
     }
 
     /// Whether half of the queue is taken. The other half is for sessions, which a flood of requests must not displace.
-    pub(super) fn is_half_full(&self) -> bool {
+    fn is_half_full(&self) -> bool {
         self.jobs.capacity() < self.jobs.max_capacity() / 2
     }
 
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
     /// Queues `command`, or fails it with the returned miss.
-    pub(super) fn send(&self, command: Command) -> Result<(), Miss> {
+    fn send(&self, command: Command) -> Result<(), Miss> {
         let refused = if self.shared.breaker.is_closed() {
             match self.jobs.try_reserve() {
                 Ok(place) => {
