@@ -1,9 +1,11 @@
-//! Limits of the requests of a route or host.
+//! Limits of the requests of a route or host, and timeouts of a route.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use brisk_limits::Limit;
 use brisk_rules::Template;
+use brisk_upstream::settings::RequestTimeouts;
 use http::StatusCode;
 
 /// One limit, and the response to requests beyond it.
@@ -24,4 +26,13 @@ pub enum LimitKey {
     Client,
     /// Values of the request.
     Template(Template),
+}
+
+/// Timeouts of the requests of a route to an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteTimeouts {
+    /// Timeouts in place of those of the upstream.
+    pub upstream: RequestTimeouts,
+    /// Maximum time from the beginning of forwarding to the end of the response.
+    pub request: Option<Duration>,
 }

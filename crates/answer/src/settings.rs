@@ -27,13 +27,14 @@ pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, Pr
 
 pub use crate::error_pages::{ErrorPage, ErrorPages};
 pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
-pub use crate::limit_settings::{LimitKey, RequestLimit};
+pub use crate::limit_settings::{LimitKey, RequestLimit, RouteTimeouts};
 pub use crate::maintenance::{Maintenance, MaintenanceSwitch};
 pub use crate::timing::ServerTiming;
 pub use crate::visits::HostVisits;
 pub use brisk_http::claims::Underscores;
 pub use brisk_http::url_path::UrlPath;
 pub use brisk_http_connection::keep_alive::KeepAlive;
+pub use brisk_limits::Bandwidth;
 pub use brisk_rules::{
     Conditions, GroupPattern, Map, Maps, PathRewrite, Pattern, RedirectTarget, RoutePath, Template,
     UpstreamPath, ValueTest,
@@ -207,6 +208,10 @@ pub struct RouteSettings {
     pub limits: Arc<[RequestLimit]>,
     /// Trace context for upstreams and the access log. Default: none, headers of clients are passed on.
     pub trace: Option<Trace>,
+    /// Timeouts of requests to an upstream. Default: those of the upstream.
+    pub timeouts: RouteTimeouts,
+    /// Pace of each response. Default: no limit.
+    pub bandwidth: Option<Bandwidth>,
 }
 
 /// Treatment of the trace context of a request (W3C Trace Context).
@@ -242,6 +247,8 @@ impl RouteSettings {
             forward_auth: None,
             limits: Arc::default(),
             trace: None,
+            timeouts: RouteTimeouts::default(),
+            bandwidth: None,
         }
     }
 }

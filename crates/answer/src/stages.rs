@@ -3,6 +3,7 @@
 mod access;
 mod alt_svc;
 mod arm_names;
+mod bandwidth;
 mod body_limit;
 mod client_certificate;
 mod compression;
@@ -30,6 +31,7 @@ use http::{HeaderMap, Response};
 use self::access::AccessStage;
 use self::alt_svc::AltSvcStage;
 use self::arm_names::ArmNamesStage;
+use self::bandwidth::BandwidthStage;
 use self::body_limit::BodyLimitStage;
 use self::client_certificate::ClientCertificateStage;
 use self::compression::{CompressionStage, NegotiationStage};
@@ -163,6 +165,8 @@ stages! {
     ServerTiming(ServerTimingStage),
     /// After the last stage that changes the content: the type and length of the body are unknown from here on.
     Compression(CompressionStage),
+    /// After compression: the pace is that of the bytes that are sent.
+    Bandwidth(BandwidthStage),
     /// Before early data: a request that will be refused does not wait for the handshake.
     BodyLimit(BodyLimitStage),
     /// After all stages that respond or refuse early, because this stage waits for a round trip.

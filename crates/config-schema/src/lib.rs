@@ -59,7 +59,7 @@ pub use headers::{HeaderRules, Hsts, SecurityHeaders, TextOrOff};
 pub use jwt::{Jwt, Texts};
 pub use keep_alive::{KeepAlive, Preconnect, Profile};
 pub use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
-pub use limit::{Limit, OnFailure};
+pub use limit::{Bandwidth, Limit, OnFailure, RouteTimeouts};
 pub use map::Map;
 pub use redis::{Redis, RedisTopology};
 use values::{
@@ -336,6 +336,9 @@ pub struct Route {
     pub forward_auth: Option<ForwardAuth>,
     pub limits: Option<Vec<String>>,
     pub trace: Option<Trace>,
+    #[serde(default)]
+    pub timeouts: RouteTimeouts,
+    pub bandwidth: Option<Bandwidth>,
 }
 
 /// `respond`: the same answer to everyone.

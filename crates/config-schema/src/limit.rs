@@ -1,6 +1,6 @@
-//! `[limit.NAME]`: limits of requests by key.
+//! `[limit.NAME]`: limits of requests by key; timeouts and bandwidth of a route.
 
-use brisk_config_file::Rate;
+use brisk_config_file::{Period, Rate, Size};
 use serde::Deserialize;
 
 /// A limit.
@@ -24,4 +24,21 @@ pub enum OnFailure {
     Local,
     Allow,
     Deny,
+}
+
+/// `timeouts` of a route.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouteTimeouts {
+    pub head: Option<Period>,
+    pub body: Option<Period>,
+    pub request: Option<Period>,
+}
+
+/// `bandwidth` of a route.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bandwidth {
+    pub rate: Size,
+    pub after: Option<Size>,
 }

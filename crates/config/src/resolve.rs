@@ -30,6 +30,7 @@ mod maintenance;
 mod maps;
 mod names;
 mod on_demand;
+mod pace;
 mod redis;
 mod remote;
 mod request_limits;

@@ -122,6 +122,9 @@ pub enum BodyError {
     /// The client has its share of the memory for responses that it does not read.
     #[error("the client has its share of the memory for responses")]
     ClientMemory,
+    /// The time of the route for the request and its response has passed.
+    #[error("the response did not end in the time of its route")]
+    RequestTimeout,
     /// The upstream paused for longer than the timeout within a response body.
     #[error("the response body did not come in time")]
     UpstreamTimeout,
@@ -187,6 +190,7 @@ impl BodyError {
             }
             Self::Spill(_) | Self::File(_) | Self::Encoder(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NoRoom | Self::ClientMemory => StatusCode::SERVICE_UNAVAILABLE,
+            Self::RequestTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(_)
             | Self::UpstreamReset
             | Self::UpstreamTimeout
@@ -211,7 +215,9 @@ impl BodyError {
             | Self::TooLarge
             | Self::ClientTimeout
             | Self::ClientMemory => Side::Client,
-            Self::Spill(_) | Self::NoRoom | Self::File(_) | Self::Encoder(_) => Side::Internal,
+            Self::Spill(_) | Self::NoRoom | Self::File(_) | Self::Encoder(_) | Self::RequestTimeout => {
+                Side::Internal
+            }
         }
     }
 
@@ -220,6 +226,7 @@ impl BodyError {
         match self {
             Self::Upstream(ConnectionError::RequestBody(body)) => body.reason(),
             Self::Upstream(_) | Self::UpstreamReset => "response-body",
+            Self::RequestTimeout => "request-timeout",
             Self::UpstreamTimeout => "response-body-timeout",
             Self::ClientGone(_) | Self::ClientMalformed(_) | Self::ClientReset | Self::WrongLength => {
                 "request-body"

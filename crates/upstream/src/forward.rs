@@ -29,7 +29,7 @@ use crate::login;
 use crate::login::PrivateConnections;
 use crate::open::AtLimit;
 use crate::proxied;
-use crate::settings::{Retry, ServerScheme};
+use crate::settings::{RequestTimeouts, Retry, ServerScheme};
 use crate::upgrade::{PendingUpgrade, is_requested};
 
 use self::framing::{Framing, frame_body, settle_length, to_origin_form};
@@ -45,6 +45,8 @@ pub struct ForwardFacts<'a> {
     pub interim: Option<&'a Interim>,
     /// Updated during the request, regardless of its result.
     pub outcome: &'a ForwardOutcome,
+    /// Timeouts of the request.
+    pub timeouts: RequestTimeouts,
 }
 
 /// Outcome of a request, for the access log.
@@ -128,6 +130,7 @@ struct Journey<'a> {
     group: &'a Group,
     connection: &'a Rc<Connection>,
     interim: Option<&'a Interim>,
+    timeouts: RequestTimeouts,
     key: u64,
     retries: u32,
     /// Whether the request may be repeated after it was sent.
@@ -160,6 +163,7 @@ impl<'a> Journey<'a> {
             group,
             connection: facts.connection,
             interim: facts.interim,
+            timeouts: facts.timeouts,
             key: group.key(head, || facts.connection.client.record.borrow().client.ip()),
             retries,
             may_repeat: retries > 0 && body.is_end_stream() && head.method.is_idempotent(),
@@ -258,7 +262,7 @@ impl<'a> Journey<'a> {
         request: &mut Request<RequestBody>,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = attempt.server;
-        let lease = Lease::new(server);
+        let lease = Lease::new(server, self.timeouts);
         let kept = match attempt.placement {
             Placement::Kept => {
                 let private = PrivateConnections::of(self.connection);
@@ -271,12 +275,9 @@ impl<'a> Journey<'a> {
         let mut http1 = match kept {
             Some(http1) => http1,
             // Boxed, like other rare paths: each would enlarge the future of every request.
-            None => match Box::pin(server.connect(self.connection, attempt.at_limit)).await {
-                Ok(http1) => http1,
-                Err(error) => return Err(Failure::connecting(error)),
-            },
+            None => Box::pin(server.connect(self.connection, attempt.at_limit)).await.map_err(Failure::connecting)?,
         };
-        let limit = server.group_settings().timeouts.head;
+        let limit = server.head_timeout(self.timeouts);
         let answered =
             http1.exchange(request, self.connection, self.progress.as_deref(), limit, self.interim).await;
         let mut response = answered?;
@@ -313,7 +314,7 @@ impl<'a> Journey<'a> {
         request: &mut Request<RequestBody>,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = attempt.server;
-        let lease = Lease::new(server);
+        let lease = Lease::new(server, self.timeouts);
         let open = async |at_limit| server.connect_http2(self.connection, at_limit).await;
         let own = proxied::http2(self.connection, server);
         let pool = own.as_deref().unwrap_or_else(|| server.http2());
@@ -322,10 +323,7 @@ impl<'a> Journey<'a> {
         } else {
             pool.checkout(self.connection, attempt.placement, attempt.at_limit, open).await
         };
-        let mut http2 = match checkout {
-            Ok(http2) => http2,
-            Err(error) => return Err(Failure::connecting(error)),
-        };
+        let mut http2 = checkout.map_err(Failure::connecting)?;
         let url = server.state().url();
         let to = Destination {
             is_encrypted: url.scheme() == ServerScheme::Https,
@@ -333,7 +331,7 @@ impl<'a> Journey<'a> {
             protocol: None,
         };
         let deadline = server.register_deadline();
-        let limit = server.group_settings().timeouts.head;
+        let limit = server.head_timeout(self.timeouts);
         let mut response =
             http2.exchange(request, to, self.progress.as_deref(), &deadline, limit, self.interim).await?;
         settle_length(&mut response);

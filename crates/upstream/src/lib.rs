@@ -28,6 +28,7 @@ mod proxied;
 mod proxy_header;
 pub mod settings;
 pub mod upgrade;
+mod waits;
 
 pub use body::UpstreamBody;
 pub use error::UpstreamError;

@@ -12,6 +12,8 @@ use http::{HeaderName, StatusCode};
 
 pub use self::server_url::{ServerAddress, ServerScheme, ServerUrl, ServerUrlError};
 
+pub use crate::waits::RequestTimeouts;
+
 /// Default maximum number of headers of a response.
 pub const HEADERS: u16 = 100;
 

@@ -2,12 +2,14 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::gathered::Gathered;
 use brisk_http_connection::body::request::RequestBody;
+use brisk_limits::TimedBody;
 use brisk_transform::body::Body;
 use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
 use brisk_upstream::{Group, Server};
@@ -16,6 +18,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Response, StatusCode, header};
 use http_body::Body as _;
+use tokio::time::{Instant, timeout_at};
 
 use super::Service;
 use super::site::{Route, Site};
@@ -26,7 +29,7 @@ use crate::forwarding::ForwardedRequest;
 use crate::head_limits::size_of_fields;
 use crate::headers;
 use crate::hints::RequestHints;
-use crate::settings::{RouteSettings, UpstreamAction, UpstreamPath};
+use crate::settings::{RouteSettings, RouteTimeouts, UpstreamAction, UpstreamPath};
 use crate::stage::{ClientRequest, RequestState};
 
 /// A route to an upstream group.
@@ -40,6 +43,7 @@ pub(super) struct UpstreamRoute {
     body_limit: u64,
     /// Whether a request is sent only after its body has arrived completely.
     buffers: bool,
+    timeouts: RouteTimeouts,
 }
 
 impl UpstreamRoute {
@@ -57,12 +61,24 @@ impl UpstreamRoute {
             path: upstream.path.clone(),
             body_limit: route.body_limit.unwrap_or(u64::MAX),
             buffers: route.buffer_request,
+            timeouts: route.timeouts,
         })
     }
 }
 
 /// The future of an upstream's response; a refusal if the request cannot be buffered.
 type PendingResponse<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, Refusal>> + 'a>>;
+
+/// The response of `pending`, which ends within `limit`. A connection that switches protocols has no end.
+async fn within(limit: Duration, pending: PendingResponse<'_>) -> Result<Response<Body>, Refusal> {
+    let end = Instant::now() + limit;
+    let answered = timeout_at(end, pending).await;
+    let response = answered.unwrap_or(Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, "request-timeout")))?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS || response.body().is_end_stream() {
+        return Ok(response);
+    }
+    Ok(response.map(|body| Body::boxed(TimedBody::new(body, end))))
+}
 
 /// One request to an upstream group.
 pub(super) struct UpstreamCall<'a> {
@@ -90,10 +106,15 @@ impl<'a> UpstreamCall<'a> {
             return Ok(Box::pin(self.tunnel(head, target, body, exchange)));
         }
         let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit);
-        Ok(if self.upstream.buffers && !body.is_end_stream() {
+        let limit = self.upstream.timeouts.request;
+        let pending: PendingResponse<'a> = if self.upstream.buffers && !body.is_end_stream() {
             Box::pin(self.gather_and_go(head, target, body, exchange))
         } else {
             Box::pin(self.go(head, target, body, exchange))
+        };
+        Ok(match limit {
+            Some(limit) => Box::pin(within(limit, pending)),
+            None => pending,
         })
     }
 
@@ -130,6 +151,7 @@ impl<'a> UpstreamCall<'a> {
             connection: &connection,
             interim: self.state.hints.as_deref().and_then(RequestHints::interim),
             outcome: &exchange.outcome,
+            timeouts: self.upstream.timeouts.upstream,
         };
         let answered = forward(&self.upstream.group, head, body, &facts).await;
         self.answered(answered, exchange)
@@ -144,7 +166,12 @@ impl<'a> UpstreamCall<'a> {
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let connection = self.prepare(&mut head, target, exchange);
-        let facts = ForwardFacts { connection: &connection, interim: None, outcome: &exchange.outcome };
+        let facts = ForwardFacts {
+            connection: &connection,
+            interim: None,
+            outcome: &exchange.outcome,
+            timeouts: self.upstream.timeouts.upstream,
+        };
         let answered = tunnel(&self.upstream.group, head, upload, &facts).await;
         if answered.as_ref().is_ok_and(|response| response.status().is_success()) {
             exchange.switch();

@@ -10,6 +10,7 @@ use brisk_telemetry::Side;
 use brisk_transform::body::Body;
 use brisk_transform::names::Names;
 use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
+use brisk_upstream::settings::RequestTimeouts;
 use brisk_upstream::{Group, UpstreamBody};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -85,7 +86,12 @@ impl Stage for ForwardAuthStage {
         let connection = Rc::clone(exchange.connection());
         // Not that of the exchange, whose outcome is that of the upstream.
         let outcome = ForwardOutcome::default();
-        let facts = ForwardFacts { connection: &connection, interim: None, outcome: &outcome };
+        let facts = ForwardFacts {
+            connection: &connection,
+            interim: None,
+            outcome: &outcome,
+            timeouts: RequestTimeouts::default(),
+        };
         match forward(group, head, RequestBody::Empty, &facts).await {
             Ok(response) => self.decided(response, exchange).await,
             Err(error) => {

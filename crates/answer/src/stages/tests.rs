@@ -1,6 +1,7 @@
 //! Tests of the order of compiled stages.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ use super::*;
 use crate::exchange::Telemetry;
 use crate::forwarding::Forwarding;
 use crate::settings::{
-    AccessSettings, Action, AltSvc, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
+    AccessSettings, Action, AltSvc, Bandwidth, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
     ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, LimitKey, Maintenance,
     MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, RequestLimit, RoutePath, RouteSettings,
     ServerTiming, TokenAuth, Trace, UpstreamAction, UpstreamPath,
@@ -111,9 +112,12 @@ fn full_route() -> RouteSettings {
         forward_auth: Some(forward_auth()),
         limits: Arc::new([limit()]),
         trace: Some(Trace::Continue),
+        bandwidth: Some(BANDWIDTH),
         ..upstream()
     }
 }
+
+const BANDWIDTH: Bandwidth = Bandwidth { rate: NonZeroU64::MIN, after: 0 };
 
 fn limit() -> RequestLimit {
     let settings = LimitSettings {
@@ -207,6 +211,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
         "PageMeasurement",
         "ServerTiming",
         "Compression",
+        "Bandwidth",
         "BodyLimit",
         "EarlyData",
         "ForwardAuth",
@@ -244,7 +249,8 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
     let check = Arc::new(TokenCheck::new(TokenRules::default(), source, Vec::new()));
     let tokens = Some(TokenAuth { check, cookie: None, forwards: true });
     let bearers = AccessSettings { tokens, ..AccessSettings::default() };
-    let cases: [(RouteSettings, &[&str]); 13] = [
+    let cases: [(RouteSettings, &[&str]); 14] = [
+        (RouteSettings { bandwidth: Some(BANDWIDTH), ..upstream() }, &["Bandwidth"]),
         (RouteSettings { limits: Arc::new([limit()]), ..upstream() }, &["Limits"]),
         (RouteSettings { access, ..upstream() }, &["Access"]),
         (RouteSettings { access: owners, ..upstream() }, &["Access"]),

@@ -30,6 +30,7 @@ mod rates;
 mod records;
 mod reload;
 mod route_conditions;
+mod route_limits;
 mod routes;
 mod server_timing;
 mod silent_operators;

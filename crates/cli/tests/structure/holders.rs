@@ -55,6 +55,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
     (
         "responses that the client has not read",
         &[
+            "limits::PacedBody",
             "http-connection::Chunk",
             "http-server::Answer",
             "http-server::ReadyStreams",
@@ -125,8 +126,8 @@ const CONFIGURED: &[&str] = &[
     "jwt::Remote",
     "jwt::TokenRules",
     "limits::LimitSettings",
-    "rewrite::Origin",
     "limits::Limits",
+    "rewrite::Origin",
     "upstream::ActiveChecks",
     "upstream::Dialer",
     "upstream::GroupSettings",

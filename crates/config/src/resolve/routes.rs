@@ -13,7 +13,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::context::Context;
 use super::{
-    access, compression, early_data, early_hints, error_pages, forward_auth, headers, keep_alive,
+    access, compression, early_data, early_hints, error_pages, forward_auth, headers, keep_alive, pace,
     request_limits, upstream_path, when,
 };
 use crate::raw;
@@ -128,6 +128,8 @@ fn route(
         forward_auth,
         limits: request_limits::of_route(raw, &inherited.limits, path, context),
         trace: trace(raw.trace.or(inherited.host.trace)),
+        timeouts: pace::timeouts(raw, path, context),
+        bandwidth: pace::bandwidth(raw, path, context),
     })
 }
 

@@ -58,7 +58,7 @@ impl Journey<'_> {
                 Ok(response)
             }
             Some(Position::Behind(seat)) => {
-                let lease = Lease::new(server);
+                let lease = Lease::new(server, self.timeouts);
                 match seat.turn().await.ok_or_else(Failure::of_neighbour)? {
                     Reached::Connection(http1) => self.answer(http1, request, lease, site, false).await,
                     Reached::Response(mut response, body) => {
@@ -70,7 +70,7 @@ impl Journey<'_> {
                 }
             }
             Some(Position::First(first)) => {
-                let lease = Lease::new(server);
+                let lease = Lease::new(server, self.timeouts);
                 let mut http1 = match kept(server) {
                     Some(http1) => http1,
                     None => server
@@ -96,7 +96,7 @@ impl Journey<'_> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let started = Instant::now();
         let (server, pipelines) = (lease.server(), lease.server().pipelines());
-        let limit = server.group_settings().timeouts.head;
+        let limit = server.head_timeout(self.timeouts);
         let was_shared = http1.has_followers();
         let unanswered = Unanswered::new(http1, request.method());
         let answered = unanswered.next_head(self.connection, limit, self.interim, is_first).await;

@@ -91,7 +91,7 @@ impl Asked<'_> {
         upload: ClientBody,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
-        let lease = Lease::new(server);
+        let lease = Lease::new(server, self.facts.timeouts);
         let mut http1 = server.connect(self.connection, AtLimit::Wait).await.map_err(Failure::connecting)?;
         let key = key();
         head.method = Method::GET;
@@ -99,7 +99,7 @@ impl Asked<'_> {
         let mut request = Request::from_parts(head, RequestBody::Empty);
         to_origin_form(&mut request, server);
         request.headers_mut().remove(TRANSFER_ENCODING);
-        let limit = server.group_settings().timeouts.head;
+        let limit = server.head_timeout(self.facts.timeouts);
         let mut response = http1.exchange(&mut request, self.connection, None, limit, None).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             // A 2xx response would signal to the client that the protocol is switched.
@@ -125,7 +125,7 @@ impl Asked<'_> {
         upload: ClientBody,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
-        let lease = Lease::new(server);
+        let lease = Lease::new(server, self.facts.timeouts);
         let open = async |at_limit| server.connect_http2(self.connection, at_limit).await;
         let own = proxied::http2(self.connection, server);
         let pool = own.as_deref().unwrap_or_else(|| server.http2());
@@ -136,7 +136,7 @@ impl Asked<'_> {
         };
         let mut http2 = checkout.map_err(Failure::connecting)?;
         let deadline = server.register_deadline();
-        let limit = server.group_settings().timeouts.head;
+        let limit = server.head_timeout(self.facts.timeouts);
         if !http2.offers_protocols(&deadline, limit).await? {
             return Err(Failure::connecting(UpstreamError::NotSwitched));
         }

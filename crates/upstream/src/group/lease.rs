@@ -1,5 +1,6 @@
 //! The claim of a request on its server.
 
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -7,21 +8,28 @@ use super::Server;
 use crate::http1::{Http1, Owner};
 use crate::login::PrivateConnections;
 use crate::proxied::ProxiedConnections;
+use crate::settings::RequestTimeouts;
 
 /// The claim of a request on its server, from the choice to the end of the response. Counted by least-connections
 /// balancing.
 #[derive(Debug)]
 pub(crate) struct Lease {
     server: Rc<Server>,
+    /// Maximum pause within the body in milliseconds, in place of that of the group. A number, because every response
+    /// contains a claim.
+    pause: Option<NonZeroU32>,
     /// Whether the connection has switched protocols.
     is_upgraded: bool,
 }
 
 impl Lease {
-    pub(crate) fn new(server: &Rc<Server>) -> Self {
+    /// The claim of a request with these timeouts.
+    pub(crate) fn new(server: &Rc<Server>, timeouts: RequestTimeouts) -> Self {
         server.active.set(server.active.get() + 1);
         server.state().metrics.request();
-        Self { server: Rc::clone(server), is_upgraded: false }
+        let milliseconds = |pause: Duration| u32::try_from(pause.as_millis()).unwrap_or(u32::MAX);
+        let pause = timeouts.body.and_then(|pause| NonZeroU32::new(milliseconds(pause)));
+        Self { server: Rc::clone(server), pause, is_upgraded: false }
     }
 
     /// The claim after a switch of protocols.
@@ -37,7 +45,11 @@ impl Lease {
     /// Maximum pause within a response body, or after a switch of protocols.
     pub(crate) fn pause_limit(&self) -> Duration {
         let timeouts = &self.server.group.settings.timeouts;
-        if self.is_upgraded { timeouts.upgraded } else { timeouts.body }
+        match self.pause {
+            _ if self.is_upgraded => timeouts.upgraded,
+            Some(pause) => Duration::from_millis(pause.get().into()),
+            None => timeouts.body,
+        }
     }
 
     /// Ends the claim and keeps the connection for another request, if it is reusable.
@@ -56,6 +68,13 @@ impl Lease {
                 }
             }
         }
+    }
+}
+
+impl Server {
+    /// Timeout for the head of the response to a request with timeouts of its own.
+    pub(crate) fn head_timeout(&self, request: RequestTimeouts) -> Duration {
+        request.head.unwrap_or(self.group.settings.timeouts.head)
     }
 }
 

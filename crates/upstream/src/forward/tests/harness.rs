@@ -28,7 +28,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use crate::body::UpstreamBody;
 use crate::forward::{ForwardFacts, ForwardOutcome, forward};
 use crate::group::{Group, GroupState};
-use crate::settings::GroupSettings;
+use crate::settings::{GroupSettings, RequestTimeouts};
 use crate::upgrade::{Joined, PendingUpgrade};
 
 /// A body that a test sends.
@@ -309,7 +309,12 @@ async fn respond(
 ) -> Result<Response<UpstreamBody>, Infallible> {
     let outcome = Rc::new(ForwardOutcome::default());
     shared.outcome.set(Rc::clone(&outcome));
-    let facts = ForwardFacts { connection: &connection, interim: None, outcome: &outcome };
+    let facts = ForwardFacts {
+        connection: &connection,
+        interim: None,
+        outcome: &outcome,
+        timeouts: RequestTimeouts::default(),
+    };
     let (head, body) = of_hyper(request).into_parts();
     let body = RequestBody::new(body, &connection, shared.body_limit);
     let response = forward(&shared.group, head, body, &facts).await.unwrap_or_else(|error| {

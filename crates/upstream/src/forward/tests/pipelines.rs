@@ -22,6 +22,7 @@ use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 use super::harness::{Origin, RawConnection, eventually, settings};
 use crate::forward::{ForwardFacts, ForwardOutcome, forward};
 use crate::group::{Group, GroupState};
+use crate::settings::RequestTimeouts;
 
 const DEPTH: usize = 8;
 
@@ -122,7 +123,12 @@ impl Client {
         let request = Request::builder().method(method).uri(path).header(header::HOST, "app.test");
         let (head, ()) = request.body(()).expect("a request").into_parts();
         let outcome = ForwardOutcome::default();
-        let facts = ForwardFacts { connection: &self.connection, interim: None, outcome: &outcome };
+        let facts = ForwardFacts {
+            connection: &self.connection,
+            interim: None,
+            outcome: &outcome,
+            timeouts: RequestTimeouts::default(),
+        };
         match forward(&self.group, head, RequestBody::Empty, &facts).await {
             Ok(response) => {
                 let status = response.status();
