@@ -65,6 +65,16 @@ pub struct Pool {
     pub idle_connections: Option<u32>,
     pub idle_timeout: Option<Period>,
     pub max_connections: Option<u32>,
+    #[serde(default)]
+    pub queue: Queue,
+}
+
+/// `queue` of `[upstream.NAME.pool]`: requests that wait for a connection.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Queue {
+    pub size: Option<u32>,
+    pub timeout: Option<Period>,
 }
 
 /// `[upstream.NAME.health]`: conditions for excluding a server. With `path`, active checks are made; failures of

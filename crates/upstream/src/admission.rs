@@ -23,7 +23,11 @@ pub(crate) enum Admission {
 
 impl Server {
     /// Waits for an open connection, or for permission to open one.
-    pub(crate) async fn admit(&self, at_limit: AtLimit) -> Result<Admission, UpstreamError> {
+    pub(crate) async fn admit(
+        &self,
+        at_limit: AtLimit,
+        client: &Connection,
+    ) -> Result<Admission, UpstreamError> {
         let Some(places) = &self.state().places else {
             return Ok(Admission::Open(None));
         };
@@ -33,10 +37,15 @@ impl Server {
         if at_limit == AtLimit::Fail {
             return Err(UpstreamError::ConnectionLimit);
         }
-        let waiting = places.wait(self.worker()).ok_or(UpstreamError::ConnectionLimit)?;
-        let mut turn = Turn { server: self, waiting };
+        let settings = self.group_settings();
+        let queue = &settings.pool.queue;
+        if queue.size == 0 {
+            return Err(UpstreamError::ConnectionLimit);
+        }
+        let waiting = places.wait(self.worker(), client.client.address()).ok_or(UpstreamError::QueueFull)?;
+        let mut turn = Turn::new(self, waiting);
         self.group_state().ask_for_idle();
-        let limit = self.group_settings().timeouts.connect;
+        let limit = queue.timeout.unwrap_or(settings.timeouts.connect);
         match timeout(limit, &mut turn.waiting).await {
             Ok(Grant::Place(place)) => Ok(Admission::Open(Some(place))),
             Ok(Grant::Connection) => {
@@ -53,7 +62,7 @@ impl Server {
         client: &Rc<Connection>,
         at_limit: AtLimit,
     ) -> Result<Box<Http1>, UpstreamError> {
-        let place = match self.admit(at_limit).await? {
+        let place = match self.admit(at_limit, client).await? {
             Admission::Connection(http1) => return Ok(http1),
             Admission::Open(place) => place,
         };
@@ -71,7 +80,7 @@ impl Server {
         client: &Connection,
         at_limit: AtLimit,
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
-        match self.admit(at_limit).await? {
+        match self.admit(at_limit, client).await? {
             Admission::Open(place) => self.open(client, place).await,
             Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
         }
@@ -112,8 +121,16 @@ struct Turn<'a> {
     waiting: Waiting,
 }
 
+impl<'a> Turn<'a> {
+    fn new(server: &'a Server, waiting: Waiting) -> Self {
+        server.state().metrics.wait_begun();
+        Self { server, waiting }
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        self.server.state().metrics.wait_ended();
         if let Some(Grant::Connection) = self.waiting.leave()
             && let Some(http1) = self.server.handed.borrow_mut().pop_front()
         {

@@ -20,6 +20,9 @@ pub enum UpstreamError {
     /// All servers have reached their connection limit.
     #[error("no server may have another connection")]
     ConnectionLimit,
+    /// All servers have reached their connection limit, and as many requests as may wait do so, or as many of this client.
+    #[error("no further request may wait for a connection")]
+    QueueFull,
     /// The server accepted no further stream on its HTTP/2 connection within the response timeout.
     #[error("the server took no further request in time")]
     StreamLimit,
@@ -76,7 +79,9 @@ impl UpstreamError {
             | Self::InterimResponses
             | Self::UnexpectedUpgrade
             | Self::NotSwitched => StatusCode::BAD_GATEWAY,
-            Self::ConnectionLimit | Self::StreamLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ConnectionLimit | Self::QueueFull | Self::StreamLimit | Self::NoServer => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::ConnectTimeout | Self::HeadTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::RequestBuffer(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RequestBody(_) => StatusCode::BAD_REQUEST,
@@ -89,9 +94,11 @@ impl UpstreamError {
     pub fn side(&self) -> Side {
         match self {
             Self::RequestBody(_) | Self::RequestBodyTooLarge | Self::RequestBodyTimeout => Side::Client,
-            Self::ConnectionLimit | Self::StreamLimit | Self::NoServer | Self::RequestBuffer(_) => {
-                Side::Internal
-            }
+            Self::ConnectionLimit
+            | Self::QueueFull
+            | Self::StreamLimit
+            | Self::NoServer
+            | Self::RequestBuffer(_) => Side::Internal,
             _ => Side::Upstream,
         }
     }
@@ -102,6 +109,7 @@ impl UpstreamError {
             Self::Connect(_) => "connect",
             Self::ConnectTimeout => "connect-timeout",
             Self::ConnectionLimit => "connection-limit",
+            Self::QueueFull => "queue-full",
             Self::StreamLimit => "stream-limit",
             Self::NoServer => "no-server",
             Self::Closed(_) => "closed",

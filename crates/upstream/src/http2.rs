@@ -156,7 +156,7 @@ impl Http2Pool {
             Ok((io, open)) => return Ok(self.add(self.begin(io, open, audience), client)),
             Err(error) => error,
         };
-        if matches!(opened, UpstreamError::ConnectionLimit)
+        if matches!(opened, UpstreamError::ConnectionLimit | UpstreamError::QueueFull)
             && let Some(found) = spare.or_else(|| find(&|_| true))
         {
             return Ok(found);

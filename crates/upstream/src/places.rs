@@ -1,15 +1,14 @@
 //! Permits for connections to one server: a limit shared by all workers, with one queue.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use brisk_net::{FairShare, SharePermit};
 use tokio::sync::oneshot;
-
-/// Maximum number of requests waiting for a permit of one server. Further requests fail at once.
-const QUEUE: usize = 16 * 1024;
 
 /// The permits of one server.
 ///
@@ -17,6 +16,10 @@ const QUEUE: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Places {
     limit: usize,
+    /// Maximum number of requests in the queue. Further requests fail at once.
+    queue: usize,
+    /// Shares of the queue.
+    shares: FairShare,
     /// Length of the queue, readable without the lock.
     waiting: AtomicUsize,
     state: Mutex<State>,
@@ -59,6 +62,7 @@ pub(crate) struct Waiting {
     places: Arc<Places>,
     number: u64,
     grant: oneshot::Receiver<Grant>,
+    _share: Option<SharePermit>,
 }
 
 /// Use of a connection that its request has released.
@@ -73,9 +77,10 @@ pub(crate) enum Next {
 }
 
 impl Places {
-    /// Creates `limit` permits.
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, waiting: AtomicUsize::new(0), state: Mutex::default() })
+    /// Creates `limit` permits, for which at most `queue` requests wait.
+    pub(crate) fn new(limit: usize, queue: usize) -> Arc<Self> {
+        let shares = FairShare::new(queue);
+        Arc::new(Self { limit, queue, shares, waiting: AtomicUsize::new(0), state: Mutex::default() })
     }
 
     /// Takes a permit, if one is free and no request waits.
@@ -88,11 +93,15 @@ impl Places {
         Some(Place(Arc::clone(self)))
     }
 
-    /// Joins the queue; `None` if it is full.
-    pub(crate) fn wait(self: &Arc<Self>, worker: Worker) -> Option<Waiting> {
+    /// Joins the queue; `None` if it is full, or if `client` has its share of it. An unknown client has no share.
+    pub(crate) fn wait(self: &Arc<Self>, worker: Worker, client: Option<IpAddr>) -> Option<Waiting> {
+        let share = match client {
+            Some(client) => Some(self.shares.try_acquire(client)?),
+            None => None,
+        };
         let (sender, grant) = oneshot::channel();
         let mut state = self.lock();
-        if state.queue.len() >= QUEUE {
+        if state.queue.len() >= self.queue {
             return None;
         }
         let number = state.next_number;
@@ -107,7 +116,7 @@ impl Places {
             self.note_length(&state);
         }
         drop(state);
-        Some(Waiting { places: Arc::clone(self), number, grant })
+        Some(Waiting { places: Arc::clone(self), number, grant, _share: share })
     }
 
     /// The length of the queue. Costs one load.
@@ -220,9 +229,10 @@ mod tests {
 
     #[test]
     fn a_place_that_is_free_again_goes_to_the_one_who_waits_longest() {
-        let places = Places::new(1);
+        let places = Places::new(1, 8);
         let taken = places.try_take().expect("a free place");
-        let mut waiting: Vec<_> = (0..3).map(|_| places.wait(HERE).expect("room in the queue")).collect();
+        let mut waiting: Vec<_> =
+            (0..3).map(|_| places.wait(HERE, None).expect("room in the queue")).collect();
         assert!(waiting.iter_mut().all(|waiting| poll(waiting).is_none()));
         drop(taken);
         assert!(places.try_take().is_none(), "no request overtakes the queue");
@@ -236,11 +246,11 @@ mod tests {
 
     #[test]
     fn one_who_leaves_the_queue_takes_nothing_along() {
-        let places = Places::new(1);
+        let places = Places::new(1, 8);
         let taken = places.try_take().expect("a free place");
-        let first = places.wait(HERE).expect("room");
-        let second = places.wait(HERE).expect("room");
-        let mut third = places.wait(THERE).expect("room");
+        let first = places.wait(HERE, None).expect("room");
+        let second = places.wait(HERE, None).expect("room");
+        let mut third = places.wait(THERE, None).expect("room");
         drop(first);
         drop(taken);
         // Granted, but never looked at.
@@ -251,15 +261,40 @@ mod tests {
 
     #[test]
     fn a_connection_is_passed_on_within_its_worker_and_closed_for_another() {
-        let places = Places::new(1);
+        let places = Places::new(1, 8);
         let taken = places.try_take().expect("a free place");
         assert_eq!(places.pass_on(HERE), Next::Idle);
-        let mut here = places.wait(HERE).expect("room");
-        let mut there = places.wait(THERE).expect("room");
+        let mut here = places.wait(HERE, None).expect("room");
+        let mut there = places.wait(THERE, None).expect("room");
         assert_eq!(places.pass_on(HERE), Next::SameWorker);
         assert!(matches!(poll(&mut here), Some(Grant::Connection)));
         assert_eq!(places.pass_on(HERE), Next::OtherWorker);
         drop(taken);
         assert!(gets_place(&mut there));
+    }
+
+    #[test]
+    fn a_queue_has_a_length_and_leaves_room_for_other_clients() {
+        let places = Places::new(1, 4);
+        let taken = places.try_take().expect("a free place");
+        let client = |last| Some(IpAddr::from([192, 0, 2, last]));
+        let mut waiting = Vec::new();
+        let mut joins = |client| {
+            let joined = places.wait(HERE, client);
+            let is_in = joined.is_some();
+            waiting.extend(joined);
+            is_in
+        };
+        assert!(joins(client(1)) && joins(client(1)));
+        assert!(!joins(client(1)), "half of the queue");
+        assert!(joins(client(2)));
+        assert!(!joins(client(2)) && joins(client(3)));
+        assert!(!joins(client(4)) && !joins(None), "the queue is full");
+        drop(waiting);
+        assert!(places.wait(HERE, client(1)).is_some(), "places are given back");
+        drop(taken);
+        let none = Places::new(1, 0);
+        let _taken = none.try_take().expect("a free place");
+        assert!(none.wait(HERE, client(1)).is_none() && none.wait(HERE, None).is_none());
     }
 }

@@ -12,7 +12,7 @@ use http::{HeaderName, StatusCode};
 
 pub use self::server_url::{ServerAddress, ServerScheme, ServerUrl, ServerUrlError};
 
-pub use crate::waits::RequestTimeouts;
+pub use crate::waits::{QueueSettings, RequestTimeouts};
 
 /// Default maximum number of headers of a response.
 pub const HEADERS: u16 = 100;
@@ -177,11 +177,18 @@ pub struct PoolSettings {
     /// Maximum number of connections to one server, of all workers, including idle ones. Default: no limit. A request
     /// that would exceed it uses another server, or waits in a queue and fails when the time runs out.
     pub max_connections: Option<usize>,
+    /// Requests that wait for one of these connections.
+    pub queue: QueueSettings,
 }
 
 impl Default for PoolSettings {
     fn default() -> Self {
-        Self { idle_connections: 512, idle_timeout: Duration::from_mins(1), max_connections: None }
+        Self {
+            idle_connections: 512,
+            idle_timeout: Duration::from_mins(1),
+            max_connections: None,
+            queue: QueueSettings::default(),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Settings of waits: timeouts of one request.
+//! Settings of waits: timeouts of one request, and the queue for connections.
 
 use std::time::Duration;
 
@@ -9,4 +9,19 @@ pub struct RequestTimeouts {
     pub head: Option<Duration>,
     /// In place of [`UpstreamTimeouts::body`](crate::settings::UpstreamTimeouts::body).
     pub body: Option<Duration>,
+}
+
+/// The requests that wait for a connection to a server, of all workers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSettings {
+    /// Maximum number. One client has half of the free places at most. Default: 16,384.
+    pub size: usize,
+    /// Maximum wait. Default: [`UpstreamTimeouts::connect`](crate::settings::UpstreamTimeouts::connect).
+    pub timeout: Option<Duration>,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self { size: 16 << 10, timeout: None }
+    }
 }

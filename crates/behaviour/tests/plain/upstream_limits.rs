@@ -1,6 +1,7 @@
 //! Limits of connections to upstreams: idle connections are closed for others, requests wait for a slot.
 
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,10 +11,10 @@ use std::time::Duration;
 use brisk_behaviour::h2::{END_HEADERS, END_STREAM, HEADERS, frame, get};
 use brisk_behaviour::h2_client::{Client, RST_STREAM};
 use brisk_behaviour::h2_origin::{h2_origin, h2c};
-use brisk_behaviour::site::{NAME, Site, proxy_to};
+use brisk_behaviour::site::{NAME, Site, connect_from, proxy_to, upstream};
 use brisk_testkit::http1::Head;
 use brisk_testkit::origin::{Origin, write_response};
-use brisk_testkit::process::TIMEOUT;
+use brisk_testkit::process::{TIMEOUT, wait_until};
 use serde_json::Value;
 
 fn limited(origin: &Origin, limit: usize, more: &str) -> Site {
@@ -101,6 +102,71 @@ fn a_request_that_gets_no_place_in_time_is_refused() {
     release.send(()).expect("a waiting origin");
     assert_eq!(slow.join().expect("the slow client"), "done");
     assert_eq!(site.get("/").text(), "done");
+}
+
+#[test]
+fn a_queue_has_a_length_a_time_and_a_share_for_each_client() {
+    let (release, held) = channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let origin = Origin::answering(move |request, stream| {
+        if !request.head.line.starts_with("GET /refused ") {
+            // Ends with the test at the latest.
+            let _ = held.lock().expect("one request at a time").recv();
+        }
+        write_response(stream, b"done")
+    });
+    let tables = |pool: &str| {
+        let route = "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n[[host.route]]\npath = \"/short\"\nupstream = \"short\"\n";
+        let (app, short) = (
+            upstream(&[&origin.url()]),
+            upstream(&[&origin.url()]).replace("upstream.app", "upstream.short"),
+        );
+        format!(
+            "{route}{app}pool = {{ max_connections = 1, {pool} }}\n{short}pool = {{ max_connections = 1, queue = {{ size = 4, timeout = \"200ms\" }} }}\n"
+        )
+    };
+    let keys = "server.max_connections_per_client = 1000\n";
+    let site = Site::custom(keys, &tables("queue = { size = 4, timeout = \"50s\" }"), |setup| setup);
+    let begin = |last: u8, path: &str| {
+        let tcp = connect_from(Ipv4Addr::new(127, 0, 0, last), site.brisk.https());
+        let mut connection = site.client().over(tcp).expect("a handshake");
+        write!(connection, "GET {path} HTTP/1.1\r\nHost: {NAME}\r\n\r\n").expect("a server");
+        connection
+    };
+    let refused = |last: u8| begin(last, "/refused").response().status();
+    let waiting = |count: u64| {
+        wait_until("requests in the queue", || {
+            let label = ["group=\"app\""];
+            let waiting = site.brisk.metrics().sum("brisk_upstream_requests_waiting", &label);
+            (waiting.round() as u64 == count).then_some(())
+        });
+    };
+    let mut served = vec![begin(1, "/a")];
+    origin.last_request();
+    for (number, client) in [(1, 1), (2, 1)] {
+        served.push(begin(client, "/b"));
+        waiting(number);
+    }
+    assert_eq!(refused(1), 503, "half of the queue");
+    assert!(site.brisk.logged("/refused").contains("\"queue-full\""));
+    for (number, client) in [(3, 2), (4, 3)] {
+        served.push(begin(client, "/c"));
+        waiting(number);
+    }
+    assert_eq!(refused(4), 503, "no place");
+    // A client that goes leaves the queue.
+    drop(served.pop());
+    waiting(3);
+    let late = begin(5, "/short/a");
+    wait_until("a request at the other upstream", || (origin.requests().len() == 2).then_some(()));
+    let in_vain = begin(5, "/short/b").response().status();
+    assert_eq!(in_vain, 503, "the time of the queue");
+    assert!(site.brisk.logged("/short/b").contains("\"connection-limit\""));
+    drop((late, release));
+    for mut connection in served {
+        assert_eq!(connection.response().text(), "done");
+    }
+    waiting(0);
 }
 
 /// An origin over HTTP/1.1 or HTTP/2 that answers each request, and reports the end of each connection.

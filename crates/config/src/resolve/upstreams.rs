@@ -9,7 +9,7 @@ use brisk_config_file::{KeyPath, Period, Size};
 use brisk_keys::Keystore;
 use brisk_upstream::settings::{
     ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HEADERS, HashKey, HealthSettings, Identity,
-    PassiveChecks, PoolSettings, ProxyVersion, Retry, ServerScheme, ServerSettings, TlsProtocol,
+    PassiveChecks, PoolSettings, ProxyVersion, QueueSettings, Retry, ServerScheme, ServerSettings, TlsProtocol,
     UpstreamTimeouts, UpstreamTlsSettings,
 };
 use http::uri::PathAndQuery;
@@ -162,7 +162,21 @@ fn pool(raw: &raw::Pool, path: &KeyPath, context: &mut Context<'_>) -> PoolSetti
         idle_connections: raw.idle_connections.map_or(usual.idle_connections, |kept| kept as usize),
         idle_timeout: idle.0,
         max_connections: most,
+        queue: queue(raw, &path.key("queue"), context),
     }
+}
+
+fn queue(raw: &raw::Pool, path: &KeyPath, context: &mut Context<'_>) -> QueueSettings {
+    let (written, usual) = (&raw.queue, QueueSettings::default());
+    if context.findings.written(path) && raw.max_connections.is_none() {
+        context
+            .findings
+            .wrong(path, "has no effect without `max_connections`: no request waits for a connection");
+    }
+    let size = context.findings.within(&path.key("size"), written.size, usual.size as u32, &(0..=1_000_000));
+    let timeout =
+        |timeout| context.findings.within(&path.key("timeout"), Some(timeout), timeout, &TIMEOUTS).0;
+    QueueSettings { size: size as usize, timeout: written.timeout.map(timeout) }
 }
 
 fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> UpstreamTlsSettings {

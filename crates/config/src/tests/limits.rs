@@ -115,16 +115,22 @@ fn wrong_limits_of_fleets_are_refused() {
 #[test]
 fn a_route_has_timeouts_and_a_bandwidth() {
     let keys = "timeouts = { head = \"5s\", request = \"30s\" }\nbandwidth = { rate = \"1MiB\", after = \"10MiB\" }\n";
-    let text = with("", keys, "[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n");
+    let text = with(
+        "",
+        keys,
+        "[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\npool = { max_connections = 1, queue = { size = 0, timeout = \"1s\" } }\n",
+    );
     let resolved = accepted(&text.replace("respond = {}", "upstream = \"app\""));
     let route = &resolved.settings.service.hosts[0].routes[0];
     assert_eq!(route.timeouts.upstream.head, Some(Duration::from_secs(5)));
     assert_eq!((route.timeouts.upstream.body, route.timeouts.request), (None, Some(Duration::from_secs(30))));
     assert_eq!(route.bandwidth.map(|pace| (pace.rate.get(), pace.after)), Some((1 << 20, 10 << 20)));
+    let queue = &resolved.settings.upstreams[0].pool.queue;
+    assert_eq!((queue.size, queue.timeout), (0, Some(Duration::from_secs(1))));
 }
 
 #[test]
-fn wrong_timeouts_and_bandwidths_are_refused() {
+fn wrong_timeouts_bandwidths_and_queues_are_refused() {
     refused(
         &with("", "timeouts = { head = \"5s\" }\n", ""),
         "brisk.toml:8:12: host[0].route[0].timeouts: has no effect without `upstream`",
@@ -132,5 +138,13 @@ fn wrong_timeouts_and_bandwidths_are_refused() {
     refused(
         &with("", "bandwidth = { rate = \"10B\" }\n", ""),
         "brisk.toml:8:22: host[0].route[0].bandwidth.rate: 10B is out of range: write 1KiB to 1024GiB",
+    );
+    refused(
+        &with(
+            "",
+            "",
+            "[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\npool = { queue = { size = 1 } }\n",
+        ),
+        "brisk.toml:10:18: upstream.app.pool.queue: has no effect without `max_connections`: no request waits for a connection",
     );
 }

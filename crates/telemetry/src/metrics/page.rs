@@ -203,6 +203,10 @@ fn upstreams(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for upstream in &all {
         family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.open_connections())?;
     }
+    let mut family = page.gauge("upstream_requests_waiting", "Requests that wait for a connection.")?;
+    for upstream in &all {
+        family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.waiting_requests())?;
+    }
     let mut family =
         page.counter("upstream_connections", "Connections to the server that were established.")?;
     for upstream in &all {

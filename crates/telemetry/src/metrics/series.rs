@@ -123,6 +123,7 @@ pub struct UpstreamMetrics {
     pub(super) server: Box<str>,
     healthy: AtomicU8,
     open: AtomicI64,
+    waiting: AtomicI64,
     pub(super) connections: AtomicU64,
     pub(super) requests: AtomicU64,
     pub(super) failures: AtomicU64,
@@ -164,6 +165,7 @@ impl UpstreamMetrics {
             server: server.into(),
             healthy: AtomicU8::new(1),
             open: AtomicI64::new(0),
+            waiting: AtomicI64::new(0),
             connections: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -213,6 +215,20 @@ impl UpstreamMetrics {
     /// Counts the end of a connection to the server.
     pub fn connection_closed(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that waits for a connection.
+    pub fn wait_begun(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the end of the wait of a request.
+    pub fn wait_ended(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn waiting_requests(&self) -> i64 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     pub(super) fn health(&self) -> u64 {

@@ -44,7 +44,7 @@ pub struct ServerState {
     /// Permits for connections, if their number is limited.
     pub(crate) places: Option<Arc<Places>>,
     pub(super) health: ServerHealth,
-    pub(super) metrics: Arc<UpstreamMetrics>,
+    pub(crate) metrics: Arc<UpstreamMetrics>,
     /// Warnings of failed connections and of large heads.
     warnings: Throttle,
 }
@@ -112,7 +112,7 @@ impl ServerState {
             multiplexes,
             proxy_protocol: settings.proxy_protocol,
             dialer: Dialer { url: url.clone(), tls, limits: dial_limits(settings) },
-            places: settings.pool.max_connections.map(Places::new),
+            places: settings.pool.max_connections.map(|limit| Places::new(limit, settings.pool.queue.size)),
             health: ServerHealth::default(),
             metrics,
             warnings: Throttle::new(WARNING_INTERVAL),
