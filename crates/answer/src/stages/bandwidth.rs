@@ -1,10 +1,10 @@
 //! The pace of responses.
 
 use brisk_limits::PacedBody;
+use brisk_transform::body::Body;
 use http::{Response, StatusCode};
 use http_body::Body as _;
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::settings::Bandwidth;
 use crate::stage::{RequestState, Stage, StageContext};
