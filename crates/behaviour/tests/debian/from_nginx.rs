@@ -28,8 +28,12 @@ const OWN: [&str; 7] =
     ["connection", "date", "etag", "keep-alive", "server", "transfer-encoding", "x-request-id"];
 
 /// Sections, and headers whose difference their text explains.
-const EXPLAINED: [(&str, &str); 3] =
-    [("Static files", "accept-ranges"), ("Passwords", "www-authenticate"), ("Maintenance", "retry-after")];
+const EXPLAINED: [(&str, &str); 4] = [
+    ("Static files", "accept-ranges"),
+    ("Passwords", "www-authenticate"),
+    ("Maintenance", "retry-after"),
+    ("Rates of requests", "retry-after"),
+];
 
 /// Sections that explain why a refusal has another content.
 const OWN_REFUSALS: [&str; 1] = ["Permission of another server"];
@@ -272,5 +276,5 @@ fn every_snippet_has_the_effect_that_it_has_in_nginx() {
         })
         .collect();
     assert!(failed.is_empty(), "{failed:?}");
-    assert!(sections.len() >= 24);
+    assert!(sections.len() >= 27);
 }
