@@ -13,7 +13,7 @@ use x509_parser::public_key::PublicKey;
 /// Maximum number of keys in a set. An issuer has two or three.
 const MOST_KEYS: usize = 100;
 
-/// Maximum number of keys that are tried for one token, since each costs up to 0.1 ms.
+/// Maximum number of keys that are tried for one token, since each costs the verification of a signature.
 const MOST_TRIED: usize = 4;
 
 /// Bits of RSA keys that are accepted. The verification with a key of 8,192 bits takes four times as long as with the largest.

@@ -22,7 +22,7 @@ const LIMITS: Limits = Limits { time: Duration::from_secs(5), body: 256 << 10, r
 const PERIOD: Duration = Duration::from_hours(1);
 const PERIODS: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
 
-/// Time between fetches at least, whatever clients send.
+/// Minimum time between fetches, also for tokens with unknown keys.
 const SPACING: Duration = Duration::from_secs(10);
 
 /// Maximum time between attempts after failures; the first is repeated after a second.

@@ -229,7 +229,7 @@ fn a_route_traces_as_its_host_unless_it_says_otherwise() {
     assert_eq!(traces, [Some(Trace::Continue), None, Some(Trace::Begin)]);
     refused(
         &format!("{LISTENER}{HOST}trace = \"old\"\n"),
-        "brisk.toml:5:9: host[0].trace: unknown variant `old`, expected `new`",
+        "brisk.toml:5:9: host[0].trace: \"old\" is not known here; known here: `new`",
     );
 }
 
