@@ -13,8 +13,14 @@ const ROW: usize = 18;
 const LINE: usize = 17;
 /// Average width of a character, in pixels.
 const LETTER: f64 = 6.7;
-/// Boxes below this width are omitted.
-const NARROWEST: f64 = 0.4;
+/// Boxes below this width are omitted. Some are visible after a zoom only.
+const NARROWEST: f64 = 0.1;
+
+/// Zoom and search. Without scripts, the graph is complete, and boxes have their names as tooltips.
+const SCRIPT: &str = include_str!("flame.js");
+
+/// The script of a flame graph as a source in a content security policy.
+pub const SCRIPT_SOURCE: &str = "'sha256-n+uCQ6b4VLXjmJC7+1rurI5G+NbOboMyI6XTtavDZ1M='";
 
 /// Prefixes of names, labels and colours. The gateway's own code comes first, with the most visible colour, because the
 /// reader can change it.
@@ -80,7 +86,8 @@ pub(crate) fn graph(profile: &Profile, notes: &[String]) -> String {
     legend(&mut svg, (lines.len() + 1) * LINE);
     let place = Drawing { scale, bottom: height - 10 - ROW, profile, all: root.samples.max(1) };
     place.draw(&mut svg, "all threads", &root, (MARGIN, 0));
-    svg.push_str("</svg>\n");
+    // The hash of a policy covers the text of the element, without the markup of the section.
+    let _ = write!(svg, "<script><![CDATA[{SCRIPT}]]></script>\n</svg>\n");
     svg
 }
 
@@ -99,7 +106,7 @@ fn head(profile: &Profile, samples: u64, notes: &[String]) -> Vec<String> {
     lines.extend_from_slice(notes);
     lines.push(
         "Each box is a function, above the one that called it; the lowest are threads. Rest the pointer on one for its name \
-         and share."
+         and share, click it to enlarge it."
             .to_owned(),
     );
     lines
@@ -140,7 +147,7 @@ impl Drawing<'_> {
             if letters < 3 { String::new() } else { short(name).chars().take(letters).collect() };
         let _ = writeln!(
             svg,
-            "<g><title>{} ({percent:.2} %, {seconds:.2} s, samples: {})</title><rect x=\"{left:.1}\" y=\"{top}\" \
+            "<g class=\"f\"><title>{} ({percent:.2} %, {seconds:.2} s, samples: {})</title><rect x=\"{left:.1}\" y=\"{top}\" \
              width=\"{width:.1}\" height=\"{}\" rx=\"1\" fill=\"{}\" stroke=\"#fff\" stroke-width=\".6\"/>\
              <text x=\"{:.1}\" y=\"{}\">{}</text></g>",
             escaped(name),
@@ -214,10 +221,20 @@ mod tests {
     #[test]
     fn names_are_text() {
         let svg = graph(&Profile::of(&[(&["<script>\u{7}&\"", "]]>"], 1)]), &["<b>".to_owned()]);
-        assert!(!svg.contains("<script>") && !svg.contains("<b>"), "{svg}");
+        // The only script is that of the graph.
+        assert!(svg.matches("<script>").count() == 1 && !svg.contains("<b>"), "{svg}");
+        assert!(svg.contains(&format!("<script><![CDATA[{SCRIPT}]]></script>")) && !SCRIPT.contains("]]>"));
         assert!(svg.contains("&lt;script&gt;&amp;&quot; (") && svg.contains("]]&gt;"), "{svg}");
         assert_eq!(short("brisk_tls::acceptor::accept"), "acceptor::accept");
         assert_eq!(short("<a::b::C as d::E>::f"), "<a::b::C as d::E>::f");
+    }
+
+    #[test]
+    fn the_policy_permits_the_script() {
+        use base64::Engine as _;
+        use sha2::Digest as _;
+        let hash = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(SCRIPT));
+        assert_eq!(SCRIPT_SOURCE, format!("'sha256-{hash}'"));
     }
 
     #[test]

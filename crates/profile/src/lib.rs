@@ -28,6 +28,7 @@ use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 
+pub use flame::SCRIPT_SOURCE;
 use modules::Modules;
 use sample_counts::SampleCounts;
 

@@ -12,6 +12,9 @@ use brisk_testkit::client::TlsClient;
 use brisk_testkit::http1::Message;
 use brisk_testkit::process::{command, run, wait_until};
 
+use crate::chromium::Chromium;
+use crate::devtools::Page;
+
 /// Requests that go on until it is dropped. What fails of them fails the test at [`Load::end`].
 struct Load {
     stop: Arc<AtomicBool>,
@@ -123,6 +126,32 @@ fn profiles_show_what_is_busy_and_no_request_fails_meanwhile() {
     });
     load.end();
     site.assert_alive();
+}
+
+#[test]
+fn a_flame_graph_can_be_enlarged_and_searched() {
+    let site = Site::new();
+    let load = Load::start(&site);
+    let browser = Chromium::new(site.brisk.folder(), &site.brisk).start(&[], "about:blank");
+    let mut page = Page::of(browser, &site.brisk.folder().join("profile"));
+    // Under the policy of the admin listener, which permits this script alone.
+    page.open(&format!("http://{}/profile?seconds=2&frequency=500", site.brisk.admin()));
+    load.end();
+    let boxes = "[...document.querySelectorAll('g.f')]";
+    page.wait_for(&format!("{boxes}.length > 10 && document.querySelector('input') !== null"));
+    let width =
+        |index: usize| format!("Number({boxes}[{index}].querySelector('rect').getAttribute('width'))");
+    let narrow = format!(
+        "{boxes}.findIndex(one => {{ const w = one.querySelector('rect').getAttribute('width'); return w > 20 && w < 600; }})"
+    );
+    let index = page.script(&narrow).as_u64().expect("a narrow box") as usize;
+    page.script(&format!("{boxes}[{index}].dispatchEvent(new MouseEvent('click', {{ bubbles: true }})), 0"));
+    page.wait_for(&format!("{} === 1184", width(index)));
+    page.script("dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape' })), 0");
+    page.wait_for(&format!("{} < 600", width(index)));
+    page.script("{ const field = document.querySelector('input'); field.value = 'brisk'; field.dispatchEvent(new Event('input')); } 0");
+    page.wait_for("/^[1-9][0-9]* boxes, [0-9.]+ % of the time$/.test(document.querySelector('text[aria-live]').textContent)");
+    page.wait_for("document.querySelectorAll('rect[fill=\"#d63384\"]').length > 0");
 }
 
 #[test]

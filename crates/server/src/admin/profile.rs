@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
-use brisk_profile::{FREQUENCIES, FREQUENCY, Profile, ProfileError, ProfileOptions, ProfileRight, SECONDS};
+use brisk_profile::{
+    FREQUENCIES, FREQUENCY, Profile, ProfileError, ProfileOptions, ProfileRight, SCRIPT_SOURCE, SECONDS,
+};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -127,8 +129,9 @@ impl Running {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(disposition));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        let nothing = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
-        headers.insert(CONTENT_SECURITY_POLICY, nothing);
+        let policy = format!("default-src 'none'; style-src 'unsafe-inline'; script-src {SCRIPT_SOURCE}");
+        let policy = HeaderValue::try_from(policy).expect("a policy in ASCII");
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
         response
     }
 }
