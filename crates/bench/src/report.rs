@@ -9,7 +9,7 @@ mod plots;
 mod tables;
 pub mod terminal;
 
-pub use live::LiveLine;
+pub use live::LiveFigures;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use brisk_bench::report::{LiveLine, html, json, terminal};
+use brisk_bench::report::{LiveFigures, html, json, terminal};
 use brisk_bench::result::Interval;
 use brisk_bench::{BenchError, Observer, Options, Settings};
 use brisk_experiment::{Interrupt, PlanError};
@@ -83,13 +83,13 @@ fn create(file: &Path) -> anyhow::Result<File> {
 
 /// Shows the figures of each second on standard error, if that is a terminal.
 struct Progress {
-    live: LiveLine,
+    live: LiveFigures,
     interrupt: Interrupt,
 }
 
 impl Progress {
     fn new(settings: &Settings, interrupt: Interrupt) -> Self {
-        Self { live: LiveLine::on_stderr(settings.unit()), interrupt }
+        Self { live: LiveFigures::on_stderr(settings), interrupt }
     }
 
     fn finish(self) {

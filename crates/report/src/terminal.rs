@@ -1,4 +1,4 @@
-//! The terminal: the width of text reports, and a status line that is rewritten in place.
+//! The terminal: the width of text reports, and a status of one or more lines that is rewritten in place.
 
 use std::io::{self, IsTerminal, Stderr, Write};
 
@@ -10,40 +10,70 @@ const CLEAR: &str = "\r\x1b[2K";
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A line that is rewritten in place while a measurement runs. Errors of the terminal are ignored, because missing
+/// Moves to the line above.
+const UP: &str = "\x1b[1A";
+
+/// Lines that are rewritten in place while a measurement runs. Errors of the terminal are ignored, because missing
 /// progress does not affect the measurement.
 #[derive(Debug)]
 pub struct StatusLine<W: Write = Stderr> {
     terminal: Option<W>,
-    is_shown: bool,
+    /// Number of shown lines.
+    lines: usize,
+}
+
+/// Columns and rows of the terminal of standard error; `None` without one.
+pub fn size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some((size.ws_col.into(), size.ws_row.into())).filter(|(columns, rows)| *columns > 0 && *rows > 0)
 }
 
 impl StatusLine {
     /// Uses standard error if it is a terminal; otherwise nothing is written.
     pub fn on_stderr() -> Self {
-        Self { terminal: io::stderr().is_terminal().then(io::stderr), is_shown: false }
+        Self { terminal: io::stderr().is_terminal().then(io::stderr), lines: 0 }
     }
 }
 
 impl<W: Write> StatusLine<W> {
     /// Uses `terminal`, which must understand ANSI escape codes.
     pub fn new(terminal: W) -> Self {
-        Self { terminal: Some(terminal), is_shown: false }
+        Self { terminal: Some(terminal), lines: 0 }
     }
 
-    /// Replaces the line by `line`, which must fit into the terminal: a line that wraps cannot be replaced.
-    pub fn show(&mut self, line: &str) {
+    /// Replaces the shown lines by `text`, whose lines must fit into the terminal: a line that wraps cannot be replaced.
+    pub fn show(&mut self, text: &str) {
+        let cleared = self.cleared();
         let Some(terminal) = &mut self.terminal else { return };
-        self.is_shown = true;
-        let _ = write!(terminal, "{CLEAR}{line}").and_then(|()| terminal.flush());
+        self.lines = text.split('\n').count();
+        let _ = write!(terminal, "{cleared}{text}").and_then(|()| terminal.flush());
     }
 
-    /// Removes the line, if one is shown.
+    /// Removes the lines, if some are shown.
     pub fn clear(&mut self) {
-        let Some(terminal) = self.terminal.as_mut().filter(|_| self.is_shown) else { return };
-        self.is_shown = false;
-        let _ = write!(terminal, "{CLEAR}").and_then(|()| terminal.flush());
+        let cleared = self.cleared();
+        let Some(terminal) = self.terminal.as_mut().filter(|_| self.lines > 0) else { return };
+        self.lines = 0;
+        let _ = write!(terminal, "{cleared}").and_then(|()| terminal.flush());
     }
+
+    /// Codes that clear the shown lines and move to the start of the first.
+    fn cleared(&self) -> String {
+        let above = format!("{UP}{CLEAR}").repeat(self.lines.saturating_sub(1));
+        format!("{CLEAR}{above}")
+    }
+}
+
+/// A chart of `rows` lines with one column for each value, from the first line down; the highest value has the full height.
+/// The lines have no line breaks.
+pub fn columns(values: &[f64], rows: usize) -> Vec<String> {
+    let highest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let eighths = |value: f64| (value / highest * (rows * 8) as f64).round() as usize;
+    let cell = |value: f64, row: usize| match eighths(value).saturating_sub((rows - 1 - row) * 8) {
+        0 => ' ',
+        part => BARS[part.min(8) - 1],
+    };
+    (0..rows).map(|row| values.iter().map(|value| cell(*value, row)).collect()).collect()
 }
 
 /// One bar for each value; the highest value has the full height. If all values are zero, all bars have minimum height.
@@ -61,10 +91,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn columns_fill_their_rows_from_below() {
+        assert_eq!(columns(&[0.0, 1.0, 2.0], 2), ["  █", " ██"]);
+        assert_eq!(columns(&[1.0, 16.0], 2), [" █", "▁█"]);
+        assert_eq!(columns(&[0.0], 1), [" "]);
+    }
+
+    #[test]
     fn a_sparkline_reaches_from_nothing_to_the_highest() {
         assert_eq!(sparkline([0.0, 50.0, 100.0].into_iter()), "▁▅█");
         assert_eq!(sparkline([0.0, 0.0].into_iter()), "▁▁");
         assert_eq!(sparkline(std::iter::empty()), "");
+    }
+
+    #[test]
+    fn several_lines_are_rewritten_from_the_first() {
+        let mut written = Vec::new();
+        let mut status = StatusLine::new(&mut written);
+        status.show("a\nb\nc");
+        status.show("d");
+        status.clear();
+        let text = String::from_utf8(written).unwrap();
+        assert_eq!(text, "\r\x1b[2Ka\nb\nc\r\x1b[2K\x1b[1A\r\x1b[2K\x1b[1A\r\x1b[2Kd\r\x1b[2K");
     }
 
     #[test]
