@@ -41,7 +41,8 @@ const H2_GET: &[u8] =
 const H2_POST: &[u8] =
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x11\x01\x05\0\0\0\x01\x83\x87\x84\x41\x0cexample.test";
 const LONG: Duration = Duration::from_mins(1);
-const HANDSHAKES: &str = "brisk_handshake_seconds_count{version=\"TLS 1.3\",resumption=\"0-rtt\"} 1";
+const HANDSHAKES: &str =
+    "brisk_handshake_seconds_count{version=\"TLS 1.3\",group=\"X25519MLKEM768\",resumption=\"0-rtt\"} 1";
 
 /// A gateway's worker with an origin behind it, and a client.
 struct Stage {

@@ -1,15 +1,25 @@
 //! Counters of handshakes, by negotiated parameters and by outcome.
 
-use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use brisk_wire::registry::{NamedGroup, ProtocolVersion, SignatureScheme};
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 use super::histogram::{Histogram, Totals};
 use crate::outcome::{EarlyData, HandshakeOutcome, Resumption, ResumptionFailure};
 use crate::record::TlsFacts;
 
 const VERSIONS: Axis<2> = Axis([ProtocolVersion::TLS1_2.0, ProtocolVersion::TLS1_3.0]);
+const SUITES: Axis<9> = Axis([
+    CipherSuite::TLS_AES_128_GCM_SHA256.0,
+    CipherSuite::TLS_AES_256_GCM_SHA384.0,
+    CipherSuite::TLS_CHACHA20_POLY1305_SHA256.0,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256.0,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384.0,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256.0,
+    CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256.0,
+    CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384.0,
+    CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256.0,
+]);
 const GROUPS: Axis<4> = Axis([
     NamedGroup::X25519MLKEM768.0,
     NamedGroup::X25519.0,
@@ -30,8 +40,8 @@ const SCHEMES: Axis<10> = Axis([
 ]);
 const RESUMPTIONS: usize = Resumption::ALL.len();
 const OUTCOMES: usize = HandshakeOutcome::ALL.len();
-const CELLS: usize = VERSIONS.len() * GROUPS.len() * SCHEMES.len() * RESUMPTIONS;
-const TIMES: usize = VERSIONS.len() * RESUMPTIONS;
+const CELLS: usize = VERSIONS.len() * SUITES.len() * GROUPS.len() * SCHEMES.len() * RESUMPTIONS;
+const TIMES: usize = VERSIONS.len() * GROUPS.len() * RESUMPTIONS;
 
 /// The code points with their own label; two more places are for `none` and for all `other` ones.
 struct Axis<const N: usize>([u16; N]);
@@ -60,9 +70,9 @@ impl<const N: usize> Axis<N> {
 /// Handshake counters. A handshake costs several ns here, found by position, not by label.
 #[derive(Debug)]
 pub(super) struct Handshakes {
-    complete: Box<[AtomicU64; CELLS]>,
+    complete: Box<[AtomicU64]>,
     failed: [AtomicU64; OUTCOMES],
-    times: [Histogram; TIMES],
+    times: Box<[Histogram]>,
     hello_retries: AtomicU64,
     resumption_failures: [AtomicU64; ResumptionFailure::ALL.len()],
     early_data: [AtomicU64; EarlyData::ALL.len()],
@@ -72,6 +82,7 @@ pub(super) struct Handshakes {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Agreed {
     pub(super) version: &'static str,
+    pub(super) suite: &'static str,
     pub(super) group: &'static str,
     pub(super) scheme: &'static str,
     pub(super) resumption: &'static str,
@@ -81,9 +92,9 @@ pub(super) struct Agreed {
 impl Handshakes {
     pub(super) fn new() -> Self {
         Self {
-            complete: Box::new([const { AtomicU64::new(0) }; CELLS]),
+            complete: (0..CELLS).map(|_| AtomicU64::new(0)).collect(),
             failed: [const { AtomicU64::new(0) }; OUTCOMES],
-            times: array::from_fn(|_| Histogram::default()),
+            times: (0..TIMES).map(|_| Histogram::default()).collect(),
             hello_retries: AtomicU64::new(0),
             resumption_failures: Default::default(),
             early_data: Default::default(),
@@ -96,9 +107,12 @@ impl Handshakes {
         let group = GROUPS.index(tls.group.map(|group| group.0));
         let scheme = SCHEMES.index(tls.scheme.map(|scheme| scheme.0));
         let resumption = tls.resumption as usize;
-        let cell = ((version * GROUPS.len() + group) * SCHEMES.len() + scheme) * RESUMPTIONS + resumption;
+        let suite = SUITES.index(Some(tls.suite.0));
+        let agreed = (version * SUITES.len() + suite) * GROUPS.len() + group;
+        let cell = (agreed * SCHEMES.len() + scheme) * RESUMPTIONS + resumption;
         self.complete[cell].fetch_add(1, Ordering::Relaxed);
-        self.times[version * RESUMPTIONS + resumption].observe(tls.handshake_time);
+        let time = (version * GROUPS.len() + group) * RESUMPTIONS + resumption;
+        self.times[time].observe(tls.handshake_time);
         if tls.hello_retry {
             self.hello_retries.fetch_add(1, Ordering::Relaxed);
         }
@@ -137,12 +151,15 @@ impl Handshakes {
         failures.filter(|(outcome, _)| *outcome != HandshakeOutcome::Complete)
     }
 
-    /// Handshake times by version and resumption, where there were any.
-    pub(super) fn times(&self) -> impl Iterator<Item = (&'static str, Resumption, Totals)> + '_ {
+    /// Handshake times by version, group and resumption, where there were any.
+    pub(super) fn times(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, Resumption, Totals)> + '_ {
         self.times.iter().enumerate().filter_map(|(index, histogram)| {
             let totals = Totals::of([histogram]);
             let resumption = Resumption::ALL[index % RESUMPTIONS];
-            (totals.count() > 0).then(|| (version_label(index / RESUMPTIONS), resumption, totals))
+            let (version, group) = (index / RESUMPTIONS / GROUPS.len(), index / RESUMPTIONS % GROUPS.len());
+            (totals.count() > 0).then(|| (version_label(version), group_label(group), resumption, totals))
         })
     }
 
@@ -167,14 +184,20 @@ impl Handshakes {
 fn agreed(cell: usize, count: u64) -> Agreed {
     let (rest, resumption) = (cell / RESUMPTIONS, cell % RESUMPTIONS);
     let (rest, scheme) = (rest / SCHEMES.len(), rest % SCHEMES.len());
-    let (version, group) = (rest / GROUPS.len(), rest % GROUPS.len());
+    let (rest, group) = (rest / GROUPS.len(), rest % GROUPS.len());
+    let (version, suite) = (rest / SUITES.len(), rest % SUITES.len());
     Agreed {
         version: version_label(version),
-        group: GROUPS.label(group, |value| NamedGroup(value).name()),
+        suite: SUITES.label(suite, |value| CipherSuite(value).name()),
+        group: group_label(group),
         scheme: SCHEMES.label(scheme, |value| SignatureScheme(value).name()),
         resumption: Resumption::ALL[resumption].name(),
         count,
     }
+}
+
+fn group_label(index: usize) -> &'static str {
+    GROUPS.label(index, |value| NamedGroup(value).name())
 }
 
 fn version_label(index: usize) -> &'static str {
@@ -222,26 +245,31 @@ mod tests {
         });
         let labels: Vec<_> = handshakes
             .agreed()
-            .map(|agreed| (agreed.version, agreed.group, agreed.scheme, agreed.resumption, agreed.count))
+            .map(|agreed| {
+                (agreed.version, agreed.suite, agreed.group, agreed.scheme, agreed.resumption, agreed.count)
+            })
             .collect();
         assert_eq!(
             labels,
             [
-                ("TLS 1.2", "other", "rsa_pkcs1_sha512", "ticket", 1),
-                ("TLS 1.3", "X25519MLKEM768", "ecdsa_secp256r1_sha256", "full", 2),
-                ("TLS 1.3", "X25519MLKEM768", "none", "psk", 1),
+                ("TLS 1.2", "TLS_AES_128_GCM_SHA256", "other", "rsa_pkcs1_sha512", "ticket", 1),
+                ("TLS 1.3", "TLS_AES_128_GCM_SHA256", "X25519MLKEM768", "ecdsa_secp256r1_sha256", "full", 2),
+                ("TLS 1.3", "TLS_AES_128_GCM_SHA256", "X25519MLKEM768", "none", "psk", 1),
             ]
         );
     }
 
     #[test]
-    fn times_are_kept_apart_by_version_and_resumption() {
+    fn times_are_kept_apart_by_version_group_and_resumption() {
         let handshakes = Handshakes::new();
         handshakes.complete(&facts());
         handshakes.complete(&TlsFacts { resumption: Resumption::Psk, hello_retry: true, ..facts() });
         let times: Vec<_> =
-            handshakes.times().map(|(version, resumption, _)| (version, resumption)).collect();
-        assert_eq!(times, [("TLS 1.3", Resumption::Full), ("TLS 1.3", Resumption::Psk)]);
+            handshakes.times().map(|(version, group, resumption, _)| (version, group, resumption)).collect();
+        assert_eq!(
+            times,
+            [("TLS 1.3", "X25519MLKEM768", Resumption::Full), ("TLS 1.3", "X25519MLKEM768", Resumption::Psk)]
+        );
         assert_eq!(handshakes.hello_retries(), 1);
     }
 

@@ -96,6 +96,7 @@ fn handshakes(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for agreed in handshakes.agreed() {
         let labels = [
             ("version", agreed.version),
+            ("suite", agreed.suite),
             ("group", agreed.group),
             ("scheme", agreed.scheme),
             ("resumption", agreed.resumption),
@@ -116,8 +117,9 @@ fn handshakes(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
         family.counter(&[("reason", reason.name())], count)?;
     }
     let mut family = page.seconds("handshake", "Duration from ClientHello to the client's Finished.")?;
-    for (version, resumption, totals) in handshakes.times() {
-        family.histogram(&[("version", version), ("resumption", resumption.name())], &totals)?;
+    for (version, group, resumption, totals) in handshakes.times() {
+        let labels = [("version", version), ("group", group), ("resumption", resumption.name())];
+        family.histogram(&labels, &totals)?;
     }
     Ok(())
 }

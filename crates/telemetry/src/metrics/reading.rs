@@ -131,7 +131,7 @@ impl Metrics {
         all.iter().map(|upstream| reading(upstream)).collect()
     }
 
-    /// Schemes add up.
+    /// Suites and schemes add up.
     fn handshake_counts(&self) -> Vec<HandshakeCount> {
         let mut counts: Vec<HandshakeCount> = Vec::new();
         for agreed in self.handshakes.agreed() {

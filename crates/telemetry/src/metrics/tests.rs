@@ -121,11 +121,11 @@ fn handshakes_are_counted_by_what_they_agreed_on_and_by_outcome() {
     metrics.handshake_failed(HandshakeOutcome::TimedOut, None);
     assert!(shows(
         &metrics,
-        "brisk_handshakes_total{version=\"TLS 1.3\",group=\"x25519\",scheme=\"ecdsa_secp256r1_sha256\",\
+        "brisk_handshakes_total{version=\"TLS 1.3\",suite=\"TLS_AES_128_GCM_SHA256\",group=\"x25519\",scheme=\"ecdsa_secp256r1_sha256\",\
          resumption=\"full\"} 1"
     ));
     assert!(shows(&metrics, "brisk_handshakes_failed_total{outcome=\"timed-out\"} 1"));
-    let labels = "version=\"TLS 1.3\",resumption=\"full\"";
+    let labels = "version=\"TLS 1.3\",group=\"x25519\",resumption=\"full\"";
     let count = format!("brisk_handshake_seconds_count{{{labels}}} 1");
     assert!(shows(&metrics, &count), "{}", metrics.render());
     assert!(metrics.render().contains("brisk_handshake_seconds_sum"));
