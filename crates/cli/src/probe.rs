@@ -11,7 +11,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use brisk_probe::terminal::{self, Paint};
-use brisk_probe::{Browser, Http3Report, ProbeError, Report, browser, compare, http3, page, timing};
+use brisk_probe::{
+    Browser, Http3Report, PageLoad, ProbeError, Report, browse, browser, compare, har, http3, page,
+    page_load, timing,
+};
 use brisk_report::json;
 use brisk_report::terminal::StatusLine;
 use serde::Serialize;
@@ -51,6 +54,8 @@ struct Document<'a> {
     browser: Option<Browser>,
     #[serde(skip_serializing_if = "Option::is_none")]
     http3: Option<Http3Report>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page: Option<&'a PageLoad>,
 }
 
 fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
@@ -67,15 +72,30 @@ fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
     if let Some(file) = &arguments.keylog {
         append(file, report.key_log()).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    write_page(arguments, || page::report(&report, PROGRAM))?;
+    let load = if arguments.page && report.failure.is_none() {
+        status.show("loading the page in Chromium");
+        let load = browse(&settings, &report);
+        status.clear();
+        Some(load?)
+    } else {
+        None
+    };
+    let load = load.as_ref();
+    if let (Some(file), Some(load)) = (&arguments.har, load) {
+        fs::write(file, json::document(&har(load)))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    write_page(arguments, || page::report(&report, load, PROGRAM))?;
     let paint = Paint::of_stdout();
     if arguments.json {
-        print(&json::document(&Document { report: &report, browser, http3 }))?;
+        print(&json::document(&Document { report: &report, browser, http3, page: load }))?;
     } else {
         let text = if arguments.frames { terminal::with_frames } else { terminal::text };
         let browser = browser.map(|browser| format!("\n{}", terminal::browser(&browser, &paint)));
         let http3 = http3.map(|http3| format!("\n{}", terminal::http3(&http3, &paint)));
-        print(&(text(&report, &paint) + &browser.unwrap_or_default() + &http3.unwrap_or_default()))?;
+        let load = load.map(|load| format!("\n{}", page_load(load, &paint)));
+        let parts = [Some(text(&report, &paint)), browser, http3, load];
+        print(&parts.into_iter().flatten().collect::<String>())?;
     }
     if let Some(failure) = &report.failure {
         eprintln!("{}", failure.message);

@@ -40,6 +40,9 @@ pub struct Certificate {
     pub names_issuer: bool,
     /// DNS names and addresses for which the certificate is valid (`subjectAltName`), at most 100.
     pub names: Vec<String>,
+    /// Public key with its algorithm (DER of `SubjectPublicKeyInfo`).
+    #[serde(skip)]
+    pub public_key: Vec<u8>,
 }
 
 /// A certificate chain as a server sent it.
@@ -121,6 +124,7 @@ impl Certificate {
             names_responder: names(certificate, "1.3.6.1.5.5.7.48.1"),
             names_issuer: names(certificate, "1.3.6.1.5.5.7.48.2"),
             names: alternative_names(certificate),
+            public_key: certificate.public_key().raw.to_vec(),
         }
     }
 }

@@ -55,6 +55,12 @@ impl Finding {
         self
     }
 
+    /// Costs this time in milliseconds.
+    pub(crate) fn takes(mut self, ms: f64) -> Self {
+        self.ms = ms;
+        self
+    }
+
     pub(crate) fn change(mut self, brisk: &str, nginx: &str) -> Self {
         (self.brisk, self.nginx) = (brisk.to_owned(), nginx.to_owned());
         self
@@ -109,7 +115,7 @@ fn hello_retry(tls: &TlsFacts) -> Option<Finding> {
     let finding = Finding::new("hello-retry", text)
         .costs(1, 0)
         .change("", "ssl_ecdh_curve X25519MLKEM768:X25519:prime256v1;")
-        .advise("accept the groups of which clients send shares: X25519MLKEM768 and X25519; brisk does");
+        .advise("accept the groups of which clients send shares: X25519MLKEM768 and X25519");
     Some(finding)
 }
 
@@ -149,7 +155,7 @@ fn old_version(tls: &TlsFacts) -> Option<Finding> {
     };
     let finding = Finding::new("old-version", text)
         .costs(1, 0)
-        .change("TLS 1.3 is always on", "ssl_protocols TLSv1.2 TLSv1.3;")
+        .change("", "ssl_protocols TLSv1.2 TLSv1.3;")
         .advise(saves);
     Some(finding)
 }
@@ -161,7 +167,7 @@ fn not_post_quantum(tls: &TlsFacts) -> Option<Finding> {
     }
     let text = format!("the key exchange with {group} does not resist quantum computers");
     let nginx = "ssl_ecdh_curve X25519MLKEM768:X25519; with OpenSSL 3.5";
-    Some(Finding::new("not-post-quantum", text).change("X25519MLKEM768 is always on", nginx))
+    Some(Finding::new("not-post-quantum", text).change("", nginx))
 }
 
 fn certificates(tls: &TlsFacts, host: &str, all: &mut Vec<Finding>) {

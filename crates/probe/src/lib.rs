@@ -4,6 +4,8 @@
 //! bytes, times and secrets. With the secrets, `brisk_handshake_view` also lists the messages that TLS 1.3 encrypts.
 
 mod browser;
+mod browsing;
+mod chart;
 mod compare;
 mod connection;
 mod delivery;
@@ -32,12 +34,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use brisk_tls_client::{Client, ClientSettings, Verification};
 use brisk_wire::registry::ProtocolVersion;
 
 pub use brisk_handshake_view::{Certificate, Chain, Party, StepRow, Ticket, Waited, Window};
 pub use brisk_http_client::Frame;
 pub use browser::{Browser, Check, browser};
+pub use browsing::{PageLoad, PageRequest, browse, har, text as page_load};
 pub use compare::{Compared, ComparedStep, Side, compare};
 pub use error::{ProbeError, Step};
 pub use findings::Finding;
@@ -68,6 +74,8 @@ pub struct Settings {
     pub version: Option<ProtocolVersion>,
     /// Offer only HTTP/1.1. Default: also HTTP/2.
     pub http1: bool,
+    /// Load the page in a browser although the certificate is not trusted. Default: `false`.
+    pub insecure: bool,
     /// Timeout of a connection. Default: 10 s.
     pub timeout: Duration,
     /// Value of `User-Agent`.
@@ -84,6 +92,7 @@ impl Settings {
             authorities: Vec::new(),
             version: None,
             http1: false,
+            insecure: false,
             timeout: Duration::from_secs(10),
             agent: concat!("brisk-probe/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
@@ -148,4 +157,14 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T, ProbeError> {
     let result = runtime.block_on(work);
     runtime.shutdown_background();
     Ok(result)
+}
+
+/// Keys of the server (SHA-256, base64) that a browser shall accept: none if the system's authorities apply, otherwise that
+/// of a certificate which the authorities of the settings trust, or which is accepted with `insecure`.
+pub(crate) fn trust_of_keys(settings: &Settings, report: &Report) -> Vec<String> {
+    let Some(tls) = &report.tls else { return Vec::new() };
+    let is_own = !settings.authorities.is_empty() && tls.is_trusted == Some(true);
+    let leaf = tls.chain.as_ref().and_then(|chain| chain.certificates.first());
+    let leaf = leaf.filter(|_| is_own || settings.insecure);
+    leaf.map(|leaf| STANDARD.encode(digest(&SHA256, &leaf.public_key))).into_iter().collect()
 }

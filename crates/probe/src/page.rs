@@ -6,24 +6,19 @@ use brisk_handshake_view::Party;
 use brisk_handshake_view::StepRow;
 use brisk_report::{Table, escape, html};
 
+use crate::browsing::{PageLoad, section};
+use crate::chart::{LINE, NAMES, WIDTH, bar, line, svg};
 use crate::compare::Compared;
+use crate::findings::Finding;
 use crate::report::Report;
 use crate::terminal::{self, tables};
 use crate::timing::Timing;
 
-/// Width of the charts.
-const WIDTH: f64 = 900.0;
-/// Width of the names beside the charts.
-const NAMES: f64 = 220.0;
-
-/// Height of a chart line.
-const LINE: f64 = 20.0;
-
 /// Most lines of the chart; the table contains all steps.
 const LINES: usize = 120;
 
-/// Page for one connection.
-pub fn report(report: &Report, program: &str) -> String {
+/// Page for one connection, and for the page load if there was one.
+pub fn report(report: &Report, load: Option<&PageLoad>, program: &str) -> String {
     let lead = format!("One HTTPS connection, step by step, as {program} saw it.");
     let mut body = html::head(&report.url, &lead);
     let highlights: Vec<_> = report
@@ -42,8 +37,12 @@ pub fn report(report: &Report, program: &str) -> String {
     }
     let pairs = terminal::pairs(report);
     body.push_str(&html::facts(&pairs.iter().map(|(name, text)| (*name, text.clone())).collect::<Vec<_>>()));
-    body.push_str(&findings(report).to_html());
+    body.push_str(&findings("Findings", &report.findings).to_html());
     body.push_str(&waterfall(report));
+    if let Some(load) = load {
+        body.push_str(&section(load));
+        body.push_str(&findings("Findings about the page", &load.findings).to_html());
+    }
     body.push_str(&terminal::table(&report.steps, true).to_html());
     html::page(&format!("Probe of {}", report.url), &body)
 }
@@ -63,13 +62,14 @@ pub fn compared(compared: &Compared, program: &str) -> String {
     html::page(&format!("Comparison of {title}"), &body)
 }
 
-fn findings(report: &Report) -> Table {
-    let mut table = Table::new("Findings").text("what").text("cost").text("brisk").text("nginx").text("else");
-    for finding in &report.findings {
+/// Findings as a table.
+fn findings(title: &str, findings: &[Finding]) -> Table {
+    let mut table = Table::new(title).text("what").text("cost").text("brisk").text("nginx").text("else");
+    for finding in findings {
         let cost = terminal::cost(finding);
         table.row([&finding.text, &cost, &finding.brisk, &finding.nginx, &finding.advice]);
     }
-    if report.findings.is_empty() {
+    if findings.is_empty() {
         table.note("Nothing to improve was found.");
     }
     table
@@ -86,19 +86,12 @@ fn waterfall(report: &Report) -> String {
     let phases = report.phases.named();
     let steps = &report.steps[..report.steps.len().min(LINES)];
     let height = (phases.len() + steps.len()) as f64 * LINE + 10.0;
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Time\" xmlns=\"http://www.w3.org/2000/svg\">"
-    );
+    let mut svg = svg("Time", height);
     let (mut top, mut begin) = (0.0, 0.0);
     for (index, (name, time)) in phases.iter().enumerate() {
         let (left, right) = (place(begin), place(begin + time).max(place(begin) + 1.0));
         line(&mut svg, top, name, right, &terminal::ms(*time));
-        let class = index % 6 + 1;
-        let _ = write!(
-            svg,
-            "<path class=\"b c{class}\" d=\"M{left:.1} {:.1}H{right:.1}v12H{left:.1}Z\"/>",
-            top + 4.0
-        );
+        bar(&mut svg, top, left, right, index % 6 + 1);
         begin += time;
         top += LINE;
     }
@@ -113,13 +106,6 @@ fn waterfall(report: &Report) -> String {
         top += LINE;
     }
     format!("<section>\n<h2>Time</h2>\n<div class=\"wide\">{svg}</svg></div>\n</section>\n")
-}
-
-fn line(svg: &mut String, top: f64, name: &str, right: f64, text: &str) {
-    let (names, middle) = (NAMES - 10.0, top + 14.0);
-    let _ = write!(svg, "<text class=\"t e\" x=\"{names:.1}\" y=\"{middle:.1}\">{}</text>", escape(name));
-    let _ =
-        write!(svg, "<text class=\"t\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>", right + 8.0, escape(text));
 }
 
 /// A line over the time before the step, and a dot at its end.
@@ -149,7 +135,7 @@ mod tests {
         let settings = Settings::new("https://example.test/".parse().expect("a URL"));
         let error = ProbeError::Answer("<b>".to_owned());
         let found = Report::of(&settings, resolved, &Trace::default(), Some(&error));
-        let page = report(&found, "test");
+        let page = report(&found, None, "test");
         assert!(
             page.contains("&lt;script&gt;") && page.contains("&lt;b&gt;") && !page.contains("<script"),
             "{page}"

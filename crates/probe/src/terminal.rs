@@ -39,7 +39,7 @@ pub fn text(report: &Report, paint: &Paint) -> String {
     }
     if report.failure.is_none() || !report.findings.is_empty() {
         text.push('\n');
-        text.push_str(&findings(report, paint));
+        text.push_str(&findings_text(&report.findings, paint));
     }
     text
 }
@@ -320,12 +320,12 @@ fn steps(report: &Report, paint: &Paint) -> String {
 }
 
 /// Numbered findings.
-pub(crate) fn findings(report: &Report, paint: &Paint) -> String {
-    if report.findings.is_empty() {
+pub(crate) fn findings_text(findings: &[Finding], paint: &Paint) -> String {
+    if findings.is_empty() {
         return format!("{}\n", paint.style(Style::Good, "Nothing to improve was found."));
     }
     let mut text = format!("{}\n", paint.style(Style::Title, "Findings"));
-    for (index, finding) in report.findings.iter().enumerate() {
+    for (index, finding) in findings.iter().enumerate() {
         let lines = wrapped(&format!("{}. {} ({})", index + 1, finding.text, cost(finding)), paint.width());
         text.push_str(&paint.style(Style::Warn, lines.trim_end()));
         text.push('\n');

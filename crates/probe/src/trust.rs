@@ -122,6 +122,7 @@ mod tests {
             names_responder: false,
             names_issuer: false,
             names: names.iter().map(|name| (*name).to_owned()).collect(),
+            public_key: Vec::new(),
         };
         Chain { certificates: vec![certificate], is_alone: true, ..Chain::default() }
     }

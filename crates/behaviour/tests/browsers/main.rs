@@ -24,6 +24,7 @@ mod http3_browsers;
 mod http3_clients;
 mod net_log;
 mod pages_in_chromium;
+mod probe_page;
 mod profiles;
 mod upstream_envoy;
 mod websocket_h2;

@@ -12,10 +12,10 @@ use clap::{Args, ValueEnum};
 #[command(next_help_heading = "Audit")]
 pub(crate) struct AuditArgs {
     /// Audit the server's TLS from outside and grade it from A+ to F
-    #[arg(long, conflicts_with_all = ["tls", "http1", "keylog", "insecure", "resume", "early", "timing", "compare", "frames", "browser", "max_ttfb"])]
+    #[arg(long, conflicts_with_all = ["tls", "http1", "keylog", "insecure", "resume", "early", "timing", "compare", "frames", "browser", "page", "max_ttfb"])]
     pub(crate) audit: bool,
     /// Audit a configuration file and this machine, without network access
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "audit", "html", "tls", "http1", "keylog", "insecure", "resume", "early", "timing", "compare", "frames", "browser", "max_ttfb"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "audit", "html", "tls", "http1", "keylog", "insecure", "resume", "early", "timing", "compare", "frames", "browser", "page", "max_ttfb"])]
     pub(crate) config: Option<PathBuf>,
     /// Exit with 10 if the grade is worse than this, e.g. A
     #[arg(long, value_name = "GRADE", requires = "audit")]

@@ -67,6 +67,12 @@ pub(crate) struct Probe {
     /// Also test HTTP/3: announcements, versions of QUIC, handshakes, 0-RTT
     #[arg(long)]
     pub(crate) http3: bool,
+    /// Also load the page in Chromium: waterfall, paints, findings about its delivery
+    #[arg(long, conflicts_with_all = ["timing", "compare"])]
+    pub(crate) page: bool,
+    /// File for the page load as HAR
+    #[arg(long, value_name = "FILE", requires = "page")]
+    pub(crate) har: Option<PathBuf>,
     /// Timeout in seconds [default: 10; audit: 120]
     #[arg(long, value_name = "NUMBER", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
@@ -105,6 +111,7 @@ impl Probe {
         settings.authorities.clone_from(&self.ca);
         settings.version = version;
         settings.http1 = self.http1;
+        settings.insecure = self.insecure;
         settings.timeout = self.timeout.unwrap_or(settings.timeout);
         Ok(settings)
     }
@@ -165,6 +172,7 @@ Examples:
   brisk probe example.com --compare example.net   two servers in turns
   brisk probe example.com --timing -n 20          the times of curl -w for four kinds of connections
   brisk probe example.com --http3                 the same, and a test of HTTP/3
+  brisk probe example.com --page --har page.har   the same, and a load of the page in Chromium
   brisk probe example.com --json                  result for programs
   brisk probe example.com --audit --fail-below A  audit of the TLS configuration; docs/audit.md
 Exit codes: 0 response received, 1 local failure, 2 wrong arguments, 3 name not resolved, 4 no TCP connection,
