@@ -51,6 +51,17 @@ pub struct Kind {
 /// Remedy for findings that brisk never has.
 const NEVER: &str = "brisk never does this";
 
+/// Remedies of findings that brisk avoids without a setting.
+const AUTOMATIC: [&str; 4] =
+    [NEVER, "brisk always speaks it", "brisk has elliptic curves only", "brisk has X25519MLKEM768"];
+
+impl Kind {
+    /// Whether brisk avoids the finding by itself, so that there is no setting to advise.
+    pub fn is_automatic(&self) -> bool {
+        AUTOMATIC.contains(&self.brisk)
+    }
+}
+
 macro_rules! kinds {
     ($($name:ident = $id:literal, $severity:ident, $what:literal, $brisk:expr, $nginx:literal;)+) => {
         $(

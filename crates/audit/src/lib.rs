@@ -7,8 +7,10 @@
 pub mod catalogue;
 mod cbc;
 mod certificate;
+mod clients;
 pub mod configuration;
 mod contact;
+mod difference;
 mod error;
 pub mod grade;
 mod groups;
@@ -37,7 +39,9 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 
 pub use certificate::{Certificate, Trust};
+pub use clients::ClientResult;
 pub use contact::Limits;
+pub use difference::{Differences, EarlierAudit, EarlierError};
 pub use error::AuditError;
 pub use grade::{Grade, Letter};
 pub use groups::Groups;
@@ -100,8 +104,13 @@ pub struct Audit {
     pub sessions: Sessions,
     /// HTTP; `None` without a handshake of TLS 1.2 or 1.3 or without a response.
     pub http: Option<Http>,
+    /// Version and suite of known clients with the server.
+    pub clients: Vec<ClientResult>,
     /// Properties that were not judged, with reasons.
     pub not_judged: Vec<String>,
+    /// Differences to an earlier audit, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub differences: Option<Differences>,
 }
 
 impl Audit {
@@ -127,6 +136,7 @@ pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<A
     audit.not_judged.extend(silent.map(|step| format!("{step}: asked twice, and some got no answer")));
     audit.grade = grade::grade(&audit);
     audit.findings = judged::findings(&audit);
+    audit.clients = clients::simulate(&audit);
     Ok(audit)
 }
 
@@ -172,7 +182,9 @@ fn gather(
         weaknesses,
         sessions,
         http,
+        clients: Vec::new(),
         not_judged: Vec::new(),
+        differences: None,
     })
 }
 

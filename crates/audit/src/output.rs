@@ -9,7 +9,8 @@ use brisk_telemetry::changes_display;
 pub use ci::{junit, sarif};
 pub use page::html;
 
-use crate::{Audit, PlainHttp};
+use crate::catalogue::Severity;
+use crate::{Audit, Differences, PlainHttp};
 
 /// The [`Audit`] as JSON.
 pub fn json(audit: &Audit) -> String {
@@ -30,10 +31,77 @@ pub fn text(audit: &Audit, width: usize) -> String {
 
 /// Tables of grade, findings and results.
 pub(crate) fn tables(audit: &Audit) -> Vec<Table> {
-    let mut all = vec![grade(audit), findings(audit), protocols(audit), keys(audit)];
+    let mut all = vec![grade(audit)];
+    all.extend(audit.differences.as_ref().map(differences));
+    all.extend([findings(audit), protocols(audit), keys(audit)]);
     all.extend(audit.certificates.iter().map(certificate));
-    all.push(behaviour(audit));
+    all.extend([clients(audit), behaviour(audit)]);
     all
+}
+
+/// One line for each host: grade, number of findings by severity, the worst finding.
+pub fn summary(audits: &[(String, Result<Audit, String>)], width: usize) -> String {
+    let severities = [Severity::Critical, Severity::High, Severity::Medium, Severity::Low, Severity::Info];
+    let mut table = Table::new(format!("Audits of {} hosts", audits.len())).text("host").text("grade");
+    table = table.figures(severities.map(|severity| severity.to_string())).text("worst");
+    for (host, audited) in audits {
+        match audited {
+            Err(reason) => {
+                let none = severities.map(|_| String::new());
+                let cells = [host.clone(), "none".to_owned()].into_iter().chain(none).chain([reason.clone()]);
+                table.row(cells);
+            }
+            Ok(audit) => {
+                let of = |severity| {
+                    audit.findings.iter().filter(|finding| finding.kind.severity == severity).count()
+                };
+                let counts = severities.map(|severity| of(severity).to_string());
+                let worst = audit.findings.first().map_or("", |finding| finding.kind.id).to_owned();
+                table.row(
+                    [host.clone(), audit.grade.letter.to_string()].into_iter().chain(counts).chain([worst]),
+                );
+            }
+        }
+    }
+    let mut text = table.to_text(width);
+    text.retain(|letter| letter == '\n' || !changes_display(letter));
+    text
+}
+
+fn differences(differences: &Differences) -> Table {
+    let mut table = Table::new(format!("Differences since {}", differences.since)).text("").text("");
+    if differences.is_empty() {
+        table.row(["none"]);
+    }
+    if let Some(grade) = &differences.grade {
+        table.row(["grade before", grade]);
+    }
+    for (name, all) in [
+        ("new finding", &differences.new_findings),
+        ("gone finding", &differences.gone_findings),
+        ("added", &differences.added),
+        ("removed", &differences.removed),
+    ] {
+        for one in all {
+            table.row([name, one]);
+        }
+    }
+    table
+}
+
+fn clients(audit: &Audit) -> Table {
+    let mut table = Table::new("Known clients").text("client").text("version").text("suite");
+    for result in &audit.clients {
+        let remark = match (result.forward_secrecy, result.post_quantum) {
+            (Some(false), _) => ", no forward secrecy",
+            (_, Some(true)) => ", post-quantum",
+            _ => "",
+        };
+        let suite = format!("{}{remark}", result.suite.unwrap_or("nothing in common"));
+        table.row([result.client, result.version.as_deref().unwrap_or("none"), &suite]);
+    }
+    table.note("Computed from the accepted versions and suites, without connections; certificates are not considered.");
+    table
 }
 
 fn grade(audit: &Audit) -> Table {
@@ -68,7 +136,10 @@ fn findings(audit: &Audit) -> Table {
         let kind = &finding.kind;
         table.row([kind.severity.to_string(), kind.id.to_owned(), kind.what.to_owned()]);
         table.row([String::new(), String::new(), format!("seen: {}", finding.evidence)]);
-        table.row([String::new(), String::new(), format!("brisk: {}", kind.brisk)]);
+        // Nothing to do with brisk, which applies it by itself.
+        if !kind.is_automatic() {
+            table.row([String::new(), String::new(), format!("brisk: {}", kind.brisk)]);
+        }
         table.row([String::new(), String::new(), format!("nginx: {}", kind.nginx)]);
     }
     table

@@ -271,3 +271,73 @@ fn a_configuration_is_judged_without_network() {
     let wrong = run(brisk().arg("--config").arg(&file), b"", LIMIT);
     assert_eq!(wrong.status.code(), Some(2), "{}", wrong.text());
 }
+
+#[test]
+fn known_clients_and_differences_to_an_earlier_audit_are_shown() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&["localhost"]).key(LeafKey::Rsa2048).issue();
+    let root = ca.root_file();
+    let weak = Nginx::https_with(&leaf, "ssl_protocols TLSv1.2;\nssl_ciphers AES128-SHA;\n");
+    let before = document(&root, weak.address(), &[]);
+    let client = |document: &Value, name: &str| {
+        let all = document["clients"].as_array().expect("clients");
+        assert_eq!(all.len(), 20);
+        all.iter().find(|client| client["client"] == name).expect("a client").clone()
+    };
+    let chrome = client(&before, "Chrome 131");
+    assert_eq!(
+        (&chrome["version"], &chrome["forward_secrecy"]),
+        (&"TLS 1.2".into(), &false.into()),
+        "{chrome}"
+    );
+    assert_eq!(client(&before, "Go 1.24")["suite"], Value::Null, "no suite without forward secrecy");
+    drop(weak);
+    let right = Nginx::https_with(&leaf, RIGHT);
+    let earlier = ca.unique_file("earlier.json");
+    fs::write(&earlier, before.to_string()).expect("a file");
+    let options = ["--baseline", earlier.to_str().expect("a path")];
+    let after = document(&root, right.address(), &options);
+    let chrome = client(&after, "Chrome 131");
+    assert_eq!(
+        (&chrome["version"], &chrome["forward_secrecy"]),
+        (&"TLS 1.3".into(), &true.into()),
+        "{chrome}"
+    );
+    assert_eq!(client(&after, "Internet Explorer 8, Windows XP")["version"], Value::Null);
+    let differences = &after["differences"];
+    let gone = differences["gone_findings"].as_array().expect("findings");
+    assert!(gone.contains(&"protocol-no-tls13".into()), "{differences:#}");
+    let added = differences["added"].as_array().expect("features");
+    assert!(
+        added.iter().any(|one| one.as_str().is_some_and(|one| one.starts_with("TLS 1.3 with "))),
+        "{differences:#}"
+    );
+    let text = audit(&root, right.address(), &options).success();
+    for part in ["Differences since ", "gone finding", "Known clients", "Firefox 132"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let wrong = audit(&root, right.address(), &["--baseline", "/none.json"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", wrong.text());
+}
+
+#[test]
+fn a_list_of_hosts_has_a_line_for_each() {
+    let ca = TestCa::new();
+    let nginx = Nginx::https_with(&ca.server(&["localhost"]).issue(), RIGHT);
+    let list = ca.unique_file("hosts.txt");
+    let port = nginx.address().port();
+    fs::write(&list, format!("# two hosts\nhttps://localhost:{port}/1k\n\nno-such-host.invalid\n"))
+        .expect("a file");
+    let mut brisk = brisk();
+    brisk.args(["--audit", "--http-port", "0", "--timeout", "100", "--hosts"]).arg(&list);
+    let finished = run(brisk.arg("--ca").arg(ca.root_file()), b"", LIMIT);
+    assert_eq!(finished.status.code(), Some(3), "{}", finished.text());
+    let line =
+        |host: &str| finished.stdout.lines().find(|line| line.contains(host)).expect("a line").to_owned();
+    assert!(line(&format!("localhost:{port}")).contains('A'), "{}", finished.stdout);
+    assert!(line("no-such-host.invalid").contains("none"), "{}", finished.stdout);
+    fs::write(&list, "a b\n").expect("a file");
+    let mut wrong = self::brisk();
+    let wrong = run(wrong.args(["--audit", "--hosts"]).arg(&list), b"", LIMIT);
+    assert_eq!(wrong.status.code(), Some(2), "{}", wrong.text());
+}

@@ -23,6 +23,12 @@ pub(crate) struct AuditArgs {
     /// Format of the audit [default: text]
     #[arg(long, value_name = "FORMAT", requires = "audit", conflicts_with = "json")]
     pub(crate) format: Option<Format>,
+    /// Earlier result with --json; adds the differences
+    #[arg(long, value_name = "FILE", requires = "audit")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// File with a host name or URL in each line; audits all and prints one line for each
+    #[arg(long, value_name = "FILE", requires = "audit", conflicts_with_all = ["url", "baseline", "html", "watch"])]
+    pub(crate) hosts: Option<PathBuf>,
     /// Duration of a watch for changes of the ticket keys, from 1s to 14d, e.g. 25h [default: no watch]
     #[arg(long, value_name = "TIME", requires = "audit", value_parser = watch)]
     pub(crate) watch: Option<Duration>,

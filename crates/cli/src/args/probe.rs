@@ -20,7 +20,7 @@ use super::AuditArgs;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Probe {
     /// URL or host name to probe, e.g. example.com
-    #[arg(value_name = "URL", value_parser = UrlText, required_unless_present = "config")]
+    #[arg(value_name = "URL", value_parser = UrlText, required_unless_present_any = ["config", "hosts"])]
     pub(crate) url: Option<Url>,
     /// IP address to connect to, instead of resolving the host name
     #[arg(long, value_name = "ADDRESS", value_parser = address)]

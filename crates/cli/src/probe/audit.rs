@@ -1,35 +1,64 @@
 //! `brisk probe --audit`: grades the TLS of a server from outside.
 
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use brisk_audit::{Audit, AuditError, AuditSettings, Limits, output};
+use brisk_audit::{Audit, AuditError, AuditSettings, EarlierAudit, Limits, output};
+use brisk_probe::Url;
 use brisk_probe::terminal::Paint;
 use brisk_report::terminal::StatusLine;
 use brisk_wire::server_flight::FlightError;
+use serde::Serialize;
 
 use crate::args::{Format, Probe};
 
 /// Exit code if the grade is worse than `--fail-below`.
 const BELOW: u8 = 10;
 
+/// Exit code if a file of the arguments cannot be used.
+const WRONG_FILE: u8 = 2;
+
 /// Default of `--timeout` for an audit, which opens many connections.
 const USUAL: Duration = Duration::from_mins(2);
 
-/// Runs the audit. Exit code: 0, [`BELOW`], or that of the error.
+/// A host of a list in JSON.
+#[derive(Serialize)]
+struct Listed<'a> {
+    host: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit: Option<&'a Audit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+/// Most hosts of a list.
+const MOST_HOSTS: usize = 1000;
+
+/// Runs the audit, or those of a list of hosts. Exit code: 0, [`BELOW`], or that of the error.
 pub(super) fn run(arguments: &Probe) -> anyhow::Result<ExitCode> {
-    let settings = settings(arguments)?;
-    let mut status = StatusLine::on_stderr();
-    let audited = brisk_audit::run(&settings, &mut |step| status.show(&format!("{}: {step}", settings.host)));
-    status.clear();
-    let audit = match audited {
+    if let Some(file) = &arguments.audit.hosts {
+        return list(arguments, file);
+    }
+    let earlier = arguments.audit.baseline.as_deref().map(EarlierAudit::read).transpose();
+    let earlier = match earlier {
+        Ok(earlier) => earlier,
+        Err(error) => {
+            eprintln!("{error}");
+            return Ok(ExitCode::from(WRONG_FILE));
+        }
+    };
+    let settings = settings(arguments, arguments.url.as_ref().context("name a URL")?);
+    let mut audit = match audited(&settings) {
         Ok(audit) => audit,
         Err(error) => {
             eprintln!("{error}");
             return Ok(ExitCode::from(code(&error)));
         }
     };
+    audit.differences = earlier.map(|earlier| earlier.differences(&audit));
     let text = text(&audit, if arguments.json { Some(Format::Json) } else { arguments.audit.format });
     super::write_page(arguments, || output::html(&audit))?;
     super::print(&text)?;
@@ -37,10 +66,70 @@ pub(super) fn run(arguments: &Probe) -> anyhow::Result<ExitCode> {
     Ok(if below { ExitCode::from(BELOW) } else { ExitCode::SUCCESS })
 }
 
-fn settings(arguments: &Probe) -> anyhow::Result<AuditSettings> {
-    let url = arguments.url.as_ref().context("name a URL")?;
+fn audited(settings: &AuditSettings) -> Result<Audit, AuditError> {
+    let mut status = StatusLine::on_stderr();
+    let audited = brisk_audit::run(settings, &mut |step| status.show(&format!("{}: {step}", settings.host)));
+    status.clear();
+    audited
+}
+
+/// Audits the hosts of `file` one after the other. Exit code: [`BELOW`] if a grade is worse than `--fail-below`, otherwise
+/// that of the last error.
+fn list(arguments: &Probe, file: &Path) -> anyhow::Result<ExitCode> {
+    let urls = match hosts(file) {
+        Ok(urls) => urls,
+        Err(message) => {
+            eprintln!("{message}");
+            return Ok(ExitCode::from(WRONG_FILE));
+        }
+    };
+    let (mut audits, mut exit) = (Vec::new(), ExitCode::SUCCESS);
+    let mut is_below = false;
+    for url in &urls {
+        let audited = audited(&settings(arguments, url));
+        match &audited {
+            Err(error) => exit = ExitCode::from(code(error)),
+            Ok(audit) => {
+                is_below |=
+                    arguments.audit.fail_below.is_some_and(|least| brisk_audit::is_below(audit, least));
+            }
+        }
+        audits.push((url.authority(), audited.map_err(|error| error.to_string())));
+    }
+    let text = if arguments.json {
+        let listed = audits.iter().map(|(host, audited)| Listed {
+            host,
+            audit: audited.as_ref().ok(),
+            error: audited.as_ref().err().map(String::as_str),
+        });
+        brisk_report::json::document(&listed.collect::<Vec<_>>())
+    } else {
+        output::summary(&audits, Paint::of_stdout().width())
+    };
+    super::print(&text)?;
+    Ok(if is_below { ExitCode::from(BELOW) } else { exit })
+}
+
+/// The URLs of a list: one in each line; empty lines and those that begin with `#` are skipped.
+fn hosts(file: &Path) -> Result<Vec<Url>, String> {
+    let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    let named = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let urls: Vec<Url> = named
+        .map(|(number, line)| {
+            line.parse().map_err(|reason| format!("{}:{number}: wrong URL {reason}", file.display()))
+        })
+        .collect::<Result<_, String>>()?;
+    match urls.len() {
+        0 => Err(format!("{} names no host: write one in each line", file.display())),
+        1..=MOST_HOSTS => Ok(urls),
+        many => Err(format!("{} names {many} hosts: at most {MOST_HOSTS} are audited", file.display())),
+    }
+}
+
+fn settings(arguments: &Probe, url: &Url) -> AuditSettings {
     let audit = &arguments.audit;
-    Ok(AuditSettings {
+    AuditSettings {
         host: url.host.clone(),
         port: url.port,
         path: url.path.clone(),
@@ -49,7 +138,7 @@ fn settings(arguments: &Probe) -> anyhow::Result<AuditSettings> {
         plain_port: Some(audit.http_port).filter(|port| *port != 0),
         watch: audit.watch,
         limits: Limits { whole: arguments.timeout.unwrap_or(USUAL), ..Limits::default() },
-    })
+    }
 }
 
 fn text(audit: &Audit, format: Option<Format>) -> String {
