@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use brisk_config::{AccessLogFormat, CommandLine};
 use brisk_upstream::settings::ServerUrl;
+use brisk_visits::MarkName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::{AuditArgs, Format};
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Compress(CompressArgs),
     /// Show, obtain, renew, revoke and import certificates of hosts with `acme`
     Cert(Cert),
+    /// Mark a deployment in the charts of visitors' waiting times
+    Mark(MarkArgs),
     /// Hold private keys and perform key operations for gateways
     Keyserver(KeyServer),
     /// Hold the keys of a gateway (internal: started by `brisk serve`)
@@ -62,6 +65,17 @@ pub(crate) enum Command {
     Capture(Capture),
     /// Measure TLS algorithms on one core and forecast handshakes per second
     Speed(Speed),
+}
+
+/// Arguments of `brisk mark`.
+#[derive(Args, Debug)]
+pub(crate) struct MarkArgs {
+    /// Name of the deployment, e.g. v1.4.2
+    #[arg(value_name = "NAME")]
+    pub(crate) name: MarkName,
+    /// Configuration file of the gateway (TOML), which names the folder of visits
+    #[arg(long, short, value_name = "FILE", default_value = "brisk.toml")]
+    pub(crate) config: PathBuf,
 }
 
 /// Arguments of `brisk serve`. Without a file and an upstream it serves a page on localhost with development certificates.

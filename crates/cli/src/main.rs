@@ -21,6 +21,7 @@ mod key_servers;
 mod keyserver;
 mod limits;
 mod log;
+mod mark;
 mod memory;
 mod probe;
 mod serve;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Compress(arguments) => compress::run(&arguments),
         Command::Cert(arguments) => cert::run(arguments),
+        Command::Mark(arguments) => mark::run(&arguments),
         Command::Keyserver(arguments) => keyserver::run(arguments),
         Command::KeyProcess(arguments) => {
             memory::small_pages();

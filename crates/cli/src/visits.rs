@@ -55,6 +55,7 @@ impl Part for KeptVisits {
                 if settings.is_some() && self.folder.is_some() { "visits.folder" } else { "visits.enabled" };
             tracing::warn!(key, "changed, but takes effect only after a restart");
         }
+        self.visits.mark_reload();
         if let Some(settings) = settings {
             self.visits.update(settings.settings);
         }

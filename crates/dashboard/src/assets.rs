@@ -68,9 +68,12 @@ static PUBLIC: [Asset; 9] = [
     Asset::new("/icon.svg", "image/svg+xml", include_bytes!("assets/icon.svg")),
 ];
 
+/// Files that the page loads when visits are stored. They need no authorization either.
+static LATER: [Asset; 1] = [Asset::new("/lines.js", SCRIPT, include_bytes!("assets/lines.js"))];
+
 /// The public file at `path`.
 pub(crate) fn public(path: &str) -> Option<&'static Asset> {
-    PUBLIC.iter().find(|asset| asset.path == path)
+    PUBLIC.iter().chain(&LATER).find(|asset| asset.path == path)
 }
 
 #[cfg(test)]
@@ -89,7 +92,12 @@ mod tests {
     /// Trusted Types would block each of these at run time. Their absence means that the page never depends on that.
     #[test]
     fn nothing_makes_markup_or_code_of_text() {
-        for asset in PUBLIC.iter().chain([&PAGE, &LOGIN]).filter(|asset| !asset.path.starts_with("/uplot")) {
+        for asset in PUBLIC
+            .iter()
+            .chain(&LATER)
+            .chain([&PAGE, &LOGIN])
+            .filter(|asset| !asset.path.starts_with("/uplot"))
+        {
             let text = str::from_utf8(asset.bytes).expect("text");
             for wrong in [
                 "innerHTML",

@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brisk_visits::{Metric, Query, Reader, Span, Visits};
+use brisk_visits::{Dimension, Metric, Query, Reader, Span, Visits};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -20,7 +20,27 @@ use crate::form;
 use crate::responses::{self, Body};
 
 /// Metrics with displayed quantiles; all have histograms.
-const SHOWN: [Metric; 3] = [Metric::Handshake, Metric::FirstByte, Metric::LargestPaint];
+const SHOWN: [Metric; 7] = [
+    Metric::Handshake,
+    Metric::FirstByte,
+    Metric::LargestPaint,
+    Metric::Interaction,
+    Metric::Shift,
+    Metric::FirstPaint,
+    Metric::Wait,
+];
+
+/// Selection of a page of the dashboard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Selection {
+    query: Query,
+    /// Dimension of lines.
+    by: Dimension,
+    /// Second dimension of the table.
+    and: Dimension,
+    /// Moment of a comparison, in Unix seconds.
+    at: Option<i64>,
+}
 
 /// Maximum number of selectable hosts.
 const HOSTS: usize = 2000;
@@ -38,7 +58,7 @@ const KEPT: usize = 16;
 /// Runs one query at a time and shares its result for [`CACHED_FOR`] with all clients that request the same.
 pub(crate) struct QueryCache {
     permit: Arc<Semaphore>,
-    kept: RefCell<VecDeque<(Query, Instant, Bytes)>>,
+    kept: RefCell<VecDeque<(Selection, Instant, Bytes)>>,
 }
 
 impl QueryCache {
@@ -46,13 +66,13 @@ impl QueryCache {
         Self { permit: Arc::new(Semaphore::new(1)), kept: RefCell::default() }
     }
 
-    fn known(&self, query: &Query) -> Option<Bytes> {
+    fn known(&self, query: &Selection) -> Option<Bytes> {
         let kept = self.kept.borrow();
         let known = kept.iter().find(|(of, made, _)| of == query && made.elapsed() < CACHED_FOR);
         known.map(|(_, _, answer)| answer.clone())
     }
 
-    fn keep(&self, query: Query, answer: Bytes) {
+    fn keep(&self, query: Selection, answer: Bytes) {
         let mut kept = self.kept.borrow_mut();
         kept.retain(|(of, made, _)| *of != query && made.elapsed() < CACHED_FOR);
         kept.truncate(KEPT - 1);
@@ -86,13 +106,14 @@ async fn run_exclusively<T: Send + 'static>(
     spawn_blocking(run_exclusively).await
 }
 
-/// Responds to `?span=hour|day|month&metric=ttfb&host=NAME`. Without a host, all hosts are included.
+/// Responds to `?span=hour|day|month&metric=ttfb&host=NAME&by=route&and=network&at=SECONDS`. Without a host, all hosts are
+/// included; without a moment, nothing is compared.
 pub(crate) async fn answer(visits: &Visits, queries: &QueryCache, query: &str) -> Response<Body> {
     let Some(reader) = visits.reader() else { return responses::json(&json!({ "on": false })) };
     let Some(query) = parse_query(query) else {
         return responses::text(
             StatusCode::BAD_REQUEST,
-            "write span=hour, day or month, and a metric such as ttfb\n",
+            "write span=hour, day or month, a metric such as ttfb, and dimensions such as route\n",
         );
     };
     if let Some(known) = queries.known(&query) {
@@ -116,20 +137,27 @@ pub(crate) async fn answer(visits: &Visits, queries: &QueryCache, query: &str) -
     }
 }
 
-fn parse_query(query: &str) -> Option<Query> {
+fn parse_query(query: &str) -> Option<Selection> {
     let field = |name, usual: &str| {
         form::field(query.as_bytes(), name, LONGEST_NAME).unwrap_or_else(|| usual.to_owned())
     };
     let host = Some(field("host", "")).filter(|host| !host.is_empty());
-    Some(Query {
-        host,
-        span: Span::named(&field("span", "hour"))?,
-        metric: Metric::named(&field("metric", "ttfb"))?,
+    let at = field("at", "");
+    Some(Selection {
+        query: Query {
+            host,
+            span: Span::named(&field("span", "hour"))?,
+            metric: Metric::named(&field("metric", "ttfb"))?,
+        },
+        by: Dimension::named(&field("by", "route"))?,
+        and: Dimension::named(&field("and", "network"))?,
+        at: if at.is_empty() { None } else { Some(at.parse().ok()?) },
     })
 }
 
-/// All results of a [`Query`]. An unreadable part is `null`, and the first reason is in `error`.
-fn all(visits: &Visits, reader: &Reader, query: &Query) -> Value {
+/// All results of a [`Selection`]. An unreadable part is `null`, and the first reason is in `error`.
+fn all(visits: &Visits, reader: &Reader, selection: &Selection) -> Value {
+    let Selection { query, by, and, at } = selection;
     let mut error = None;
     let status = visits.status();
     let series = SHOWN.map(|metric| {
@@ -142,8 +170,13 @@ fn all(visits: &Visits, reader: &Reader, query: &Query) -> Value {
         (hosts, more)
     });
     let hosts = value(hosts, &mut error);
-    let (cuts, worth) = (value(reader.cuts(query), &mut error), value(reader.worth(query), &mut error));
+    let analysis = value(reader.analysis(query, [*by, *and]), &mut error);
     let experiments = value(reader.experiments(), &mut error);
+    let marks = value(reader.marks(query), &mut error);
+    let changes = SHOWN.map(|metric| {
+        let query = Query { metric, ..query.clone() };
+        at.map_or(Value::Null, |at| value(reader.change(&query, at), &mut error))
+    });
     json!({
         "on": true,
         "recorded": status.recorded,
@@ -152,9 +185,13 @@ fn all(visits: &Visits, reader: &Reader, query: &Query) -> Value {
         "hosts": hosts[0],
         "more_hosts": hosts[1],
         "series": series,
-        "cuts": cuts,
-        "worth": worth,
+        "cuts": analysis["cuts"],
+        "worth": analysis["worth"],
         "experiments": experiments,
+        "lines": analysis["lines"],
+        "table": analysis["table"],
+        "marks": marks,
+        "changes": changes,
         "error": status.error.or(error),
     })
 }
@@ -179,10 +216,16 @@ mod tests {
     fn questions_are_read_and_wrong_ones_are_not_guessed() {
         let query = parse_query("span=day&metric=lcp&host=a.test").expect("a question");
         assert_eq!(
-            (query.span, query.metric, query.host.as_deref()),
+            (query.query.span, query.query.metric, query.query.host.as_deref()),
             (Span::Day, Metric::LargestPaint, Some("a.test"))
         );
-        assert_eq!(parse_query("").map(|query| query.host), Some(None));
+        assert_eq!(parse_query("").map(|query| (query.query.host, query.at)), Some((None, None)));
+        let query = parse_query("by=browser&and=http&at=1795000000").expect("a question");
+        assert_eq!(
+            (query.by, query.and, query.at),
+            (Dimension::Browser, Dimension::Http, Some(1_795_000_000))
+        );
+        assert!(parse_query("by=colour").is_none() && parse_query("at=now").is_none());
         assert!(parse_query("span=year").is_none() && parse_query("metric=speed").is_none());
     }
 
@@ -211,7 +254,8 @@ mod tests {
         let queries = QueryCache::new();
         let query = parse_query("span=hour").expect("a question");
         for number in 0..2 * KEPT {
-            let query = Query { host: Some(format!("{number}.test")), ..query.clone() };
+            let of_host = Query { host: Some(format!("{number}.test")), ..query.query.clone() };
+            let query = Selection { query: of_host, ..query.clone() };
             queries.keep(query, Bytes::from_static(b"{}"));
         }
         assert_eq!(queries.kept.borrow().len(), KEPT);

@@ -128,7 +128,7 @@ impl Dimension {
     }
 
     /// Whether the dimension concerns the handshake, which only visits that opened a connection waited for.
-    const fn is_of_handshake(self) -> bool {
+    pub(crate) const fn is_of_handshake(self) -> bool {
         matches!(
             self,
             Self::Version
@@ -273,7 +273,7 @@ mod tests {
         visit.measures.set(Metric::FirstByte, ms);
         fill(&mut visit);
         let numbers = Numbers { route: 3, network: 2, arms: [(7, 1), (0, 0), (0, 0), (0, 0)] };
-        Sampled { weight, host: 1, period: 0, row: Row::new(&visit, numbers) }
+        Sampled { weight, host: 1, period: 0, at: 0, row: Row::new(&visit, numbers) }
     }
 
     fn names(cuts: &Cuts, dimension: &str) -> Vec<(String, u64)> {

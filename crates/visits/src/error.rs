@@ -37,8 +37,11 @@ pub enum VisitsError {
         known: i64,
     },
     /// There are no histograms of this metric.
-    #[error("there is no series of {0}: handshake, ttfb, lcp and inp have one")]
+    #[error("there is no series of {0}: handshake, ttfb, lcp, inp, wait, fcp and cls have one")]
     NoSeries(Metric),
+    /// The file of marks cannot be read.
+    #[error("marks of deployments cannot be read: {0}")]
+    Marks(#[from] std::io::Error),
     /// `SQLite` reported an error.
     #[error("database of visits: {0}")]
     Database(#[from] rusqlite::Error),

@@ -13,8 +13,15 @@ use crate::random::Random;
 use crate::visit::Visit;
 
 /// Metrics with histograms.
-pub(crate) const SERIES: [Metric; 4] =
-    [Metric::Handshake, Metric::FirstByte, Metric::LargestPaint, Metric::Interaction];
+pub(crate) const SERIES: [Metric; 7] = [
+    Metric::Handshake,
+    Metric::FirstByte,
+    Metric::LargestPaint,
+    Metric::Interaction,
+    Metric::Wait,
+    Metric::FirstPaint,
+    Metric::Shift,
+];
 
 /// Maximum number of visits of one host kept as rows between two writes.
 const KEPT_OF_A_HOST: usize = 512;
@@ -92,7 +99,7 @@ impl Gathered {
             if let Some(value) = visit.measures.get(*metric) {
                 let histogram = histogram.get_or_insert_default();
                 let before = histogram.bytes();
-                histogram.record(value);
+                histogram.record(value * metric.histogram_scale());
                 self.bytes += histogram.bytes() - before;
             }
         }

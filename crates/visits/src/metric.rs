@@ -66,6 +66,14 @@ impl Metric {
         }
     }
 
+    /// Factor of values in histograms, whose unit is a hundredth: layout shifts are small numbers.
+    pub(crate) const fn histogram_scale(self) -> f64 {
+        match self {
+            Self::Shift => 1000.0,
+            _ => 1.0,
+        }
+    }
+
     /// Whether experiments can be decided by this metric: a time that visitors wait for, and not one of its parts,
     /// which an arm may shift to another part.
     pub const fn is_compared(self) -> bool {

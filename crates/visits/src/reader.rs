@@ -1,5 +1,6 @@
 //! Queries of the database: series of quantiles, samples of visits, experiments.
 
+mod changes;
 mod sample;
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,6 +18,7 @@ use crate::error::VisitsError;
 use crate::experiments::{ExperimentReport, report};
 use crate::gather::{ArmSums, SERIES};
 use crate::histogram::TimeHistogram;
+use crate::lines::SHARE;
 use crate::metric::{METRICS, Metric};
 use crate::sequential::{Decision, is_uneven};
 use crate::shared::Shared;
@@ -25,6 +27,8 @@ use crate::worth::{Worth, worth};
 
 /// Timeout for a lock; locks occur only while the database is recovered after a crash.
 const BUSY: Duration = Duration::from_secs(2);
+
+pub use changes::{Analysis, Change, Percentile};
 
 /// Time span of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,6 +81,15 @@ impl Span {
         }
     }
 
+    /// Seconds per point of lines, which are estimated from samples.
+    const fn line_step(self) -> i64 {
+        match self {
+            Self::Hour => 600,
+            Self::Day => HOUR,
+            Self::Month => DAY,
+        }
+    }
+
     /// Length of the periods within which visits are compared, in seconds.
     const fn period(self) -> i64 {
         match self {
@@ -121,6 +134,8 @@ pub struct Point {
     pub count: u64,
     /// The median.
     pub p50: f64,
+    /// The 75th percentile, which Web Vitals use.
+    pub p75: f64,
     /// The 95th percentile.
     pub p95: f64,
     /// The 99th percentile.
@@ -153,7 +168,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// Fails for metrics without histograms; `handshake`, `ttfb`, `lcp` and `inp` have them.
+    /// Fails for metrics without histograms; `handshake`, `ttfb`, `lcp`, `inp`, `wait`, `fcp` and `cls` have them.
     pub fn series(&self, query: &Query) -> Result<Series, VisitsError> {
         Database::open(&self.folder)?.series(query, unix_seconds())
     }
@@ -228,6 +243,21 @@ impl Database {
     }
 
     pub(crate) fn series(&self, query: &Query, now: i64) -> Result<Series, VisitsError> {
+        let (bins, scale) = (self.histograms(query, now)?, query.metric.histogram_scale());
+        let points = bins.iter().map(|(start, histogram)| Point {
+            start: *start,
+            count: histogram.count(),
+            p50: histogram.quantile(0.5) / scale,
+            p75: histogram.quantile(SHARE) / scale,
+            p95: histogram.quantile(0.95) / scale,
+            p99: histogram.quantile(0.99) / scale,
+        });
+        let (start, step) = (query.span.start(now), query.span.step());
+        Ok(Series { metric: query.metric.name(), step, start, end: now, points: points.collect() })
+    }
+
+    /// Histograms of the metric by the start of each interval.
+    fn histograms(&self, query: &Query, now: i64) -> Result<BTreeMap<i64, TimeHistogram>, VisitsError> {
         if !SERIES.contains(&query.metric) {
             return Err(VisitsError::NoSeries(query.metric));
         }
@@ -249,14 +279,7 @@ impl Database {
                 bins.entry(at - at.rem_euclid(step)).or_default().merge(&row.get::<_, Vec<u8>>(1)?);
             }
         }
-        let points = bins.iter().map(|(start, histogram)| Point {
-            start: *start,
-            count: histogram.count(),
-            p50: histogram.quantile(0.5),
-            p95: histogram.quantile(0.95),
-            p99: histogram.quantile(0.99),
-        });
-        Ok(Series { metric: query.metric.name(), step, start, end: now, points: points.collect() })
+        Ok(bins)
     }
 
     fn experiments(&self) -> Result<Vec<Stored>, VisitsError> {

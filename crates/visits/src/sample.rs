@@ -31,6 +31,8 @@ pub(crate) struct Sampled {
     pub(crate) host: u16,
     /// Index of the hour or day, counted from the first.
     pub(crate) period: u16,
+    /// Start of its minute or hour, in Unix seconds.
+    pub(crate) at: i64,
     pub(crate) row: Row,
 }
 

@@ -12,8 +12,10 @@ use arc_swap::ArcSwap;
 use brisk_telemetry::metrics::Collector;
 use crossbeam_channel::{Sender, bounded};
 
+use crate::clock::unix_seconds;
 use crate::experiment::{Definitions, Experiment, ExperimentId};
 use crate::figures::{Figures, VisitsCollector};
+use crate::marks;
 use crate::network::Network;
 use crate::reader::Reader;
 use crate::sequential::Decision;
@@ -148,6 +150,14 @@ impl Visits {
     /// The decision on an experiment, if any; then no connection should take part in it.
     pub fn decision(&self, experiment: ExperimentId) -> Option<Decision> {
         self.0.as_ref()?.shared.decisions.load().get(&experiment).copied().flatten()
+    }
+
+    /// Marks a reload of the configuration. A failure is logged: it concerns charts only.
+    pub fn mark_reload(&self) {
+        let Some(inner) = &self.0 else { return };
+        if let Err(error) = marks::add_reload(&inner.folder, unix_seconds()) {
+            tracing::warn!("the reload is not marked in the charts of visits: {error}");
+        }
     }
 
     /// Metrics of the store, for [`Metrics::register`](brisk_telemetry::Metrics::register); `None` if visits are not

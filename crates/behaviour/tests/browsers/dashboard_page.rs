@@ -16,7 +16,8 @@ use brisk_testkit::brisk::{Brisk, base, host};
 /// Markup that would run a script in several ways.
 const PAYLOAD: &str = "<img src=x onerror=globalThis.owned=1><script>globalThis.owned=1</script>";
 
-fn page(brisk: &Brisk) -> Page {
+/// The dashboard of a gateway, open in Chromium.
+pub(crate) fn page(brisk: &Brisk) -> Page {
     let chromium = Chromium::new(brisk.folder(), brisk);
     let browser = chromium.start(&[], "about:blank");
     let mut page = Page::of(browser, &brisk.folder().join("profile"));
@@ -94,7 +95,7 @@ fn nothing_that_is_shown_is_ever_executed() {
 }
 
 /// What axe-core finds wrong in earnest.
-fn serious(page: &mut Page) -> Vec<Value> {
+pub(crate) fn serious(page: &mut Page) -> Vec<Value> {
     let axe = fs::read_to_string(program("axe.min.js")).expect("axe-core");
     page.script(&(axe + "; 1"));
     let found = page.script(

@@ -14,6 +14,7 @@ mod chromium;
 mod consolidate;
 mod dashboard_page;
 mod dashboard_pictures;
+mod dashboard_visitors;
 mod devtools;
 mod dictionaries;
 mod early_hints;

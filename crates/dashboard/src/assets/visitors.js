@@ -2,7 +2,7 @@
 
 import { ask, byId, count, el, mark, say, table } from './parts.js';
 
-const NAMES = { handshake: 'handshake', ttfb: 'first byte', lcp: 'largest paint' };
+const NAMES = { handshake: 'handshake', ttfb: 'first byte', lcp: 'largest paint', inp: 'interaction', cls: 'layout shift', fcp: 'first paint', wait: 'wait' };
 
 const ms = (value) => (value === null || value === undefined ? '–' : value < 10 ? `${value.toFixed(1)} ms` : `${count(value)} ms`);
 const between = (of) => (of ? `${ms(of.value)} (${count(of.low)} to ${count(of.high)})` : 'too few');
@@ -10,16 +10,21 @@ const percent = (part) => `${(100 * part).toFixed(part < 0.1 ? 1 : 0)} %`;
 const signed = (part) => `${part > 0 ? '+' : ''}${(100 * part).toFixed(1)}`;
 const when = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ');
 
+const CHOICES = ['span', 'metric', 'host', 'by', 'and', 'at'];
+
 let turn = 0;
 
 export async function visitors() {
-  const asked = ['span', 'metric', 'host'].map((name) => `${name}=${encodeURIComponent(byId(`v-${name}`).value)}`);
+  const asked = CHOICES.map((name) => `${name}=${encodeURIComponent(byId(`v-${name}`).value)}`);
   const own = turn += 1;
   const found = await ask(`/api/visitors?${asked.join('&')}`).catch((error) => ({ error }));
   if (own !== turn) return;
   if (found.error instanceof Error) return say('v-note', `Visits cannot be read (${found.error.message}): the figures below are older, and may be of another choice.`);
   byId('visitors').hidden = byId('n-visitors').hidden = !found.on;
-  if (found.on) show(found);
+  if (!found.on) return;
+  show(found);
+  const { lines } = await import('./lines.js');
+  lines(found, byId('v-metric').value);
 }
 
 /** The hosts to choose from. The chosen one stays, and a list that did not change is left alone: it may be open. */
@@ -53,10 +58,10 @@ function state(experiment) {
 function show(found) {
   say('v-note', note(found));
   hosts(found.hosts || []);
-  const points = found.series.filter(Boolean).flatMap((series) => series.points.map((point) => ({ ...point, name: NAMES[series.metric] || series.metric })));
+  const points = found.series.filter(Boolean).flatMap((series) => series.points.map((point) => ({ ...point, name: NAMES[series.metric] || series.metric, unit: series.metric === 'cls' ? (shift) => shift.toFixed(2) : ms })));
   points.sort((a, b) => b.start - a.start || a.name.localeCompare(b.name));
-  table('v-series', 'Quantiles, the latest first (UTC)', [['from', 'w'], ['of', 'w'], ['visits', 'n'], ['p50', 'n'], ['p95', 'n'], ['p99', 'n']],
-    points.map((point) => [when(point.start), point.name, count(point.count), ms(point.p50), ms(point.p95), ms(point.p99)]), 'No visit in this time.');
+  table('v-series', 'Quantiles, the latest first (UTC)', [['from', 'w'], ['of', 'w'], ['visits', 'n'], ['p50', 'n'], ['p75', 'n'], ['p95', 'n'], ['p99', 'n wide']],
+    points.map((point) => [when(point.start), point.name, count(point.count), ...[point.p50, point.p75, point.p95, point.p99].map(point.unit)]), 'No visit in this time.');
   table('v-worth', 'What a change would be worth', [['finding', 'long'], ['less to wait', 'n'], ['compared', 'n wide']],
     ((found.worth || {}).findings || []).map((one) => [one.text, between(one.difference), percent(one.matched)]),
     'No difference is certain: no interval excludes zero.');
@@ -76,4 +81,4 @@ function show(found) {
   table('v-experiments', 'Experiments', [['arm', 'long'], ['visits', 'n'], ['mean', 'n wide'], ['difference', 'n']], arms, 'There is no experiment.');
 }
 
-['span', 'metric', 'host'].forEach((name) => byId(`v-${name}`).addEventListener('change', visitors));
+CHOICES.forEach((name) => byId(`v-${name}`).addEventListener('change', visitors));

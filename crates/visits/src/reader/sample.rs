@@ -42,7 +42,14 @@ impl Database {
             let (rows, _) = bytes.as_chunks::<{ row::LENGTH }>();
             let (weight, host) = (portion.seen / rows.len().max(1) as f64, portion.host);
             let period = (portion.start.div_euclid(step) - start.div_euclid(step)) as u16;
-            sample.rows.extend(rows.iter().map(|row| Sampled { weight, host, period, row: Row::read(row) }));
+            let at = portion.start;
+            sample.rows.extend(rows.iter().map(|row| Sampled {
+                weight,
+                host,
+                period,
+                at,
+                row: Row::read(row),
+            }));
         }
         self.read_names(&mut sample)?;
         Ok(sample)

@@ -16,6 +16,7 @@ fn visits(random: &mut Random, count: usize, saved: f64) -> Sample {
         weight: 10.0,
         host: 1,
         period: 0,
+        at: 0,
         row: row(random, saved),
     }));
     sample
@@ -108,10 +109,12 @@ fn a_difference_is_an_average_over_visits() {
     // Small hosts are kept whole, and the large one is 99 % of the visits.
     let mut sample = Sample { visits: 200_000, ..Sample::default() };
     for host in 1..=20 {
-        let row = |random: &mut Random| Sampled { weight: 1.0, host, period: 0, row: row(random, 500.0) };
+        let row =
+            |random: &mut Random| Sampled { weight: 1.0, host, period: 0, at: 0, row: row(random, 500.0) };
         sample.rows.extend((0..300).map(|_| row(&mut random)));
     }
-    let row = |random: &mut Random| Sampled { weight: 600.0, host: 21, period: 0, row: row(random, 80.0) };
+    let row =
+        |random: &mut Random| Sampled { weight: 600.0, host: 21, period: 0, at: 0, row: row(random, 80.0) };
     sample.rows.extend((0..1_000).map(|_| row(&mut random)));
     let found = worth(&sample, Metric::FirstByte);
     let finding = found.findings.iter().find(|finding| finding.dimension == "session").expect("one");

@@ -469,7 +469,7 @@ fn a_million_visits_with_a_hidden_effect() {
         all.rows.extend(visits.iter().map(|visit| {
             let host = hosts.iter().position(|host| *host == visit.host).unwrap() as u16;
             let row = Row::new(visit, Numbers::default());
-            Sampled { weight: 1.0, host, period: 0, row }
+            Sampled { weight: 1.0, host, period: 0, at: 0, row }
         }));
         write(&mut store, visits);
     }

@@ -1,0 +1,95 @@
+//! Charts of visitors' waiting times on the dashboard, with marks of deployments.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use brisk_behaviour::dashboard::ON;
+use brisk_behaviour::program::brisk_program;
+use brisk_behaviour::site::{LIMIT, NAMES, Site, setup};
+use brisk_testkit::brisk::{base, host};
+use brisk_testkit::ca::TestCa;
+use brisk_testkit::process::run;
+use brisk_visits::{Browser, Metric, Settings, Visit, Visits};
+use serde_json::Value;
+
+use crate::dashboard_page::{page, serious};
+
+/// Visits of the last hour: the largest paint takes 5 s, in Firefox 1 s; interactions take 100 ms.
+fn visitors(folder: &Path) {
+    let visits = Visits::open(folder, Settings::default()).expect("a thread");
+    for number in 0..600_u16 {
+        let mut visit = Visit::new("site.test".into(), "/".into());
+        visit.at = SystemTime::now() - Duration::from_secs(u64::from(number) * 5);
+        visit.browser = if number % 3 == 0 { Browser::Firefox } else { Browser::Chrome };
+        let paint = if visit.browser == Browser::Firefox { 1000.0 } else { 5000.0 };
+        for (metric, value) in [
+            (Metric::LargestPaint, paint),
+            (Metric::FirstPaint, 900.0),
+            (Metric::FirstByte, 300.0),
+            (Metric::Wait, 200.0),
+            (Metric::Interaction, 100.0),
+            (Metric::Shift, 0.05),
+        ] {
+            assert!(visit.measures.set(metric, value));
+        }
+        visits.record(visit);
+    }
+    assert!(visits.close(Duration::from_mins(1)), "{:?}", visits.status());
+}
+
+#[test]
+fn charts_have_thresholds_lines_by_value_and_marks_of_deployments() {
+    let folder = tempfile::tempdir().expect("a folder");
+    visitors(folder.path());
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).issue();
+    let keys = format!("{ON}\nvisits.enabled = true\nvisits.folder = \"{}\"\n", folder.path().display());
+    let config = format!("{}{}visits = true\n", base(&keys), host(&NAMES, &[&leaf]));
+    let site = Site { brisk: setup().config(&config).start(), ca };
+    let mark = |name: &str| {
+        let mut mark = Command::new(brisk_program());
+        run(mark.args(["mark", name, "--config"]).arg(site.brisk.folder().join("brisk.toml")), b"", LIMIT)
+    };
+    mark("v1.4.2").success();
+    assert_eq!(mark("two\nlines").status.code(), Some(2));
+
+    let mut page = page(&site.brisk);
+    page.screen(1280, 1000, "light");
+    page.wait_for("document.querySelectorAll('#v-vitals canvas').length === 6");
+    let says = |metric: &str| format!("document.getElementById('v-{metric}-name').textContent");
+    // The histograms of the store have an error of 1 %.
+    let paint = page.script(&says("lcp"));
+    let paint = paint.as_str().expect("text");
+    assert!(paint.starts_with("largest paint (LCP): 5.0") && paint.ends_with(" s, poor"), "{paint}");
+    assert_eq!(page.script(&says("cls")), "layout shift (CLS): 0.05, good");
+    page.wait_for("document.querySelectorAll('#v-lines canvas').length === 1");
+    // By browser.
+    let choose = |id: &str, value: &str| {
+        format!(
+            "{{ const of = document.getElementById('{id}'); of.value = '{value}'; of.dispatchEvent(new Event('change')); }} 0"
+        )
+    };
+    page.script(&choose("v-metric", "lcp"));
+    page.script(&choose("v-by", "browser"));
+    let legend = "document.getElementById('l-lines').textContent";
+    page.wait_for(&format!("{legend}.includes('chrome (400)') && {legend}.includes('firefox (200)')"));
+    // Before and after the deployment.
+    page.wait_for(
+        "[...document.getElementById('v-at').options].some(one => one.textContent.endsWith('v1.4.2'))",
+    );
+    page.script(
+        "{ const at = document.getElementById('v-at'); at.value = at.options[1].value; at.dispatchEvent(new Event('change')); } 0",
+    );
+    page.wait_for("document.getElementById('v-change').textContent.includes('largest paint (LCP)')");
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light")] {
+        page.screen(width, 900, scheme);
+        page.wait_for("document.documentElement.scrollWidth <= innerWidth");
+        assert_eq!(serious(&mut page), Vec::<Value>::new(), "{width} {scheme}");
+    }
+    // A reload is a mark too.
+    assert!(site.brisk.reload().contains("reloaded"));
+    let marks = std::fs::read_to_string(folder.path().join("marks")).expect("marks");
+    let kinds: Vec<_> = marks.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(kinds, ["deployment", "reload"], "{marks}");
+}
