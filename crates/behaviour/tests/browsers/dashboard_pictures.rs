@@ -15,8 +15,8 @@ use brisk_testkit::ca::LeafKey;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::Process;
 use brisk_visits::{
-    Arm, Browser, CertificateType, Connection, Device, Experiment, ExperimentId, Metric, Navigation, Session,
-    Settings, Visit, Visits, Window,
+    Arm, Browser, CertificateType, Connection, Device, Experiment, ExperimentId, MarkName, Metric,
+    Navigation, Session, Settings, Visit, Visits, Window,
 };
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion};
@@ -140,7 +140,10 @@ fn visit(numbers: &mut Numbers, ids: &[ExperimentId], ago: Duration) -> Visit {
         (Metric::RoundTrip, round_trip),
         (Metric::Wait, wait),
         (Metric::FirstByte, ttfb),
+        (Metric::FirstPaint, ttfb + 0.6 * paint),
         (Metric::LargestPaint, ttfb + paint),
+        (Metric::Interaction, 60.0 * phone * numbers.spread()),
+        (Metric::Shift, 0.04 * numbers.spread()),
         (Metric::Load, ttfb + 1.5 * paint),
     ];
     for (metric, time) in times {
@@ -164,6 +167,10 @@ fn visitors(folder: &Path) {
     }
     assert!(visits.decision(ids[0]).is_some() && visits.decision(ids[1]).is_none(), "one is decided");
     assert!(visits.close(Duration::from_mins(1)), "{:?}", visits.status());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock");
+    let deployed = i64::try_from(now.as_secs()).expect("a time") - 1_500;
+    let name: MarkName = "v1.4.2".parse().expect("a name");
+    name.add_to(folder, deployed).expect("a mark");
 }
 
 /// A gateway with a few hosts and upstreams, one of which is out of order.

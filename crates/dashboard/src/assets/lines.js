@@ -14,6 +14,7 @@ const plots = new Map();
 export const value = (metric, number) => {
   if (number === null || number === undefined) return '–';
   if (metric === 'cls') return number.toFixed(2);
+  if (number === 0) return '0';
   return number < 1000 ? `${number < 10 ? number.toFixed(1) : count(number)} ms` : `${(number / 1000).toFixed(2)} s`;
 };
 const rated = (metric, number) => {
@@ -45,6 +46,7 @@ function drawn(plot, metric, marks) {
     line(x, bbox.top, x, bbox.top + bbox.height, mark.kind === 'reload' ? '--grey' : '--violet', mark.kind === 'reload' ? [2, 3] : []);
     if (!mark.name) continue;
     ctx.fillStyle = colour('--soft');
+    ctx.textAlign = 'left';
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
     ctx.fillText(mark.name, x + 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
   }
@@ -125,7 +127,14 @@ function marks(found) {
   select.value = chosen;
 }
 
+/** What is drawn; drawn again in other colours or another size. */
+let last = null;
+const again = () => last && lines(...last);
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', again);
+addEventListener('resize', again);
+
 export function lines(found, metric) {
+  last = [found, metric];
   const series = (found.series || []).find(Boolean);
   const range = series ? [series.start, series.end] : [Date.now() / 1000 - 3600, Date.now() / 1000];
   overview(found, range);
