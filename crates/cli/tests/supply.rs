@@ -32,6 +32,7 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// Crates of which there may be more than one version, since crates that are needed do not agree on one.
 const SEVERAL_VERSIONS: &[&str] = &[
     "base64",
+    "core-foundation",
     "getrandom",
     "libloading",
     "phf",

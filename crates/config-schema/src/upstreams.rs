@@ -6,13 +6,15 @@ use brisk_config_file::{Period, PeriodLimit, Size};
 use serde::Deserialize;
 
 use super::Certificate;
-use crate::values::{HashBy, TlsProtocol, UpstreamServer};
+use crate::values::{Address, HashBy, TlsProtocol, UpstreamServer};
 
 /// `[upstream.NAME]`: servers that are as good as one another.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
     pub servers: Vec<UpstreamServer>,
+    #[serde(default)]
+    pub dns: UpstreamDns,
     pub balance: Option<Balance>,
     pub hash_by: Option<HashBy>,
     pub retry: Option<bool>,
@@ -28,6 +30,17 @@ pub struct Upstream {
     pub health: Health,
     #[serde(default)]
     pub tls: UpstreamTls,
+}
+
+/// `[upstream.NAME.dns]`: resolution of servers.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpstreamDns {
+    pub servers: Vec<Address>,
+    pub min_ttl: Option<Period>,
+    pub max_ttl: Option<Period>,
+    pub max_addresses: Option<u16>,
+    pub ipv6: Option<bool>,
 }
 
 /// Balancing method of a group.

@@ -110,12 +110,13 @@ pub struct UpstreamServer {
     pub url: ServerUrl,
     pub weight: Option<u16>,
     pub backup: bool,
+    pub resolve: bool,
 }
 
 impl UpstreamServer {
     /// A server without further keys.
     pub fn new(url: ServerUrl) -> Self {
-        Self { url, weight: None, backup: false }
+        Self { url, weight: None, backup: false, resolve: false }
     }
 }
 
@@ -143,6 +144,8 @@ impl<'de> Deserialize<'de> for UpstreamServer {
             weight: Option<u16>,
             #[serde(default)]
             backup: bool,
+            #[serde(default)]
+            resolve: bool,
         }
         struct Either;
         impl<'de> Visitor<'de> for Either {
@@ -158,9 +161,9 @@ impl<'de> Deserialize<'de> for UpstreamServer {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<UpstreamServer, A::Error> {
-                let Table { url: Url(url), weight, backup } =
+                let Table { url: Url(url), weight, backup, resolve } =
                     Table::deserialize(value::MapAccessDeserializer::new(table))?;
-                Ok(UpstreamServer { url, weight, backup })
+                Ok(UpstreamServer { url, weight, backup, resolve })
             }
         }
         deserializer.deserialize_any(Either)

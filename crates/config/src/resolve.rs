@@ -39,6 +39,7 @@ mod server;
 mod sessions;
 mod tokens;
 mod upstream_path;
+mod upstream_servers;
 mod upstreams;
 pub(crate) mod visit_store;
 mod visits;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::metrics::Metrics;
 use brisk_upstream::settings::GroupSettings;
-use brisk_upstream::{Group, GroupState, checks};
+use brisk_upstream::{Group, GroupState, checks, resolution};
 use tokio::task::JoinSet;
 
 use crate::GatewayError;
@@ -20,9 +20,15 @@ pub(crate) fn group_states(
     before: &[Arc<GroupState>],
     metrics: &Metrics,
 ) -> Result<Vec<Arc<GroupState>>, GatewayError> {
-    let state = |group: &GroupSettings| match before.iter().find(|state| state.is_made_of(group)) {
-        Some(state) => Ok(Arc::clone(state)),
-        None => Ok(GroupState::new(group.clone(), metrics)?),
+    let state = |group: &GroupSettings| {
+        if let Some(state) = before.iter().find(|state| state.is_made_of(group)) {
+            return Ok(Arc::clone(state));
+        }
+        let state = GroupState::new(group.clone(), metrics)?;
+        if let Some(earlier) = before.iter().find(|earlier| earlier.settings().name == group.name) {
+            state.inherit(earlier);
+        }
+        Ok(state)
     };
     settings.iter().map(state).collect()
 }
@@ -54,13 +60,13 @@ impl WorkerGroups {
     }
 }
 
-/// The active health checks of the process; dropping them ends them.
+/// The active health checks of the process, and its questions to DNS; dropping them ends them.
 #[derive(Default)]
 pub(crate) struct HealthChecks(Vec<Checked>);
 
 struct Checked {
     group: Arc<GroupState>,
-    _checks: JoinSet<()>,
+    _tasks: JoinSet<()>,
 }
 
 impl HealthChecks {
@@ -70,8 +76,10 @@ impl HealthChecks {
         self.0.retain(|checked| groups.iter().any(|group| Arc::ptr_eq(group, &checked.group)));
         for group in groups {
             if !self.0.iter().any(|checked| Arc::ptr_eq(&group, &checked.group)) {
-                let checks = [checks::run_checks(Arc::clone(&group))].into_iter().collect();
-                self.0.push(Checked { group, _checks: checks });
+                let mut tasks = JoinSet::new();
+                tasks.spawn(checks::run_checks(Arc::clone(&group)));
+                tasks.spawn(resolution::run_resolution(Arc::clone(&group)));
+                self.0.push(Checked { group, _tasks: tasks });
             }
         }
     }

@@ -28,8 +28,8 @@ pub use encoder::{Collector, Encoder, Family, Labels};
 use handshakes::Handshakes;
 pub use histogram::Histogram;
 pub use reading::{HandshakeCount, KeyReading, Reading, UpstreamReading};
-pub use series::{KeyOperationFacts, KeyOutcome, PipelineRepeat, UpstreamMetrics};
-use series::{KeyOperations, Upstreams};
+use series::KeyOperations;
+pub use series::{KeyOperationFacts, KeyOutcome, PipelineRepeat, UpstreamMetrics, Upstreams};
 pub(crate) use shard::PerWorker;
 use shard::Shards;
 
@@ -242,6 +242,11 @@ impl Metrics {
     /// that they survive a reload.
     pub fn upstream(&self, group: &str, server: &str) -> Arc<UpstreamMetrics> {
         self.upstreams.get(group, server)
+    }
+
+    /// The figures of upstream servers that become known later, as those of a name that DNS resolves.
+    pub fn upstreams(&self) -> Upstreams {
+        self.upstreams.clone()
     }
 
     /// Counts a reload.

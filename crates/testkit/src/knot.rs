@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{Process, command, serve_on_free_port};
+use crate::process::{Process, command, serve_on_free_port, wait_until};
 
 /// The key of updates: its name, and its secret in base64.
 pub const UPDATE_KEY: (&str, &str) = ("update-key", "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTAwMDA=");
@@ -15,18 +17,21 @@ pub const UPDATE_KEY: (&str, &str) = ("update-key", "c2VjcmV0LXNlY3JldC1zZWNyZXQ
 pub struct Knot {
     process: Process,
     address: SocketAddr,
-    _folder: TempDir,
+    serial: AtomicU32,
+    folder: TempDir,
 }
 
 impl Knot {
     /// Starts the primary server of `zone`, in which all names resolve to 127.0.0.1.
     pub fn primary(zone: &str) -> Self {
+        Self::serving(zone, "@ A 127.0.0.1\n* A 127.0.0.1\n")
+    }
+
+    /// Starts the primary server of `zone` with these records, one per line, whose TTL is 60 s unless they state one.
+    pub fn serving(zone: &str, records: &str) -> Self {
         let folder = TempDir::with_prefix("brisk-test-knot-").expect("a temporary folder");
         let path = folder.path().display().to_string();
-        let records = format!(
-            "$ORIGIN {zone}.\n$TTL 60\n@ SOA ns admin 1 60 60 60 60\n@ NS ns\n@ A 127.0.0.1\nns A 127.0.0.1\n* A 127.0.0.1\n"
-        );
-        fs::write(folder.path().join("zone"), records).expect("a temporary file");
+        fs::write(folder.path().join("zone"), contents(zone, 1, records)).expect("a temporary file");
         fs::create_dir(folder.path().join("db")).expect("a temporary folder");
         let (key, secret) = UPDATE_KEY;
         let config = folder.path().join("knot.conf");
@@ -44,7 +49,17 @@ impl Knot {
             knot.arg("--config").arg(&config);
             knot
         });
-        Self { process, address, _folder: folder }
+        Self { process, address, serial: AtomicU32::new(2), folder }
+    }
+
+    /// Replaces the records of `zone`. Returns when they are served.
+    pub fn set(&self, zone: &str, records: &str) {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        fs::write(self.folder.path().join("zone"), contents(zone, serial, records))
+            .expect("a temporary file");
+        self.process.signal(Signal::HUP);
+        let line = format!("serial {} -> {serial}", serial - 1);
+        wait_until("the new zone", || self.log().contains(&line).then_some(()));
     }
 
     /// Its address, for UDP and TCP.
@@ -56,4 +71,10 @@ impl Knot {
     pub fn log(&self) -> String {
         self.process.stdout() + &self.process.stderr()
     }
+}
+
+fn contents(zone: &str, serial: u32, records: &str) -> String {
+    format!(
+        "$ORIGIN {zone}.\n$TTL 60\n@ SOA ns admin {serial} 60 60 60 60\n@ NS ns\nns A 127.0.0.1\n{records}\n"
+    )
 }

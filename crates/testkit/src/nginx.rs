@@ -118,6 +118,7 @@ impl Nginx {
                     "LISTEN",
                     &format!("127.0.0.1:{port} {listen};\nlisten unix:FOLDER/{SOCKET} {listen}"),
                 )
+                .replace("PORT", &port.to_string())
                 .replace("FOLDER", &path);
             let file = folder.path().join("nginx.conf");
             fs::write(&file, text).expect("a temporary file");

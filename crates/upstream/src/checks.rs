@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, select};
 use http::uri::{Scheme, Uri};
 use http::{Request, StatusCode, header};
 use http_body_util::Empty;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::TokioExecutor;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use crate::group::{GroupState, ServerState};
@@ -25,22 +26,44 @@ pub async fn run_checks(group: Arc<GroupState>) {
     let Some(checks) = &group.settings().health.active else {
         return;
     };
-    let servers = group.servers();
-    let watches = servers.iter().enumerate().map(|(index, server)| {
-        // Spread over the interval to avoid bursts.
-        let delay = checks.interval * index as u32 / servers.len() as u32;
-        watch(&group, server, checks, delay)
-    });
-    join_all(watches).await;
+    let mut changes = group.changes();
+    let mut watches = JoinSet::new();
+    let mut watched: Vec<(Arc<ServerState>, AbortHandle)> = Vec::new();
+    loop {
+        let servers = changes.borrow_and_update().servers.clone();
+        watched.retain(|(server, watch)| {
+            let is_present = servers.iter().any(|present| Arc::ptr_eq(present, server));
+            if !is_present {
+                watch.abort();
+            }
+            is_present
+        });
+        for (index, server) in servers.iter().enumerate() {
+            if !watched.iter().any(|(known, _)| Arc::ptr_eq(known, server)) {
+                // Spread over the interval to avoid bursts.
+                let delay = checks.interval * index as u32 / servers.len() as u32;
+                let watch = watches.spawn(watch(Arc::clone(&group), Arc::clone(server), delay));
+                watched.push((Arc::clone(server), watch));
+            }
+        }
+        // Only aborted watches end.
+        while watches.try_join_next().is_some() {}
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
-async fn watch(group: &GroupState, server: &ServerState, checks: &ActiveChecks, delay: Duration) {
+async fn watch(group: Arc<GroupState>, server: Arc<ServerState>, delay: Duration) {
+    let Some(checks) = &group.settings().health.active else {
+        return;
+    };
     let mut ticks = interval_at(Instant::now() + delay, checks.interval.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut streak = Streak::default();
     loop {
         ticks.tick().await;
-        let outcome = timeout(checks.timeout, check(server, checks)).await;
+        let outcome = timeout(checks.timeout, check(&server, checks)).await;
         let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".to_owned()));
         let group = &group.settings().name;
         match streak.add(outcome.is_ok(), checks) {

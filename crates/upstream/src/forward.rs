@@ -104,9 +104,15 @@ pub async fn forward(
     head.extensions.clear();
     let mut journey = Journey::new(group, &head, &body, facts);
     let mut request = Request::from_parts(head, body);
-    let mut attempt = journey.first()?;
+    let mut attempt = match journey.first() {
+        Err(UpstreamError::NoServer) => {
+            Box::pin(group.await_servers()).await;
+            journey.first()?
+        }
+        first => first?,
+    };
     loop {
-        facts.outcome.server.replace(Some(Rc::clone(attempt.server)));
+        facts.outcome.server.replace(Some(Rc::clone(&attempt.server)));
         match journey.send(&attempt, &mut request).await {
             Ok(response) => {
                 attempt.server.succeeded();
@@ -115,7 +121,7 @@ pub async fn forward(
             }
             Err(failure) => {
                 let was_sent = failure.was_sent;
-                attempt = journey.next(&attempt, failure)?;
+                attempt = journey.next(attempt, failure)?;
                 // RFC 8470 section 4: a possible replay must not be repeated by the gateway as well.
                 if was_sent && let Some(handshake) = facts.connection.client.handshake() {
                     Box::pin(handshake.complete()).await;
@@ -143,8 +149,8 @@ struct Journey<'a> {
 }
 
 /// A server, and the connections that the attempt may use.
-struct Attempt<'a> {
-    server: &'a Rc<Server>,
+struct Attempt {
+    server: Rc<Server>,
     placement: Placement,
     at_limit: AtLimit,
     /// Whether the request may share its connection with others before their responses.
@@ -173,7 +179,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    fn first(&self) -> Result<Attempt<'a>, UpstreamError> {
+    fn first(&self) -> Result<Attempt, UpstreamError> {
         let logged_in =
             PrivateConnections::of(self.connection).and_then(|private| private.server(self.group));
         let server =
@@ -185,10 +191,10 @@ impl<'a> Journey<'a> {
     }
 
     /// The next attempt after a failure, or the error for the client.
-    fn next(&mut self, last: &Attempt<'a>, failure: Failure) -> Result<Attempt<'a>, UpstreamError> {
+    fn next(&mut self, last: Attempt, failure: Failure) -> Result<Attempt, UpstreamError> {
         let Failure { error, was_sent, reused } = failure;
         if let UpstreamError::Closed(ConnectionError::Neighbour) = error {
-            return Ok(Attempt { may_pipeline: false, ..*last });
+            return Ok(Attempt { may_pipeline: false, ..last });
         }
         let closed = if let UpstreamError::Closed(closed) = &error { Some(closed) } else { None };
         let is_first = last.placement == Placement::Kept;
@@ -201,10 +207,9 @@ impl<'a> Journey<'a> {
             last.server.failed(&error);
         }
         let at_limit = AtLimit::Wait;
-        let afresh =
-            Attempt { server: last.server, placement: Placement::Fresh, at_limit, may_pipeline: false };
+        let afresh = |server| Attempt { server, placement: Placement::Fresh, at_limit, may_pipeline: false };
         if stale && !was_sent {
-            return Ok(afresh);
+            return Ok(afresh(last.server));
         }
         let may_repeat = !was_sent || (self.may_repeat && closed.is_some());
         if self.retries == 0 || !may_repeat {
@@ -212,24 +217,24 @@ impl<'a> Journey<'a> {
         }
         self.retries -= 1;
         if stale {
-            return Ok(afresh);
+            return Ok(afresh(last.server));
         }
-        match self.group.choose(self.key, Some(last.server.index())) {
+        match self.group.choose(self.key, Some(&last.server)) {
             Some(server) => Ok(Attempt { server, placement: Placement::Kept, at_limit, may_pipeline: false }),
-            None if was_kept && closed.is_some() => Ok(afresh),
+            None if was_kept && closed.is_some() => Ok(afresh(last.server)),
             None => Err(error),
         }
     }
 
     async fn send(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &Attempt,
         request: &mut Request<RequestBody>,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let mut response = if attempt.server.state().multiplexes() {
             Box::pin(self.send_http2(attempt, request)).await?
         } else {
-            let is_named = to_origin_form(request, attempt.server);
+            let is_named = to_origin_form(request, &attempt.server);
             frame_body(request);
             let sent = if self.may_pipeline(attempt, request) {
                 Box::pin(self.send_pipelined(attempt, request)).await
@@ -258,10 +263,10 @@ impl<'a> Journey<'a> {
 
     async fn send_http1(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &Attempt,
         request: &mut Request<RequestBody>,
     ) -> Result<Response<UpstreamBody>, Failure> {
-        let server = attempt.server;
+        let server = &attempt.server;
         let lease = Lease::new(server, self.timeouts);
         let kept = match attempt.placement {
             Placement::Kept => {
@@ -310,10 +315,10 @@ impl<'a> Journey<'a> {
 
     async fn send_http2(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &Attempt,
         request: &mut Request<RequestBody>,
     ) -> Result<Response<UpstreamBody>, Failure> {
-        let server = attempt.server;
+        let server = &attempt.server;
         let lease = Lease::new(server, self.timeouts);
         let open = async |at_limit| server.connect_http2(self.connection, at_limit).await;
         let own = proxied::http2(self.connection, server);

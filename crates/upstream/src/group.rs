@@ -1,10 +1,12 @@
 //! Upstream groups: the part shared by the process ([`GroupState`]) and the part of each worker ([`Group`]).
 
 mod lease;
+mod members;
+mod server_state;
 mod state;
 mod tls;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -17,9 +19,9 @@ use brisk_net::{Deadline, DeadlineWheel};
 use http::request::Parts;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::balance::{Balancer, Member};
+use crate::balance::Member;
 use crate::error::UpstreamError;
 use crate::http1::Http1;
 use crate::http2::{Http2Limits, Http2Pool};
@@ -32,7 +34,9 @@ use crate::proxy_header;
 use crate::settings::GroupSettings;
 
 pub(crate) use self::lease::Lease;
-pub use self::state::{GroupState, ServerState};
+use self::members::Members;
+pub use self::server_state::ServerState;
+pub use self::state::GroupState;
 
 /// Interval between checks of idle connections.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -41,15 +45,17 @@ const SWEEP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Group {
     state: Arc<GroupState>,
-    servers: Vec<Rc<Server>>,
-    balancer: Balancer,
+    wheel: DeadlineWheel,
+    members: RefCell<Members<Rc<Server>>>,
+    /// Signals requests that wait for the first servers.
+    arrived: Notify,
 }
 
 /// A server as used by one worker.
 #[derive(Debug)]
 pub struct Server {
     group: Arc<GroupState>,
-    index: usize,
+    state: Arc<ServerState>,
     wheel: DeadlineWheel,
     pool: Pool,
     http2: Http2Pool,
@@ -63,12 +69,9 @@ impl Group {
     /// A group without connections. Call it on the worker, inside its local runtime: it spawns a local task that checks
     /// idle connections and ends with the group.
     pub fn new(state: Arc<GroupState>, wheel: &DeadlineWheel) -> Rc<Self> {
-        let servers = (0..state.servers.len()).map(|index| Rc::new(Server::new(&state, index, wheel)));
-        let servers: Vec<_> = servers.collect();
-        let balancer = Balancer::new(&state.settings.balance, &servers);
-        let group = Rc::new(Self { state, servers, balancer });
-        let wanted = Arc::clone(&group.state.idle_wanted);
-        drop(spawn_local(tend(Rc::downgrade(&group), wanted)));
+        let members = RefCell::new(members(&state, &[], wheel));
+        let group = Rc::new(Self { state, wheel: wheel.clone(), members, arrived: Notify::new() });
+        drop(spawn_local(tend(Rc::downgrade(&group), Arc::clone(&group.state))));
         group
     }
 
@@ -77,33 +80,57 @@ impl Group {
         &self.state
     }
 
-    /// The servers, in the order of the settings.
-    pub fn servers(&self) -> &[Rc<Server>] {
-        &self.servers
+    /// The servers at present, in the order of the settings. Must not be held during an await.
+    pub fn servers(&self) -> Ref<'_, [Rc<Server>]> {
+        Ref::map(self.members.borrow(), |members| members.servers())
     }
 
     /// Chooses a server for a request: a healthy one, or any if none is healthy, because an attempt costs less than a
     /// refusal. Never returns `avoid`, which has just failed.
-    pub(crate) fn choose(&self, key: u64, avoid: Option<usize>) -> Option<&Rc<Server>> {
-        self.balancer.choose(&self.servers, key, avoid).map(|index| &self.servers[index])
+    pub(crate) fn choose(&self, key: u64, avoid: Option<&Rc<Server>>) -> Option<Rc<Server>> {
+        let members = self.members.borrow();
+        let is_avoided = |avoid| members.servers().iter().position(|server| Rc::ptr_eq(server, avoid));
+        members.choose(key, avoid.and_then(is_avoided)).map(Rc::clone)
     }
 
     /// The balancing key of a request: requests with equal keys should reach the same server.
     pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
-        self.balancer.key(head, client)
+        self.members.borrow().key(head, client)
+    }
+
+    /// Waits until DNS has named the first servers of a group without any, or has failed, at most for the timeout of
+    /// connecting.
+    pub(crate) async fn await_servers(&self) {
+        let arrival = async {
+            while self.members.borrow().is_awaited() {
+                self.arrived.notified().await;
+            }
+        };
+        // The caller finds out whether there are servers.
+        drop(timeout(self.state.settings.timeouts.connect, arrival).await);
+    }
+
+    /// Replaces the servers by those that DNS has named. Connections to others close with their requests.
+    fn follow(&self) {
+        if self.members.borrow().are(&self.state.members()) {
+            return;
+        }
+        let members = members(&self.state, &self.servers(), &self.wheel);
+        let before = self.members.replace(members);
+        let now = self.servers();
+        let is_gone = |server: &&Rc<Server>| !now.iter().any(|kept| Rc::ptr_eq(kept, server));
+        before.servers().iter().filter(is_gone).for_each(|server| server.retire());
+        self.arrived.notify_waiters();
     }
 
     /// Closes idle connections and keeps none from now on. Called when a reload removes or replaces the group. Requests
     /// in flight continue.
     pub fn retire(&self) {
-        for server in &self.servers {
-            server.pool.retire();
-            server.http2.retire();
-        }
+        self.servers().iter().for_each(|server| server.retire());
     }
 
     fn sweep(&self) {
-        for server in &self.servers {
+        for server in &*self.servers() {
             server.pool.sweep();
             let pool = &self.state.settings.pool;
             server.http2.sweep(pool.idle_connections, idle_ticks(pool.idle_timeout));
@@ -111,26 +138,51 @@ impl Group {
     }
 }
 
-/// Checks idle connections once a second and when other requests need their permits.
-async fn tend(group: Weak<Group>, wanted: Arc<Notify>) {
+/// The present servers of `group`: those of `before` that remain, with their connections, and new ones.
+fn members(group: &Arc<GroupState>, before: &[Rc<Server>], wheel: &DeadlineWheel) -> Members<Rc<Server>> {
+    let shared = group.members();
+    let servers = shared.servers.iter().map(|state| {
+        let kept = before.iter().find(|server| Arc::ptr_eq(&server.state, state));
+        kept.map_or_else(|| Rc::new(Server::new(group, state, wheel)), Rc::clone)
+    });
+    let servers = servers.collect();
+    Members::new(shared, servers, &group.settings.balance)
+}
+
+/// Checks idle connections once a second and when other requests need their permits, and follows DNS.
+async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
+    let (wanted, mut changes) = (Arc::clone(&state.idle_wanted), state.changes());
+    // The group must end when the configuration no longer has it.
+    drop(state);
     let mut ticks = interval(SWEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked = pin!(wanted.notified());
+    // The members may have changed since the group was created.
+    changes.mark_changed();
     loop {
-        let ticked = tokio::select! {
-            _ = ticks.tick() => true,
-            () = asked.as_mut() => false,
+        let event = tokio::select! {
+            _ = ticks.tick() => Event::Tick,
+            () = asked.as_mut() => Event::IdleWanted,
+            // An error means that the group has ended.
+            _ = changes.changed() => Event::Members,
         };
         let Some(group) = group.upgrade() else {
             return;
         };
-        if ticked {
-            group.sweep();
-        } else {
-            asked.set(wanted.notified());
+        match event {
+            Event::Tick => group.sweep(),
+            Event::IdleWanted => asked.set(wanted.notified()),
+            Event::Members => group.follow(),
         }
-        group.servers.iter().for_each(|server| server.yield_idle());
+        group.servers().iter().for_each(|server| server.yield_idle());
     }
+}
+
+/// Reason for a turn of [`tend`].
+enum Event {
+    Tick,
+    IdleWanted,
+    Members,
 }
 
 fn idle_ticks(timeout: Duration) -> u32 {
@@ -138,15 +190,15 @@ fn idle_ticks(timeout: Duration) -> u32 {
 }
 
 impl Server {
-    fn new(group: &Arc<GroupState>, index: usize, wheel: &DeadlineWheel) -> Self {
+    fn new(group: &Arc<GroupState>, state: &Arc<ServerState>, wheel: &DeadlineWheel) -> Self {
         let settings = &group.settings.pool;
         Self {
             group: Arc::clone(group),
-            index,
+            state: Arc::clone(state),
             wheel: wheel.clone(),
             pool: Pool::new(settings.idle_connections, idle_ticks(settings.idle_timeout)),
             http2: Http2Pool::new(Http2Limits::of(&group.settings), wheel),
-            pipelines: Pipelines::new(group.settings.pipeline, &group.servers[index].metrics),
+            pipelines: Pipelines::new(group.settings.pipeline, &state.metrics),
             handed: RefCell::default(),
             active: Cell::new(0),
         }
@@ -159,7 +211,7 @@ impl Server {
 
     /// The part of the server that all workers share.
     pub fn state(&self) -> &ServerState {
-        &self.group.servers[self.index]
+        &self.state
     }
 
     /// Number of idle HTTP/1.1 connections of this worker.
@@ -167,8 +219,10 @@ impl Server {
         self.pool.len()
     }
 
-    pub(crate) fn index(&self) -> usize {
-        self.index
+    /// Closes idle connections and keeps none from now on.
+    fn retire(&self) {
+        self.pool.retire();
+        self.http2.retire();
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -239,7 +293,7 @@ impl Member for Rc<Server> {
     }
 
     fn weight(&self) -> u32 {
-        self.state().weight
+        self.state.weight()
     }
 
     fn active(&self) -> u32 {
@@ -251,6 +305,6 @@ impl Member for Rc<Server> {
     }
 
     fn is_backup(&self) -> bool {
-        self.state().is_backup
+        self.state.is_backup()
     }
 }

@@ -55,6 +55,10 @@ impl Dialer {
                 unix.write_all(header).await?;
                 return Ok(UpstreamIo::Unix(unix));
             }
+            // Connections are opened to the addresses of a service, never to its name.
+            ServerAddress::Service(name) => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, format!("{name} is not resolved")));
+            }
         };
         tcp.write_all(header).await?;
         let Some((connector, name)) = &self.tls else {

@@ -26,6 +26,7 @@ mod places;
 mod pool;
 mod proxied;
 mod proxy_header;
+pub mod resolution;
 pub mod settings;
 pub mod upgrade;
 mod waits;

@@ -62,12 +62,12 @@ impl PrivateConnections {
     }
 
     /// The server of `group` at which the client is authenticated, if known.
-    pub(crate) fn server<'a>(&self, group: &'a Group) -> Option<&'a Rc<Server>> {
+    pub(crate) fn server(&self, group: &Group) -> Option<Rc<Server>> {
         let kept = self.0.borrow();
         if kept.is_empty() {
             return None;
         }
-        group.servers().iter().find(|server| kept.iter().any(|(own, _)| Rc::ptr_eq(own, server)))
+        group.servers().iter().find(|server| kept.iter().any(|(own, _)| Rc::ptr_eq(own, server))).cloned()
     }
 
     /// Takes the connection to `server`, unless the server has closed it.

@@ -5,6 +5,8 @@ mod server_url;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brisk_dns::Question;
+pub use brisk_dns::ResolverSettings;
 use brisk_http::http1::HeadLimits;
 pub use brisk_tls::connector::Identity;
 use http::uri::PathAndQuery;
@@ -27,6 +29,8 @@ pub struct GroupSettings {
     pub name: String,
     /// The servers. At least one.
     pub servers: Vec<ServerSettings>,
+    /// DNS servers and limits for the servers that DNS names. Ignored without any.
+    pub dns: DnsSettings,
     /// Choice of a server. Default: round robin.
     pub balance: Balance,
     /// Timeouts of servers.
@@ -58,6 +62,7 @@ impl GroupSettings {
         Self {
             name: name.into(),
             servers,
+            dns: DnsSettings::default(),
             balance: Balance::default(),
             timeouts: UpstreamTimeouts::default(),
             head_size: HEAD_SIZE,
@@ -82,6 +87,28 @@ impl GroupSettings {
     }
 }
 
+/// Resolution of the servers that DNS names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DnsSettings {
+    /// DNS servers, and limits of their answers. Default: the servers of the system, 64 addresses of both families.
+    pub resolver: ResolverSettings,
+    /// Time after which a name is resolved again at the earliest, even if its records have a smaller TTL, and after a
+    /// failure. Default: 1 s.
+    pub min_ttl: Duration,
+    /// Time after which a name is resolved again at the latest. Default: 5 min.
+    pub max_ttl: Duration,
+}
+
+impl Default for DnsSettings {
+    fn default() -> Self {
+        Self {
+            resolver: ResolverSettings { servers: Vec::new(), uses_ipv6: true, max_addresses: 64 },
+            min_ttl: Duration::from_secs(1),
+            max_ttl: Duration::from_mins(5),
+        }
+    }
+}
+
 /// One server of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSettings {
@@ -91,12 +118,26 @@ pub struct ServerSettings {
     pub weight: u32,
     /// Whether the server gets requests only while no other server of the group is available. Default: no.
     pub is_backup: bool,
+    /// Whether each address of the host is a server of its own, and DNS is asked for them again when they expire. Otherwise
+    /// every connection asks the system. Default: no. Only for TCP; a service ([`ServerAddress::Service`]) is always resolved.
+    pub resolves: bool,
 }
 
 impl ServerSettings {
     /// A server with weight 1 that is no backup.
     pub fn new(url: ServerUrl) -> Self {
-        Self { url, weight: 1, is_backup: false }
+        Self { url, weight: 1, is_backup: false, resolves: false }
+    }
+
+    /// The question to DNS about the servers of this entry; `None` if DNS names none.
+    pub(crate) fn question(&self) -> Option<Question<'_>> {
+        match self.url.address() {
+            ServerAddress::Service(name) => Some(Question::Service(name)),
+            ServerAddress::Tcp(target) if self.resolves => {
+                Some(Question::Host(self.url.authority().host(), target.port()))
+            }
+            ServerAddress::Tcp(_) | ServerAddress::Unix(_) => None,
+        }
     }
 }
 

@@ -70,6 +70,7 @@ mod testssl;
 mod tokens;
 mod unsent;
 mod upstream_backup;
+mod upstream_dns;
 mod upstream_faults;
 mod upstream_h2;
 mod upstream_neighbours;

@@ -11,7 +11,7 @@ use crate::tree::{crates, is_in, name, product, read, root, sources};
 /// of its own layer too.
 const LAYERS: &[&[&str]] = &[
     &["wire", "coding", "rewrite", "lanes", "secrets"],
-    &["folder", "net", "telemetry", "keys", "link", "profile", "quic-socket"],
+    &["dns", "folder", "net", "telemetry", "keys", "link", "profile", "quic-socket"],
     &["config-file", "certs", "session", "report", "tls-base", "visits", "http", "budget"],
     &[
         "rules",

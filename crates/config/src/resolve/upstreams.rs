@@ -9,8 +9,8 @@ use brisk_config_file::{KeyPath, Period, Size};
 use brisk_keys::Keystore;
 use brisk_upstream::settings::{
     ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HEADERS, HashKey, HealthSettings, Identity,
-    PassiveChecks, PoolSettings, ProxyVersion, QueueSettings, Retry, ServerScheme, ServerSettings, TlsProtocol,
-    UpstreamTimeouts, UpstreamTlsSettings,
+    PassiveChecks, PoolSettings, ProxyVersion, QueueSettings, Retry, ServerScheme, TlsProtocol, UpstreamTimeouts,
+    UpstreamTlsSettings,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
@@ -18,9 +18,9 @@ use http::{HeaderName, StatusCode};
 use super::context::Context;
 use super::files::{blamed, warn_of_access};
 use super::limits::TIMEOUTS;
-use super::upstream_path;
+use super::{upstream_path, upstream_servers};
 use crate::raw;
-use crate::values::{self, HashBy, KeyPlace, UpstreamServer};
+use crate::values::{self, HashBy, KeyPlace};
 
 /// Permitted number of requests in a pipeline.
 const PIPELINES: RangeInclusive<u8> = 1..=32;
@@ -32,23 +32,12 @@ pub(super) fn groups(raw: &BTreeMap<String, raw::Upstream>, context: &mut Contex
 }
 
 fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> GroupSettings {
-    if raw.servers.is_empty() {
-        context
-            .findings
-            .wrong(&path.key("servers"), "no server: write at least one, as \"http://127.0.0.1:8080\"");
-    } else if raw.servers.iter().all(|server| server.backup) {
-        context.findings.wrong(
-            &path.key("servers"),
-            "every server is a backup: remove `backup` from those that should get requests at all times",
-        );
-    }
-    let servers = raw.servers.iter().enumerate();
-    let servers = servers.map(|(index, server)| member(server, &path.key("servers").index(index), context));
-    let servers: Vec<_> = servers.collect();
+    let servers = upstream_servers::servers(raw, path, context);
     upstream_path::check_servers(&servers, &path.key("servers"), context);
     GroupSettings {
         name: name.to_owned(),
         servers,
+        dns: upstream_servers::dns(raw, path, context),
         balance: balance(raw, path, context),
         timeouts: timeouts(&raw.timeouts, &path.key("timeouts"), context),
         head_size: head_size(raw, path, context),
@@ -85,11 +74,6 @@ fn proxy_version(raw: raw::ProxyVersion) -> ProxyVersion {
         raw::ProxyVersion::V1 => ProxyVersion::V1,
         raw::ProxyVersion::V2 => ProxyVersion::V2,
     }
-}
-
-fn member(raw: &UpstreamServer, path: &KeyPath, context: &mut Context<'_>) -> ServerSettings {
-    let weight = context.findings.within(&path.key("weight"), raw.weight, 1, &(1..=1000));
-    ServerSettings { url: raw.url.clone(), weight: weight.into(), is_backup: raw.backup }
 }
 
 fn balance(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Balance {

@@ -1,5 +1,7 @@
 //! `[upstream.NAME]`: servers and settings of groups.
 
+use std::time::Duration;
+
 use super::*;
 
 fn upstream(lines: &str) -> String {
@@ -89,4 +91,46 @@ fn connections_with_a_proxy_header_are_not_shared() {
         resolved.settings.upstreams[0].proxy_protocol,
         Some(brisk_upstream::settings::ProxyVersion::V1)
     );
+}
+
+#[test]
+fn names_of_servers_are_resolved_where_there_are_names() {
+    let named = "servers = [{ url = \"http://app.internal\", resolve = true }]\n";
+    for (lines, message) in [
+        (
+            "servers = [{ url = \"http://127.0.0.1:1\", resolve = true }]",
+            "6:52: upstream.app.servers[0].resolve: has no effect: http://127.0.0.1:1 has no name that DNS could resolve",
+        ),
+        (
+            "servers = [{ url = \"unix:/run/app.sock\", resolve = true }]",
+            "6:52: upstream.app.servers[0].resolve: has no effect: unix:/run/app.sock has no name that DNS could resolve",
+        ),
+        (
+            "servers = [{ url = \"srv+http://_http._tcp.app\", weight = 2 }]",
+            "6:58: upstream.app.servers[0].weight: has no effect: the weights of a service come from its SRV records",
+        ),
+        (
+            "servers = [\"http://app.internal\"]\ndns = { min_ttl = \"2s\" }",
+            "7:7: upstream.app.dns: has no effect: write a server as { url = \"http://app.internal\", resolve = true }, or as \
+             \"srv+http://_http._tcp.app.internal\"",
+        ),
+        (
+            &format!("{named}dns = {{ min_ttl = \"2m\", max_ttl = \"1m\" }}"),
+            "7:35: upstream.app.dns.max_ttl: 1m is shorter than `min_ttl`, 2m",
+        ),
+        (
+            &format!("{named}dns = {{ servers = [\"10.0.0.53\"] }}"),
+            "7:20: upstream.app.dns.servers[0]: \"10.0.0.53\" is not an address: write IP address and port, as \
+             \"0.0.0.0:443\" or \"[::]:443\"",
+        ),
+    ] {
+        refused(&upstream(lines), &format!("brisk.toml:{message}"));
+    }
+    let lines = format!(
+        "{named}dns = {{ servers = [\"10.0.0.53:53\"], min_ttl = \"10m\", ipv6 = false, max_addresses = 8 }}"
+    );
+    let group = &accepted(&upstream(&lines)).settings.upstreams[0];
+    assert!(group.servers[0].resolves && !group.dns.resolver.uses_ipv6);
+    assert_eq!((group.dns.min_ttl, group.dns.max_ttl), (Duration::from_mins(10), Duration::from_mins(10)));
+    assert_eq!((group.dns.resolver.servers.len(), group.dns.resolver.max_addresses), (1, 8));
 }

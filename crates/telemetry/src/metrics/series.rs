@@ -240,13 +240,13 @@ impl UpstreamMetrics {
     }
 }
 
-/// The upstream servers whose figures are in use.
-#[derive(Debug, Default)]
-pub(super) struct Upstreams(Mutex<Vec<Weak<UpstreamMetrics>>>);
+/// The upstream servers whose figures are in use. A clone refers to the same servers.
+#[derive(Clone, Debug, Default)]
+pub struct Upstreams(Arc<Mutex<Vec<Weak<UpstreamMetrics>>>>);
 
 impl Upstreams {
     /// The metrics of `server` in `group`: existing ones if they are still held, otherwise new ones.
-    pub(super) fn get(&self, group: &str, server: &str) -> Arc<UpstreamMetrics> {
+    pub fn get(&self, group: &str, server: &str) -> Arc<UpstreamMetrics> {
         let mut all = self.lock();
         // Series of removed upstreams end here, so reloads do not accumulate them.
         all.retain(|upstream| upstream.strong_count() > 0);

@@ -28,7 +28,7 @@ const SURPLUS: &str = "it sends more than the responses";
 impl Journey<'_> {
     /// Whether the request may join a pipeline: it is safe and can be repeated, it has no body, and nothing about its
     /// connection concerns it alone. Early data is not sent in pipelines, because it must not be repeated (RFC 8470).
-    pub(super) fn may_pipeline(&self, attempt: &Attempt<'_>, request: &Request<RequestBody>) -> bool {
+    pub(super) fn may_pipeline(&self, attempt: &Attempt, request: &Request<RequestBody>) -> bool {
         attempt.may_pipeline
             && attempt.server.pipelines().are_enabled()
             && attempt.placement == Placement::Kept
@@ -44,10 +44,10 @@ impl Journey<'_> {
     /// Sends a request in a pipeline, or alone if the server or the resource does not suit one.
     pub(super) async fn send_pipelined(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &Attempt,
         request: &mut Request<RequestBody>,
     ) -> Result<Response<UpstreamBody>, Failure> {
-        let server = attempt.server;
+        let server = &attempt.server;
         let site = Site::of(request);
         match server.pipelines().enter(self.connection, request, site) {
             None => {

@@ -54,9 +54,14 @@ pub async fn tunnel(
     let started = Instant::now();
     head.extensions.clear();
     let key = group.key(&head, || facts.connection.client.record.borrow().client.ip());
-    let server = group.choose(key, None).ok_or(UpstreamError::NoServer)?;
-    facts.outcome.server.replace(Some(Rc::clone(server)));
-    let asked = Asked { server, connection: facts.connection, facts };
+    let mut server = group.choose(key, None);
+    if server.is_none() {
+        group.await_servers().await;
+        server = group.choose(key, None);
+    }
+    let server = server.ok_or(UpstreamError::NoServer)?;
+    facts.outcome.server.replace(Some(Rc::clone(&server)));
+    let asked = Asked { server: &server, connection: facts.connection, facts };
     let answered = if server.state().multiplexes() {
         asked.over_http2(head, upload).await
     } else {

@@ -1,52 +1,36 @@
-//! The part of groups that all workers share.
+//! A group as shared by all workers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use brisk_net::DialLimits;
-use brisk_telemetry::Throttle;
-use brisk_telemetry::metrics::{Metrics, UpstreamMetrics};
+use brisk_dns::Endpoint;
+use brisk_telemetry::metrics::{Metrics, Upstreams};
 use brisk_tls::TlsError;
 use brisk_tls::connector::Connector;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
+use super::server_state::ServerState;
 use super::tls::{TlsFiles, connector};
-use crate::error::UpstreamError;
-use crate::health::{Availability, ServerHealth, Verdict};
-use crate::io::Dialer;
-use crate::places::Places;
-use crate::proxy_header;
-use crate::settings::{GroupSettings, ProxyVersion, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
-
-/// Minimum interval between two warnings of failed connections to a server.
-const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+use crate::settings::{GroupSettings, ServerSettings};
 
 /// A group as shared by all workers: settings, health and connection counts.
 #[derive(Debug)]
 pub struct GroupState {
     pub(super) settings: GroupSettings,
-    pub(super) servers: Vec<ServerState>,
+    members: watch::Sender<SharedMembers>,
+    connector: Option<Connector>,
+    metrics: Upstreams,
     /// Hashes of the files used for TLS.
     files: TlsFiles,
     /// Signals that a request waits for a permit that an idle connection of some worker holds.
     pub(super) idle_wanted: Arc<Notify>,
 }
 
-/// A server as shared by all workers.
-#[derive(Debug)]
-pub struct ServerState {
-    pub(super) name: Box<str>,
-    pub(super) weight: u32,
-    pub(super) is_backup: bool,
-    multiplexes: bool,
-    proxy_protocol: Option<ProxyVersion>,
-    pub(super) dialer: Dialer,
-    /// Permits for connections, if their number is limited.
-    pub(crate) places: Option<Arc<Places>>,
-    pub(super) health: ServerHealth,
-    pub(crate) metrics: Arc<UpstreamMetrics>,
-    /// Warnings of failed connections and of large heads.
-    warnings: Throttle,
+/// The servers of a group at present, in the order of the settings.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedMembers {
+    pub(crate) servers: Arc<[Arc<ServerState>]>,
+    /// Number of entries of the settings that DNS has not been asked for yet.
+    pub(crate) unresolved: usize,
 }
 
 impl GroupState {
@@ -59,13 +43,67 @@ impl GroupState {
     pub fn new(settings: GroupSettings, metrics: &Metrics) -> Result<Arc<Self>, TlsError> {
         let files = TlsFiles::read(&settings.tls);
         let connector = connector(&settings)?;
-        let servers = settings.servers.iter().map(|server| {
-            let tls = connector.clone().filter(|_| server.url.scheme() == ServerScheme::Https);
-            let metrics = metrics.upstream(&settings.name, &server.url.name());
-            ServerState::new(&settings, server, tls, metrics)
+        let metrics = metrics.upstreams();
+        let fixed = (0..settings.servers.len()).filter(|index| settings.servers[*index].question().is_none());
+        let servers: Arc<_> = fixed
+            .map(|index| ServerState::new(&settings, index, None, connector.as_ref(), &metrics))
+            .collect();
+        let unresolved = settings.servers.len() - servers.len();
+        let members = watch::Sender::new(SharedMembers { servers, unresolved });
+        Ok(Arc::new(Self { settings, members, connector, metrics, files, idle_wanted: Arc::default() }))
+    }
+
+    /// Takes the addresses that DNS has named for the same servers in an earlier group, so that a reload does not wait for
+    /// DNS.
+    pub fn inherit(&self, earlier: &Self) {
+        let known = earlier.members();
+        for (index, server) in
+            self.settings.servers.iter().enumerate().filter(|(_, server)| server.question().is_some())
+        {
+            let is_same =
+                |other: &ServerSettings| other.question() == server.question() && other.url == server.url;
+            let Some(entry) = earlier.settings.servers.iter().position(is_same) else { continue };
+            let endpoints: Vec<_> = known
+                .servers
+                .iter()
+                .filter(|known| known.is_of(entry))
+                .filter_map(|known| known.endpoint())
+                .collect();
+            if !endpoints.is_empty() {
+                self.resolved(index, Some(&endpoints), true);
+            }
+        }
+    }
+
+    /// Records the outcome of asking DNS for the servers of entry `index` of the settings: their addresses, or `None` after
+    /// a failure, which keeps the known ones. `is_first`: it is the first outcome for the entry.
+    pub(crate) fn resolved(&self, index: usize, endpoints: Option<&[Endpoint]>, is_first: bool) {
+        self.members.send_if_modified(|members| {
+            members.unresolved -= usize::from(is_first);
+            let Some(endpoints) = endpoints else { return is_first };
+            let member = |endpoint: &Endpoint| {
+                let known = members.servers.iter().find(|known| known.is_at(index, endpoint.address));
+                let known = known.inspect(|known| known.update(endpoint));
+                known.map_or_else(|| self.server(index, endpoint), Arc::clone)
+            };
+            let is_before = |server: &&Arc<ServerState>| server.entry() < index;
+            let (before, after): (Vec<_>, Vec<_>) =
+                members.servers.iter().filter(|server| !server.is_of(index)).partition(is_before);
+            let servers = before
+                .into_iter()
+                .cloned()
+                .chain(endpoints.iter().map(member))
+                .chain(after.into_iter().cloned());
+            let servers: Arc<[_]> = servers.collect();
+            let is_same = servers.len() == members.servers.len()
+                && servers.iter().zip(&*members.servers).all(|(new, old)| Arc::ptr_eq(new, old));
+            members.servers = servers;
+            is_first || !is_same
         });
-        let servers = servers.collect();
-        Ok(Arc::new(Self { settings, servers, files, idle_wanted: Arc::default() }))
+    }
+
+    fn server(&self, index: usize, endpoint: &Endpoint) -> Arc<ServerState> {
+        ServerState::new(&self.settings, index, Some(endpoint), self.connector.as_ref(), &self.metrics)
     }
 
     /// Whether a group created from `settings` now would be equal, including the contents of files. Reads the files.
@@ -78,106 +116,22 @@ impl GroupState {
         &self.settings
     }
 
-    /// The servers, in the order of the settings.
-    pub fn servers(&self) -> &[ServerState] {
-        &self.servers
+    /// The servers at present, in the order of the settings.
+    pub fn servers(&self) -> Arc<[Arc<ServerState>]> {
+        self.members().servers
+    }
+
+    pub(crate) fn members(&self) -> SharedMembers {
+        self.members.borrow().clone()
+    }
+
+    /// Reports changes of the members.
+    pub(crate) fn changes(&self) -> watch::Receiver<SharedMembers> {
+        self.members.subscribe()
     }
 
     /// Requests all workers to close idle connections whose permits are needed.
     pub(crate) fn ask_for_idle(&self) {
         self.idle_wanted.notify_waiters();
     }
-}
-
-impl ServerState {
-    fn new(
-        settings: &GroupSettings,
-        server: &ServerSettings,
-        connector: Option<Connector>,
-        metrics: Arc<UpstreamMetrics>,
-    ) -> Self {
-        let url = &server.url;
-        let host = || url.authority().host().to_owned();
-        let tls =
-            connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
-        let multiplexes = match url.scheme() {
-            ServerScheme::Http => false,
-            ServerScheme::Https => settings.tls.protocol == TlsProtocol::Http2,
-            ServerScheme::H2c => true,
-        };
-        Self {
-            name: url.name().into(),
-            weight: server.weight.max(1),
-            is_backup: server.is_backup,
-            multiplexes,
-            proxy_protocol: settings.proxy_protocol,
-            dialer: Dialer { url: url.clone(), tls, limits: dial_limits(settings) },
-            places: settings.pool.max_connections.map(|limit| Places::new(limit, settings.pool.queue.size)),
-            health: ServerHealth::default(),
-            metrics,
-            warnings: Throttle::new(WARNING_INTERVAL),
-        }
-    }
-
-    /// Host and port, or the Unix socket, for the log and the metrics.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The address of the server.
-    pub fn url(&self) -> &ServerUrl {
-        &self.dialer.url
-    }
-
-    /// Whether the server receives requests.
-    pub fn is_healthy(&self) -> bool {
-        match self.health.availability() {
-            Availability::Available => true,
-            Availability::Unavailable => false,
-            Availability::BackAgain => {
-                self.metrics.healthy();
-                true
-            }
-        }
-    }
-
-    /// Records the verdict of the active checks.
-    pub(crate) fn set_checked(&self, verdict: Verdict) {
-        self.health.set_checked(verdict);
-        match verdict {
-            Verdict::Up => self.metrics.healthy(),
-            Verdict::Down => self.metrics.unhealthy(),
-        }
-    }
-
-    /// Logs why no connection was opened, at most once in [`WARNING_INTERVAL`].
-    pub(super) fn warn_of(&self, error: &UpstreamError, group: &str, fault: &str) {
-        if let Some(more) = self.warnings.pass() {
-            tracing::warn!(group, server = self.name(), %error, more, "{fault}");
-        }
-    }
-
-    /// The version of the PROXY protocol on connections to the server, if any.
-    pub(crate) fn proxy_protocol(&self) -> Option<ProxyVersion> {
-        self.proxy_protocol
-    }
-
-    /// The PROXY header of connections for health checks; empty without the PROXY protocol.
-    pub(crate) fn own_header(&self) -> Vec<u8> {
-        self.proxy_protocol.map(proxy_header::own_header).unwrap_or_default()
-    }
-
-    pub(crate) fn multiplexes(&self) -> bool {
-        self.multiplexes
-    }
-
-    pub(crate) fn dialer(&self) -> &Dialer {
-        &self.dialer
-    }
-}
-
-/// Limits for sockets. Data unacknowledged for the response timeout counts as lost, and the connection with it.
-fn dial_limits(settings: &GroupSettings) -> DialLimits {
-    let timeouts = &settings.timeouts;
-    DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
 }

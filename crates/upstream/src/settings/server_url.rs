@@ -1,6 +1,7 @@
 //! Addresses of servers as they are written in settings.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use brisk_http::url_path::UrlPath;
@@ -37,6 +38,8 @@ pub enum ServerAddress {
     Tcp(Target),
     /// A socket of this machine.
     Unix(UnixTarget),
+    /// The servers of a service, by the name of its SRV records (RFC 2782).
+    Service(Box<str>),
 }
 
 /// Reason for rejecting a text as [`ServerUrl`].
@@ -55,7 +58,8 @@ impl ServerUrl {
         self.scheme
     }
 
-    /// Host and port as written; `localhost` for a Unix socket. For requests that name no host.
+    /// Host and port as written; `localhost` for a Unix socket, the domain of a service. For requests that name no host, and
+    /// for the verification of certificates.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -75,7 +79,14 @@ impl ServerUrl {
         match &self.address {
             ServerAddress::Tcp(_) => self.authority.to_string(),
             ServerAddress::Unix(target) => target.to_string(),
+            ServerAddress::Service(name) => name.to_string(),
         }
+    }
+
+    /// The same URL with this address in place of a name.
+    pub(crate) fn at(&self, address: SocketAddr) -> Self {
+        let target = Target::new(&address.ip().to_string(), address.port());
+        Self { address: ServerAddress::Tcp(target), ..self.clone() }
     }
 
     fn on_unix_socket(scheme: ServerScheme, socket: &str) -> Result<Self, UnixTargetError> {
@@ -95,12 +106,17 @@ impl FromStr for ServerUrl {
         if text.starts_with("http://unix:") {
             return Err(wrong("a Unix socket has no http:// in front of it"));
         }
-        let uri: Uri = text.parse().map_err(|_| wrong("it has to be a URL"))?;
+        let (is_service, url) = text.strip_prefix("srv+").map_or((false, text), |url| (true, url));
+        let uri: Uri = url.parse().map_err(|_| wrong("it has to be a URL"))?;
         let scheme = match uri.scheme_str() {
             Some("http") => ServerScheme::Http,
             Some("https") => ServerScheme::Https,
             Some("h2c") => ServerScheme::H2c,
-            _ => return Err(wrong("it has to start with http://, https://, h2c://, unix: or h2c+unix:")),
+            _ => {
+                return Err(wrong(
+                    "it has to start with http://, https://, h2c://, srv+, unix: or h2c+unix:",
+                ));
+            }
         };
         let path = match uri.path_and_query().map(PathAndQuery::as_str) {
             None | Some("" | "/") => None,
@@ -110,10 +126,29 @@ impl FromStr for ServerUrl {
         if authority.as_str().contains('@') || authority.host().is_empty() {
             return Err(wrong("it has to name a host and no user"));
         }
+        if is_service {
+            let (address, authority) = service(&authority).map_err(wrong)?;
+            return Ok(Self { scheme, authority, address, path });
+        }
         let port = authority.port_u16().unwrap_or(if scheme == ServerScheme::Https { 443 } else { 80 });
         let address = ServerAddress::Tcp(Target::new(authority.host(), port));
         Ok(Self { scheme, authority, address, path })
     }
+}
+
+/// The service in a URL, and its domain.
+fn service(authority: &Authority) -> Result<(ServerAddress, Authority), &'static str> {
+    if authority.port().is_some() {
+        return Err("the ports of a service come from its SRV records, so it has to name none");
+    }
+    let name = authority.host();
+    let mut labels = name.splitn(3, '.');
+    let is_label = |label: Option<&str>| label.is_some_and(|label| label.len() > 1 && label.starts_with('_'));
+    let is_service = is_label(labels.next()) && is_label(labels.next());
+    let domain = labels.next().filter(|domain| is_service && !domain.is_empty());
+    let domain = domain.and_then(|domain| domain.parse().ok());
+    let domain = domain.ok_or("a service has a name such as _http._tcp.app.internal")?;
+    Ok((ServerAddress::Service(name.into()), domain))
 }
 
 /// Protocol and address of a server on a Unix socket.
@@ -132,6 +167,7 @@ impl fmt::Display for ServerUrl {
         match &self.address {
             ServerAddress::Tcp(_) => write!(formatter, "{scheme}://{}{}", self.authority, self.path()),
             ServerAddress::Unix(target) => write!(formatter, "{before_unix}{target}"),
+            ServerAddress::Service(name) => write!(formatter, "srv+{scheme}://{name}{}", self.path()),
         }
     }
 }
@@ -143,12 +179,31 @@ mod tests {
     #[test]
     fn urls_are_read_and_written_alike() {
         let sockets = ["unix:/run/app.sock", "h2c+unix:/run/grpc.sock", "unix:@app"];
-        for text in
-            ["http://127.0.0.1:8080", "https://app.internal", "h2c://[::1]:50051", "http://app:1/base/x"]
-                .iter()
-                .chain(&sockets)
+        for text in [
+            "http://127.0.0.1:8080",
+            "https://app.internal",
+            "h2c://[::1]:50051",
+            "http://app:1/base/x",
+            "srv+https://_app._tcp.app.internal/base",
+        ]
+        .iter()
+        .chain(&sockets)
         {
             assert_eq!(text.parse::<ServerUrl>().expect(text).to_string(), *text);
+        }
+    }
+
+    #[test]
+    fn a_service_has_the_name_of_its_records_and_a_domain() {
+        let url: ServerUrl = "srv+https://_app._tcp.app.internal".parse().expect("a service");
+        assert_eq!(url.address(), &ServerAddress::Service("_app._tcp.app.internal".into()));
+        assert_eq!((url.authority().as_str(), url.scheme()), ("app.internal", ServerScheme::Https));
+        let at = url.at("[2001:db8::1]:8443".parse().expect("an address"));
+        assert_eq!(at.address(), &ServerAddress::Tcp(Target::new("2001:db8::1", 8443)));
+        for wrong in
+            ["srv+http://app.internal", "srv+http://_app._tcp", "srv+http://_app._tcp.app:80", "srv+unix:/x"]
+        {
+            wrong.parse::<ServerUrl>().expect_err(wrong);
         }
     }
 
@@ -156,7 +211,7 @@ mod tests {
     fn the_port_follows_from_the_scheme() {
         let port = |text: &str| match text.parse::<ServerUrl>().expect(text).address() {
             ServerAddress::Tcp(target) => target.port(),
-            ServerAddress::Unix(_) => panic!("{text} is a Unix socket"),
+            ServerAddress::Unix(_) | ServerAddress::Service(_) => panic!("{text} has no port"),
         };
         assert_eq!((port("http://app"), port("https://app"), port("h2c://app:1")), (80, 443, 1));
     }

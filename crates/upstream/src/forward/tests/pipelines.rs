@@ -87,7 +87,8 @@ impl Gateway {
     }
 
     fn repeats(&self, reason: &str) -> u64 {
-        let server = self.group.servers()[0].name();
+        let server = Rc::clone(&self.group.servers()[0]);
+        let server = server.name();
         let labels = format!("group=\"app\",server=\"{server}\",reason=\"{reason}\"");
         self.metric(&format!("pipeline_repeats_total{{{labels}}}"))
     }

@@ -146,7 +146,8 @@ async fn active_checks_take_a_server_out_and_bring_it_back() {
         settings.health.active = Some(checks);
         let state = GroupState::new(settings, &Metrics::new()).expect("settings");
         let checking = spawn_local(run_checks(state.clone()));
-        let server = &state.servers()[0];
+        let servers = state.servers();
+        let server = &servers[0];
         eventually(async || origin.requests() > 2).await;
         assert!(server.is_healthy());
         status.set(StatusCode::SERVICE_UNAVAILABLE);

@@ -1,0 +1,195 @@
+//! A server as shared by all workers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use brisk_dns::Endpoint;
+use brisk_net::DialLimits;
+use brisk_telemetry::Throttle;
+use brisk_telemetry::metrics::{UpstreamMetrics, Upstreams};
+use brisk_tls::connector::Connector;
+
+use crate::error::UpstreamError;
+use crate::health::{Availability, ServerHealth, Verdict};
+use crate::io::Dialer;
+use crate::places::Places;
+use crate::proxy_header;
+use crate::settings::{GroupSettings, ProxyVersion, ServerAddress, ServerScheme, ServerUrl, TlsProtocol};
+
+/// Minimum interval between two warnings of failed connections to a server.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A server as shared by all workers.
+#[derive(Debug)]
+pub struct ServerState {
+    pub(super) name: Box<str>,
+    /// Index of the entry of the settings that the server belongs to.
+    entry: usize,
+    /// The address, if DNS has named it.
+    address: Option<SocketAddr>,
+    weight: AtomicU32,
+    is_backup: AtomicBool,
+    /// Whether the entry of the settings makes the server a backup, whatever DNS says.
+    is_backup_entry: bool,
+    /// Whether the entry is a service, of which DNS names weights and priorities too.
+    is_of_service: bool,
+    multiplexes: bool,
+    proxy_protocol: Option<ProxyVersion>,
+    pub(super) dialer: Dialer,
+    /// Permits for connections, if their number is limited.
+    pub(crate) places: Option<Arc<Places>>,
+    pub(super) health: ServerHealth,
+    pub(crate) metrics: Arc<UpstreamMetrics>,
+    /// Warnings of failed connections and of large heads.
+    warnings: Throttle,
+}
+
+impl ServerState {
+    /// A server of entry `entry` of the settings: the one that is written there, or one that DNS has named.
+    pub(super) fn new(
+        settings: &GroupSettings,
+        entry: usize,
+        endpoint: Option<&Endpoint>,
+        connector: Option<&Connector>,
+        metrics: &Upstreams,
+    ) -> Arc<Self> {
+        let server = &settings.servers[entry];
+        let url = endpoint.map_or_else(|| server.url.clone(), |endpoint| server.url.at(endpoint.address));
+        let name = endpoint.map_or_else(|| url.name(), |endpoint| endpoint.address.to_string());
+        let host = || url.authority().host().to_owned();
+        let connector = connector.filter(|_| url.scheme() == ServerScheme::Https).cloned();
+        let tls =
+            connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
+        let multiplexes = match url.scheme() {
+            ServerScheme::Http => false,
+            ServerScheme::Https => settings.tls.protocol == TlsProtocol::Http2,
+            ServerScheme::H2c => true,
+        };
+        let state = Self {
+            metrics: metrics.get(&settings.name, &name),
+            name: name.into(),
+            entry,
+            address: endpoint.map(|endpoint| endpoint.address),
+            weight: AtomicU32::new(server.weight.max(1)),
+            is_backup: AtomicBool::new(server.is_backup),
+            is_backup_entry: server.is_backup,
+            is_of_service: matches!(server.url.address(), ServerAddress::Service(_)),
+            multiplexes,
+            proxy_protocol: settings.proxy_protocol,
+            dialer: Dialer { url, tls, limits: dial_limits(settings) },
+            places: settings.pool.max_connections.map(|limit| Places::new(limit, settings.pool.queue.size)),
+            health: ServerHealth::default(),
+            warnings: Throttle::new(WARNING_INTERVAL),
+        };
+        if let Some(endpoint) = endpoint {
+            state.update(endpoint);
+        }
+        Arc::new(state)
+    }
+
+    /// Takes weight and priority from DNS.
+    pub(super) fn update(&self, endpoint: &Endpoint) {
+        if let Some(weight) = endpoint.weight {
+            self.weight.store(weight.into(), Ordering::Relaxed);
+        }
+        self.is_backup.store(self.is_backup_entry || endpoint.is_backup, Ordering::Relaxed);
+    }
+
+    /// The server as DNS has named it; `None` for a server without DNS.
+    pub(super) fn endpoint(&self) -> Option<Endpoint> {
+        let weight = u16::try_from(self.weight()).ok().filter(|_| self.is_of_service);
+        self.address.map(|address| Endpoint {
+            address,
+            weight,
+            is_backup: self.is_of_service && self.is_backup(),
+        })
+    }
+
+    pub(super) fn entry(&self) -> usize {
+        self.entry
+    }
+
+    /// Whether the server belongs to this entry of the settings.
+    pub(crate) fn is_of(&self, entry: usize) -> bool {
+        self.entry == entry
+    }
+
+    /// Whether DNS has named the server at this address for this entry of the settings.
+    pub(super) fn is_at(&self, entry: usize, address: SocketAddr) -> bool {
+        self.is_of(entry) && self.address == Some(address)
+    }
+
+    /// Share of the requests, in proportion to other servers; at least 1.
+    pub(super) fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server gets requests only while no other is available.
+    pub(super) fn is_backup(&self) -> bool {
+        self.is_backup.load(Ordering::Relaxed)
+    }
+
+    /// Host and port, or the Unix socket, for the log and the metrics.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The address of the server.
+    pub fn url(&self) -> &ServerUrl {
+        &self.dialer.url
+    }
+
+    /// Whether the server receives requests.
+    pub fn is_healthy(&self) -> bool {
+        match self.health.availability() {
+            Availability::Available => true,
+            Availability::Unavailable => false,
+            Availability::BackAgain => {
+                self.metrics.healthy();
+                true
+            }
+        }
+    }
+
+    /// Records the verdict of the active checks.
+    pub(crate) fn set_checked(&self, verdict: Verdict) {
+        self.health.set_checked(verdict);
+        match verdict {
+            Verdict::Up => self.metrics.healthy(),
+            Verdict::Down => self.metrics.unhealthy(),
+        }
+    }
+
+    /// Logs why no connection was opened, at most once in [`WARNING_INTERVAL`].
+    pub(super) fn warn_of(&self, error: &UpstreamError, group: &str, fault: &str) {
+        if let Some(more) = self.warnings.pass() {
+            tracing::warn!(group, server = self.name(), %error, more, "{fault}");
+        }
+    }
+
+    /// The version of the PROXY protocol on connections to the server, if any.
+    pub(crate) fn proxy_protocol(&self) -> Option<ProxyVersion> {
+        self.proxy_protocol
+    }
+
+    /// The PROXY header of connections for health checks; empty without the PROXY protocol.
+    pub(crate) fn own_header(&self) -> Vec<u8> {
+        self.proxy_protocol.map(proxy_header::own_header).unwrap_or_default()
+    }
+
+    pub(crate) fn multiplexes(&self) -> bool {
+        self.multiplexes
+    }
+
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.dialer
+    }
+}
+
+/// Limits for sockets. Data unacknowledged for the response timeout counts as lost, and the connection with it.
+fn dial_limits(settings: &GroupSettings) -> DialLimits {
+    let timeouts = &settings.timeouts;
+    DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
+}
