@@ -10,16 +10,20 @@ use std::task::{Context, Poll};
 use brisk_certs::Chain;
 use brisk_secrets::PrivateKeyDocument;
 use brisk_tls_base::{file_roots, system_roots};
+use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::ServerName;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, Error, InconsistentKeys, SupportedProtocolVersion};
+use rustls::{ClientConfig, Error, HandshakeKind, InconsistentKeys, SupportedProtocolVersion};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::TlsError;
+
+/// Number of server names whose sessions a connector for one server keeps.
+const SESSIONS: usize = 1;
 
 /// Settings of connections on which brisk is the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +95,15 @@ impl Connector {
         Ok(Self { inner: TlsConnector::from(Arc::new(config)), allows_missing_close_notify })
     }
 
+    /// A connector with the same settings that keeps sessions of its own. Servers with the same name do not accept the
+    /// tickets of one another, unless they share keys, and a ticket of TLS 1.3 is used once.
+    #[must_use]
+    pub fn with_own_sessions(&self) -> Self {
+        let mut config = ClientConfig::clone(self.inner.config());
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        Self { inner: TlsConnector::from(Arc::new(config)), ..*self }
+    }
+
     /// Performs the handshake over `tcp` and verifies that the server is `name`, a host name or an IP address.
     ///
     /// Has no time limit of its own. A server that cannot be verified is an error of kind `InvalidData` with the
@@ -147,6 +160,11 @@ impl ClientStream {
     /// The protocol that the server chose by ALPN, if any.
     pub fn protocol(&self) -> Option<&[u8]> {
         self.inner.get_ref().1.alpn_protocol()
+    }
+
+    /// Whether the handshake resumed a session.
+    pub fn is_resumed(&self) -> bool {
+        self.inner.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// The connection below TLS.

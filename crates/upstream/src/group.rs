@@ -266,6 +266,11 @@ impl Server {
         let io = connected.inspect_err(|error| {
             state.warn_of(error, &self.group.settings.name, "no connection to the upstream server");
         })?;
+        match io.is_resumed() {
+            None => {}
+            Some(true) => state.metrics.resumed_handshake(),
+            Some(false) => state.metrics.full_handshake(),
+        }
         Ok((io, OpenConnection::new(&state.metrics, place)))
     }
 

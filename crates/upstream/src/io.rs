@@ -72,6 +72,14 @@ impl Dialer {
 }
 
 impl UpstreamIo {
+    /// Whether the TLS handshake resumed a session; `None` without TLS.
+    pub(crate) fn is_resumed(&self) -> Option<bool> {
+        match self {
+            Self::Plain(_) | Self::Unix(_) => None,
+            Self::Tls(stream) => Some(stream.is_resumed()),
+        }
+    }
+
     /// Acknowledges received data now. A server with Nagle's algorithm that writes the head of a response and its body
     /// separately sends the body only after that; the kernel would wait for up to 40 ms.
     pub(crate) fn acknowledge(&self) {

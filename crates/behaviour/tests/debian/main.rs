@@ -75,4 +75,5 @@ mod upstream_faults;
 mod upstream_h2;
 mod upstream_neighbours;
 mod upstream_proxy_protocol;
+mod upstream_resumption;
 mod upstream_unix;

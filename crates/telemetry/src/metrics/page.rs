@@ -214,6 +214,13 @@ fn upstreams(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for upstream in &all {
         family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.connections))?;
     }
+    let mut family = page.counter("upstream_tls_handshakes", "TLS handshakes with the server.")?;
+    for upstream in &all {
+        let [group, server] = server_labels(&upstream.group, &upstream.server);
+        for (resumed, count) in [("no", &upstream.full_handshakes), ("yes", &upstream.resumed_handshakes)] {
+            family.counter(&[group, server, ("resumed", resumed)], load(count))?;
+        }
+    }
     let mut family = page.counter("upstream_requests", "Requests sent to the server.")?;
     for upstream in &all {
         family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.requests))?;

@@ -125,6 +125,8 @@ pub struct UpstreamMetrics {
     open: AtomicI64,
     waiting: AtomicI64,
     pub(super) connections: AtomicU64,
+    pub(super) full_handshakes: AtomicU64,
+    pub(super) resumed_handshakes: AtomicU64,
     pub(super) requests: AtomicU64,
     pub(super) failures: AtomicU64,
     pub(super) pipelines: AtomicU64,
@@ -167,6 +169,8 @@ impl UpstreamMetrics {
             open: AtomicI64::new(0),
             waiting: AtomicI64::new(0),
             connections: AtomicU64::new(0),
+            full_handshakes: AtomicU64::new(0),
+            resumed_handshakes: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             pipelines: AtomicU64::new(0),
@@ -210,6 +214,16 @@ impl UpstreamMetrics {
     pub fn connection_opened(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a full TLS handshake with the server.
+    pub fn full_handshake(&self) {
+        self.full_handshakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a TLS handshake that resumed a session with the server.
+    pub fn resumed_handshake(&self) {
+        self.resumed_handshakes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts the end of a connection to the server.

@@ -59,7 +59,8 @@ impl ServerState {
         let url = endpoint.map_or_else(|| server.url.clone(), |endpoint| server.url.at(endpoint.address));
         let name = endpoint.map_or_else(|| url.name(), |endpoint| endpoint.address.to_string());
         let host = || url.authority().host().to_owned();
-        let connector = connector.filter(|_| url.scheme() == ServerScheme::Https).cloned();
+        let connector =
+            connector.filter(|_| url.scheme() == ServerScheme::Https).map(Connector::with_own_sessions);
         let tls =
             connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
         let multiplexes = match url.scheme() {
