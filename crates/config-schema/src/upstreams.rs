@@ -104,6 +104,10 @@ pub struct Health {
     pub unhealthy_after: Option<u16>,
     pub max_failures: Option<u16>,
     pub failure_pause: Option<Period>,
+    pub server_errors: Option<bool>,
+    pub error_share: Option<u8>,
+    pub max_excluded: Option<u8>,
+    pub slow_start: Option<Period>,
 }
 
 /// `[upstream.NAME.tls]`: how an `https` upstream is verified.

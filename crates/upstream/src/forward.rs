@@ -115,7 +115,7 @@ pub async fn forward(
         facts.outcome.server.replace(Some(Rc::clone(&attempt.server)));
         match journey.send(&attempt, &mut request).await {
             Ok(response) => {
-                attempt.server.succeeded();
+                attempt.server.answered(response.status());
                 facts.outcome.time.set(Some(started.elapsed()));
                 return Ok(response);
             }

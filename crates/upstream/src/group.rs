@@ -8,6 +8,7 @@ mod tls;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use brisk_http_connection::Connection;
 use brisk_net::{Deadline, DeadlineWheel};
+use http::StatusCode;
 use http::request::Parts;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
@@ -274,21 +276,34 @@ impl Server {
         Ok((io, OpenConnection::new(&state.metrics, place)))
     }
 
-    pub(crate) fn succeeded(&self) {
-        self.state().health.request_succeeded();
+    /// Records a response, which may be a failure of the server.
+    pub(crate) fn answered(&self, status: StatusCode) {
+        let checks = &self.group.settings.health.passive;
+        if checks.counts_server_errors && status.is_server_error() {
+            self.count_failure(&format_args!("status {}", status.as_u16()));
+        } else {
+            self.state.health.request_succeeded(checks);
+        }
     }
 
+    /// Records a request without a response.
     pub(crate) fn failed(&self, error: &UpstreamError) {
         if let UpstreamError::HeadTooLarge = error {
-            self.state().warn_of(error, &self.group.settings.name, "a response was refused");
+            self.state.warn_of(error, &self.group.settings.name, "a response was refused");
         }
-        self.state().metrics.failure();
-        let Some(pause) = self.state().health.request_failed(&self.group.settings.health.passive) else {
+        self.count_failure(error);
+    }
+
+    fn count_failure(&self, last: &dyn fmt::Display) {
+        self.state.metrics.failure();
+        let checks = &self.group.settings.health.passive;
+        let pause = self.state.health.request_failed(checks, || self.group.may_pause(checks.max_excluded));
+        let Some(pause) = pause else {
             return;
         };
-        self.state().metrics.unhealthy();
+        self.state.metrics.unhealthy();
         let group = &self.group.settings.name;
-        tracing::warn!(%group, server = self.name(), ?pause, last = %error, "upstream server left out after failed requests");
+        tracing::warn!(%group, server = self.name(), ?pause, %last, "upstream server left out after failed requests");
     }
 }
 

@@ -265,6 +265,8 @@ pub struct HealthSettings {
     pub active: Option<ActiveChecks>,
     /// Passive checks by the outcomes of clients' requests.
     pub passive: PassiveChecks,
+    /// Time in which the share of a server grows to its weight after an exclusion. Default: none, at once.
+    pub slow_start: Option<Duration>,
 }
 
 /// Active checks: requests of the gateway to each server, once per process, not per worker.
@@ -307,13 +309,25 @@ pub struct PassiveChecks {
     /// Number of consecutive failures (no connection, no response, timeout) that start a pause; 0 disables pauses.
     /// Default: 5.
     pub max_failures: u32,
+    /// Whether a response with a status from 500 to 599 is a failure. Default: no.
+    pub counts_server_errors: bool,
+    /// Percentage of failures among the requests of ten seconds, at least 20, that starts a pause. Default: none.
+    pub error_share: Option<u32>,
+    /// Percentage of the servers of the group that may be paused together; one server may always be. Default: 100.
+    pub max_excluded: u32,
     /// Length of the pause. Doubles with each failure soon after a pause, up to 32 times this value. Default: 10 s.
     pub pause: Duration,
 }
 
 impl Default for PassiveChecks {
     fn default() -> Self {
-        Self { max_failures: 5, pause: Duration::from_secs(10) }
+        Self {
+            max_failures: 5,
+            counts_server_errors: false,
+            error_share: None,
+            max_excluded: 100,
+            pause: Duration::from_secs(10),
+        }
     }
 }
 

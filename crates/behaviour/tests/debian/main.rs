@@ -74,6 +74,7 @@ mod upstream_dns;
 mod upstream_faults;
 mod upstream_h2;
 mod upstream_neighbours;
+mod upstream_outliers;
 mod upstream_proxy_protocol;
 mod upstream_resumption;
 mod upstream_unix;

@@ -236,12 +236,23 @@ pub(super) fn identity(
 fn health(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> HealthSettings {
     let usual = PassiveChecks::default();
     let pause = raw.failure_pause.unwrap_or(Period(usual.pause));
+    let percentage = |key: &str, share: u8, context: &mut Context<'_>| {
+        context.findings.within(&path.key(key), Some(share), share, &(1..=100)).into()
+    };
     HealthSettings {
         active: active(raw, path, context),
         passive: PassiveChecks {
             max_failures: raw.max_failures.map_or(usual.max_failures, u32::from),
+            counts_server_errors: raw.server_errors.unwrap_or(usual.counts_server_errors),
+            error_share: raw.error_share.map(|share| percentage("error_share", share, context)),
+            max_excluded: raw
+                .max_excluded
+                .map_or(usual.max_excluded, |share| percentage("max_excluded", share, context)),
             pause: context.findings.within(&path.key("failure_pause"), Some(pause), pause, &TIMEOUTS).0,
         },
+        slow_start: raw
+            .slow_start
+            .map(|time| context.findings.within(&path.key("slow_start"), Some(time), time, &TIMEOUTS).0),
     }
 }
 

@@ -134,3 +134,18 @@ fn names_of_servers_are_resolved_where_there_are_names() {
     assert_eq!((group.dns.min_ttl, group.dns.max_ttl), (Duration::from_mins(10), Duration::from_mins(10)));
     assert_eq!((group.dns.resolver.servers.len(), group.dns.resolver.max_addresses), (1, 8));
 }
+
+#[test]
+fn shares_of_failed_requests_and_of_servers_are_percentages() {
+    let servers = "servers = [\"http://127.0.0.1:1\"]\n";
+    refused(
+        &upstream(&format!("{servers}health = {{ error_share = 0, max_excluded = 101 }}")),
+        "brisk.toml:7:26: upstream.app.health.error_share: 0 is out of range: write 1 to 100\n\
+         brisk.toml:7:44: upstream.app.health.max_excluded: 101 is out of range: write 1 to 100",
+    );
+    let keys = "{ server_errors = true, error_share = 30, max_excluded = 50, slow_start = \"30s\" }";
+    let health = &accepted(&upstream(&format!("{servers}health = {keys}"))).settings.upstreams[0].health;
+    assert!(health.passive.counts_server_errors);
+    assert_eq!((health.passive.error_share, health.passive.max_excluded), (Some(30), 50));
+    assert_eq!(health.slow_start, Some(Duration::from_secs(30)));
+}

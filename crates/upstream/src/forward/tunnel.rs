@@ -69,7 +69,7 @@ pub async fn tunnel(
     };
     match answered {
         Ok(mut response) => {
-            server.succeeded();
+            server.answered(response.status());
             facts.outcome.time.set(Some(started.elapsed()));
             *response.version_mut() = Version::HTTP_11;
             Ok(response)

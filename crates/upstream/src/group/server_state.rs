@@ -21,6 +21,9 @@ use crate::settings::{GroupSettings, ProxyVersion, ServerAddress, ServerScheme, 
 /// Minimum interval between two warnings of failed connections to a server.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Weight of a server with weight 1 in a group with slow start.
+const SLOW_START_UNIT: u32 = 100;
+
 /// A server as shared by all workers.
 #[derive(Debug)]
 pub struct ServerState {
@@ -41,6 +44,7 @@ pub struct ServerState {
     /// Permits for connections, if their number is limited.
     pub(crate) places: Option<Arc<Places>>,
     pub(super) health: ServerHealth,
+    slow_start: Option<Duration>,
     pub(crate) metrics: Arc<UpstreamMetrics>,
     /// Warnings of failed connections and of large heads.
     warnings: Throttle,
@@ -82,6 +86,7 @@ impl ServerState {
             dialer: Dialer { url, tls, limits: dial_limits(settings) },
             places: settings.pool.max_connections.map(|limit| Places::new(limit, settings.pool.queue.size)),
             health: ServerHealth::default(),
+            slow_start: settings.health.slow_start,
             warnings: Throttle::new(WARNING_INTERVAL),
         };
         if let Some(endpoint) = endpoint {
@@ -100,7 +105,7 @@ impl ServerState {
 
     /// The server as DNS has named it; `None` for a server without DNS.
     pub(super) fn endpoint(&self) -> Option<Endpoint> {
-        let weight = u16::try_from(self.weight()).ok().filter(|_| self.is_of_service);
+        let weight = u16::try_from(self.weight.load(Ordering::Relaxed)).ok().filter(|_| self.is_of_service);
         self.address.map(|address| Endpoint {
             address,
             weight,
@@ -122,9 +127,14 @@ impl ServerState {
         self.is_of(entry) && self.address == Some(address)
     }
 
-    /// Share of the requests, in proportion to other servers; at least 1.
+    /// Share of the requests at present, in proportion to other servers of the group; at least 1.
     pub(super) fn weight(&self) -> u32 {
-        self.weight.load(Ordering::Relaxed)
+        let weight = self.weight.load(Ordering::Relaxed);
+        match self.slow_start {
+            None => weight,
+            // Parts of weight 1 need a finer unit.
+            Some(slow_start) => self.health.ramped(weight * SLOW_START_UNIT, slow_start),
+        }
     }
 
     /// Whether the server gets requests only while no other is available.

@@ -130,6 +130,14 @@ impl GroupState {
         self.members.subscribe()
     }
 
+    /// Whether another server may be paused, so that at most this percentage of them is.
+    pub(super) fn may_pause(&self, percentage: u32) -> bool {
+        let servers = self.servers();
+        let paused = servers.iter().filter(|server| server.health.is_paused()).count();
+        let most = servers.len() as u64 * u64::from(percentage) / 100;
+        (paused as u64) < most.max(1)
+    }
+
     /// Requests all workers to close idle connections whose permits are needed.
     pub(crate) fn ask_for_idle(&self) {
         self.idle_wanted.notify_waiters();
