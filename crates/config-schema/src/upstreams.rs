@@ -17,6 +17,7 @@ pub struct Upstream {
     pub dns: UpstreamDns,
     pub balance: Option<Balance>,
     pub hash_by: Option<HashBy>,
+    pub sticky: Option<Sticky>,
     pub retry: Option<bool>,
     pub proxy_protocol: Option<ProxyVersion>,
     pub pipeline: Option<u8>,
@@ -41,6 +42,27 @@ pub struct UpstreamDns {
     pub max_ttl: Option<Period>,
     pub max_addresses: Option<u16>,
     pub ipv6: Option<bool>,
+}
+
+/// `sticky`: the cookie by which clients return to their server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sticky {
+    pub cookie: Option<String>,
+    pub secret: Option<PathBuf>,
+    pub max_age: Option<Period>,
+    pub same_site: Option<SameSite>,
+    pub secure: Option<bool>,
+    pub http_only: Option<bool>,
+}
+
+/// Value of the attribute `SameSite`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum SameSite {
+    Strict,
+    Lax,
+    None,
 }
 
 /// Balancing method of a group.

@@ -37,6 +37,7 @@ mod request_limits;
 mod routes;
 mod server;
 mod sessions;
+mod sticky;
 mod tokens;
 mod upstream_path;
 mod upstream_servers;

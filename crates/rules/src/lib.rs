@@ -1,5 +1,5 @@
 //! Rules about requests, without I/O: the lookup of a route, its conditions, the path for an upstream, requests that are processed
-//! as early data, changes of headers and targets of redirects with variables.
+//! as early data, changes of headers and targets of redirects with variables, and sticky cookies.
 
 mod conditions;
 mod early_data;
@@ -9,6 +9,7 @@ mod header_rules;
 mod pattern;
 mod redirect_target;
 mod route;
+mod sticky;
 mod template;
 mod upstream_path;
 mod variable;
@@ -19,6 +20,7 @@ pub use header_rules::{FilledValues, HeaderRules, HostHeaders, ResponseHeaders, 
 pub use pattern::{GroupPattern, Pattern};
 pub use redirect_target::{NoLocation, RedirectTarget};
 pub use route::{RoutePath, Routes};
+pub use sticky::StickySettings;
 pub use template::{Filled, Map, Maps, Template, Values};
 pub use upstream_path::{PathRewrite, UpstreamPath};
 pub use variable::Variable;

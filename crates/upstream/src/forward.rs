@@ -114,8 +114,9 @@ pub async fn forward(
     loop {
         facts.outcome.server.replace(Some(Rc::clone(&attempt.server)));
         match journey.send(&attempt, &mut request).await {
-            Ok(response) => {
+            Ok(mut response) => {
                 attempt.server.answered(response.status());
+                attempt.server.assign(journey.assigned.as_ref(), response.headers_mut());
                 facts.outcome.time.set(Some(started.elapsed()));
                 return Ok(response);
             }
@@ -138,6 +139,8 @@ struct Journey<'a> {
     interim: Option<&'a Interim>,
     timeouts: RequestTimeouts,
     key: u64,
+    /// The server that the client's sticky cookie names.
+    assigned: Option<Rc<Server>>,
     retries: u32,
     /// Whether the request may be repeated after it was sent.
     may_repeat: bool,
@@ -171,6 +174,7 @@ impl<'a> Journey<'a> {
             interim: facts.interim,
             timeouts: facts.timeouts,
             key: group.key(head, || facts.connection.client.record.borrow().client.ip()),
+            assigned: group.assigned(head),
             retries,
             may_repeat: retries > 0 && body.is_end_stream() && head.method.is_idempotent(),
             progress,
@@ -182,8 +186,10 @@ impl<'a> Journey<'a> {
     fn first(&self) -> Result<Attempt, UpstreamError> {
         let logged_in =
             PrivateConnections::of(self.connection).and_then(|private| private.server(self.group));
-        let server =
-            logged_in.or_else(|| self.group.choose(self.key, None)).ok_or(UpstreamError::NoServer)?;
+        let server = logged_in
+            .or_else(|| self.assigned.clone())
+            .or_else(|| self.group.choose(self.key, None))
+            .ok_or(UpstreamError::NoServer)?;
         // Another server may have a free connection immediately.
         let at_limit =
             if self.retries > 0 && self.group.servers().len() > 1 { AtLimit::Fail } else { AtLimit::Wait };
@@ -280,7 +286,9 @@ impl<'a> Journey<'a> {
         let mut http1 = match kept {
             Some(http1) => http1,
             // Boxed, like other rare paths: each would enlarge the future of every request.
-            None => Box::pin(server.connect(self.connection, attempt.at_limit)).await.map_err(Failure::connecting)?,
+            None => Box::pin(server.connect(self.connection, attempt.at_limit))
+                .await
+                .map_err(Failure::connecting)?,
         };
         let limit = server.head_timeout(self.timeouts);
         let answered =

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use brisk_http_connection::Connection;
 use brisk_net::{Deadline, DeadlineWheel};
-use http::StatusCode;
+use http::header::SET_COOKIE;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -93,6 +94,20 @@ impl Group {
         let members = self.members.borrow();
         let is_avoided = |avoid| members.servers().iter().position(|server| Rc::ptr_eq(server, avoid));
         members.choose(key, avoid.and_then(is_avoided)).map(Rc::clone)
+    }
+
+    /// The available server that the sticky cookie of a request names, if the group has such cookies.
+    pub(crate) fn assigned(&self, head: &Parts) -> Option<Rc<Server>> {
+        let sticky = self.state.settings.sticky.as_ref()?;
+        let servers = self.servers();
+        let is_assigned = |server: &&Rc<Server>| {
+            server
+                .state
+                .assignment
+                .as_ref()
+                .is_some_and(|assignment| sticky.is_assigned(&head.headers, assignment))
+        };
+        servers.iter().find(is_assigned).filter(|server| server.is_available()).cloned()
     }
 
     /// The balancing key of a request: requests with equal keys should reach the same server.
@@ -274,6 +289,16 @@ impl Server {
             Some(false) => state.metrics.full_handshake(),
         }
         Ok((io, OpenConnection::new(&state.metrics, place)))
+    }
+
+    /// Assigns the client to the server by a cookie, unless it has this cookie already, in a group with such cookies.
+    pub(crate) fn assign(&self, assigned: Option<&Rc<Self>>, headers: &mut HeaderMap) {
+        let is_assigned = assigned.is_some_and(|assigned| std::ptr::eq(&raw const **assigned, self));
+        if let Some(assignment) = &self.state.assignment
+            && !is_assigned
+        {
+            headers.append(SET_COOKIE, assignment.clone());
+        }
     }
 
     /// Records a response, which may be a failure of the server.

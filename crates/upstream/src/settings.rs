@@ -8,6 +8,7 @@ use std::time::Duration;
 use brisk_dns::Question;
 pub use brisk_dns::ResolverSettings;
 use brisk_http::http1::HeadLimits;
+pub use brisk_rules::StickySettings;
 pub use brisk_tls::connector::Identity;
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
@@ -33,6 +34,8 @@ pub struct GroupSettings {
     pub dns: DnsSettings,
     /// Choice of a server. Default: round robin.
     pub balance: Balance,
+    /// Cookie by which a client returns to its server, if it is available. Precedes `balance`. Default: none.
+    pub sticky: Option<StickySettings>,
     /// Timeouts of servers.
     pub timeouts: UpstreamTimeouts,
     /// Maximum size of a response's head in bytes: status line and headers together. Default: 64 KiB.
@@ -64,6 +67,7 @@ impl GroupSettings {
             servers,
             dns: DnsSettings::default(),
             balance: Balance::default(),
+            sticky: None,
             timeouts: UpstreamTimeouts::default(),
             head_size: HEAD_SIZE,
             headers: HEADERS.into(),

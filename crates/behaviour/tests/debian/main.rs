@@ -77,4 +77,5 @@ mod upstream_neighbours;
 mod upstream_outliers;
 mod upstream_proxy_protocol;
 mod upstream_resumption;
+mod upstream_sticky;
 mod upstream_unix;

@@ -9,8 +9,8 @@ use brisk_config_file::{KeyPath, Period, Size};
 use brisk_keys::Keystore;
 use brisk_upstream::settings::{
     ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HEADERS, HashKey, HealthSettings, Identity,
-    PassiveChecks, PoolSettings, ProxyVersion, QueueSettings, Retry, ServerScheme, TlsProtocol, UpstreamTimeouts,
-    UpstreamTlsSettings,
+    PassiveChecks, PoolSettings, ProxyVersion, QueueSettings, Retry, ServerScheme, TlsProtocol,
+    UpstreamTimeouts, UpstreamTlsSettings,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
@@ -18,7 +18,7 @@ use http::{HeaderName, StatusCode};
 use super::context::Context;
 use super::files::{blamed, warn_of_access};
 use super::limits::TIMEOUTS;
-use super::{upstream_path, upstream_servers};
+use super::{sticky, upstream_path, upstream_servers};
 use crate::raw;
 use crate::values::{self, HashBy, KeyPlace};
 
@@ -39,6 +39,7 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
         servers,
         dns: upstream_servers::dns(raw, path, context),
         balance: balance(raw, path, context),
+        sticky: raw.sticky.as_ref().map(|raw| sticky::sticky(raw, &path.key("sticky"), context)),
         timeouts: timeouts(&raw.timeouts, &path.key("timeouts"), context),
         head_size: head_size(raw, path, context),
         headers: context.findings.within(&path.key("headers"), raw.headers, HEADERS, &(10..=1000)).into(),

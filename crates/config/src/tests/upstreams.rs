@@ -149,3 +149,43 @@ fn shares_of_failed_requests_and_of_servers_are_percentages() {
     assert_eq!((health.passive.error_share, health.passive.max_excluded), (Some(30), 50));
     assert_eq!(health.slow_start, Some(Duration::from_secs(30)));
 }
+
+#[test]
+fn a_sticky_cookie_has_attributes_that_browsers_accept() {
+    let group = |sticky: &str| upstream(&format!("servers = [\"http://127.0.0.1:1\"]\nsticky = {sticky}"));
+    refused(
+        &group("{ cookie = \"a b\" }"),
+        "brisk.toml:7:21: upstream.app.sticky.cookie: \"a b\" is not the name of a cookie: write letters, digits, - and _",
+    );
+    refused(
+        &group("{ same_site = \"none\", secure = false }"),
+        "brisk.toml:7:41: upstream.app.sticky.secure: browsers refuse this cookie without Secure: remove `secure`, or \
+         change `same_site` and the prefix",
+    );
+    let settings =
+        |sticky: &str| accepted(&group(sticky)).settings.upstreams[0].sticky.clone().expect("settings");
+    let usual = settings("{}");
+    assert_eq!(usual.cookie, "brisk_server");
+    assert_eq!(usual.attributes, "; Path=/; Secure; HttpOnly; SameSite=Lax");
+    assert_eq!(usual, settings("{}"), "one random key for the process");
+    let other =
+        "{ cookie = \"s\", max_age = \"1h\", same_site = \"strict\", secure = false, http_only = false }";
+    assert_eq!(settings(other).attributes, "; Path=/; Max-Age=3600; SameSite=Strict");
+}
+
+#[test]
+fn the_secret_of_a_sticky_cookie_is_long_enough() {
+    let folder = folder();
+    let text = upstream("servers = [\"http://127.0.0.1:1\"]\nsticky = { secret = \"sticky.key\" }");
+    let file = folder.path().join("sticky.key");
+    fs::write(&file, [7; 31]).expect("a file");
+    let message = checked(folder.path(), &text).expect_err("too short");
+    assert_eq!(
+        message,
+        "brisk.toml:7:21: upstream.app.sticky.secret: sticky.key has 31 bytes, fewer than 32: write a random secret, as \
+         with `openssl rand -out FILE 32`"
+    );
+    fs::write(&file, [7; 32]).expect("a file");
+    let settings = checked(folder.path(), &text).expect("valid").settings.upstreams[0].sticky.clone();
+    assert_eq!(settings.expect("settings").key.as_slice(), [7; 32]);
+}

@@ -54,7 +54,8 @@ pub async fn tunnel(
     let started = Instant::now();
     head.extensions.clear();
     let key = group.key(&head, || facts.connection.client.record.borrow().client.ip());
-    let mut server = group.choose(key, None);
+    let assigned = group.assigned(&head);
+    let mut server = assigned.clone().or_else(|| group.choose(key, None));
     if server.is_none() {
         group.await_servers().await;
         server = group.choose(key, None);
@@ -70,6 +71,7 @@ pub async fn tunnel(
     match answered {
         Ok(mut response) => {
             server.answered(response.status());
+            server.assign(assigned.as_ref(), response.headers_mut());
             facts.outcome.time.set(Some(started.elapsed()));
             *response.version_mut() = Version::HTTP_11;
             Ok(response)

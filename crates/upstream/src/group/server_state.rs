@@ -10,6 +10,7 @@ use brisk_net::DialLimits;
 use brisk_telemetry::Throttle;
 use brisk_telemetry::metrics::{UpstreamMetrics, Upstreams};
 use brisk_tls::connector::Connector;
+use http::HeaderValue;
 
 use crate::error::UpstreamError;
 use crate::health::{Availability, ServerHealth, Verdict};
@@ -48,6 +49,8 @@ pub struct ServerState {
     pub(crate) metrics: Arc<UpstreamMetrics>,
     /// Warnings of failed connections and of large heads.
     warnings: Throttle,
+    /// The sticky cookie of the server, if the group has one.
+    pub(super) assignment: Option<HeaderValue>,
 }
 
 impl ServerState {
@@ -72,6 +75,7 @@ impl ServerState {
             ServerScheme::Https => settings.tls.protocol == TlsProtocol::Http2,
             ServerScheme::H2c => true,
         };
+        let assignment = settings.sticky.as_ref().map(|sticky| sticky.assignment(&settings.name, &name));
         let state = Self {
             metrics: metrics.get(&settings.name, &name),
             name: name.into(),
@@ -88,6 +92,7 @@ impl ServerState {
             health: ServerHealth::default(),
             slow_start: settings.health.slow_start,
             warnings: Throttle::new(WARNING_INTERVAL),
+            assignment,
         };
         if let Some(endpoint) = endpoint {
             state.update(endpoint);
