@@ -118,6 +118,7 @@ pub struct Queue {
 #[serde(deny_unknown_fields, default)]
 pub struct Health {
     pub path: Option<String>,
+    pub grpc: Option<String>,
     pub host: Option<String>,
     pub status: Option<u16>,
     pub interval: Option<Period>,

@@ -13,6 +13,7 @@ pub mod fields;
 pub mod fuzz;
 pub mod http1;
 pub mod path;
+pub mod server_url;
 mod target;
 pub mod trace_context;
 pub mod url_path;

@@ -1,5 +1,7 @@
 //! Active health checks of the servers of a group, once per process.
 
+mod grpc;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +110,11 @@ impl Streak {
 
 async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String> {
     let io = server.dialer().connect(&server.own_header()).await.map_err(|error| error.to_string())?;
+    if let Some(service) = &checks.grpc {
+        return grpc::check(HyperIo::new(io), authority(server, checks), service)
+            .await
+            .map_err(|error| error.to_string());
+    }
     let request = request(server, checks).map_err(|error| error.to_string())?;
     let status = ask(server, HyperIo::new(io), request).await.map_err(|error| error.to_string())?;
     let good = match checks.status {
@@ -117,8 +124,12 @@ async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String
     if good { Ok(()) } else { Err(format!("status {}", status.as_u16())) }
 }
 
+fn authority<'a>(server: &'a ServerState, checks: &'a ActiveChecks) -> &'a str {
+    checks.host.as_deref().unwrap_or(server.url().authority().as_str())
+}
+
 fn request(server: &ServerState, checks: &ActiveChecks) -> http::Result<Request<Empty<Bytes>>> {
-    let authority = checks.host.as_deref().unwrap_or(server.url().authority().as_str());
+    let authority = authority(server, checks);
     let request = Request::get(checks.path.clone()).header(header::USER_AGENT, "brisk-health-check");
     if !server.multiplexes() {
         return request.header(header::HOST, authority).body(Empty::new());

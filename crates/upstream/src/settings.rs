@@ -1,7 +1,5 @@
 //! Settings of upstream groups.
 
-mod server_url;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +11,7 @@ pub use brisk_tls::connector::Identity;
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
 
-pub use self::server_url::{ServerAddress, ServerScheme, ServerUrl, ServerUrlError};
+pub use brisk_http::server_url::{ServerAddress, ServerScheme, ServerUrl, ServerUrlError};
 
 pub use crate::waits::{QueueSettings, RequestTimeouts};
 
@@ -278,6 +276,9 @@ pub struct HealthSettings {
 pub struct ActiveChecks {
     /// Path and query of the GET request.
     pub path: PathAndQuery,
+    /// Service whose health is requested by gRPC (`grpc.health.v1`) instead of `path` and `status`; empty for the whole
+    /// server. Requires HTTP/2. Default: none.
+    pub grpc: Option<String>,
     /// `Host` of the request. Default: the authority of the server's URL.
     pub host: Option<String>,
     /// Status of a healthy server. Default: any from 200 to 399.
@@ -297,6 +298,7 @@ impl ActiveChecks {
     pub fn new(path: PathAndQuery) -> Self {
         Self {
             path,
+            grpc: None,
             host: None,
             status: None,
             interval: Duration::from_secs(5),

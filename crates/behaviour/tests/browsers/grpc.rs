@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use brisk_behaviour::site::{LIMIT, NAME, Site};
+use brisk_behaviour::site::{LIMIT, NAME, Site, proxy_to};
 use brisk_testkit::process::{Process, command, run, serve_on_free_port};
+use rustix::process::Signal;
 
 fn server() -> (Process, SocketAddr) {
     serve_on_free_port(|port| {
@@ -45,4 +46,41 @@ fn the_interop_cases_pass() {
     ] {
         call(&site, case);
     }
+}
+
+/// Site with a check of `service` at one server.
+fn checked(address: SocketAddr, service: &str) -> Site {
+    let health = format!(
+        "health = {{ grpc = {service:?}, interval = \"100ms\", timeout = \"100ms\", unhealthy_after = 1, healthy_after = 1 }}\n"
+    );
+    Site::with(&(proxy_to(&[&format!("h2c://{address}")]) + &health))
+}
+
+/// etcd, whose health service knows the whole server only.
+#[test]
+fn the_health_service_decides_about_a_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (etcd, address) = serve_on_free_port(|port| {
+        let url = format!("http://127.0.0.1:{port}");
+        let mut etcd = command("etcd");
+        etcd.arg("--data-dir").arg(folder.path().join("data"));
+        etcd.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+        etcd.args(["--listen-peer-urls", "http://127.0.0.1:0"]);
+        etcd
+    });
+    let site = checked(address, "");
+    etcd.pause();
+    site.brisk.log_with("upstream server is down");
+    etcd.signal(Signal::CONT);
+    // Only a check that finds SERVING makes the server available.
+    site.brisk.log_with("upstream server is up again");
+    // NOT_FOUND
+    checked(address, "app.Unknown").brisk.log_with("reason=grpc-status 5");
+}
+
+#[test]
+fn a_server_without_the_health_service_is_not_healthy() {
+    let (_server, address) = server();
+    // UNIMPLEMENTED
+    checked(address, "").brisk.log_with("reason=grpc-status 12");
 }

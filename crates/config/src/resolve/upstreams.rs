@@ -20,7 +20,7 @@ use super::files::{blamed, warn_of_access};
 use super::limits::TIMEOUTS;
 use super::{sticky, upstream_path, upstream_servers};
 use crate::raw;
-use crate::values::{self, HashBy, KeyPlace};
+use crate::values::{self, HashBy, KeyPlace, UpstreamServer};
 
 /// Permitted number of requests in a pipeline.
 const PIPELINES: RangeInclusive<u8> = 1..=32;
@@ -45,7 +45,7 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
         headers: context.findings.within(&path.key("headers"), raw.headers, HEADERS, &(10..=1000)).into(),
         pool: pool(&raw.pool, &path.key("pool"), context),
         tls: tls(raw, &path.key("tls"), context),
-        health: health(&raw.health, &path.key("health"), context),
+        health: health(raw, &path.key("health"), context),
         retry: if raw.retry.unwrap_or(true) { Retry::Once } else { Retry::Never },
         proxy_protocol: raw.proxy_protocol.map(proxy_version),
         pipeline: pipeline(raw, path, context),
@@ -234,7 +234,19 @@ pub(super) fn identity(
     Some(identity)
 }
 
-fn health(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> HealthSettings {
+fn health(group: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> HealthSettings {
+    let raw = &group.health;
+    let is_http2 = |server: &UpstreamServer| match server.url.scheme() {
+        ServerScheme::Http => false,
+        ServerScheme::Https => group.tls.protocol == Some(values::TlsProtocol::Http2),
+        ServerScheme::H2c => true,
+    };
+    if raw.grpc.is_some() && !group.servers.iter().all(is_http2) {
+        context.findings.wrong(
+            &path.key("grpc"),
+            "gRPC needs HTTP/2: write the servers with h2c://, or with https:// and tls.protocol = \"h2\"",
+        );
+    }
     let usual = PassiveChecks::default();
     let pause = raw.failure_pause.unwrap_or(Period(usual.pause));
     let percentage = |key: &str, share: u8, context: &mut Context<'_>| {
@@ -258,17 +270,25 @@ fn health(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> Healt
 }
 
 fn active(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> Option<ActiveChecks> {
-    let Some(asked) = &raw.path else {
+    if raw.path.is_none() && raw.grpc.is_none() {
         for key in ["host", "status", "interval", "timeout", "healthy_after", "unhealthy_after"] {
             if context.findings.written(&path.key(key)) {
                 context.findings.wrong(
                     &path.key(key),
-                    "has no effect without `path`, which is what servers are asked for",
+                    "has no effect without `path`, which is what servers are asked for, or `grpc`",
                 );
             }
         }
         return None;
-    };
+    }
+    if raw.grpc.is_some() {
+        for key in ["path", "status"] {
+            if context.findings.written(&path.key(key)) {
+                context.findings.wrong(&path.key(key), "has no effect with `grpc`: remove one of the two");
+            }
+        }
+    }
+    let asked = if raw.grpc.is_some() { "/" } else { raw.path.as_deref().unwrap_or("/") };
     let parsed = asked.parse::<PathAndQuery>().ok().filter(|_| asked.starts_with('/'));
     let Some(asked) = parsed else {
         context
@@ -289,6 +309,7 @@ fn active(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> Optio
     let healthy_after = findings.within(&path.key("healthy_after"), raw.healthy_after, 2, &(1..=100));
     let unhealthy_after = findings.within(&path.key("unhealthy_after"), raw.unhealthy_after, 3, &(1..=100));
     Some(ActiveChecks {
+        grpc: raw.grpc.clone(),
         host: raw.host.clone(),
         status: status.and_then(|status| StatusCode::from_u16(status).ok()),
         interval: interval.0,

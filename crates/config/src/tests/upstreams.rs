@@ -54,7 +54,7 @@ fn an_upstream_has_servers_and_settings_that_have_an_effect() {
     refused(
         &upstream(&format!("{servers}health = {{ interval = \"5s\" }}")),
         "brisk.toml:7:23: upstream.app.health.interval: has no effect without `path`, which is what servers are \
-         asked for",
+         asked for, or `grpc`",
     );
     refused(
         &upstream(&format!("{servers}health = {{ path = \"/up\", interval = \"1s\", timeout = \"2s\" }}")),
@@ -188,4 +188,22 @@ fn the_secret_of_a_sticky_cookie_is_long_enough() {
     fs::write(&file, [7; 32]).expect("a file");
     let settings = checked(folder.path(), &text).expect("valid").settings.upstreams[0].sticky.clone();
     assert_eq!(settings.expect("settings").key.as_slice(), [7; 32]);
+}
+
+#[test]
+fn a_grpc_check_needs_http_2() {
+    let grpc = |server: &str, keys: &str| {
+        upstream(&format!("servers = [\"{server}\"]\nhealth = {{ grpc = \"app.Api\"{keys} }}"))
+    };
+    refused(
+        &grpc("http://127.0.0.1:1", ""),
+        "brisk.toml:7:19: upstream.app.health.grpc: gRPC needs HTTP/2: write the servers with h2c://, or with https:// and \
+         tls.protocol = \"h2\"",
+    );
+    refused(
+        &grpc("h2c://127.0.0.1:1", ", status = 200"),
+        "brisk.toml:7:39: upstream.app.health.status: has no effect with `grpc`: remove one of the two",
+    );
+    let checks = accepted(&grpc("h2c://127.0.0.1:1", "")).settings.upstreams[0].health.active.clone();
+    assert_eq!(checks.expect("checks").grpc.as_deref(), Some("app.Api"));
 }

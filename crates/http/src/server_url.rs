@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use brisk_http::url_path::UrlPath;
 use brisk_net::Target;
 use brisk_net::unix::{UnixTarget, UnixTargetError};
 use http::uri::{Authority, PathAndQuery, Uri};
 use thiserror::Error;
+
+use crate::url_path::UrlPath;
 
 /// Protocol of requests to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,7 +85,8 @@ impl ServerUrl {
     }
 
     /// The same URL with this address in place of a name.
-    pub(crate) fn at(&self, address: SocketAddr) -> Self {
+    #[must_use]
+    pub fn at(&self, address: SocketAddr) -> Self {
         let target = Target::new(&address.ip().to_string(), address.port());
         Self { address: ServerAddress::Tcp(target), ..self.clone() }
     }
