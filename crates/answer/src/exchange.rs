@@ -31,7 +31,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Frame;
 
-use self::line::Line;
+use self::line::{Failure, Line};
 pub use self::recorded_body::RecordedBody;
 
 /// Time after which an aborted response is not counted as abuse.
@@ -44,13 +44,6 @@ pub struct Telemetry {
     pub metrics: Arc<Metrics>,
     /// The access log; `None` at no cost.
     pub access_log: Option<Arc<AccessLog>>,
-}
-
-/// Reason and responsible side of a failed request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) side: Side,
-    pub(crate) reason: &'static str,
 }
 
 /// One request from its head to the end of the response. Counted and logged on drop, so that cancelled requests are

@@ -19,6 +19,7 @@ pub mod interim;
 pub mod keep_alive;
 mod multiplexed;
 pub mod pace;
+pub mod proxy_header;
 pub mod settings;
 pub mod streams;
 #[cfg(any(test, feature = "testing"))]

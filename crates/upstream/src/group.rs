@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_http_connection::Connection;
+use brisk_http_connection::proxy_header;
 use brisk_net::{Deadline, DeadlineWheel};
 use http::header::SET_COOKIE;
 use http::request::Parts;
@@ -33,7 +34,6 @@ use crate::open::OpenConnection;
 use crate::pipeline::Pipelines;
 use crate::places::Place;
 use crate::pool::Pool;
-use crate::proxy_header;
 use crate::settings::GroupSettings;
 
 pub(crate) use self::lease::Lease;

@@ -25,7 +25,6 @@ mod pipeline;
 mod places;
 mod pool;
 mod proxied;
-mod proxy_header;
 pub mod resolution;
 pub mod settings;
 pub mod upgrade;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use brisk_dns::Question;
 pub use brisk_dns::ResolverSettings;
 use brisk_http::http1::HeadLimits;
+pub use brisk_http_connection::proxy_header::ProxyVersion;
 pub use brisk_rules::StickySettings;
 pub use brisk_tls::connector::Identity;
 use http::uri::PathAndQuery;
@@ -169,15 +170,6 @@ pub enum HashKey {
     Header(HeaderName),
     /// The value of a cookie; without the cookie, the client's address.
     Cookie(String),
-}
-
-/// Version of the PROXY protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyVersion {
-    /// Version 1: a line with the addresses of the client's connection.
-    V1,
-    /// Version 2: the addresses, and facts about the client's TLS connection.
-    V2,
 }
 
 /// Timeouts of servers.

@@ -3,13 +3,20 @@
 use std::sync::Arc;
 
 use brisk_http::trace_context::TraceId;
-use brisk_telemetry::AccessLog;
+use brisk_telemetry::{AccessLog, Side};
 use brisk_trials::HostExperiments;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, Version, header};
 
 use super::Exchange;
+
+/// Reason and responsible side of a failed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) side: Side,
+    pub(super) reason: &'static str,
+}
 
 /// The parts of a request that only the access log needs.
 #[derive(Debug)]

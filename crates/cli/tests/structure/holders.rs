@@ -118,6 +118,7 @@ const CONFIGURED: &[&str] = &[
     "answer::StaticFiles",
     "answer::UpstreamAction",
     "answer::UpstreamPath",
+    "http::ServerUrlError",
     "http-server::Written",
     "jwt::ClaimHeader",
     "jwt::Key",
@@ -131,7 +132,6 @@ const CONFIGURED: &[&str] = &[
     "upstream::ActiveChecks",
     "upstream::Dialer",
     "upstream::GroupSettings",
-    "upstream::ServerUrlError",
     "upstream::UpstreamTlsSettings",
 ];
 

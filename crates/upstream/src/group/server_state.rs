@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use brisk_dns::Endpoint;
+use brisk_http_connection::proxy_header;
 use brisk_net::DialLimits;
 use brisk_telemetry::Throttle;
 use brisk_telemetry::metrics::{UpstreamMetrics, Upstreams};
@@ -16,7 +17,6 @@ use crate::error::UpstreamError;
 use crate::health::{Availability, ServerHealth, Verdict};
 use crate::io::Dialer;
 use crate::places::Places;
-use crate::proxy_header;
 use crate::settings::{GroupSettings, ProxyVersion, ServerAddress, ServerScheme, ServerUrl, TlsProtocol};
 
 /// Minimum interval between two warnings of failed connections to a server.

@@ -3,14 +3,22 @@
 use std::net::{IpAddr, SocketAddr};
 
 use brisk_certs::common_name;
-use brisk_http_connection::Connection;
 use brisk_telemetry::{Resumption, TlsFacts};
 use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 use ppp::v2::{Builder, Command, Protocol, Type, Version};
 use ppp::{v1, v2};
 use rustls_pki_types::CertificateDer;
 
-use crate::settings::ProxyVersion;
+use crate::Connection;
+
+/// Version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyVersion {
+    /// Version 1: a line with the addresses of the client's connection.
+    V1,
+    /// Version 2: the addresses, and facts about the client's TLS connection.
+    V2,
+}
 
 /// Maximum length of a common name in the header. X.520 permits 64 characters.
 const COMMON_NAME: usize = 256;
@@ -22,7 +30,7 @@ const CERTIFICATE_NOW: u8 = 2;
 const CERTIFICATE_IN_SESSION: u8 = 4;
 
 /// The header of a connection for `client`.
-pub(crate) fn header(client: &Connection, version: ProxyVersion) -> Vec<u8> {
+pub fn header(client: &Connection, version: ProxyVersion) -> Vec<u8> {
     let record = client.client.record.borrow();
     let addresses = same_family(record.client, record.local);
     match version {
@@ -36,7 +44,7 @@ pub(crate) fn header(client: &Connection, version: ProxyVersion) -> Vec<u8> {
 }
 
 /// The header of a connection for the gateway itself, such as that of a health check.
-pub(crate) fn own_header(version: ProxyVersion) -> Vec<u8> {
+pub fn own_header(version: ProxyVersion) -> Vec<u8> {
     match version {
         ProxyVersion::V1 => v1::Addresses::Unknown.to_string().into_bytes(),
         ProxyVersion::V2 => {
