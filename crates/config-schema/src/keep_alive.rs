@@ -16,7 +16,7 @@ pub struct KeepAliveTable {
     pub close: Option<bool>,
 }
 
-/// See [`KeepAliveTable`].
+/// Timeouts of idle connections in either form.
 #[derive(Clone, Debug, Default)]
 pub struct KeepAlive(pub KeepAliveTable);
 
