@@ -16,7 +16,7 @@ use crate::url_path::UrlPath;
 pub enum ServerScheme {
     /// HTTP/1.1 over TCP or a Unix socket.
     Http,
-    /// HTTP/1.1 over TLS, or HTTP/2 according to [`UpstreamTlsSettings::protocol`].
+    /// HTTP/1.1 over TLS, or HTTP/2 according to `UpstreamTlsSettings::protocol`.
     Https,
     /// HTTP/2 over TCP or a Unix socket, with prior knowledge (RFC 9113 section 3.3).
     H2c,

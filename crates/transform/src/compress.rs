@@ -6,7 +6,7 @@
 //!
 //! The length of a compressed response reveals how often a text placed by an attacker occurs in it (BREACH). Only
 //! another site can make a browser request pages with the secrets of its user, so [`BreachGuard`] decides by the site
-//! that the browser names. Pages of visitors who arrive from there are padded and limited in number ([`arrivals`]).
+//! that the browser names. Pages of visitors who arrive from there are padded and limited in number (module `arrivals`).
 
 mod arrivals;
 mod body;

@@ -108,7 +108,7 @@ impl ConsolidatedRoute {
         own_page.is_some()
     }
 
-    /// Sets `Host` to the name of the origin and removes all headers about the client except [`OF_CLIENTS`]. Does
+    /// Sets `Host` to the name of the origin and removes all headers about the client except `OF_CLIENTS`. Does
     /// nothing for routes of the host itself.
     pub fn address(&self, headers: &mut HeaderMap) {
         let Some(place) = self.place() else { return };
