@@ -40,7 +40,7 @@ impl Application {
     /// Bytes by which responses are shorter if `digit` follows `known` in the search term than if it follows later.
     fn saved(&mut self, known: &str, digit: u8, filler: &str) -> i64 {
         let digit = char::from(digit);
-        // Matches of one length are encoded alike, whatever is known.
+        // Matches of one length have the same code, for known and unknown parts of the token.
         let known = format!("{KNOWN}{known}");
         let known = &known[known.len() - 8..];
         let control = self.length(&format!("{known}{filler}#{digit}"));

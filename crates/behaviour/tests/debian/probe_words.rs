@@ -57,7 +57,7 @@ fn a_certificate_is_refused_with_its_dates_and_names() {
 #[test]
 fn a_port_without_tls_is_named_by_its_protocol() {
     let ca = TestCa::new();
-    // One that closes at what is no request, and one that responds to it.
+    // A server that closes the connection after bytes that are no request, and a server that responds to them.
     let closing = Origin::raw(|mut stream| {
         let mut first = [0; 4096];
         let length = stream.read(&mut first)?;

@@ -35,7 +35,7 @@ pub struct ServerState {
     address: Option<SocketAddr>,
     weight: AtomicU32,
     is_backup: AtomicBool,
-    /// Whether the entry of the settings makes the server a backup, whatever DNS says.
+    /// Whether the entry of the settings makes the server a backup, independently of DNS.
     is_backup_entry: bool,
     /// Whether the entry is a service, of which DNS names weights and priorities too.
     is_of_service: bool,
