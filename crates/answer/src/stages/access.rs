@@ -9,6 +9,7 @@ use brisk_http::claims;
 use brisk_http::validate::Refusal;
 use brisk_http_connection::Connection;
 use brisk_jwt::{Token, TokenFault};
+use brisk_net::limits::client_of;
 use brisk_telemetry::Side;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -96,7 +97,7 @@ impl Stage for AccessStage {
         request: &mut ClientRequest,
         state: &mut RequestState,
     ) -> Flow {
-        let client = exchange.connection().client.record.borrow().client.ip();
+        let client = client_of(exchange.connection().client.record.borrow().client.ip());
         let headers = &request.head.headers;
         let mut lacking = None;
         if let Some(tokens) = self.tokens.as_ref().filter(|_| state.token.is_none()) {
