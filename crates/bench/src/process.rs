@@ -68,17 +68,15 @@ pub(crate) fn own_cpu() -> Duration {
     Duration::try_from(time).expect("processor time is not negative")
 }
 
+/// The times of the threads are exact, but lack those of threads which have ended; utime and stime of proc(5) include
+/// them, in whole ticks.
 fn running(process: u32) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let nanoseconds = tasks.map(|task| {
+    let nanoseconds = tasks.filter_map(|task| {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_ascii_whitespace().next()?.parse::<u64>().ok()
     });
-    match nanoseconds.sum::<Option<u64>>() {
-        Some(total) if total > 0 => Duration::from_nanos(total),
-        // utime and stime of proc(5).
-        _ => ticks(process, 14..=15),
-    }
+    Duration::from_nanos(nanoseconds.sum()).max(ticks(process, 14..=15))
 }
 
 /// cutime and cstime of proc(5).
@@ -128,13 +126,31 @@ mod tests {
     fn work_done_here_is_seen() {
         let own = Family::of(std::process::id());
         let (before, exact) = (own.cpu(), own_cpu());
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(5) && own.cpu() < before + Duration::from_millis(50) {
-            std::hint::black_box((0..10_000_u64).sum::<u64>());
-        }
-        assert!(own.cpu() >= before + Duration::from_millis(50));
+        work_until(Duration::from_secs(5), || own.cpu() >= before + Duration::from_millis(50));
         assert!(own_cpu() > exact);
         assert!(own.memory() > 100_000, "{}", own.memory());
+    }
+
+    #[test]
+    fn work_of_an_ended_thread_is_seen() {
+        let own = Family::of(std::process::id());
+        let start = own_cpu();
+        let worked = std::thread::spawn(move || {
+            work_until(Duration::from_secs(60), || own_cpu() >= start + Duration::from_secs(1));
+        });
+        worked.join().expect("a thread that works");
+        // Whole ticks of two fields are cut off.
+        let ticks = Duration::from_millis(20);
+        assert!(own.cpu() + ticks >= start + Duration::from_secs(1), "{:?} after {start:?}", own.cpu());
+    }
+
+    /// Panics if `enough` is still false after `limit`.
+    fn work_until(limit: Duration, enough: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !enough() {
+            assert!(start.elapsed() < limit, "too little processor time in {limit:?}");
+            std::hint::black_box((0..10_000_u64).sum::<u64>());
+        }
     }
 
     #[test]
