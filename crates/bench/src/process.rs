@@ -136,7 +136,7 @@ mod tests {
         let own = Family::of(std::process::id());
         let start = own_cpu();
         let worked = std::thread::spawn(move || {
-            work_until(Duration::from_secs(60), || own_cpu() >= start + Duration::from_secs(1));
+            work_until(Duration::from_mins(1), || own_cpu() >= start + Duration::from_secs(1));
         });
         worked.join().expect("a thread that works");
         // Whole ticks of two fields are cut off.
