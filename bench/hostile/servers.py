@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 
@@ -58,6 +59,20 @@ def certificates():
     prepared = subprocess.run([HERE.parent / "peers/prepare"], capture_output=True, text=True, check=True,
                               env={**os.environ, "PATH": PATH}).stdout
     return Path(dict(line.split("=", 1) for line in prepared.splitlines())["ca"]).parent
+
+
+@contextmanager
+def upstream(core):
+    """The port of the nginx of bench/peers that responds to brisk, on this core, from `with` to the end of it."""
+    port = free_port()
+    nginx = subprocess.Popen([HERE.parent / "peers/run", "upstream", str(port)], env={**os.environ, "PATH": PATH, "UPSTREAM_CORE": core})
+    try:
+        if not listens(nginx, port, 10):
+            sys.exit("the upstream does not serve")
+        yield port
+    finally:
+        nginx.terminate()
+        nginx.wait()
 
 
 class Server:
