@@ -1,9 +1,9 @@
-//! Properties of templates, for tests and libFuzzer.
+//! Properties of templates and routes, for tests and libFuzzer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Map, Maps, RedirectTarget, Template, Values, Variable};
+use crate::{GroupPattern, Map, Maps, RedirectTarget, RoutePath, Routes, Template, Values, Variable};
 
 /// The same bytes for every variable.
 struct Everywhere<'a>(&'a [u8]);
@@ -61,6 +61,39 @@ fn redirects(text: &str, value: &[u8], maps: &Maps) {
     assert!(has_facts || origin(&one) == origin(&other), "{text:?}: {one:?} and {other:?}");
 }
 
+/// The first line is the path of a request, each other line the path of a route: after `!` if its conditions do not hold, after
+/// `=` if it is exact. A lookup finds the route that a comparison with every path finds. As an expression, a line is refused, or
+/// its automaton agrees with its search for groups.
+pub fn routes(bytes: &[u8]) {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let path = lines.next().unwrap_or_default();
+    let mut routes = Vec::new();
+    for line in lines.filter_map(|line| str::from_utf8(line).ok()) {
+        let (holds, text) = line.strip_prefix('!').map_or((true, line), |text| (false, text));
+        let route = match text.strip_prefix('=') {
+            Some(text) => RoutePath::Exact(text.to_owned()),
+            None => RoutePath::Prefix(text.to_owned()),
+        };
+        routes.push((route, holds));
+        if let Ok(groups) = GroupPattern::new(text) {
+            assert_eq!(groups.is_match(path), groups.captures(path).is_some(), "{text:?}");
+        }
+    }
+    let compiled = Routes::new(routes.iter().map(|(route, _)| route.clone()).zip(0..));
+    let found = compiled.find(path, |index| routes[*index].1).copied();
+    let fits = |route: &RoutePath| match route {
+        RoutePath::Exact(own) => path == own.as_bytes(),
+        RoutePath::Prefix(own) => path
+            .strip_prefix(own.as_bytes())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || own.ends_with('/')),
+    };
+    let all = routes.iter().enumerate().filter(|(_, (route, holds))| *holds && fits(route));
+    let rank = |(index, (route, _)): &(usize, &(RoutePath, bool))| {
+        (route.as_str().len(), matches!(route, RoutePath::Exact(_)), std::cmp::Reverse(*index))
+    };
+    assert_eq!(found, all.max_by_key(rank).map(|(index, _)| index));
+}
+
 #[cfg(test)]
 mod tests {
     use brisk_testkit::fuzz::drive;
@@ -68,5 +101,10 @@ mod tests {
     #[test]
     fn fuzz_templates() {
         drive("templates", &[], super::templates);
+    }
+
+    #[test]
+    fn fuzz_routes() {
+        drive("routes", &[b"\n/", b"\n=/", b"\n!/", b"/a", b"(/a+)+", b".{0,9}"], super::routes);
     }
 }
