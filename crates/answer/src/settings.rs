@@ -36,8 +36,8 @@ pub use brisk_http::url_path::UrlPath;
 pub use brisk_http_connection::keep_alive::KeepAlive;
 pub use brisk_limits::Bandwidth;
 pub use brisk_rules::{
-    Conditions, GroupPattern, Map, Maps, PathRewrite, Pattern, RedirectTarget, RoutePath, Template,
-    UpstreamPath, ValueTest,
+    Conditions, GroupPattern, Map, MapPattern, Maps, PathRewrite, Pattern, RedirectTarget, RoutePath,
+    Template, UpstreamPath, ValueTest,
 };
 pub use brisk_rules::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use brisk_rules::{HeaderRules, HostHeaders, RuleValue};

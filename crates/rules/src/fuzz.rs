@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{GroupPattern, Map, Maps, RedirectTarget, RoutePath, Routes, Template, Values, Variable};
+use crate::{
+    GroupPattern, Map, MapPattern, Maps, RedirectTarget, RoutePath, Routes, Template, Values, Variable,
+};
 
 /// The same bytes for every variable.
 struct Everywhere<'a>(&'a [u8]);
@@ -21,7 +23,9 @@ pub fn templates(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(text) else { return };
     let from = Template::new("{request.header.a}", &Maps::new()).expect("a template");
     let values = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
-    let map = Map { from, values, ..Map::default() };
+    let groups = GroupPattern::new("(?s)^(.)(.*)$").expect("an expression");
+    let patterns = vec![MapPattern::formed(groups, "{2}{1}").expect("groups")];
+    let map = Map { from, values, patterns, ..Map::default() };
     let maps = Maps::from([("m".to_owned(), Arc::new(map))]);
     for default in ["", "/n", "https:", "https:/", "https://b.example", "b.example"] {
         let map = Map { default: default.to_owned(), ..Map::default() };

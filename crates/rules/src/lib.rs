@@ -6,6 +6,7 @@ mod early_data;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod header_rules;
+mod map_pattern;
 mod pattern;
 mod redirect_target;
 mod route;
@@ -17,6 +18,7 @@ mod variable;
 pub use conditions::{Conditions, Examined, ValueTest, cookies, parameters};
 pub use early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use header_rules::{FilledValues, HeaderRules, HostHeaders, ResponseHeaders, RuleValue};
+pub use map_pattern::MapPattern;
 pub use pattern::{GroupPattern, Pattern};
 pub use redirect_target::{NoLocation, RedirectTarget};
 pub use route::{RoutePath, Routes};

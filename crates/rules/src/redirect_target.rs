@@ -97,6 +97,12 @@ impl RedirectTarget {
                     place = place.after(&text).ok_or_else(beginning)?;
                     Piece::Text(text)
                 }
+                Part::Map(map) if map.has_groups() => {
+                    return Err(
+                        "a client could choose the host by a table whose results have groups: use one with fixed results"
+                            .to_owned(),
+                    );
+                }
                 Part::Map(map) => {
                     let is_host = matches!(place, Place::AuthorityStart | Place::Authority);
                     let need = if is_host { Need::Required } else { Need::Optional };
@@ -155,7 +161,7 @@ impl RedirectTarget {
                     if text.is_empty() && *need == Need::Required {
                         return Err(NoLocation::Empty);
                     }
-                    encode(text.as_bytes(), |byte| byte.is_ascii_graphic(), &mut location);
+                    encode(&text, |byte| byte.is_ascii_graphic(), &mut location);
                 }
                 Piece::Path(variable) => {
                     let path = value(variable);
@@ -322,6 +328,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::map_pattern::MapPattern;
+    use crate::pattern::GroupPattern;
     use crate::template::Template;
 
     /// Fixed values, and one for every header.
@@ -359,7 +367,10 @@ mod tests {
             };
             ((*key).to_owned(), Arc::new(map))
         };
-        values.iter().map(map).collect()
+        let expression = GroupPattern::new("(.*)").expect("an expression");
+        let groups = MapPattern::formed(expression, "{1}").expect("a group");
+        let groups = ("groups".to_owned(), Arc::new(Map { patterns: vec![groups], ..Map::default() }));
+        values.iter().map(map).chain([groups]).collect()
     }
 
     fn location(text: &str, header: &'static str) -> Result<String, NoLocation> {
@@ -447,6 +458,7 @@ mod tests {
             ("{map.url}://{request.header.x}/", "choose the host"),
             ("/{upstream.address}", "known with the response"),
             ("/{map.x}", "there is no table [map.x]"),
+            ("/{map.groups}", "table whose results have groups"),
         ] {
             let error = RedirectTarget::new(text, &maps()).expect_err(text);
             assert!(error.contains(reason), "{text}: {error}");

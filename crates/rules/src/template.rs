@@ -1,11 +1,12 @@
 //! Values of headers with variables.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::HeaderValue;
 
-use crate::pattern::Pattern;
+use crate::map_pattern::MapPattern;
 use crate::variable::Variable;
 
 /// Maximum length of a value in bytes. A longer one is cut off.
@@ -37,7 +38,7 @@ pub struct Map {
     /// Results by exact value.
     pub values: BTreeMap<String, String>,
     /// Results of expressions, which are tried in this order if no exact value is equal.
-    pub patterns: Vec<(Pattern, String)>,
+    pub patterns: Vec<MapPattern>,
     /// Result for all other values.
     pub default: String,
 }
@@ -104,7 +105,7 @@ impl Template {
                 Part::Text(text) => filled.text.extend_from_slice(text.as_bytes()),
                 Part::Variable(Variable::Upstream) => filled.servers.push(filled.text.len()),
                 Part::Variable(variable) => values.append(variable, &mut filled.text),
-                Part::Map(map) => filled.text.extend_from_slice(map.find(values).as_bytes()),
+                Part::Map(map) => filled.text.extend_from_slice(&map.find(values)),
             }
         }
     }
@@ -143,14 +144,19 @@ impl Filled {
 
 impl Map {
     /// The result for the value of a request.
-    pub(crate) fn find(&self, values: &impl Values) -> &str {
+    pub(crate) fn find(&self, values: &impl Values) -> Cow<'_, [u8]> {
         let mut key = Filled::default();
         self.from.append(values, &mut key);
         let key = key.text;
         let exact = std::str::from_utf8(&key).ok().and_then(|key| self.values.get(key));
-        let matching =
-            || self.patterns.iter().find(|(pattern, _)| pattern.is_match(&key)).map(|(_, value)| value);
-        exact.or_else(matching).unwrap_or(&self.default)
+        let exact = exact.map(|value| Cow::Borrowed(value.as_bytes()));
+        let matching = || self.patterns.iter().find_map(|pattern| pattern.result(&key));
+        exact.or_else(matching).unwrap_or(self.default.as_bytes().into())
+    }
+
+    /// Whether a result contains text of the value that is looked up.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.patterns.iter().any(MapPattern::has_groups)
     }
 }
 
@@ -202,6 +208,7 @@ pub(crate) fn part(name: &str, maps: &Maps) -> Result<Part, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::Pattern;
 
     /// The value of each variable is its name, except for one header.
     struct Named(&'static [u8]);
@@ -257,11 +264,12 @@ mod tests {
     #[test]
     fn a_table_goes_by_value_then_by_expression() {
         let none = Maps::new();
-        let pattern = |text: &str| Pattern::new(text).expect("an expression");
+        let pattern =
+            |text: &str, value: &str| MapPattern::fixed(Pattern::new(text).expect("an expression"), value);
         let map = Map {
             from: Template::new("{request.header.a}", &none).expect("a template"),
             values: BTreeMap::from([("de".to_owned(), "1".to_owned())]),
-            patterns: vec![(pattern("^d"), "2".to_owned()), (pattern("."), "3".to_owned())],
+            patterns: vec![pattern("^d", "2"), pattern(".", "3")],
             default: "4".to_owned(),
         };
         let maps = Maps::from([("m".to_owned(), Arc::new(map))]);

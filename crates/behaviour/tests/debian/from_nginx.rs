@@ -276,5 +276,5 @@ fn every_snippet_has_the_effect_that_it_has_in_nginx() {
         })
         .collect();
     assert!(failed.is_empty(), "{failed:?}");
-    assert!(sections.len() >= 27);
+    assert!(sections.len() >= 28);
 }

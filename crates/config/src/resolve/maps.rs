@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use brisk_answer::settings::{Map, Maps, Template};
+use brisk_answer::settings::{GroupPattern, Map, MapPattern, Maps, Template};
 use brisk_config_file::KeyPath;
 
 use super::context::Context;
@@ -30,7 +30,13 @@ pub(super) fn maps(written: &BTreeMap<String, raw::Map>, context: &mut Context<'
         let patterns = map.patterns.iter().enumerate().filter_map(|(index, entry)| {
             let path = path.key("patterns").index(index);
             headers::value(&entry.value, &path.key("value"), context);
-            Some((when::pattern(&entry.regex, &path.key("regex"), context)?, entry.value.clone()))
+            let regex = path.key("regex");
+            if !MapPattern::names_groups(&entry.value) {
+                return Some(MapPattern::fixed(when::pattern(&entry.regex, &regex, context)?, &entry.value));
+            }
+            let pattern = when::compiled(&entry.regex, GroupPattern::new, &regex, context)?;
+            let formed = MapPattern::formed(pattern, &entry.value);
+            formed.map_err(|reason| context.findings.wrong(&path.key("value"), reason)).ok()
         });
         let patterns = patterns.collect();
         headers::value(&map.default, &path.key("default"), context);

@@ -35,4 +35,19 @@ fn wrong_variables_and_tables_are_refused() {
         &with("", "[map.a]\nfrom = \"{request.host}\"\npatterns = [{ regex = \"(\", value = \"\" }]\n"),
         "brisk.toml:10:23: map.a.patterns[0].regex: \"(\" is not a usable regular expression: unclosed group",
     );
+    let groups = |value: &str| {
+        format!(
+            "[map.a]\nfrom = \"{{request.host}}\"\npatterns = [{{ regex = \"^(.)\", value = \"{value}\" }}]\n"
+        )
+    };
+    accepted(&with("", &groups("x{1}")));
+    refused(
+        &with("", &groups("x{2}")),
+        "brisk.toml:10:39: map.a.patterns[0].value: the expression has no group {2}; write \"{{\" for a brace before a name",
+    );
+    refused(
+        &with("", &groups("x{1}")).replace("respond = {}", "redirect = \"/{map.a}\""),
+        "brisk.toml:7:12: host[0].route[0].redirect: \"/{map.a}\" is no place to redirect to: a client could choose the host by a \
+         table whose results have groups: use one with fixed results",
+    );
 }

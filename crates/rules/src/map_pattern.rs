@@ -1,0 +1,148 @@
+//! Expressions of tables, with their results.
+
+use std::borrow::Cow;
+
+use crate::pattern::{GroupPattern, Pattern};
+
+/// Maximum length in bytes of a value whose groups are searched, as of paths that are rewritten.
+const LONGEST: usize = 4096;
+
+/// An expression of a table, and the result for values that match it.
+#[derive(Clone, Debug)]
+pub struct MapPattern(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// The same result for all values.
+    Fixed(Pattern, Box<str>),
+    /// A result with the text of groups.
+    Formed(GroupPattern, Box<[Piece]>),
+}
+
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(Box<str>),
+    /// Number of a group.
+    Group(usize),
+}
+
+impl MapPattern {
+    /// Whether `value` refers to groups: a brace before a digit, a letter or `_`.
+    pub fn names_groups(value: &str) -> bool {
+        value.split('{').skip(1).any(begins_name)
+    }
+
+    /// An expression with a fixed result.
+    pub fn fixed(pattern: Pattern, value: &str) -> Self {
+        Self(Kind::Fixed(pattern, value.into()))
+    }
+
+    /// An expression with groups. `{1}` or `{name}` in `value` is the text of a group, `{{` is a brace.
+    ///
+    /// # Errors
+    ///
+    /// The reason if a brace is open or a group does not exist, with the correction.
+    pub fn formed(pattern: GroupPattern, value: &str) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut rest = value;
+        while let Some((before, after)) = rest.split_once('{') {
+            literal.push_str(before);
+            rest = after.strip_prefix('{').unwrap_or(after);
+            if !begins_name(after) {
+                literal.push('{');
+                continue;
+            }
+            let (name, after) = after.split_once('}').ok_or_else(|| {
+                format!("\"{{{after}\" has no closing brace; write \"{{{{\" for a brace before a name")
+            })?;
+            let group = pattern.group(name).ok_or_else(|| {
+                format!("the expression has no group {{{name}}}; write \"{{{{\" for a brace before a name")
+            })?;
+            if !literal.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut literal).into()));
+            }
+            pieces.push(Piece::Group(group));
+            rest = after;
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            pieces.push(Piece::Text(literal.into()));
+        }
+        Ok(Self(Kind::Formed(pattern, pieces.into())))
+    }
+
+    /// Whether the result contains text of the value that matches.
+    pub(crate) fn has_groups(&self) -> bool {
+        matches!(self.0, Kind::Formed(..))
+    }
+
+    /// The result if `value` matches. An expression with groups matches no value of more than 4 KiB, since the search for groups
+    /// takes longer than the search for a match.
+    pub fn result(&self, value: &[u8]) -> Option<Cow<'_, [u8]>> {
+        match &self.0 {
+            Kind::Fixed(pattern, result) => pattern.is_match(value).then(|| result.as_bytes().into()),
+            Kind::Formed(pattern, pieces) => {
+                if value.len() > LONGEST || !pattern.is_match(value) {
+                    return None;
+                }
+                let groups = pattern.captures(value)?;
+                let mut result = Vec::new();
+                for piece in pieces {
+                    result.extend_from_slice(match piece {
+                        Piece::Text(text) => text.as_bytes(),
+                        Piece::Group(group) => groups.get(*group).map_or(&b""[..], |text| text.as_bytes()),
+                    });
+                }
+                Some(result.into())
+            }
+        }
+    }
+}
+
+fn begins_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formed(regex: &str, value: &str) -> Result<MapPattern, String> {
+        MapPattern::formed(GroupPattern::new(regex).expect(regex), value)
+    }
+
+    #[test]
+    fn a_result_has_the_text_of_groups() {
+        for (regex, value, text, expected) in [
+            ("^https://(.*)$", "http://{1}", &b"https://a.test/b%20c"[..], Some(&b"http://a.test/b%20c"[..])),
+            ("^(?P<one>.)(.)?", "{2}{one}-{0}", b"x", Some(b"x-x")),
+            ("(?-u:(.))$", "{1}", b"\xff", Some(b"\xff")),
+            ("^(a)$", "{{1}{1}{}", b"a", Some(b"{1}a{}")),
+            ("^(a)$", "{1}", b"b", None),
+        ] {
+            assert!(MapPattern::names_groups(value), "{value}");
+            let pattern = formed(regex, value).expect(value);
+            assert_eq!(pattern.result(text).as_deref(), expected, "{regex} {value}");
+        }
+        assert!(["", "a", "{}", r#"{"a":"b"}"#, "{ 1}"].iter().all(|text| !MapPattern::names_groups(text)));
+    }
+
+    #[test]
+    fn a_value_above_4_kib_has_no_groups() {
+        let pattern = formed("^(a*)$", "{1}").expect("a group");
+        assert!(pattern.result(&b"a".repeat(LONGEST)).is_some());
+        assert!(pattern.result(&b"a".repeat(LONGEST + 1)).is_none());
+    }
+
+    #[test]
+    fn a_wrong_result_is_refused_with_the_correction() {
+        for (value, reason) in [
+            ("{2}", "the expression has no group {2}; write \"{{\""),
+            ("{name}", "the expression has no group {name}"),
+            ("a{1", "\"{1\" has no closing brace"),
+        ] {
+            assert!(formed("(.)", value).expect_err(value).contains(reason), "{value}");
+        }
+    }
+}
