@@ -32,6 +32,8 @@ pub struct ForwardAuth {
     pub path: PathAndQuery,
     /// Headers of a permission that the upstream gets; those of the client with these names are removed.
     pub copied: Arc<[HeaderName]>,
+    /// Headers of a permission that are added to the response to the client.
+    pub returned: Arc<[HeaderName]>,
 }
 
 /// Basic authentication (RFC 7617).

@@ -66,7 +66,7 @@ pub(crate) struct Exchange {
     early: Option<EarlyRequest>,
     line: Option<Box<Line>>,
     pub(crate) outcome: ForwardOutcome,
-    /// Headers for the upstream from the server that permitted the request.
+    /// Headers from the server that permitted the request, for the upstream and for the response.
     pub(crate) granted: Option<Box<HeaderMap>>,
     /// Counts this request at limits of its route until the response ends.
     pub(crate) permits: Vec<ConcurrencyPermit>,

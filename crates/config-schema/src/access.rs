@@ -38,4 +38,6 @@ pub struct ForwardAuth {
     pub path: Option<String>,
     #[serde(default)]
     pub copy_headers: Vec<String>,
+    #[serde(default)]
+    pub copy_to_response: Vec<String>,
 }

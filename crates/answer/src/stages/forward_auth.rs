@@ -54,6 +54,8 @@ pub(super) struct ForwardAuthStage {
     path: PathAndQuery,
     /// Headers of a permission that the upstream gets in place of the client's.
     copied: Arc<[HeaderName]>,
+    /// Headers of a permission that are added to the response to the client.
+    returned: Arc<[HeaderName]>,
     names: Rc<Names>,
     forwarding: Rc<Forwarding>,
 }
@@ -66,6 +68,7 @@ impl Stage for ForwardAuthStage {
             group: host.groups.find(&settings.group),
             path: settings.path.clone(),
             copied: Arc::clone(&settings.copied),
+            returned: Arc::clone(&settings.returned),
             names: Rc::clone(&host.names),
             forwarding: Rc::clone(&host.forwarding),
         })
@@ -104,7 +107,19 @@ impl Stage for ForwardAuthStage {
 
     fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
         claims::remove_named(headers, &self.copied);
-        for (name, value) in exchange.granted.iter().flat_map(|granted| granted.iter()) {
+        append(exchange, &self.copied, headers);
+    }
+
+    fn response(&self, exchange: &Exchange, _: &RequestState, response: &mut Response<Body>) {
+        append(exchange, &self.returned, response.headers_mut());
+    }
+}
+
+/// Appends the headers of a permission with these names.
+fn append(exchange: &Exchange, names: &[HeaderName], headers: &mut HeaderMap) {
+    let Some(granted) = &exchange.granted else { return };
+    for name in names {
+        for value in granted.get_all(name) {
             headers.append(name, value.clone());
         }
     }
@@ -155,7 +170,11 @@ impl ForwardAuthStage {
         if status.is_success() {
             let (head, body) = response.into_parts();
             let mut granted = HeaderMap::new();
-            for name in self.copied.iter() {
+            for name in self.copied.iter().chain(self.returned.iter()) {
+                // A name may be in both lists.
+                if granted.contains_key(name) {
+                    continue;
+                }
                 for value in head.headers.get_all(name) {
                     granted.append(name, value.clone());
                 }

@@ -133,7 +133,12 @@ fn limit() -> RequestLimit {
 }
 
 fn forward_auth() -> ForwardAuth {
-    ForwardAuth { group: "auth".to_owned(), path: "/verify".parse().expect("a path"), copied: Arc::default() }
+    ForwardAuth {
+        group: "auth".to_owned(),
+        path: "/verify".parse().expect("a path"),
+        copied: Arc::default(),
+        returned: Arc::default(),
+    }
 }
 
 /// The host with `visits` measured where it says so, and with experiments on `values`.

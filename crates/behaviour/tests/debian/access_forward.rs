@@ -126,6 +126,33 @@ fn a_server_that_does_not_answer_is_a_504_and_connections_to_it_are_kept() {
 }
 
 #[test]
+fn a_permission_renews_the_session_of_the_client() {
+    let decider = Origin::answering(|_, stream| {
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nSet-Cookie: session=2\r\nSet-Cookie: other=3\r\nX-User: alice\r\nContent-Length: 0\r\n\r\n"
+        )
+    });
+    let origin = Origin::answering(|request, stream| {
+        if request.head.line.contains("/broken") {
+            return Err(std::io::ErrorKind::ConnectionAborted.into());
+        }
+        write!(stream, "HTTP/1.1 200 OK\r\nSet-Cookie: own=1\r\nContent-Length: 0\r\n\r\n")
+    });
+    let site = site(&decider, &origin, ", copy_to_response = [\"Set-Cookie\"]");
+    let response = site.get("/");
+    assert_eq!(response.head.all("set-cookie"), ["own=1", "session=2", "other=3"]);
+    assert_eq!(response.header("x-user"), None);
+    assert_eq!(origin.last_request().header("set-cookie"), None);
+    // A refreshed session must not be lost because the upstream fails.
+    let failed = site.get("/broken");
+    assert_eq!((failed.status(), failed.head.all("set-cookie")), (502, vec!["session=2", "other=3"]));
+    // Without the key, a permission sets no cookies.
+    let usual = self::site(&decider, &origin, "");
+    assert_eq!(usual.get("/").head.all("set-cookie"), ["own=1"]);
+}
+
+#[test]
 fn decisions_have_the_effect_that_they_have_in_nginx() {
     let (decider, origin) = (decider(), Origin::fixed("reached"));
     let site = site(&decider, &origin, "");

@@ -34,7 +34,11 @@ pub(super) fn of_route(
 ) -> Option<ForwardAuth> {
     let raw = route.forward_auth.as_ref()?;
     let path = path.key("forward_auth");
-    let copied = copied(raw, route, &path.key("copy_headers"), context);
+    let copied = names(&raw.copy_headers, &path.key("copy_headers"), context);
+    if !raw.copy_headers.is_empty() && route.upstream.is_none() {
+        context.findings.wrong(&path.key("copy_headers"), "has no effect without `upstream` of the route");
+    }
+    let returned = names(&raw.copy_to_response, &path.key("copy_to_response"), context);
     let (group, target) = match (&raw.url, &raw.upstream) {
         (Some(url), None) => {
             let Some((server, target)) = split(url) else {
@@ -70,19 +74,11 @@ pub(super) fn of_route(
         let key = if raw.url.is_some() { "url" } else { "path" };
         context.findings.wrong(&path.key(key), format!("{target:?} is not a path: write one as \"/verify\""));
     }
-    Some(ForwardAuth { group, path: parsed?, copied })
+    Some(ForwardAuth { group, path: parsed?, copied, returned })
 }
 
-fn copied(
-    raw: &raw::ForwardAuth,
-    route: &raw::Route,
-    path: &KeyPath,
-    context: &mut Context<'_>,
-) -> Arc<[HeaderName]> {
-    if !raw.copy_headers.is_empty() && route.upstream.is_none() {
-        context.findings.wrong(path, "has no effect without `upstream` of the route");
-    }
-    let names = raw.copy_headers.iter().enumerate();
+fn names(written: &[String], path: &KeyPath, context: &mut Context<'_>) -> Arc<[HeaderName]> {
+    let names = written.iter().enumerate();
     let name = |(index, text): (usize, &String)| {
         let fault = match HeaderName::from_bytes(text.as_bytes()) {
             Ok(name) if !OF_MESSAGES.contains(&name) => return Some(name),

@@ -187,7 +187,7 @@ fn a_server_decides_about_requests_by_its_url_or_as_an_upstream() {
         ),
         ("url = \"https://auth.test\"", "https://auth.test", "/"),
         ("upstream = \"auth\", path = \"/verify\"", "auth", "/verify"),
-        ("upstream = \"auth\"", "auth", "/"),
+        ("upstream = \"auth\", copy_to_response = [\"Set-Cookie\"]", "auth", "/"),
     ] {
         let resolved = accepted(&text(auth));
         let settings = &resolved.settings.service.hosts[0].routes[0];
@@ -195,6 +195,7 @@ fn a_server_decides_about_requests_by_its_url_or_as_an_upstream() {
         assert_eq!((&*forward_auth.group, forward_auth.path.as_str()), (group, target));
         assert!(resolved.settings.upstreams.iter().any(|upstream| upstream.name == group), "{group}");
         assert_eq!(forward_auth.copied.len(), usize::from(auth.contains("copy_headers")));
+        assert_eq!(forward_auth.returned.len(), usize::from(auth.contains("copy_to_response")));
     }
     for (auth, expected) in [
         (
@@ -225,9 +226,17 @@ fn a_server_decides_about_requests_by_its_url_or_as_an_upstream() {
              brisk.toml:8:61: host[0].route[0].forward_auth.copy_headers[1]: \"a b\" is not the name of a header: write one as \
              \"Remote-User\"",
         ),
+        (
+            "upstream = \"auth\", copy_to_response = [\"Upgrade\"]",
+            "brisk.toml:8:57: host[0].route[0].forward_auth.copy_to_response[0]: \"Upgrade\" describes a message, not a user",
+        ),
     ] {
         refused(&text(auth), expected);
     }
+}
+
+#[test]
+fn headers_for_an_upstream_need_one() {
     refused(
         &with("", "forward_auth = { url = \"http://127.0.0.1:9\", copy_headers = [\"a\"] }\n"),
         "brisk.toml:8:61: host[0].route[0].forward_auth.copy_headers: has no effect without `upstream` of the route",
