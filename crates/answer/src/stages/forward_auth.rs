@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use brisk_http::claims;
 use brisk_http::validate::{self, Refusal};
@@ -16,6 +17,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
+use tokio::time::timeout;
 
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
@@ -42,8 +44,10 @@ const OMITTED: [HeaderName; 9] = [
     header::IF_UNMODIFIED_SINCE,
 ];
 
-/// Maximum length of the body of a permission, which is read to keep the connection to the server.
+/// Maximum length of the body of a permission, which is read to keep the connection to the server, and the time for it. The
+/// request has to wait meanwhile, although the decision is known.
 const LONGEST_PERMISSION: usize = 16 << 10;
+const PERMISSION_TIME: Duration = Duration::from_secs(1);
 
 /// Asks a server about each request, without the body. Status 2xx permits the request; 401, 403 and redirects are sent to the
 /// client. Everything else is a failure of the server. Compiled if the route has forward authentication.
@@ -180,8 +184,8 @@ impl ForwardAuthStage {
                 }
             }
             exchange.granted = (!granted.is_empty()).then(|| Box::new(granted));
-            // A body that is too long or breaks costs its connection only.
-            let _ = Limited::new(body, LONGEST_PERMISSION).collect().await;
+            // A body that is too long, too slow or breaks costs its connection only.
+            let _ = timeout(PERMISSION_TIME, Limited::new(body, LONGEST_PERMISSION).collect()).await;
             return Flow::Continue;
         }
         let is_redirect = status.is_redirection() && status != StatusCode::NOT_MODIFIED;

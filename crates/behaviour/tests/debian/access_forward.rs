@@ -153,6 +153,40 @@ fn a_permission_renews_the_session_of_the_client() {
 }
 
 #[test]
+fn a_permission_without_an_end_delays_no_request_for_ever() {
+    let decider = Origin::answering(|request, stream| {
+        let head = match request.header("x-ask") {
+            Some("slow") => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            Some("endless-head") => "HTTP/1.1 200 OK\r\n",
+            _ => return write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        };
+        write!(stream, "{head}")?;
+        let is_slow = head.contains("chunked");
+        loop {
+            let more =
+                if is_slow { "1\r\nx\r\n".to_owned() } else { format!("X-A: {}\r\n", "a".repeat(1000)) };
+            stream.write_all(more.as_bytes())?;
+            if is_slow {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    });
+    let origin = Origin::fixed("reached");
+    let site = site(&decider, &origin, "");
+    // Many at a time, and the requests of others pass meanwhile.
+    let mut slow: Vec<_> = (0..20).map(|_| site.connect()).collect();
+    for connection in &mut slow {
+        write!(connection, "GET / HTTP/1.1\r\nHost: {NAME}\r\nX-Ask: slow\r\n\r\n").expect("a server");
+    }
+    assert_eq!(ask(&site, "200").text(), "reached");
+    for connection in &mut slow {
+        assert_eq!(connection.response().text(), "reached");
+    }
+    assert_eq!(ask(&site, "endless-head").status(), 502);
+    assert_eq!(ask(&site, "200").text(), "reached");
+}
+
+#[test]
 fn decisions_have_the_effect_that_they_have_in_nginx() {
     let (decider, origin) = (decider(), Origin::fixed("reached"));
     let site = site(&decider, &origin, "");
