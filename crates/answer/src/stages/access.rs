@@ -2,6 +2,7 @@
 
 mod tokens;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_access::{CertificateRules, Credentials, NetworkRules};
@@ -72,12 +73,12 @@ impl Stage for AccessStage {
         let mut lacking = None;
         if let Some(tokens) = &self.tokens {
             match tokens.examine(headers) {
-                Ok(token) => {
+                Ok(Some(token)) => {
                     if self.is_sufficient(token, exchange, state) {
                         return Flow::Continue;
                     }
                 }
-                Err(fault) if fault.depends_on_keys() => return Flow::Wait,
+                Ok(None) => return Flow::Wait,
                 Err(fault) => lacking = Some(fault),
             }
         }
@@ -90,7 +91,7 @@ impl Stage for AccessStage {
         }
     }
 
-    /// Waits for keys of tokens, and for the verification of a password.
+    /// Waits for the verification of a token, for keys of tokens, and for the verification of a password.
     async fn wait(
         &self,
         exchange: &mut Exchange,
@@ -101,7 +102,8 @@ impl Stage for AccessStage {
         let headers = &request.head.headers;
         let mut lacking = None;
         if let Some(tokens) = self.tokens.as_ref().filter(|_| state.token.is_none()) {
-            match tokens.examine_again(headers, client).await {
+            let connection = Rc::clone(exchange.connection());
+            match tokens.verify(headers, &connection, client).await {
                 Ok(token) => {
                     if self.is_sufficient(token, exchange, state) {
                         return Flow::Continue;
