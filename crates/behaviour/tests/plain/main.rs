@@ -13,6 +13,8 @@ mod check;
 mod compress_rights;
 mod error_pages;
 mod explain;
+mod hostile_issuers;
+mod hostile_values;
 mod http3;
 mod http3_attacks;
 mod http3_conformance;
