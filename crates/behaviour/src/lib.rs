@@ -13,6 +13,7 @@ pub mod h3_client;
 pub mod linked;
 pub mod memory;
 pub mod openssl;
+pub mod page;
 pub mod program;
 pub mod site;
 pub mod websocket;

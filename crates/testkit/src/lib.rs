@@ -1,5 +1,6 @@
 //! For tests only: the clients and servers around a gateway, started and stopped by the test that needs them.
 
+pub mod apache;
 pub mod brisk;
 pub mod ca;
 pub mod ca_site;

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use brisk_behaviour::page::block;
 use brisk_behaviour::site::{LIMIT, NAMES, Site, setup};
 use brisk_coding::{Coding, Decoder};
 use brisk_testkit::brisk::{base, host};
@@ -59,11 +60,6 @@ struct Outcome {
 }
 
 fn sections() -> Vec<Section> {
-    let block = |text: &'static str, kind: &str| {
-        let (_, rest) =
-            text.split_once(&format!("```{kind}\n")).unwrap_or_else(|| panic!("no {kind}: {text}"));
-        rest.split("```").next().expect("an end")
-    };
     let section = |text: &'static str| Section {
         title: text
             .split('\n')

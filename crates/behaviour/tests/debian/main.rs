@@ -6,6 +6,7 @@ mod access_log;
 mod access_tokens;
 mod admin;
 mod alerts;
+mod applications;
 mod attacks_budgets;
 mod attacks_memory;
 mod bad_input;
