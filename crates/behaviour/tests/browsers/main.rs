@@ -23,6 +23,7 @@ mod grpc;
 mod h2spec;
 mod http3_browsers;
 mod http3_clients;
+mod login;
 mod net_log;
 mod pages_in_chromium;
 mod probe_page;
