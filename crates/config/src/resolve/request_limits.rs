@@ -106,7 +106,8 @@ fn key(by: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<LimitKey> 
         Ok(template) => return Some(LimitKey::Template(template)),
         Err(reason) => reason,
     };
-    context.findings.wrong(path, fault);
+    // Not the echo of another value of the limit, even of one that could not be read.
+    context.findings.incomplete(path, fault);
     None
 }
 

@@ -98,6 +98,9 @@ fn route(
     let forward_auth = forward_auth::of_route(raw, config, path, context);
     let access = access::of_route(raw, inherited.host, path, context);
     let keep_alive = keep_alive::of_route(raw, inherited.keep_alive, path, context);
+    let limits = request_limits::of_route(raw, &inherited.limits, path, context);
+    let timeouts = pace::timeouts(raw, path, context);
+    let bandwidth = pace::bandwidth(raw, path, context);
     if raw.precompressed.is_some() && raw.directory.is_none() {
         context.findings.wrong(&path.key("precompressed"), "has no effect without `static`");
     }
@@ -107,6 +110,7 @@ fn route(
     if raw.listing.is_some() && raw.directory.is_none() {
         context.findings.wrong(&path.key("listing"), "has no effect without `static`");
     }
+    // Last, so that all mistakes of the route are reported.
     Some(RouteSettings {
         path: route_path?,
         conditions,
@@ -126,10 +130,10 @@ fn route(
         rewrite: raw.rewrite.is_none_or(|raw::RewriteDocuments(is_on)| is_on),
         access,
         forward_auth,
-        limits: request_limits::of_route(raw, &inherited.limits, path, context),
+        limits,
         trace: trace(raw.trace.or(inherited.host.trace)),
-        timeouts: pace::timeouts(raw, path, context),
-        bandwidth: pace::bandwidth(raw, path, context),
+        timeouts,
+        bandwidth,
     })
 }
 

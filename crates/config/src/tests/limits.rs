@@ -32,6 +32,25 @@ fn a_route_has_the_limits_of_its_host_or_its_own() {
 }
 
 #[test]
+fn wrong_keys_and_unknown_limits_are_named_beside_all_other_mistakes() {
+    let text = format!(
+        "{LISTENER}{HOST}[[host.route]]\npath = \"api\"\nstatic = \"/no/such/folder\"\nlimits = [\"b\"]\nbandwidth = {{ rate = \"1B\" }}\n\
+         [limit.a]\nrate = \"often\"\nby = \"{{client.adress}}\"\n"
+    );
+    let message = checked(folder().path(), &text).expect_err("mistakes");
+    for place in [
+        "route[0].path:",
+        "route[0].static:",
+        "route[0].limits[0]:",
+        "bandwidth.rate:",
+        "limit.a.rate:",
+        "limit.a.by:",
+    ] {
+        assert!(message.contains(place), "{place} in {message}");
+    }
+}
+
+#[test]
 fn wrong_limits_are_refused() {
     let a = "[limit.a]\nrate = \"1/s\"\n";
     for (route, tables, expected) in [
