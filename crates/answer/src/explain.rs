@@ -15,7 +15,7 @@ use http::header;
 use http::request::Parts;
 
 use crate::error::ServiceError;
-use crate::files::is_hidden_name;
+use crate::files::{is_hidden_name, location};
 use crate::forwarding::Forwarding;
 use crate::hosts::{Hosts, Origin};
 use crate::redirect;
@@ -134,7 +134,12 @@ fn reserved<'a>(
 fn action(route: &RouteSettings, groups: &[GroupSettings], head: &Parts, path: &RequestPath<'_>) -> String {
     match &route.action {
         Action::Upstream(upstream) => self::upstream(upstream, groups, head, path),
-        Action::Static(files) => file(files, route.path.as_str(), path),
+        Action::Static(files) => match location(&route.path) {
+            Some(location) if *path.decoded == *route.path.as_str().as_bytes() => {
+                format!("redirect: 301 Moved Permanently to {location}")
+            }
+            _ => file(files, route.path.as_str(), path),
+        },
         Action::Fixed(response) => format!("respond: {}", response.status),
         Action::Redirect(to) => {
             let authority = head.uri.authority().map_or("", |authority| authority.as_str());

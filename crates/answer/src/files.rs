@@ -21,16 +21,21 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
 
-use crate::settings::StaticSettings;
+use crate::redirect;
+use crate::settings::{RoutePath, StaticSettings};
 use listing::Listings;
 pub(crate) use room::in_room;
 
 /// Size of a read in bytes: two TLS records. Every response has a buffer of this size from its start.
 const CHUNK: usize = 32 << 10;
+
+/// Bytes that are encoded in a path (RFC 3986 section 3.3).
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Codings of precompressed copies, preferred first: brotli is the shortest, and its cost at compression time is
 /// irrelevant.
@@ -49,6 +54,9 @@ pub(crate) struct StaticFiles {
     fallback: Option<Uri>,
     /// Pages for folders without an index file.
     listings: Option<Listings>,
+    /// Location of the folder for its path without the final slash, with which links of its pages would be wrong; `None` for a
+    /// route with this path only.
+    location: Option<String>,
 }
 
 /// The files of one folder. A subfolder gets its index file, or a redirect to its path with a trailing slash.
@@ -62,7 +70,9 @@ struct Files {
 
 impl StaticFiles {
     /// The files of a folder, for requests below the path `route`.
-    pub(crate) fn new(settings: &StaticSettings, route: &str) -> Self {
+    pub(crate) fn new(settings: &StaticSettings, route: &RoutePath) -> Self {
+        let location = location(route);
+        let route = route.as_str();
         let prefix = route.trim_end_matches('/');
         let folder = |beneath| {
             ServeDir::with_backend("", beneath)
@@ -78,11 +88,14 @@ impl StaticFiles {
         let files = Files::of(&Beneath::new(&settings.root), folder);
         let fallback = settings.fallback.as_ref().and_then(|path| path.as_str().parse().ok());
         let listings = settings.listing.then(|| Listings::new(Beneath::new(&settings.root)));
-        Self { files, with_copies, route: route.to_owned(), fallback, listings }
+        Self { files, with_copies, route: route.to_owned(), fallback, listings, location }
     }
 
     /// Responds to a request for `path`.
     pub(crate) async fn answer(&self, request: &Parts, path: &RequestPath<'_>) -> Response<Body> {
+        if let Some(response) = self.with_slash(request, path) {
+            return response;
+        }
         let Some(target) = self.target(request, path) else {
             return status(StatusCode::NOT_FOUND);
         };
@@ -105,6 +118,20 @@ impl StaticFiles {
             }
             _ => response,
         }
+    }
+
+    /// The redirect of a request for the folder itself without the final slash.
+    fn with_slash(&self, request: &Parts, path: &RequestPath<'_>) -> Option<Response<Body>> {
+        let location = self.location.as_ref()?;
+        let is_read = request.method == Method::GET || request.method == Method::HEAD;
+        if *path.decoded != *self.route.as_bytes() || !is_read {
+            return None;
+        }
+        let location = match request.uri.query() {
+            Some(query) => format!("{location}?{query}"),
+            None => location.clone(),
+        };
+        Some(redirect::to(StatusCode::MOVED_PERMANENTLY, HeaderValue::try_from(location).ok()?))
     }
 
     async fn look_up(&self, request: &Parts, target: Uri) -> Response<Body> {
@@ -178,6 +205,12 @@ impl Files {
         }
         call(&self.after_a_look, request).await
     }
+}
+
+/// The path of a route with a slash at its end, if it lacks one; see [`StaticFiles::location`].
+pub(crate) fn location(route: &RoutePath) -> Option<String> {
+    let RoutePath::Prefix(path) = route else { return None };
+    (!path.ends_with('/')).then(|| format!("{}/", utf8_percent_encode(path, IN_PATH)))
 }
 
 async fn call(folder: &Folder, request: Request<()>) -> Response<Body> {

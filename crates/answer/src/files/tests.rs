@@ -10,6 +10,10 @@ struct Site {
     files: StaticFiles,
 }
 
+fn files_route() -> RoutePath {
+    RoutePath::Prefix("/files".to_owned())
+}
+
 fn site() -> Site {
     let folder = TempDir::new().expect("a folder");
     let root = folder.path().join("root");
@@ -23,7 +27,7 @@ fn site() -> Site {
     }
     let files = StaticFiles::new(
         &StaticSettings { root, precompressed: true, listing: false, fallback: None },
-        "/files",
+        &files_route(),
     );
     Site { folder, files }
 }
@@ -130,8 +134,36 @@ async fn folders_lead_to_their_index() {
         (307, &"/files/docs/?q=1".parse().expect("a value"))
     );
     assert_eq!(text(site.get("/files/docs/", &[]).await).await, "<p>");
-    assert_eq!(site.status("/files").await, 404, "no index there");
+    assert_eq!(site.status("/files/").await, 404, "no index there");
     assert_eq!(site.status("/files/a.txt/").await, 404);
+}
+
+#[tokio::test]
+async fn the_folder_of_a_route_has_a_slash_at_its_end() {
+    let mut site = site();
+    fs::write(site.root().join("index.html"), "<p>").expect("a file");
+    let location = async |site: &Site, target: &str| {
+        let response = site.get(target, &[]).await;
+        let location = response.headers().get("location").and_then(|value| value.to_str().ok());
+        (response.status().as_u16(), location.map(str::to_owned))
+    };
+    for (target, expected) in [
+        ("/files", "/files/"),
+        ("/files?a=/b", "/files/?a=/b"),
+        ("//files", "/files/"),
+        ("/x/../files;y", "/files/"),
+    ] {
+        assert_eq!(location(&site, target).await, (301, Some(expected.to_owned())), "{target}");
+    }
+    assert_eq!(site.status("/files/").await, 200);
+    let settings =
+        || StaticSettings { root: site.root(), precompressed: false, listing: false, fallback: None };
+    let encoded = StaticFiles::new(&settings(), &RoutePath::Prefix("/a b\"\u{fc}".to_owned()));
+    let exact = StaticFiles::new(&settings(), &RoutePath::Exact("/files".to_owned()));
+    site.files = encoded;
+    assert_eq!(location(&site, "/a%20b%22%c3%bc").await, (301, Some("/a%20b%22%C3%BC/".to_owned())));
+    site.files = exact;
+    assert_eq!(location(&site, "/files").await, (200, None), "no path below it is of the route");
 }
 
 #[tokio::test]
@@ -141,7 +173,7 @@ async fn a_redirect_never_leads_to_another_host() {
     assert_eq!(location, "/files/docs/");
     let at_root = StaticFiles::new(
         &StaticSettings { root: site.root(), precompressed: false, listing: false, fallback: None },
-        "/",
+        &RoutePath::Prefix("/".to_owned()),
     );
     let (parts, ()) = Request::get("//docs").body(()).expect("a request").into_parts();
     let path = RequestPath::read("//docs").expect("a path");
@@ -256,7 +288,7 @@ fn with_fallback(site: &Site) -> StaticFiles {
     let fallback = Some("/docs/index.html".parse().expect("a path"));
     StaticFiles::new(
         &StaticSettings { root: site.root(), precompressed: true, listing: false, fallback },
-        "/files",
+        &files_route(),
     )
 }
 

@@ -49,7 +49,7 @@ impl RouteAction {
     ) -> Result<Self, ServiceError> {
         Ok(match &route.action {
             Action::Upstream(upstream) => Self::Upstream(UpstreamRoute::new(route, upstream, group)?),
-            Action::Static(files) => Self::Files(Box::new(StaticFiles::new(files, route.path.as_str()))),
+            Action::Static(files) => Self::Files(Box::new(StaticFiles::new(files, &route.path))),
             Action::Fixed(response) => Self::fixed(response),
             Action::Redirect(redirect) => Self::Redirect(redirect.clone()),
             Action::Page(page) => Self::Page(page.clone()),

@@ -83,13 +83,27 @@ fn folders_have_the_files_that_nginx_lists() {
     for path in ["/files/none/", "/files/a.txt/", "/files/.hidden/", "/closed/", "/closed/deep/"] {
         assert_eq!(get(site.connect(), path).status(), 404, "{path}");
     }
-    for (path, location) in [("/files", "/files/"), ("/files/deep", "/files/deep/")] {
+    for (path, status, location) in [("/files", 301, "/files/"), ("/files/deep", 307, "/files/deep/")] {
         let response = get(site.connect(), path);
-        assert_eq!((response.status(), response.header("location")), (307, Some(location)), "{path}");
+        assert_eq!((response.status(), response.header("location")), (status, Some(location)), "{path}");
     }
     let mut client = Client::connect(&site);
     client.send(&h2::get(1, "/files/deep/"));
     assert_eq!(client.status(1), 200);
     site.brisk.write("www/deep/index.html", "own page");
     assert_eq!(get(site.connect(), "/files/deep/").text(), "own page");
+}
+
+#[test]
+fn a_route_without_its_slash_is_redirected_as_by_nginx() {
+    let site = Site::custom("", ROUTES, |setup| setup.file("www/index.html", "start"));
+    let root = site.brisk.folder().join("www");
+    let nginx =
+        Nginx::http_with(&format!("absolute_redirect off; location /closed {{ alias {}; }}", root.display()));
+    for target in ["/closed", "/closed?a=b&c", "/closed/", "/closed/index.html"] {
+        let theirs = get(TcpStream::connect(nginx.address()).expect("nginx"), target);
+        let ours = get(site.connect(), target);
+        let facts = |response: &Message| (response.status(), response.header("location").map(str::to_owned));
+        assert_eq!(facts(&ours), facts(&theirs), "{target}");
+    }
 }
