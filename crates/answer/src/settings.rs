@@ -37,7 +37,7 @@ pub use brisk_http_connection::keep_alive::KeepAlive;
 pub use brisk_limits::Bandwidth;
 pub use brisk_rules::{
     Conditions, GroupPattern, Map, MapPattern, Maps, PathRewrite, Pattern, RedirectTarget, RoutePath,
-    Template, UpstreamPath, ValueTest,
+    Template, UpstreamPath, ValueTest, Variable,
 };
 pub use brisk_rules::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use brisk_rules::{HeaderRules, HostHeaders, RuleValue};

@@ -73,6 +73,7 @@ impl Values for HeadValues<'_> {
 
 fn of_connection(variable: &Variable, record: &ConnectionRecord, out: &mut Vec<u8>) {
     let tls = record.tls.as_deref();
+    let fingerprints = tls.and_then(|tls| tls.fingerprints.as_deref());
     let text =
         |text: Option<&str>, out: &mut Vec<u8>| out.extend_from_slice(text.unwrap_or_default().as_bytes());
     let number = |value: &dyn std::fmt::Display, out: &mut Vec<u8>| {
@@ -85,6 +86,8 @@ fn of_connection(variable: &Variable, record: &ConnectionRecord, out: &mut Vec<u
         Variable::ServerAddress => number(&record.local.ip().to_canonical(), out),
         Variable::ServerPort => number(&record.local.port(), out),
         Variable::ClientSubject => text(tls.and_then(|tls| tls.client_subject.as_deref()), out),
+        Variable::ClientFingerprint => text(fingerprints.and_then(|all| all.certificate.as_deref()), out),
+        Variable::Ja4 => text(fingerprints.and_then(|all| all.ja4.as_deref()), out),
         Variable::TlsVersion => text(tls.and_then(|tls| tls.version.name()), out),
         Variable::TlsCipher => text(tls.and_then(|tls| tls.suite.name()), out),
         Variable::TlsServerName => text(tls.and_then(|tls: &TlsFacts| tls.server_name.as_deref()), out),

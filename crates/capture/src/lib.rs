@@ -16,7 +16,6 @@ mod fragments;
 pub mod fuzz;
 mod half;
 mod http;
-mod ja4;
 mod join;
 mod json;
 mod ladder;

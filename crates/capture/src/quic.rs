@@ -7,11 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use brisk_handshake_view::Party;
 use brisk_wire::client_hello::{ClientHello, Progress};
+use brisk_wire::ja4::{Transport, ja4};
 use serde::Serialize;
 
 use self::initial::{Kind, LongHeader};
 use crate::decode::Datagram;
-use crate::ja4::{Transport, ja4};
 use crate::time::{Nanos, micros};
 
 /// Connections at a time; then the oldest one is reported.

@@ -7,13 +7,13 @@ use brisk_handshake_view::records::{ContentType, Record, server_hellos};
 use brisk_handshake_view::{Certificate, Chain, ConnectionView, Party, Recording, StepRow, Ticket, steps};
 use brisk_telemetry::Milestone;
 use brisk_wire::client_hello::{ClientHello, Progress};
+use brisk_wire::ja4::{Transport, ja4};
 use brisk_wire::registry::ProtocolVersion;
 use brisk_wire::server_flight::alert_name;
 use serde::Serialize;
 
 use crate::decrypt::Decryption;
 use crate::http::{Http, Place};
-use crate::ja4::{Transport, ja4};
 use crate::record_sizes::{RecordCounter, RecordSizes};
 use crate::secrets::Secrets;
 use crate::time::Nanos;

@@ -137,11 +137,12 @@ pub(super) fn resolve(
     early_data::size(raw, &mut context);
     dangers::review(raw, server.state_dir.as_deref(), &mut context);
     unused(raw, &mut context);
-    let Context { findings, keystore, files: certificate_files, .. } = context;
+    let Context { findings, keystore, files: certificate_files, fingerprints, .. } = context;
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
     let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), certificate_files.all());
     settings.service.experiments = experiments;
+    (settings.tls.ja4, settings.tls.client_fingerprints) = fingerprints;
     settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);
     let development = hosts.development;
     Ok(Resolved { settings, keys, isolated, certificate_files, warnings, remote, acme, visits, development })

@@ -29,6 +29,7 @@ pub fn tls_facts() -> TlsFacts {
         alpn: None,
         client_subject: None,
         client_chain: Box::default(),
+        fingerprints: None,
         hello_retry: false,
         handshake_time: Duration::from_micros(12_345),
     }

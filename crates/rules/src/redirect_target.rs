@@ -128,6 +128,16 @@ impl RedirectTarget {
         Ok(Self { pieces: pieces.into(), names_a_host })
     }
 
+    /// Whether the target has a variable; those of tables do not count.
+    pub fn has(&self, variable: &Variable) -> bool {
+        self.pieces.iter().any(|piece| match piece {
+            Piece::Host(own) | Piece::Path(own) | Piece::Verbatim(own) | Piece::Component(own) => {
+                own == variable
+            }
+            Piece::Text(_) | Piece::Map(..) => false,
+        })
+    }
+
     /// The location for a request. `host` is its host, in brackets if it is an IPv6 address.
     ///
     /// # Errors

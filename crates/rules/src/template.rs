@@ -86,7 +86,12 @@ impl Template {
 
     /// Whether the value depends on the upstream server, which is known with its response.
     pub fn needs_response(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Variable(Variable::Upstream)))
+        self.has(&Variable::Upstream)
+    }
+
+    /// Whether the template has a variable; those of tables do not count.
+    pub fn has(&self, variable: &Variable) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Variable(own) if own == variable))
     }
 
     /// Fills in the values of a request. The text is cut off at the length of a header, so that it holds no more memory.

@@ -13,6 +13,8 @@ pub enum Variable {
     ClientPort,
     /// Subject of the client's verified certificate.
     ClientSubject,
+    /// SHA-256 of the client's verified certificate.
+    ClientFingerprint,
     /// IP address that the client connected to.
     ServerAddress,
     /// Port that the client connected to.
@@ -45,12 +47,14 @@ pub enum Variable {
     TlsCipher,
     /// Name that the client asked for in the handshake.
     TlsServerName,
+    /// JA4 of the `ClientHello`.
+    Ja4,
     /// Address of the server that answered. Only in responses.
     Upstream,
 }
 
 /// Variables with a fixed name.
-const NAMED: [(&str, Variable); 17] = [
+const NAMED: [(&str, Variable); 19] = [
     ("client.address", Variable::ClientAddress),
     ("client.port", Variable::ClientPort),
     ("client.certificate.subject", Variable::ClientSubject),
@@ -67,6 +71,8 @@ const NAMED: [(&str, Variable); 17] = [
     ("tls.version", Variable::TlsVersion),
     ("tls.cipher", Variable::TlsCipher),
     ("tls.server_name", Variable::TlsServerName),
+    ("tls.client.fingerprint", Variable::ClientFingerprint),
+    ("ja4", Variable::Ja4),
     ("upstream.address", Variable::Upstream),
 ];
 

@@ -25,7 +25,8 @@ pub use outcome::{
 pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};
 pub use recent::RecentConnection;
 pub use record::{
-    ConnectionEnd, ConnectionRecord, MalformedRecord, QuicPath, RecordSink, RequestRecord, TlsFacts,
+    ClientFingerprints, ConnectionEnd, ConnectionRecord, MalformedRecord, QuicPath, RecordSink,
+    RequestRecord, TlsFacts,
 };
 pub use request_id::{RequestId, RequestIds};
 pub use sink::Sink;

@@ -95,6 +95,7 @@ fn without_certificates(facts: &TlsFacts) -> TlsFacts {
         server_name: facts.server_name.clone(),
         client_subject: subject.map(|subject| subject[..subject.floor_char_boundary(LONGEST_SUBJECT)].into()),
         client_chain: Box::default(),
+        fingerprints: None,
         ..*facts
     }
 }

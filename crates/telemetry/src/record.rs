@@ -42,11 +42,22 @@ pub struct TlsFacts {
     /// The client's verified certificate, followed by the other certificates that it sent, which need not be part of
     /// the path; DER. Empty unless the host keeps them.
     pub client_chain: Box<[Box<[u8]>]>,
+    /// Fingerprints of the client; `None` unless the configuration has a use for them.
+    pub fingerprints: Option<Box<ClientFingerprints>>,
     /// Whether the server requested another key share, which cost a round trip.
     pub hello_retry: bool,
     /// Time from the first byte of the `ClientHello` to the client's `Finished`; with accepted early data, to its
     /// first byte until the handshake is complete.
     pub handshake_time: Duration,
+}
+
+/// Fingerprints of a client.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClientFingerprints {
+    /// JA4 of the `ClientHello`.
+    pub ja4: Option<Box<str>>,
+    /// SHA-256 of the client's verified certificate, in lower-case hexadecimal.
+    pub certificate: Option<Box<str>>,
 }
 
 /// Facts of one connection. [Reported to a sink](Self::report_to) exactly once, however the connection ends.

@@ -91,6 +91,7 @@ impl Acceptor {
             let entry = Host {
                 place,
                 demands: host.demands.clone(),
+                hashes_client_certificates: settings.client_fingerprints,
                 config: builder.host(host, Transport::Tcp)?,
                 quic: (settings.quic && host.quic)
                     .then(|| builder.host(host, Transport::Quic))
@@ -158,9 +159,12 @@ impl Acceptor {
         vary: &dyn Fn(usize) -> Variant,
         mut trace: Trace<'_>,
     ) -> Result<Accepted, Refusal> {
-        let (hello, incoming) = self.read_hello(&mut io, received, &mut trace).await?;
+        let (mut hello, incoming) = self.read_hello(&mut io, received, &mut trace).await?;
         trace.timeline.mark(Milestone::ClientHello);
         let started = Instant::now();
+        if self.settings.ja4 {
+            hello.fingerprint(&incoming);
+        }
         let mut variant = Variant::default();
         let result = match self.hosts.select(&hello, self.settings.min_version) {
             Selection::Unanswerable(description, reason) => {
@@ -198,6 +202,11 @@ impl Acceptor {
     /// Maximum size of a `ClientHello` in bytes.
     pub(crate) fn hello_size(&self) -> usize {
         self.settings.hello_size
+    }
+
+    /// Whether JA4 is computed.
+    pub(crate) fn computes_ja4(&self) -> bool {
+        self.settings.ja4
     }
 
     /// Selects the host for a hello over QUIC, with its configurations, or the alert and the reason for a refusal.

@@ -43,6 +43,10 @@ pub struct TlsSettings {
     pub unknown_host: UnknownName,
     /// Prepare the hosts for QUIC too, with the protocol `h3` and TLS 1.3 only. Default: no.
     pub quic: bool,
+    /// Compute the JA4 fingerprint of each client. Default: no.
+    pub ja4: bool,
+    /// Compute the fingerprints of client certificates. Default: no.
+    pub client_fingerprints: bool,
     /// Write the secrets of every connection to the file named by `SSLKEYLOGFILE`. For debugging only.
     pub key_log: bool,
 }
@@ -61,6 +65,8 @@ impl Default for TlsSettings {
             hello_size: 16 * 1024,
             unknown_host: UnknownName::Default,
             quic: false,
+            ja4: false,
+            client_fingerprints: false,
             key_log: false,
         }
     }

@@ -10,6 +10,7 @@ mod server_name;
 
 use std::borrow::Cow;
 
+use crate::ja4::{Transport, ja4};
 use crate::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 const RECORD_HEADER: usize = 5;
@@ -90,6 +91,8 @@ pub struct ClientHello {
     pub has_psk: bool,
     /// The client sends early data.
     pub early_data: bool,
+    /// JA4, after [`fingerprint`](Self::fingerprint).
+    pub ja4: Option<Box<str>>,
 }
 
 impl ClientHello {
@@ -122,6 +125,22 @@ impl ClientHello {
         };
         let hello = facts::read(&message[HANDSHAKE_HEADER..])?;
         Ok(Progress::Complete(Box::new(hello)))
+    }
+
+    /// Computes JA4 of this hello, which was read over TCP from `bytes`.
+    pub fn fingerprint(&mut self, bytes: &[u8]) {
+        if let Ok(Extent::Complete { wire, message }) = extent(bytes, usize::MAX) {
+            self.fingerprint_message(&join_records(&bytes[..wire], message), Transport::Tcp);
+        }
+    }
+
+    /// Computes JA4 of this hello, which was read from the handshake message at the start of `bytes`.
+    pub fn fingerprint_message(&mut self, bytes: &[u8], transport: Transport) {
+        let header = bytes.first_chunk().copied().unwrap_or_default();
+        let message =
+            message_length(header, bytes.len()).ok().flatten().and_then(|length| bytes.get(..length));
+        let body = message.and_then(|message| message.get(HANDSHAKE_HEADER..)).unwrap_or_default();
+        self.ja4 = ja4(self, body, transport).map(String::into_boxed_str);
     }
 
     /// Whether the client offers `version`.

@@ -1,4 +1,4 @@
-//! Wire formats of TLS, HTTP/2 and HTTP/3: code points with registered names, facts of a `ClientHello`, hellos of probes and
+//! Wire formats of TLS, HTTP/2 and HTTP/3: code points with registered names, facts and fingerprints of a `ClientHello`, hellos of probes and
 //! responses of servers, frames and compressed fields of HTTP/2 and HTTP/3, priorities of responses.
 //!
 //! The crate does no I/O, holds no keys and has no connections. Every parser accepts untrusted bytes and never panics.
@@ -11,6 +11,7 @@ pub mod fuzz;
 pub mod h2;
 pub mod h3;
 mod http_version;
+pub mod ja4;
 pub mod offer;
 pub mod priority;
 pub mod registry;

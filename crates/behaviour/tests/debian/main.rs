@@ -28,6 +28,7 @@ mod development;
 mod early_data;
 mod erased;
 mod experiments;
+mod fingerprints;
 mod fleet;
 mod fleet_limits;
 mod fleet_redis;

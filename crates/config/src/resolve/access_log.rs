@@ -25,7 +25,10 @@ pub(super) fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Opt
             let template = LogTemplate::new(text);
             let template = template
                 .map_err(|reason| context.findings.wrong(&path.key("format").key("template"), reason));
-            AccessLogFormat::Template(Arc::new(template.ok()?))
+            let template = template.ok()?;
+            let (ja4, certificates) = template.fingerprints();
+            context.fingerprints = (context.fingerprints.0 || ja4, context.fingerprints.1 || certificates);
+            AccessLogFormat::Template(Arc::new(template))
         }
     };
     let sample = raw.sample.and_then(|share| {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brisk_answer::settings::{Maps, RequestLimit};
+use brisk_answer::settings::{Maps, RequestLimit, Variable};
 use brisk_certs::RefusedKey;
 use brisk_config_file::{Findings, KeyPath, Segment};
 use brisk_isolation::Isolation;
@@ -33,6 +33,8 @@ pub(super) struct Context<'d> {
     pub(super) files: CertificateFiles,
     /// Files with secrets, which no route may serve.
     pub(super) secrets: Vec<PathBuf>,
+    /// Whether a template has JA4 of clients, and the fingerprints of their certificates.
+    pub(super) fingerprints: (bool, bool),
     /// Whether files belong to the certificates of the last host.
     pub(super) loads_certificates: bool,
 }
@@ -50,12 +52,20 @@ impl<'d> Context<'d> {
             key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),
             files: CertificateFiles::default(),
             secrets: Vec::new(),
+            fingerprints: (false, false),
             loads_certificates: false,
         }
     }
 }
 
 impl Context<'_> {
+    /// Notes the fingerprints of clients that a template has. `has` returns whether it has a variable.
+    pub(super) fn note_fingerprints(&mut self, has: impl Fn(&Variable) -> bool) {
+        let (ja4, certificates) = &mut self.fingerprints;
+        *ja4 |= has(&Variable::Ja4);
+        *certificates |= has(&Variable::ClientFingerprint);
+    }
+
     /// A path of the file as it is opened, noted as one to watch.
     pub(super) fn file(&mut self, path: &Path) -> PathBuf {
         let path = self.base.join(path);

@@ -101,6 +101,7 @@ pub(super) fn name(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Opt
 fn template(text: &str, message: Message, path: &KeyPath, context: &mut Context<'_>) -> Option<RuleValue> {
     let fault = match Template::new(text, &context.maps) {
         Ok(template) if message == Message::Response || !template.needs_response() => {
+            context.note_fingerprints(|variable| template.has(variable));
             return Some(template.into());
         }
         Ok(_) => {

@@ -21,6 +21,7 @@ pub(super) fn maps(written: &BTreeMap<String, raw::Map>, context: &mut Context<'
             context.findings.wrong(&path.key("from"), reason);
             Template::default()
         });
+        context.note_fingerprints(|variable| from.has(variable));
         if from.needs_response() {
             context.findings.wrong(&path.key("from"), "{upstream.address} is known with the response only");
         }

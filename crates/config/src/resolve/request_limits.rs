@@ -103,7 +103,10 @@ fn key(by: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<LimitKey> 
                 "empty: write the key of a request, as {CLIENT:?}, or a fixed text for all requests together"
             )
         }
-        Ok(template) => return Some(LimitKey::Template(template)),
+        Ok(template) => {
+            context.note_fingerprints(|variable| template.has(variable));
+            return Some(LimitKey::Template(template));
+        }
         Err(reason) => reason,
     };
     // Not the echo of another value of the limit, even of one that could not be read.

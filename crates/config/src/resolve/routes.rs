@@ -325,7 +325,10 @@ fn redirect(raw: &values::Redirect, path: &KeyPath, context: &mut Context<'_>) -
     let to = path.key("to");
     let path = if context.findings.written(&to) { &to } else { path };
     match RedirectTarget::new(&raw.to, &context.maps) {
-        Ok(to) => Some(Action::Redirect(Redirect { status: StatusCode::from_u16(code).ok()?, to })),
+        Ok(to) => {
+            context.note_fingerprints(|variable| to.has(variable));
+            Some(Action::Redirect(Redirect { status: StatusCode::from_u16(code).ok()?, to }))
+        }
         Err(reason) => {
             context.findings.wrong(path, format!("{:?} is no place to redirect to: {reason}", raw.to));
             None

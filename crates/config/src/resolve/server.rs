@@ -334,6 +334,8 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             Some(raw::UnknownHost::Default) | None => UnknownName::Default,
         },
         quic: raw.server.http3.unwrap_or(false),
+        ja4: false,
+        client_fingerprints: false,
         key_log: false,
     }
 }

@@ -56,8 +56,8 @@ fn a_redirect_has_known_variables_and_a_host_that_no_client_chooses() {
         "brisk.toml:7:12: host[0].route[0].redirect: \"/{pth}\" is no place to redirect to: {pth} is no variable; \
          known here: {client.address}, {client.port}, {client.certificate.subject}, {server.address}, {server.port}, {request.id}, \
          {request.method}, {request.scheme}, {request.host}, {request.path}, {request.query}, {request.target}, {request.version}, \
-         {tls.version}, {tls.cipher}, {tls.server_name}, {upstream.address}, {request.header.NAME}, {request.cookie.NAME}, \
-         {request.query.NAME}, {map.NAME}",
+         {tls.version}, {tls.cipher}, {tls.server_name}, {tls.client.fingerprint}, {ja4}, {upstream.address}, \
+         {request.header.NAME}, {request.cookie.NAME}, {request.query.NAME}, {map.NAME}",
     );
     refused(
         &route("path = \"/\"\nredirect = \"https://{request.header.x}/\""),

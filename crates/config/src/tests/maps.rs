@@ -15,6 +15,32 @@ fn a_value_with_variables_refers_to_tables() {
 }
 
 #[test]
+fn fingerprints_of_clients_are_computed_only_for_templates_that_have_them() {
+    let computed = |text: &str| {
+        let tls = accepted(text).settings.tls;
+        (tls.ja4, tls.client_fingerprints)
+    };
+    let header = |value: &str| with(&format!("response_headers = {{ set = {{ A = \"{value}\" }} }}\n"), "");
+    let redirect = format!(
+        "{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nredirect = \"/x?{{tls.client.fingerprint}}\"\n"
+    );
+    let limit = with("limits = [\"a\"]\n", "[limit.a]\nrate = \"1/s\"\nby = \"{ja4}\"\n");
+    let map = with("", "[map.a]\nfrom = \"{ja4}\"\nvalues = { x = \"y\" }\n");
+    let log = format!("{LISTENER}[access_log]\nformat = {{ template = '{{ja4}}' }}\n{HOST}");
+    for (text, expected) in [
+        (&header("{tls.version}"), (false, false)),
+        (&header("{ja4}"), (true, false)),
+        (&header("{tls.client.fingerprint}{ja4}"), (true, true)),
+        (&redirect, (false, true)),
+        (&limit, (true, false)),
+        (&map, (true, false)),
+        (&log, (true, false)),
+    ] {
+        assert_eq!(computed(text), expected, "{text}");
+    }
+}
+
+#[test]
 fn wrong_variables_and_tables_are_refused() {
     let rule = |value: &str| format!("response_headers = {{ set = {{ A = \"{value}\" }} }}\n");
     let place = "brisk.toml:8:34: host[0].route[0].response_headers.set.A:";

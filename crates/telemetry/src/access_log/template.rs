@@ -78,6 +78,8 @@ fields! {
     TlsVersion = "tls.version",
     TlsCipher = "tls.cipher",
     TlsServerName = "tls.server_name",
+    ClientFingerprint = "tls.client.fingerprint",
+    Ja4 = "ja4",
     TlsResumption = "tls.resumption",
     Error = "error",
 }
@@ -130,6 +132,12 @@ impl LogTemplate {
             parts.push(Part::Text(literal.into()));
         }
         Ok(Self { parts: parts.into(), headers: headers.into() })
+    }
+
+    /// Whether a line has JA4 of the client, and the fingerprint of its certificate.
+    pub fn fingerprints(&self) -> (bool, bool) {
+        let has = |field| self.parts.contains(&Part::Field(field));
+        (has(Field::Ja4), has(Field::ClientFingerprint))
     }
 
     /// Names of the request headers that a line needs, in lower case. [`RequestRecord::headers`] has their values in this order.
@@ -231,6 +239,7 @@ impl Facts<'_> {
     /// Appends the value of a variable; nothing if there is none.
     fn append(&self, field: Field, line: &mut Vec<u8>) {
         let tls = self.connection.tls.as_deref();
+        let fingerprints = tls.and_then(|tls| tls.fingerprints.as_deref());
         match field {
             Field::ClientAddress => shown(line, canonical(self.connection.client.ip())),
             Field::ClientPort => push_number(line, self.connection.client.port().into()),
@@ -244,6 +253,8 @@ impl Facts<'_> {
             Field::Duration => seconds(line, self.duration),
             Field::DurationMicros => number(line, self.duration.map(micros)),
             Field::ClientSubject => text(line, tls.and_then(|tls| tls.client_subject.as_deref())),
+            Field::ClientFingerprint => text(line, fingerprints.and_then(|all| all.certificate.as_deref())),
+            Field::Ja4 => text(line, fingerprints.and_then(|all| all.ja4.as_deref())),
             Field::TlsVersion => text(line, tls.and_then(|tls| tls.version.name())),
             Field::TlsCipher => text(line, tls.and_then(|tls| tls.suite.name())),
             Field::TlsServerName => text(line, tls.and_then(|tls| tls.server_name.as_deref())),

@@ -32,6 +32,7 @@ pub(super) fn secure_connection() -> ConnectionRecord {
         alpn: Some(HttpVersion::Http2),
         client_subject: Some("CN=a \"b\"".into()),
         client_chain: Box::default(),
+        fingerprints: None,
         hello_retry: false,
         handshake_time: Duration::from_micros(812),
     };

@@ -225,6 +225,7 @@ mod tests {
             alpn: None,
             client_subject: None,
             client_chain: Box::default(),
+            fingerprints: None,
             hello_retry: false,
             handshake_time: Duration::from_millis(3),
         }

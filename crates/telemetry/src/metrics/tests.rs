@@ -21,6 +21,7 @@ pub(crate) fn facts() -> TlsFacts {
         alpn: None,
         client_subject: None,
         client_chain: Box::default(),
+        fingerprints: None,
         hello_retry: false,
         handshake_time: Duration::from_millis(3),
     }

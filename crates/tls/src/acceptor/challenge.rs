@@ -60,6 +60,7 @@ impl Acceptor {
         Host {
             place: 0,
             demands: Demands::default(),
+            hashes_client_certificates: false,
             config: self.challenge.clone(),
             quic: None,
             prepared,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use brisk_telemetry::{EarlyData, Resumption, ResumptionFailure, TlsFacts};
+use brisk_certs::Fingerprint;
+use brisk_telemetry::{ClientFingerprints, EarlyData, Resumption, ResumptionFailure, TlsFacts};
 use brisk_wire::HttpVersion;
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
@@ -58,6 +59,7 @@ pub(crate) fn of(
             .and_then(|chain| brisk_certs::subject(chain.first()?))
             .map(String::into_boxed_str),
         client_chain: client_chain(tls, host.keeps_client_chain),
+        fingerprints: fingerprints(tls, hello, host.hashes_client_certificate),
         hello_retry,
         handshake_time: took,
     }
@@ -68,6 +70,21 @@ pub(crate) fn of(
 pub(crate) struct HostFacts {
     pub(crate) takes_early_data: bool,
     pub(crate) keeps_client_chain: bool,
+    pub(crate) hashes_client_certificate: bool,
+}
+
+/// The fingerprints that the configuration has a use for.
+fn fingerprints(
+    tls: &CommonState,
+    hello: &ClientHello,
+    hashes_certificate: bool,
+) -> Option<Box<ClientFingerprints>> {
+    let chain = tls.peer_certificates().filter(|_| hashes_certificate);
+    let certificate = chain.and_then(<[_]>::first);
+    let certificate =
+        certificate.map(|certificate| Fingerprint::of(certificate).to_string().into_boxed_str());
+    let is_any = hello.ja4.is_some() || certificate.is_some();
+    is_any.then(|| Box::new(ClientFingerprints { ja4: hello.ja4.clone(), certificate }))
 }
 
 fn client_chain(tls: &CommonState, keep: bool) -> Box<[Box<[u8]>]> {

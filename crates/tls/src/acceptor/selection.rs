@@ -85,6 +85,7 @@ pub(crate) struct Host {
     /// Index in the list of hosts.
     pub(crate) place: usize,
     pub(crate) demands: Demands,
+    pub(crate) hashes_client_certificates: bool,
     pub(crate) config: HostConfig,
     /// The configurations for QUIC, if it is served.
     pub(crate) quic: Option<HostConfig>,
@@ -122,7 +123,11 @@ impl Host {
             tls12: !hello.offers_version(ProtocolVersion::TLS1_3),
             client,
         };
-        let facts = HostFacts { takes_early_data, keeps_client_chain: self.demands.keeps_certificates() };
+        let facts = HostFacts {
+            takes_early_data,
+            keeps_client_chain: self.demands.keeps_certificates(),
+            hashes_client_certificate: self.hashes_client_certificates,
+        };
         Preparation { config: Arc::clone(config), certificate, input, demands: self.demands.clone(), facts }
     }
 

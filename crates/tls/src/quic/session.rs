@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use brisk_telemetry::{HandshakeOutcome, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress};
+use brisk_wire::ja4::Transport;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::crypto::{
     ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, ServerConfig, Session,
@@ -143,12 +144,15 @@ impl LazySession {
             State::Hello(collected) => collected,
         };
         collected.extend_from_slice(bytes);
-        let hello = match ClientHello::read_message(collected, self.acceptor.hello_size()) {
+        let mut hello = match ClientHello::read_message(collected, self.acceptor.hello_size()) {
             Ok(Progress::Incomplete) => return Ok(false),
             Ok(Progress::Complete(hello)) => *hello,
             Err(error) => return Err(Failure::of_hello(&error)),
         };
         let collected = std::mem::take(collected);
+        if self.acceptor.computes_ja4() {
+            hello.fingerprint_message(&collected, Transport::Quic);
+        }
         let mut handshake = self.begin(hello)?;
         let read = handshake.read(&collected);
         self.state = State::Handshake(handshake);

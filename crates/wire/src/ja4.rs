@@ -2,26 +2,25 @@
 
 use std::fmt::Write;
 
-use brisk_handshake_view::message::{FieldReader, extensions};
-use brisk_wire::client_hello::ClientHello;
-use brisk_wire::registry::ProtocolVersion;
 use sha2::{Digest, Sha256};
+use tls_parser::{TlsExtension, parse_tls_extension_unknown, parse_tls_handshake_client_hello};
+
+use crate::client_hello::ClientHello;
+use crate::registry::ProtocolVersion;
 
 /// Transport of a hello, the first character of its fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub enum Transport {
+    /// TLS over TCP.
     Tcp,
+    /// QUIC.
     Quic,
 }
 
-/// JA4 of a `ClientHello`: its fields, and the body of the message. `None` if the body is malformed.
-pub(crate) fn ja4(hello: &ClientHello, body: &[u8], transport: Transport) -> Option<String> {
-    let mut fields = FieldReader(body);
-    fields.take(2 + 32)?;
-    fields.short()?;
-    fields.long()?;
-    fields.short()?;
-    let numbers = extensions(fields.long().unwrap_or_default()).into_iter().map(|(number, _)| number);
+/// JA4 of a `ClientHello`: its fields, and the body of the message. `None` if the body is malformed. About 3 us.
+pub fn ja4(hello: &ClientHello, body: &[u8], transport: Transport) -> Option<String> {
+    let (_, contents) = parse_tls_handshake_client_hello(body).ok()?;
+    let numbers = extensions(contents.ext.unwrap_or_default());
     let numbers: Vec<u16> = numbers.filter(|number| !is_grease(*number)).collect();
     let suites: Vec<u16> =
         hello.suites.iter().map(|suite| suite.0).filter(|suite| !is_grease(*suite)).collect();
@@ -47,6 +46,17 @@ pub(crate) fn ja4(hello: &ClientHello, body: &[u8], transport: Transport) -> Opt
     let (suites, hashed) = (hash(&sorted(suites)), hash(&hashed));
     let transport = if transport == Transport::Quic { 'q' } else { 't' };
     Some(format!("{transport}{version}{name}{suites_count:02}{extension_count:02}{alpn}_{suites}_{hashed}"))
+}
+
+/// Numbers of the extensions in a block without its length.
+fn extensions(mut block: &[u8]) -> impl Iterator<Item = u16> {
+    std::iter::from_fn(move || match parse_tls_extension_unknown(block) {
+        Ok((rest, TlsExtension::Unknown(kind, _))) => {
+            block = rest;
+            Some(kind.0)
+        }
+        _ => None,
+    })
 }
 
 /// Reserved values (RFC 8701).
@@ -88,11 +98,10 @@ fn hash(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use brisk_wire::client_hello::Progress;
-    use brisk_wire::offer::Offer;
-    use brisk_wire::registry::{CipherSuite, SignatureScheme};
-
     use super::*;
+    use crate::client_hello::Progress;
+    use crate::offer::Offer;
+    use crate::registry::{CipherSuite, SignatureScheme};
 
     #[test]
     fn the_example_of_the_specification_has_its_fingerprint() {
