@@ -1,12 +1,12 @@
 //! Properties of HTTP/2 with any upstream, for tests and for libFuzzer.
 
-use crate::http2::testing;
+use crate::http2::fuzz;
 
 /// An upstream's side of HTTP/2, with requests and their ends in between. The output does not depend on the division of the
 /// input into pieces and consists of whole frames within the size limit. Every byte of data is read or given back.
 pub fn http2_upstream(bytes: &[u8]) {
     if let Some((&split, script)) = bytes.split_first() {
-        testing::compare(script, split.into());
+        fuzz::compare(script, split.into());
     }
 }
 

@@ -4,6 +4,8 @@
 mod allowance;
 mod blocks;
 mod cancels;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod input;
 mod link;
 mod output;
@@ -11,8 +13,6 @@ mod pulse;
 mod resets;
 mod state;
 mod stream;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod windows;

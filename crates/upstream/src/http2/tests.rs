@@ -13,8 +13,8 @@ use brisk_wire::h2::frame::{Reason, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::{self, id};
 use http::Method;
 
+use super::fuzz::{Asked, Bench, Written};
 use super::state::{CONNECTION_WINDOW, STREAM_WINDOW};
-use super::testing::{Asked, Bench, Written};
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
