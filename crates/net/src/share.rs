@@ -18,7 +18,8 @@ pub struct FairShare {
 #[derive(Debug)]
 pub struct SharePermit {
     _slot: ConnectionPermit,
-    _client: AddressPermit,
+    /// `None` for an address that represents many clients.
+    _client: Option<AddressPermit>,
 }
 
 impl FairShare {
@@ -32,7 +33,15 @@ impl FairShare {
     pub fn try_acquire(&self, client: IpAddr) -> Option<SharePermit> {
         let free = self.slots.saturating_sub(self.taken.open());
         let slot = self.taken.try_acquire()?;
-        Some(SharePermit { _slot: slot, _client: self.clients.try_acquire_below(client, free)? })
+        Some(SharePermit { _slot: slot, _client: Some(self.clients.try_acquire_below(client, free)?) })
+    }
+
+    /// Like [`try_acquire`](Self::try_acquire); `None` is an address that represents many clients, which has no share.
+    pub fn try_acquire_any(&self, client: Option<IpAddr>) -> Option<SharePermit> {
+        match client {
+            Some(client) => self.try_acquire(client),
+            None => Some(SharePermit { _slot: self.taken.try_acquire()?, _client: None }),
+        }
     }
 }
 

@@ -34,6 +34,7 @@ use crate::open::OpenConnection;
 use crate::pipeline::Pipelines;
 use crate::places::Place;
 use crate::pool::Pool;
+use crate::proxied::ProxiedClients;
 use crate::settings::GroupSettings;
 
 pub(crate) use self::lease::Lease;
@@ -62,6 +63,7 @@ pub struct Server {
     wheel: DeadlineWheel,
     pool: Pool,
     http2: Http2Pool,
+    proxied: ProxiedClients,
     pipelines: Rc<Pipelines>,
     /// Connections passing from one request to another, which was notified to take one.
     pub(crate) handed: RefCell<VecDeque<Box<Http1>>>,
@@ -150,7 +152,9 @@ impl Group {
         for server in &*self.servers() {
             server.pool.sweep();
             let pool = &self.state.settings.pool;
-            server.http2.sweep(pool.idle_connections, idle_ticks(pool.idle_timeout));
+            let ticks = idle_ticks(pool.idle_timeout);
+            server.http2.sweep(pool.idle_connections, ticks);
+            server.sweep_proxied(ticks);
         }
     }
 }
@@ -215,6 +219,7 @@ impl Server {
             wheel: wheel.clone(),
             pool: Pool::new(settings.idle_connections, idle_ticks(settings.idle_timeout)),
             http2: Http2Pool::new(Http2Limits::of(&group.settings), wheel),
+            proxied: ProxiedClients::new(settings.idle_connections),
             pipelines: Pipelines::new(group.settings.pipeline, &state.metrics),
             handed: RefCell::default(),
             active: Cell::new(0),
@@ -240,6 +245,7 @@ impl Server {
     fn retire(&self) {
         self.pool.retire();
         self.http2.retire();
+        self.retire_proxied();
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -248,6 +254,10 @@ impl Server {
 
     pub(crate) fn http2(&self) -> &Http2Pool {
         &self.http2
+    }
+
+    pub(crate) fn proxied(&self) -> &ProxiedClients {
+        &self.proxied
     }
 
     pub(crate) fn pipelines(&self) -> &Rc<Pipelines> {

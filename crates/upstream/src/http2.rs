@@ -191,6 +191,11 @@ impl Http2Pool {
         });
     }
 
+    /// Whether there is no open connection.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.borrow().is_empty()
+    }
+
     /// Closes one connection without requests, if there is any.
     pub(crate) fn close_idle(&self) {
         let mut open = self.open.borrow_mut();

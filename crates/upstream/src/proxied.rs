@@ -1,13 +1,16 @@
 //! Connections with a PROXY header, which belong to one client.
 //!
 //! The header names the client of all requests on its connection. Such a connection therefore carries requests of one
-//! client connection only, is kept with that connection and closes with it. If the number of connections to the server is
-//! limited, a connection closes after its request instead, because kept ones would hold permits that others need.
+//! client connection only, is kept with that connection and closes with it, after the idle timeout, or with the removal of its
+//! server. The kept connections of all clients of a worker share the limit of the pool. If the number of connections to the
+//! server is limited, a connection closes after its request instead, because kept ones would hold permits that others need.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::rc::{Rc, Weak};
 
 use brisk_http_connection::Connection;
+use brisk_net::{FairShare, SharePermit};
 
 use crate::group::Server;
 use crate::http1::{Http1, Owner};
@@ -19,49 +22,137 @@ const IDLE: usize = 8;
 /// Connections to servers whose PROXY header names one client connection.
 #[derive(Debug, Default)]
 pub(crate) struct ProxiedConnections {
-    idle: RefCell<Vec<(Rc<Server>, Box<Http1>)>>,
-    http2: RefCell<Vec<(Rc<Server>, Rc<Http2Pool>)>>,
+    http1: RefCell<Vec<Kept<Box<Http1>>>>,
+    http2: RefCell<Vec<Kept<Rc<Http2Pool>>>>,
+}
+
+/// An idle HTTP/1.1 connection, or the HTTP/2 connections to a server.
+#[derive(Debug)]
+struct Kept<T> {
+    server: Rc<Server>,
+    connection: T,
+    idle_ticks: u32,
+    _slot: SharePermit,
+}
+
+/// The clients of one worker that keep such connections to one server.
+#[derive(Debug)]
+pub(crate) struct ProxiedClients {
+    clients: RefCell<Vec<Weak<ProxiedConnections>>>,
+    slots: FairShare,
+    is_retired: Cell<bool>,
 }
 
 impl ProxiedConnections {
     /// The connections of `client`, created if necessary.
-    pub(crate) fn with(client: &Connection) -> &Self {
-        let proxied = client.extras.proxied_or(|| Box::new(Self::default()));
+    fn with(client: &Connection) -> &Rc<Self> {
+        let proxied = client.extras.proxied_or(|| Box::new(Rc::<Self>::default()));
         proxied.downcast_ref().expect("nothing else is kept here")
     }
 
-    /// Keeps a reusable connection for further requests of the client, unless it has enough of them.
-    pub(crate) fn put(&self, server: &Rc<Server>, mut http1: Box<Http1>) {
-        http1.rest();
-        let mut idle = self.idle.borrow_mut();
-        if idle.iter().filter(|(own, _)| Rc::ptr_eq(own, server)).count() < IDLE {
-            idle.push((Rc::clone(server), http1));
+    fn has(&self, server: &Server) -> bool {
+        self.http1.borrow().iter().any(|kept| kept.is_of(server))
+            || self.http2.borrow().iter().any(|kept| kept.is_of(server))
+    }
+
+    /// Closes connections to `server` that ended or were idle for `idle_ticks` sweeps. Returns whether others remain.
+    fn sweep(&self, server: &Server, idle_ticks: u32) -> bool {
+        self.http1.borrow_mut().retain_mut(|kept| {
+            if !kept.is_of(server) {
+                return true;
+            }
+            kept.idle_ticks += 1;
+            kept.idle_ticks <= idle_ticks && !kept.connection.found_closed()
+        });
+        self.http2.borrow_mut().retain(|kept| {
+            if !kept.is_of(server) {
+                return true;
+            }
+            kept.connection.sweep(usize::MAX, idle_ticks);
+            // A request that has the pool may be opening a connection.
+            !kept.connection.is_empty() || Rc::strong_count(&kept.connection) > 1
+        });
+        self.has(server)
+    }
+
+    /// Closes the idle connections to `server`, and those with requests when these end.
+    fn forget(&self, server: &Server) {
+        self.http1.borrow_mut().retain(|kept| !kept.is_of(server));
+        self.http2.borrow_mut().retain(|kept| {
+            let is_own = kept.is_of(server);
+            if is_own {
+                kept.connection.retire();
+            }
+            !is_own
+        });
+    }
+}
+
+impl<T> Kept<T> {
+    fn is_of(&self, server: &Server) -> bool {
+        ptr::eq(&raw const *self.server, server)
+    }
+}
+
+impl ProxiedClients {
+    /// No connections; clients may keep `limit`.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { clients: RefCell::default(), slots: FairShare::new(limit), is_retired: Cell::new(false) }
+    }
+
+    /// A slot for a connection of `client` to `server`, whose clients these are.
+    fn admit(&self, client: &Connection, server: &Server) -> Option<SharePermit> {
+        if self.is_retired.get() {
+            return None;
         }
+        let slot = self.slots.try_acquire_any(client.client.address())?;
+        let own = ProxiedConnections::with(client);
+        if !own.has(server) {
+            self.clients.borrow_mut().push(Rc::downgrade(own));
+        }
+        Some(slot)
+    }
+}
+
+/// Keeps a reusable connection for further requests of `client`, unless it has enough of them.
+pub(crate) fn put(client: &Connection, server: &Rc<Server>, mut http1: Box<Http1>) {
+    let own = ProxiedConnections::with(client);
+    if own.http1.borrow().iter().filter(|kept| kept.is_of(server)).count() >= IDLE {
+        return;
+    }
+    if let Some(slot) = server.proxied().admit(client, server) {
+        http1.rest();
+        let server = Rc::clone(server);
+        own.http1.borrow_mut().push(Kept { server, connection: http1, idle_ticks: 0, _slot: slot });
     }
 }
 
 /// An idle HTTP/1.1 connection of `client` to `server`, if there is one.
 pub(crate) fn take(client: &Connection, server: &Rc<Server>) -> Option<Box<Http1>> {
-    let proxied: &ProxiedConnections = client.extras.proxied()?.downcast_ref()?;
-    let mut idle = proxied.idle.borrow_mut();
+    let proxied: &Rc<ProxiedConnections> = client.extras.proxied()?.downcast_ref()?;
+    let mut idle = proxied.http1.borrow_mut();
     loop {
-        let index = idle.iter().rposition(|(own, _)| Rc::ptr_eq(own, server))?;
-        let (_, mut http1) = idle.remove(index);
+        let index = idle.iter().rposition(|kept| kept.is_of(server))?;
+        let mut http1 = idle.remove(index).connection;
         if !http1.found_closed() {
             return Some(http1);
         }
     }
 }
 
-/// The HTTP/2 connections of `client` to `server`; `None` if they are shared by all clients.
+/// The HTTP/2 connections of `client` to `server`; `None` if they are shared by all clients. Without a free slot, they close
+/// after their request.
 pub(crate) fn http2(client: &Connection, server: &Rc<Server>) -> Option<Rc<Http2Pool>> {
     server.state().proxy_protocol()?;
-    let mut pools = ProxiedConnections::with(client).http2.borrow_mut();
-    if let Some((_, pool)) = pools.iter().find(|(own, _)| Rc::ptr_eq(own, server)) {
-        return Some(Rc::clone(pool));
+    let own = ProxiedConnections::with(client);
+    if let Some(kept) = own.http2.borrow().iter().find(|kept| kept.is_of(server)) {
+        return Some(Rc::clone(&kept.connection));
     }
     let pool = Rc::new(server.new_http2_pool());
-    pools.push((Rc::clone(server), Rc::clone(&pool)));
+    if let Some(slot) = server.proxied().admit(client, server) {
+        let (server, connection) = (Rc::clone(server), Rc::clone(&pool));
+        own.http2.borrow_mut().push(Kept { server, connection, idle_ticks: 0, _slot: slot });
+    }
     Some(pool)
 }
 
@@ -74,5 +165,20 @@ impl Server {
     /// Whether a connection with a PROXY header carries one request only.
     pub(crate) fn closes_proxied(&self) -> bool {
         self.state().places.is_some() && self.state().proxy_protocol().is_some()
+    }
+
+    /// Closes connections of clients that ended or were idle for `idle_ticks` sweeps. Called once a second.
+    pub(crate) fn sweep_proxied(&self, idle_ticks: u32) {
+        let remains = |client: &Weak<ProxiedConnections>| {
+            client.upgrade().is_some_and(|client| client.sweep(self, idle_ticks))
+        };
+        self.proxied().clients.borrow_mut().retain(remains);
+    }
+
+    /// Closes idle connections of clients and keeps none from now on.
+    pub(crate) fn retire_proxied(&self) {
+        self.proxied().is_retired.set(true);
+        let clients = self.proxied().clients.take();
+        clients.iter().filter_map(Weak::upgrade).for_each(|client| client.forget(self));
     }
 }

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use brisk_behaviour::site::{NAME, NAMES, Site, proxy_to};
+use brisk_behaviour::site::{LIMIT, NAME, NAMES, Site, connect_from, proxy_to};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::{Origin, write_response};
-use brisk_testkit::process::{command, serve_on_free_port, wait_until};
+use brisk_testkit::process::{command, run, serve_on_free_port, wait_until};
 use ppp::v2;
 
 fn group(servers: &[&str], more: &str) -> String {
@@ -97,6 +97,80 @@ fn limited_connections_carry_one_request_each() {
             }
         }
         assert_eq!(numbers.len(), 6, "{scheme}");
+    }
+}
+
+/// Waits until this number of connections to upstreams is open.
+fn open(site: &Site, wanted: usize) {
+    let mut found = 0.0;
+    wait_until("connections to the servers", || {
+        found = site.brisk.metrics().sum("brisk_upstream_connections_open", &[]);
+        ((found - wanted as f64).abs() < 0.5).then_some(())
+    });
+}
+
+#[test]
+fn kept_connections_close_after_the_idle_timeout() {
+    for scheme in ["http", "h2c"] {
+        let nginx = Nginx::proxied(scheme, "");
+        let more = "proxy_protocol = \"v2\"\npool = { idle_timeout = \"1s\" }\n";
+        let site = Site::with(&group(&[&nginx.url()], more));
+        let mut client = site.connect();
+        let first = client_of(&mut client);
+        open(&site, 0);
+        // The client's connection remains, and gets another one to the server.
+        let second = client_of(&mut client);
+        assert_eq!(first[..3], second[..3], "{scheme}");
+        assert_ne!(first[3], second[3], "{scheme}");
+    }
+}
+
+#[test]
+fn clients_share_the_number_of_kept_connections() {
+    for scheme in ["http", "h2c"] {
+        let nginx = Nginx::proxied(scheme, "");
+        let more = "proxy_protocol = \"v2\"\npool = { idle_connections = 4 }\n";
+        let tables = group(&[&nginx.url()], more);
+        let site = Site::custom("server.workers = 1", &tables, |setup| setup);
+        let mut clients: Vec<_> = (0..5).map(|_| site.connect()).collect();
+        for client in &mut clients {
+            client_of(client);
+        }
+        open(&site, 2);
+        let stream = connect_from(Ipv4Addr::new(127, 0, 0, 2), site.brisk.https());
+        let mut other = site.client().over(stream).expect("a handshake");
+        let [address, _, _, number] = client_of(&mut other);
+        assert_eq!(address, "127.0.0.2", "{scheme}");
+        open(&site, 3);
+        assert_eq!(client_of(&mut other)[3], number, "{scheme}: another client keeps its connection");
+        // Clients without a kept connection are served all the same.
+        for client in &mut clients {
+            client_of(client);
+        }
+        drop((clients, other));
+        open(&site, 0);
+    }
+}
+
+#[test]
+fn kept_connections_to_a_removed_server_close() {
+    for scheme in ["http", "h2c"] {
+        let (removed, other) = (Nginx::proxied(scheme, ""), Nginx::proxied(scheme, ""));
+        let site = Site::with(&group(&[&removed.url()], "proxy_protocol = \"v2\"\n"));
+        let mut client = site.connect();
+        client_of(&mut client);
+        let connections = || {
+            let mut ss = command("ss");
+            ss.args(["--no-header", "--tcp", "--numeric", "state", "established", "dport", "="]);
+            let address = format!(":{}", removed.address().port());
+            run(ss.arg(address), b"", LIMIT).success().lines().count()
+        };
+        assert_eq!(connections(), 1, "{scheme}");
+        let text = fs::read_to_string(site.brisk.folder().join("brisk.toml")).expect("the configuration");
+        site.brisk.write("brisk.toml", text.replace(&removed.url(), &other.url()));
+        site.brisk.reload();
+        wait_until("the end of the connection", || (connections() == 0).then_some(()));
+        assert_eq!(client_of(&mut client)[1], port(&client), "{scheme}: the client's connection remains");
     }
 }
 

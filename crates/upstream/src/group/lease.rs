@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Server;
 use crate::http1::{Http1, Owner};
 use crate::login::PrivateConnections;
-use crate::proxied::ProxiedConnections;
+use crate::proxied;
 use crate::settings::RequestTimeouts;
 
 /// The claim of a request on its server, from the choice to the end of the response. Counted by least-connections
@@ -64,7 +64,7 @@ impl Lease {
             }
             Owner::Proxied(client) => {
                 if let Some(client) = client.upgrade() {
-                    ProxiedConnections::with(&client).put(&self.server, http1);
+                    proxied::put(&client, &self.server, http1);
                 }
             }
         }
