@@ -71,7 +71,9 @@ pub use keys::{KeyFamily, Keys};
 pub use maintenance::Maintenance;
 pub use trace::Trace;
 pub use upstream_path::{RewriteDocuments, RewritePath, StripPrefix};
-pub use upstreams::{Balance, Health, Pool, ProxyVersion, SameSite, Sticky, Upstream, UpstreamTimeouts};
+pub use upstreams::{
+    Balance, Health, Hedge, Pool, ProxyVersion, SameSite, Sticky, Upstream, UpstreamTimeouts,
+};
 pub use visit_store::Visits;
 pub use visits::{HostVisits, ServerTiming};
 pub use when::{Test, When};

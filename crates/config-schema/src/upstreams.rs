@@ -19,6 +19,7 @@ pub struct Upstream {
     pub hash_by: Option<HashBy>,
     pub sticky: Option<Sticky>,
     pub retry: Option<bool>,
+    pub hedge: Option<Hedge>,
     pub proxy_protocol: Option<ProxyVersion>,
     pub pipeline: Option<u8>,
     pub head_size: Option<Size>,
@@ -54,6 +55,14 @@ pub struct Sticky {
     pub same_site: Option<SameSite>,
     pub secure: Option<bool>,
     pub http_only: Option<bool>,
+}
+
+/// `hedge`: second attempts of slow requests.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hedge {
+    pub after: Period,
+    pub percent: Option<u8>,
 }
 
 /// Value of the attribute `SameSite`.

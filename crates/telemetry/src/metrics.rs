@@ -29,7 +29,7 @@ use handshakes::Handshakes;
 pub use histogram::Histogram;
 pub use reading::{HandshakeCount, KeyReading, Reading, UpstreamReading};
 use series::KeyOperations;
-pub use series::{KeyOperationFacts, KeyOutcome, PipelineRepeat, UpstreamMetrics, Upstreams};
+pub use series::{Hedge, KeyOperationFacts, KeyOutcome, PipelineRepeat, UpstreamMetrics, Upstreams};
 pub(crate) use shard::PerWorker;
 use shard::Shards;
 

@@ -5,86 +5,42 @@
 //! to repeat are retried once, according to [`Retry`].
 
 mod framing;
+mod outcome;
 mod pipelined;
 mod tunnel;
 
-use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use brisk_http::error::ConnectionError;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::Interim;
+use brisk_telemetry::metrics::Hedge;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
+use tokio::time::timeout;
 
+use crate::balance::Member as _;
 use crate::body::UpstreamBody;
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
+use crate::hedge::race;
 use crate::http1::{Failure, Http1, Owner};
 use crate::http2::{Destination, Placement};
 use crate::login;
 use crate::login::PrivateConnections;
 use crate::open::AtLimit;
 use crate::proxied;
-use crate::settings::{RequestTimeouts, Retry, ServerScheme};
+use crate::settings::{HedgeSettings, RequestTimeouts, Retry, ServerScheme};
 use crate::upgrade::{PendingUpgrade, is_requested};
 
 use self::framing::{Framing, frame_body, settle_length, to_origin_form};
+pub use self::outcome::{ForwardFacts, ForwardOutcome};
 pub(crate) use self::tunnel::Tunnel;
 pub use self::tunnel::tunnel;
-
-/// Parameters of forwarding besides the request, and the record of its outcome.
-#[derive(Debug)]
-pub struct ForwardFacts<'a> {
-    /// Connection of the client.
-    pub connection: &'a Rc<Connection>,
-    /// Destination of the server's hints (103); `None` discards them.
-    pub interim: Option<&'a Interim>,
-    /// Updated during the request, regardless of its result.
-    pub outcome: &'a ForwardOutcome,
-    /// Timeouts of the request.
-    pub timeouts: RequestTimeouts,
-}
-
-/// Outcome of a request, for the access log.
-#[derive(Debug, Default)]
-pub struct ForwardOutcome {
-    server: RefCell<Option<Rc<Server>>>,
-    time: Cell<Option<Duration>>,
-    progress: RefCell<Option<Rc<BodyProgress>>>,
-}
-
-impl ForwardOutcome {
-    /// The last server tried.
-    pub fn server(&self) -> Option<Rc<Server>> {
-        self.server.borrow().clone()
-    }
-
-    /// Time from the start of forwarding to the head of the response, including retries; `None` without a response.
-    pub fn time(&self) -> Option<Duration> {
-        self.time.get()
-    }
-
-    /// Records that the response begins.
-    pub fn answered(&self) {
-        if let Some(progress) = &*self.progress.borrow() {
-            progress.answered();
-        }
-    }
-
-    /// Whether the client has sent its request body to the end, as far as the upload has noticed.
-    pub fn request_ended(&self) -> bool {
-        self.progress.borrow().as_ref().is_some_and(|progress| progress.has_ended())
-    }
-
-    /// Number of bytes of the request body so far.
-    pub fn request_bytes(&self) -> u64 {
-        self.progress.borrow().as_ref().map_or(0, |progress| progress.bytes())
-    }
-}
 
 /// Sends a request to a server of `group` and returns its response, whose body streams.
 ///
@@ -111,9 +67,22 @@ pub async fn forward(
         }
         first => first?,
     };
+    let mut hedge = journey.hedge(&request);
     loop {
         facts.outcome.server.replace(Some(Rc::clone(&attempt.server)));
-        match journey.send(&attempt, &mut request).await {
+        let sent = match hedge.take() {
+            None => journey.send(&attempt, &mut request).await,
+            Some(settings) => {
+                let sent = Box::pin(journey.send_hedged(&attempt, &mut request, settings));
+                let (other, sent) = sent.await;
+                if let Some(other) = other {
+                    facts.outcome.server.replace(Some(Rc::clone(&other.server)));
+                    attempt = other;
+                }
+                sent
+            }
+        };
+        match sent {
             Ok(mut response) => {
                 attempt.server.answered(response.status());
                 attempt.server.assign(journey.assigned.as_ref(), response.headers_mut());
@@ -230,6 +199,58 @@ impl<'a> Journey<'a> {
             None if was_kept && closed.is_some() => Ok(afresh(last.server)),
             None => Err(error),
         }
+    }
+
+    /// The settings for a request that may be hedged: it is safe, it has no body, and nothing about its connection concerns
+    /// it alone. Early data is not repeated (RFC 8470), and hints would arrive twice.
+    fn hedge(&self, request: &Request<RequestBody>) -> Option<&'a HedgeSettings> {
+        let settings = self.group.state().settings().hedge.as_ref()?;
+        let may_hedge = self.may_repeat
+            && matches!(*request.method(), Method::GET | Method::HEAD)
+            && !self.logs_in
+            && self.upgrade.is_empty()
+            && self.interim.is_none()
+            && self.connection.client.handshake().is_none()
+            && PrivateConnections::of(self.connection).is_none();
+        may_hedge.then_some(settings)
+    }
+
+    /// Sends a request to the server of `first`, and after the delay to another one too, if the credit permits it. Returns the
+    /// first response, with the second attempt if it is that of the second.
+    async fn send_hedged(
+        &self,
+        first: &Attempt,
+        request: &mut Request<RequestBody>,
+        settings: &HedgeSettings,
+    ) -> (Option<Attempt>, Result<Response<UpstreamBody>, Failure>) {
+        let credit = self.group.hedge_credit();
+        credit.earn(settings.percent);
+        let mut copy = copy_of(request);
+        let mut sending = pin!(self.send(first, request));
+        if let Ok(sent) = timeout(settings.after, sending.as_mut()).await {
+            return (None, sent);
+        }
+        let suits =
+            |server: &Rc<Server>| server.is_available() && server.is_backup() == first.server.is_backup();
+        let Some(server) = self.group.choose(self.key, Some(&first.server)).filter(suits) else {
+            return (None, sending.await);
+        };
+        if !credit.spend() {
+            first.server.state().metrics.hedge(Hedge::Budget);
+            return (None, sending.await);
+        }
+        let (placement, at_limit) = (Placement::Kept, AtLimit::Fail);
+        let second = Attempt { server, placement, at_limit, may_pipeline: false };
+        let raced = race(sending, self.send(&second, &mut copy)).await;
+        // No retry follows for this attempt. A kept connection may have reached its end, which is no evidence.
+        let other = if raced.is_second { first } else { &second };
+        if let Some(Failure { error, reused: false, .. }) = &raced.other
+            && error.blames_server()
+        {
+            other.server.failed(error);
+        }
+        second.server.state().metrics.hedge(if raced.is_second { Hedge::Won } else { Hedge::Lost });
+        (raced.is_second.then_some(second), raced.result)
     }
 
     async fn send(
@@ -351,6 +372,16 @@ impl<'a> Journey<'a> {
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
         Ok(response.map(|()| body))
     }
+}
+
+/// A request with the same head, without a body.
+fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
+    let mut copy = Request::new(RequestBody::Empty);
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    *copy.version_mut() = request.version();
+    copy.headers_mut().clone_from(request.headers());
+    copy
 }
 
 #[cfg(test)]

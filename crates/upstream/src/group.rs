@@ -27,6 +27,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::balance::Member;
 use crate::error::UpstreamError;
+use crate::hedge::HedgeCredit;
 use crate::http1::Http1;
 use crate::http2::{Http2Limits, Http2Pool};
 use crate::io::UpstreamIo;
@@ -51,6 +52,7 @@ pub struct Group {
     state: Arc<GroupState>,
     wheel: DeadlineWheel,
     members: RefCell<Members<Rc<Server>>>,
+    hedges: HedgeCredit,
     /// Signals requests that wait for the first servers.
     arrived: Notify,
 }
@@ -75,9 +77,14 @@ impl Group {
     /// idle connections and ends with the group.
     pub fn new(state: Arc<GroupState>, wheel: &DeadlineWheel) -> Rc<Self> {
         let members = RefCell::new(members(&state, &[], wheel));
-        let group = Rc::new(Self { state, wheel: wheel.clone(), members, arrived: Notify::new() });
+        let (wheel, hedges) = (wheel.clone(), HedgeCredit::default());
+        let group = Rc::new(Self { state, wheel, members, hedges, arrived: Notify::new() });
         drop(spawn_local(tend(Rc::downgrade(&group), Arc::clone(&group.state))));
         group
+    }
+
+    pub(crate) fn hedge_credit(&self) -> &HedgeCredit {
+        &self.hedges
     }
 
     /// The part of the group that all workers share.

@@ -15,6 +15,7 @@ pub mod forward;
 pub mod fuzz;
 mod group;
 mod health;
+mod hedge;
 mod http1;
 mod http2;
 mod interim;

@@ -14,7 +14,7 @@ use http::{HeaderName, StatusCode};
 
 pub use brisk_http::server_url::{ServerAddress, ServerScheme, ServerUrl, ServerUrlError};
 
-pub use crate::waits::{QueueSettings, RequestTimeouts};
+pub use crate::waits::{HedgeSettings, QueueSettings, RequestTimeouts};
 
 /// Default maximum number of headers of a response.
 pub const HEADERS: u16 = 100;
@@ -49,6 +49,8 @@ pub struct GroupSettings {
     pub health: HealthSettings,
     /// Repetition of requests that are safe to repeat. Default: once.
     pub retry: Retry,
+    /// Second attempts of slow requests at another server. Default: none.
+    pub hedge: Option<HedgeSettings>,
     /// PROXY header at the start of every connection, which names the client. Such a connection carries requests of one
     /// client connection only. Default: none. Excludes pipelines.
     pub proxy_protocol: Option<ProxyVersion>,
@@ -74,6 +76,7 @@ impl GroupSettings {
             tls: UpstreamTlsSettings::default(),
             health: HealthSettings::default(),
             retry: Retry::default(),
+            hedge: None,
             proxy_protocol: None,
             pipeline: 1,
         }

@@ -1,4 +1,4 @@
-//! Settings of waits: timeouts of one request, and the queue for connections.
+//! Settings of waits: timeouts of one request, second attempts, and the queue for connections.
 
 use std::time::Duration;
 
@@ -9,6 +9,15 @@ pub struct RequestTimeouts {
     pub head: Option<Duration>,
     /// In place of [`UpstreamTimeouts::body`](crate::settings::UpstreamTimeouts::body).
     pub body: Option<Duration>,
+}
+
+/// Second attempts of safe requests (GET and HEAD without a body) at another server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HedgeSettings {
+    /// Time without a response after which the second attempt begins.
+    pub after: Duration,
+    /// Maximum number of second attempts in a hundred requests.
+    pub percent: u32,
 }
 
 /// The requests that wait for a connection to a server, of all workers.

@@ -75,6 +75,7 @@ mod upstream_backup;
 mod upstream_dns;
 mod upstream_faults;
 mod upstream_h2;
+mod upstream_hedge;
 mod upstream_neighbours;
 mod upstream_outliers;
 mod upstream_proxy_protocol;

@@ -8,8 +8,8 @@ use brisk_certs::{Warning, load};
 use brisk_config_file::{KeyPath, Period, Size};
 use brisk_keys::Keystore;
 use brisk_upstream::settings::{
-    ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HEADERS, HashKey, HealthSettings, Identity,
-    PassiveChecks, PoolSettings, ProxyVersion, QueueSettings, Retry, ServerScheme, TlsProtocol,
+    ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HEADERS, HashKey, HealthSettings, HedgeSettings,
+    Identity, PassiveChecks, PoolSettings, ProxyVersion, QueueSettings, Retry, ServerScheme, TlsProtocol,
     UpstreamTimeouts, UpstreamTlsSettings,
 };
 use http::uri::PathAndQuery;
@@ -47,9 +47,23 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
         tls: tls(raw, &path.key("tls"), context),
         health: health(raw, &path.key("health"), context),
         retry: if raw.retry.unwrap_or(true) { Retry::Once } else { Retry::Never },
+        hedge: hedge(raw, path, context),
         proxy_protocol: raw.proxy_protocol.map(proxy_version),
         pipeline: pipeline(raw, path, context),
     }
+}
+
+/// The delay is above the time of most responses, so that few requests are sent twice.
+fn hedge(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Option<HedgeSettings> {
+    let written = raw.hedge.as_ref()?;
+    let path = path.key("hedge");
+    if raw.retry == Some(false) {
+        context.findings.wrong(&path, "has no effect with retry = false: requests are sent once");
+    }
+    let delays = Period(Duration::from_millis(1))..=Period(Duration::from_mins(1));
+    let after = context.findings.within(&path.key("after"), Some(written.after), written.after, &delays).0;
+    let percent = context.findings.within(&path.key("percent"), written.percent, 5, &(1..=100)).into();
+    Some(HedgeSettings { after, percent })
 }
 
 fn pipeline(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> usize {

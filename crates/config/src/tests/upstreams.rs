@@ -207,3 +207,29 @@ fn a_grpc_check_needs_http_2() {
     let checks = accepted(&grpc("h2c://127.0.0.1:1", "")).settings.upstreams[0].health.active.clone();
     assert_eq!(checks.expect("checks").grpc.as_deref(), Some("app.Api"));
 }
+
+#[test]
+fn hedging_has_a_delay_and_a_share() {
+    let hedge = |more: &str| upstream(&format!("servers = [\"http://127.0.0.1:1\"]\n{more}"));
+    let settings = |more: &str| accepted(&hedge(more)).settings.upstreams[0].hedge.clone().expect("settings");
+    let usual = settings("hedge = { after = \"80ms\" }");
+    assert_eq!((usual.after, usual.percent), (Duration::from_millis(80), 5));
+    assert_eq!(settings("hedge = { after = \"1ms\", percent = 100 }").percent, 100);
+    for (more, message) in [
+        ("hedge = { percent = 5 }", "brisk.toml:7:9: upstream.app.hedge: the key `after` is missing"),
+        (
+            "hedge = { after = \"2m\" }",
+            "brisk.toml:7:19: upstream.app.hedge.after: 2m is out of range: write 1ms to 1m",
+        ),
+        (
+            "hedge = { after = \"1s\", percent = 0 }",
+            "brisk.toml:7:35: upstream.app.hedge.percent: 0 is out of range: write 1 to 100",
+        ),
+        (
+            "retry = false\nhedge = { after = \"1s\" }",
+            "brisk.toml:8:9: upstream.app.hedge: has no effect with retry = false: requests are sent once",
+        ),
+    ] {
+        refused(&hedge(more), message);
+    }
+}

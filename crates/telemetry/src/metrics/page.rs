@@ -14,7 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::encoder::Encoder;
-use super::{Flood, Listening, Metrics, PipelineRepeat, Refusal, Reload};
+use super::{Flood, Hedge, Listening, Metrics, PipelineRepeat, Refusal, Reload};
 use crate::outcome::{EarlyRequest, MalformedReason, Side};
 
 /// Renders all metrics as text. Allocates; for scrapes only.
@@ -243,6 +243,13 @@ fn upstreams(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
         let [group, server] = server_labels(&upstream.group, &upstream.server);
         for (reason, count) in PipelineRepeat::ALL.iter().zip(&upstream.repeats) {
             family.counter(&[group, server, ("reason", reason.name())], load(count))?;
+        }
+    }
+    let mut family = page.counter("upstream_hedges", "Second attempts of slow requests, by result.")?;
+    for upstream in &all {
+        let [group, server] = server_labels(&upstream.group, &upstream.server);
+        for (result, count) in Hedge::ALL.iter().zip(&upstream.hedges) {
+            family.counter(&[group, server, ("result", result.name())], load(count))?;
         }
     }
     Ok(())

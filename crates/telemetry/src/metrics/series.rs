@@ -132,6 +132,19 @@ pub struct UpstreamMetrics {
     pub(super) pipelines: AtomicU64,
     pub(super) pipelined: AtomicU64,
     pub(super) repeats: [AtomicU64; PipelineRepeat::ALL.len()],
+    pub(super) hedges: [AtomicU64; Hedge::ALL.len()],
+}
+
+named! {
+    /// Result of a hedge, the second attempt of a request.
+    Hedge {
+        /// The second server responded first.
+        Won = "won",
+        /// The first server responded first, or the second failed.
+        Lost = "lost",
+        /// No second attempt was made, because the share of second attempts was used up.
+        Budget = "budget",
+    }
 }
 
 /// Reason to send a pipelined request again.
@@ -176,6 +189,7 @@ impl UpstreamMetrics {
             pipelines: AtomicU64::new(0),
             pipelined: AtomicU64::new(0),
             repeats: [const { AtomicU64::new(0) }; PipelineRepeat::ALL.len()],
+            hedges: [const { AtomicU64::new(0) }; Hedge::ALL.len()],
         }
     }
 
@@ -208,6 +222,11 @@ impl UpstreamMetrics {
     /// Counts a pipelined request that has to be sent again.
     pub fn pipeline_repeat(&self, reason: PipelineRepeat) {
         self.repeats[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a second attempt at the server, or one that this server should have been spared.
+    pub fn hedge(&self, result: Hedge) {
+        self.hedges[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a connection made to the server.

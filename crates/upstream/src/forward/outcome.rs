@@ -1,0 +1,62 @@
+//! Parameters of a request to an upstream group, and its outcome for the access log.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::request::BodyProgress;
+use brisk_http_connection::interim::Interim;
+
+use crate::group::Server;
+use crate::settings::RequestTimeouts;
+
+/// Parameters of forwarding besides the request, and the record of its outcome.
+#[derive(Debug)]
+pub struct ForwardFacts<'a> {
+    /// Connection of the client.
+    pub connection: &'a Rc<Connection>,
+    /// Destination of the server's hints (103); `None` discards them.
+    pub interim: Option<&'a Interim>,
+    /// Updated during the request, regardless of its result.
+    pub outcome: &'a ForwardOutcome,
+    /// Timeouts of the request.
+    pub timeouts: RequestTimeouts,
+}
+
+/// Outcome of a request, for the access log.
+#[derive(Debug, Default)]
+pub struct ForwardOutcome {
+    pub(super) server: RefCell<Option<Rc<Server>>>,
+    pub(super) time: Cell<Option<Duration>>,
+    pub(super) progress: RefCell<Option<Rc<BodyProgress>>>,
+}
+
+impl ForwardOutcome {
+    /// The last server tried.
+    pub fn server(&self) -> Option<Rc<Server>> {
+        self.server.borrow().clone()
+    }
+
+    /// Time from the start of forwarding to the head of the response, including retries; `None` without a response.
+    pub fn time(&self) -> Option<Duration> {
+        self.time.get()
+    }
+
+    /// Records that the response begins.
+    pub fn answered(&self) {
+        if let Some(progress) = &*self.progress.borrow() {
+            progress.answered();
+        }
+    }
+
+    /// Whether the client has sent its request body to the end, as far as the upload has noticed.
+    pub fn request_ended(&self) -> bool {
+        self.progress.borrow().as_ref().is_some_and(|progress| progress.has_ended())
+    }
+
+    /// Number of bytes of the request body so far.
+    pub fn request_bytes(&self) -> u64 {
+        self.progress.borrow().as_ref().map_or(0, |progress| progress.bytes())
+    }
+}
