@@ -180,7 +180,10 @@ fn upstream(
         0 => String::new(),
         more => format!(" or {more} more"),
     };
-    format!("upstream \"{}\": {} {urls}{more}", group.name, head.method)
+    let split = upstream.split.as_ref().map_or_else(String::new, |split| {
+        format!("; for {} % of the visitors upstream \"{}\"", split.share, split.group)
+    });
+    format!("upstream \"{}\": {} {urls}{more}{split}", group.name, head.method)
 }
 
 fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> String {
@@ -226,7 +229,7 @@ mod tests {
         let closed = FixedResponse { status: StatusCode::FORBIDDEN, content_type, body: bytes::Bytes::new() };
         let to = RedirectTarget::new("https://{host}/new{path}", &Maps::new()).expect("a target");
         let to = Redirect { status: StatusCode::FOUND, to };
-        let upstream = UpstreamAction { group: "app".to_owned(), path: UpstreamPath::below("/api") };
+        let upstream = UpstreamAction::new("app", UpstreamPath::below("/api"));
         let routes = vec![
             route("/", &[], Action::Redirect(to)),
             route("/api", &[], Action::Upstream(upstream)),

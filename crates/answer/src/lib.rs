@@ -26,6 +26,7 @@ mod maintenance;
 mod redirect;
 mod service;
 pub mod settings;
+mod split;
 mod stage;
 mod stages;
 mod timing;

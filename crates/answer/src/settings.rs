@@ -36,8 +36,8 @@ pub use brisk_http::url_path::UrlPath;
 pub use brisk_http_connection::keep_alive::KeepAlive;
 pub use brisk_limits::Bandwidth;
 pub use brisk_rules::{
-    Conditions, GroupPattern, Map, MapPattern, Maps, PathRewrite, Pattern, RedirectTarget, RoutePath,
-    Template, UpstreamPath, ValueTest, Variable,
+    Conditions, GroupPattern, Map, MapPattern, Maps, PathRewrite, Pattern, RedirectTarget, RoutePath, Share,
+    SplitSettings, Template, UpstreamPath, ValueTest, Variable,
 };
 pub use brisk_rules::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use brisk_rules::{HeaderRules, HostHeaders, RuleValue};
@@ -284,6 +284,15 @@ pub struct UpstreamAction {
     pub group: String,
     /// The path of the forwarded request.
     pub path: UpstreamPath,
+    /// Another group for a share of the visitors. Default: none.
+    pub split: Option<Arc<SplitSettings>>,
+}
+
+impl UpstreamAction {
+    /// A forward of all requests to `group`.
+    pub fn new(group: impl Into<String>, path: UpstreamPath) -> Self {
+        Self { group: group.into(), path, split: None }
+    }
 }
 
 /// A folder with files, looked up by the part of the request's path after the route's path. A request for a subfolder

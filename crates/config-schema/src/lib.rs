@@ -15,6 +15,7 @@ mod clients;
 mod compression;
 mod consolidate;
 mod dashboard;
+mod diversions;
 mod early_hints;
 mod error_pages;
 mod experiments;
@@ -52,6 +53,7 @@ pub use clients::{ClientCertificateMode, ClientCertificates, CrlMode, ForwardCer
 pub use compression::{BreachGuard, CodingName, Compression, CompressionTable};
 pub use consolidate::{Consolidate, ConsolidateTable, Cookies};
 pub use dashboard::Dashboard;
+pub use diversions::Split;
 pub use early_hints::EarlyHints;
 pub use error_pages::ErrorPages;
 pub use experiments::{Experiment, ExperimentValue};
@@ -309,6 +311,7 @@ pub struct Route {
     pub exact: bool,
     pub when: Option<When>,
     pub upstream: Option<String>,
+    pub split: Option<Split>,
     #[serde(rename = "static")]
     pub directory: Option<PathBuf>,
     pub respond: Option<Respond>,

@@ -10,6 +10,7 @@ mod consolidate;
 pub(crate) mod context;
 mod dangers;
 mod dashboard;
+mod diversions;
 mod dns;
 mod early_data;
 mod early_hints;
@@ -172,7 +173,7 @@ pub(super) fn certificates(
 fn unused(raw: &Config, context: &mut Context<'_>) {
     let routes = raw.host.iter().flat_map(|host| &host.route);
     let asked = routes.filter_map(|route| route.upstream.as_ref()).chain(consolidate::upstreams(raw));
-    let asked = asked.chain(forward_auth::upstreams(raw));
+    let asked = asked.chain(forward_auth::upstreams(raw)).chain(diversions::upstreams(raw));
     let asked: HashSet<_> = asked.collect();
     for name in raw.upstream.keys().filter(|name| !asked.contains(name)) {
         context.findings.warn(format!("[upstream.{name}]: no route has upstream = \"{name}\""));

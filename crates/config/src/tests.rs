@@ -6,6 +6,7 @@ mod certificates;
 mod clients;
 mod dangers;
 mod dashboard;
+mod diversions;
 mod documentation;
 mod error_pages;
 mod experiments;

@@ -290,7 +290,7 @@ fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Se
     let url = format!("http://{}", origin.address).parse().expect("a URL");
     let state = GroupState::new(GroupSettings::new("app", [url]), metrics).expect("a group");
     let group = Group::new(state, wheel);
-    let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole });
+    let action = Action::Upstream(UpstreamAction::new("app", UpstreamPath::Whole));
     let route = RouteSettings::new(RoutePath::Prefix("/".to_owned()), action);
     let host = HostSettings {
         routes: vec![RouteSettings { early_data: EarlyDataPolicy::Safe, ..route }],

@@ -1,5 +1,6 @@
 //! Rules about requests, without I/O: the lookup of a route, its conditions, the path for an upstream, requests that are processed
-//! as early data, changes of headers and targets of redirects with variables, and sticky cookies.
+//! as early data, changes of headers and targets of redirects with variables, shares of visitors,
+//! and sticky cookies.
 
 mod conditions;
 mod early_data;
@@ -10,6 +11,8 @@ mod map_pattern;
 mod pattern;
 mod redirect_target;
 mod route;
+mod share;
+mod split;
 mod sticky;
 mod template;
 mod upstream_path;
@@ -22,6 +25,8 @@ pub use map_pattern::MapPattern;
 pub use pattern::{GroupPattern, Pattern};
 pub use redirect_target::{NoLocation, RedirectTarget};
 pub use route::{RoutePath, Routes};
+pub use share::{Bucket, Share};
+pub use split::{SplitCookie, SplitSettings};
 pub use sticky::StickySettings;
 pub use template::{Filled, Map, Maps, Template, Values};
 pub use upstream_path::{PathRewrite, UpstreamPath};

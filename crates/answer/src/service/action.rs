@@ -89,7 +89,7 @@ impl Route {
     ) -> Result<Response<Body>, Refusal> {
         match &self.action {
             RouteAction::Upstream(upstream) => {
-                let call = UpstreamCall { service, site, route: self, upstream, state };
+                let call = UpstreamCall::new((service, site), (self, upstream), state);
                 call.start(request, exchange)?.await
             }
             RouteAction::Files(files) if exchange.shares_connection() => {

@@ -234,7 +234,7 @@ async fn a_page_sees_its_connection() {
 
 #[test]
 fn a_route_to_a_group_that_is_not_there_makes_no_service() {
-    let action = Action::Upstream(UpstreamAction { group: "other".to_owned(), path: UpstreamPath::Whole });
+    let action = Action::Upstream(UpstreamAction::new("other", UpstreamPath::Whole));
     let error =
         service(&settings(vec![host(&["a"], vec![prefix("/", action)])]), None).expect_err("no group");
     assert!(error.to_string().contains("other"), "{error}");
@@ -255,7 +255,7 @@ async fn forwarded(action_path: UpstreamPath, request: &str, response: &'static 
     });
     let state = GroupState::new(GroupSettings::new("app", [url]), &Metrics::new()).expect("a group");
     let group = Group::new(state, &DeadlineWheel::new());
-    let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: action_path });
+    let action = Action::Upstream(UpstreamAction::new("app", action_path));
     let settings = settings(vec![host(&["a"], vec![prefix("/api", action)])]);
     let answer = exchange(service(&settings, Some(&group)).expect("a service"), request).await;
     (origin.await.expect("asked"), answer)
@@ -305,7 +305,7 @@ async fn a_dead_upstream_is_502_with_the_requests_id() {
         drop(listener);
         let state = GroupState::new(GroupSettings::new("app", [url]), &Metrics::new()).expect("a group");
         let group = Group::new(state, &DeadlineWheel::new());
-        let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole });
+        let action = Action::Upstream(UpstreamAction::new("app", UpstreamPath::Whole));
         let settings = settings(vec![host(&["a"], vec![prefix("/", action)])]);
         get(service(&settings, Some(&group)).expect("a service"), "/", "").await
     };

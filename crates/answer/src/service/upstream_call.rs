@@ -16,7 +16,7 @@ use brisk_upstream::{Group, Server};
 use brisk_upstream::{UpstreamBody, UpstreamError};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use tokio::time::{Instant, timeout_at};
 
@@ -30,15 +30,15 @@ use crate::head_limits::size_of_fields;
 use crate::headers;
 use crate::hints::RequestHints;
 use crate::settings::{RouteSettings, RouteTimeouts, UpstreamAction, UpstreamPath};
+use crate::split::{Destination, Split};
 use crate::stage::{ClientRequest, RequestState};
 
 /// A route to an upstream group.
 #[derive(Debug)]
 pub(super) struct UpstreamRoute {
-    group: Rc<Group>,
+    to: Destination,
     path: UpstreamPath,
-    /// The path of the servers' URLs without a slash at its end.
-    base: Box<str>,
+    split: Option<Box<Split>>,
     /// Maximum length of a request body in bytes; `u64::MAX` for no limit.
     body_limit: u64,
     /// Whether a request is sent only after its body has arrived completely.
@@ -47,18 +47,22 @@ pub(super) struct UpstreamRoute {
 }
 
 impl UpstreamRoute {
-    /// Compiles the route to the group of `upstream`. Fails if `group` does not find it.
+    /// Compiles the route to the groups of `upstream`. Fails if `group` does not find one.
     pub(super) fn new(
         route: &RouteSettings,
         upstream: &UpstreamAction,
         group: &impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
-        let unknown = || ServiceError::UnknownGroup { name: upstream.group.clone() };
-        let group = group(&upstream.group).ok_or_else(unknown)?;
+        let group =
+            |name: &String| group(name).ok_or_else(|| ServiceError::UnknownGroup { name: name.clone() });
+        let split = upstream.split.as_ref().map(|split| {
+            let group = group(&split.group)?;
+            Ok::<_, ServiceError>(Box::new(Split::new(split, group)))
+        });
         Ok(Self {
-            base: group.state().settings().base_path().into(),
-            group,
+            to: Destination::new(group(&upstream.group)?),
             path: upstream.path.clone(),
+            split: split.transpose()?,
             body_limit: route.body_limit.unwrap_or(u64::MAX),
             buffers: route.buffer_request,
             timeouts: route.timeouts,
@@ -82,21 +86,37 @@ async fn within(limit: Duration, pending: PendingResponse<'_>) -> Result<Respons
 
 /// One request to an upstream group.
 pub(super) struct UpstreamCall<'a> {
-    pub(super) service: &'a Service,
-    pub(super) site: &'a Site,
-    pub(super) route: &'a Route,
-    pub(super) upstream: &'a UpstreamRoute,
-    pub(super) state: &'a RequestState,
+    service: &'a Service,
+    site: &'a Site,
+    route: &'a Route,
+    upstream: &'a UpstreamRoute,
+    state: &'a RequestState,
+    to: &'a Destination,
+    /// Cookie of the route's split for a visitor without one.
+    assignment: Option<Box<HeaderValue>>,
 }
 
 impl<'a> UpstreamCall<'a> {
+    /// A request that passed the stages of `route`.
+    pub(super) fn new(
+        (service, site): (&'a Service, &'a Site),
+        (route, upstream): (&'a Route, &'a UpstreamRoute),
+        state: &'a RequestState,
+    ) -> Self {
+        Self { service, site, route, upstream, state, to: &upstream.to, assignment: None }
+    }
+
     /// Starts forwarding a request. Refuses a path that cannot be translated for the upstream.
     pub(super) fn start(
-        self,
+        mut self,
         request: &mut ClientRequest,
         exchange: &'a mut Exchange,
     ) -> Result<PendingResponse<'a>, Refusal> {
-        let target = self.upstream.path.target(&self.upstream.base, &request.head, &request.path())?;
+        if let Some(split) = &self.upstream.split {
+            let (to, assignment) = split.choose(&request.head.headers, exchange.id());
+            (self.to, self.assignment) = (to.unwrap_or(self.to), assignment);
+        }
+        let target = self.upstream.path.target(&self.to.base, &request.head, &request.path())?;
         if let Some(hints) = &self.state.hints {
             hints.announce();
         }
@@ -153,7 +173,7 @@ impl<'a> UpstreamCall<'a> {
             outcome: &exchange.outcome,
             timeouts: self.upstream.timeouts.upstream,
         };
-        let answered = forward(&self.upstream.group, head, body, &facts).await;
+        let answered = forward(&self.to.group, head, body, &facts).await;
         self.answered(answered, exchange)
     }
 
@@ -172,7 +192,7 @@ impl<'a> UpstreamCall<'a> {
             outcome: &exchange.outcome,
             timeouts: self.upstream.timeouts.upstream,
         };
-        let answered = tunnel(&self.upstream.group, head, upload, &facts).await;
+        let answered = tunnel(&self.to.group, head, upload, &facts).await;
         if answered.as_ref().is_ok_and(|response| response.status().is_success()) {
             exchange.switch();
         }
@@ -210,6 +230,9 @@ impl<'a> UpstreamCall<'a> {
                 let mut response = response.map(Body::Upstream);
                 self.route.stages.received(self.state, &mut response);
                 headers::prepare_response(response.status(), response.headers_mut());
+                if let Some(assignment) = &self.assignment {
+                    response.headers_mut().append(header::SET_COOKIE, HeaderValue::clone(assignment));
+                }
                 Ok(response)
             }
             Err(error) => Ok(self.failed(&error, exchange)),
@@ -217,7 +240,7 @@ impl<'a> UpstreamCall<'a> {
     }
 
     fn failed(&self, error: &UpstreamError, exchange: &mut Exchange) -> Response<Body> {
-        let group = &self.upstream.group.state().settings().name;
+        let group = &self.to.group.state().settings().name;
         let server = exchange.outcome.server();
         let server = server.as_deref().map(Server::name);
         tracing::debug!(%error, group, server, request = %exchange.id(), "upstream gave no response");

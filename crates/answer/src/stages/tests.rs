@@ -86,7 +86,7 @@ fn maintenance() -> Arc<Maintenance> {
 }
 
 fn upstream() -> RouteSettings {
-    let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole });
+    let action = Action::Upstream(UpstreamAction::new("app", UpstreamPath::Whole));
     RouteSettings::new(RoutePath::Prefix("/".to_owned()), action)
 }
 

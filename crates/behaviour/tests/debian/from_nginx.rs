@@ -29,11 +29,12 @@ const OWN: [&str; 7] =
     ["connection", "date", "etag", "keep-alive", "server", "transfer-encoding", "x-request-id"];
 
 /// Sections, and headers whose difference their text explains.
-const EXPLAINED: [(&str, &str); 4] = [
+const EXPLAINED: [(&str, &str); 5] = [
     ("Static files", "accept-ranges"),
     ("Passwords", "www-authenticate"),
     ("Maintenance", "retry-after"),
     ("Rates of requests", "retry-after"),
+    ("A new version for a share of the visitors", "set-cookie"),
 ];
 
 /// Sections that explain why a refusal has another content.
@@ -235,9 +236,12 @@ fn compare(section: &Section) {
     };
     let ca = TestCa::new();
     let leaf = ca.server(&NAMES).issue();
-    let (http, server) = parts(section.nginx);
+    // Each server draws for itself, so all visitors are in the share.
+    let nginx_snippet = section.nginx.replace(" 10% ", " 100% ");
+    let (http, server) = parts(&nginx_snippet);
     let nginx = Nginx::bare(&leaf, &here(&http), &here(&server));
-    let config = format!("{}{}{}", base(""), host(&NAMES, &[&leaf]), here(section.brisk));
+    let brisk_snippet = section.brisk.replace("percent = 10 ", "percent = 100 ");
+    let config = format!("{}{}{}", base(""), host(&NAMES, &[&leaf]), here(&brisk_snippet));
     let site = Site { brisk: setup().config(&config).start(), ca };
     let client = site.client();
     let all = |server| {

@@ -80,5 +80,6 @@ mod upstream_neighbours;
 mod upstream_outliers;
 mod upstream_proxy_protocol;
 mod upstream_resumption;
+mod upstream_split;
 mod upstream_sticky;
 mod upstream_unix;

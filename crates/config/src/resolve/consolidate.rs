@@ -99,7 +99,7 @@ impl Found {
         for (prefix, rewrite) in [(Some(&prefix), true), (unchanged.as_ref(), false)] {
             let Some(prefix) = prefix else { continue };
             let path = UpstreamPath::below(prefix.as_str());
-            let action = Action::Upstream(UpstreamAction { group: group.clone(), path });
+            let action = Action::Upstream(UpstreamAction::new(group.clone(), path));
             let path = RoutePath::Prefix(prefix.as_str().to_owned());
             self.routes.push(RouteSettings { place, rewrite, ..RouteSettings::new(path, action) });
         }

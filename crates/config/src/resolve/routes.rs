@@ -13,8 +13,8 @@ use http::{HeaderValue, StatusCode};
 
 use super::context::Context;
 use super::{
-    access, compression, early_data, early_hints, error_pages, forward_auth, headers, keep_alive, pace,
-    request_limits, upstream_path, when,
+    access, compression, diversions, early_data, early_hints, error_pages, forward_auth, headers, keep_alive,
+    pace, request_limits, upstream_path, when,
 };
 use crate::raw;
 use crate::values;
@@ -86,7 +86,11 @@ fn route(
     let limit = raw.body_size.or(config.server.limits.body_size).unwrap_or(SizeLimit(None));
     let route_path = route_path(raw, path, context);
     let upstream_path = upstream_path::of_route(raw, path, context);
-    let action = action(raw, upstream_path, config, path, context);
+    let split = diversions::split(raw, config, path, context);
+    let mut action = action(raw, upstream_path, config, path, context);
+    if let Some(Action::Upstream(upstream)) = &mut action {
+        upstream.split = split;
+    }
     let conditions = when::of_route(raw, path, context);
     let early_data = inherited.early.policy(raw, route_path.as_ref(), path, context);
     let buffer_request = buffer_request(raw, limit, path, context);
@@ -233,7 +237,7 @@ fn upstream(
         }
         return None;
     }
-    Some(Action::Upstream(UpstreamAction { group: name.to_owned(), path: upstream_path }))
+    Some(Action::Upstream(UpstreamAction::new(name, upstream_path)))
 }
 
 pub(super) fn no_upstream(name: &str, config: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {

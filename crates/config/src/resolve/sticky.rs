@@ -1,4 +1,4 @@
-//! `sticky`: the cookie by which clients return to their server.
+//! Cookies of `sticky` and `split`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,18 +11,20 @@ use super::context::Context;
 use super::files::read_privately;
 use crate::raw;
 
-/// Name of the cookie, unless another is written.
-const NAME: &str = "brisk_server";
-
 /// Minimum length of a secret in bytes.
 const SECRET: usize = 32;
 
 /// Maximum size of a file with a secret in bytes.
 const FILE: usize = 4096;
 
-/// Resolves the table at `path`.
-pub(super) fn sticky(raw: &raw::Sticky, path: &KeyPath, context: &mut Context<'_>) -> StickySettings {
-    let cookie = raw.cookie.as_deref().unwrap_or(NAME);
+/// Resolves the table at `path`. The cookie is called `name`, unless another name is written.
+pub(super) fn sticky(
+    raw: &raw::Sticky,
+    name: &str,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> StickySettings {
+    let cookie = raw.cookie.as_deref().unwrap_or(name);
     // RFC 6265 section 4.1.1: a token, as the name of a header.
     if cookie.parse::<http::HeaderName>().is_err() {
         let message = format!("{cookie:?} is not the name of a cookie: write letters, digits, - and _");

@@ -22,6 +22,9 @@ use super::{sticky, upstream_path, upstream_servers};
 use crate::raw;
 use crate::values::{self, HashBy, KeyPlace, UpstreamServer};
 
+/// Name of the cookie of `sticky`, unless another is written.
+const COOKIE: &str = "brisk_server";
+
 /// Permitted number of requests in a pipeline.
 const PIPELINES: RangeInclusive<u8> = 1..=32;
 
@@ -39,7 +42,7 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
         servers,
         dns: upstream_servers::dns(raw, path, context),
         balance: balance(raw, path, context),
-        sticky: raw.sticky.as_ref().map(|raw| sticky::sticky(raw, &path.key("sticky"), context)),
+        sticky: raw.sticky.as_ref().map(|raw| sticky::sticky(raw, COOKIE, &path.key("sticky"), context)),
         timeouts: timeouts(&raw.timeouts, &path.key("timeouts"), context),
         head_size: head_size(raw, path, context),
         headers: context.findings.within(&path.key("headers"), raw.headers, HEADERS, &(10..=1000)).into(),

@@ -30,7 +30,7 @@ impl Stage {
             ["127.0.0.1", "localhost"].map(|name| format!("http://{name}:{port}").parse().expect("a URL"));
         let state = GroupState::new(GroupSettings::new("app", urls), &Metrics::new()).expect("a group");
         let group = Group::new(state, &DeadlineWheel::new());
-        let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole });
+        let action = Action::Upstream(UpstreamAction::new("app", UpstreamPath::Whole));
         let routes = [prefix("/api", action), prefix("/fixed", text(200, "fixed"))];
         let routes =
             routes.map(|route| RouteSettings { early_data: policy.clone(), ..route }).into_iter().collect();

@@ -1,0 +1,65 @@
+//! `split` of routes.
+
+use brisk_answer::settings::{Action, Share, UpstreamAction};
+
+use super::*;
+
+const UPSTREAMS: &str = "[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n[upstream.next]\nservers = [\"http://127.0.0.1:2\"]\n";
+
+fn with(keys: &str) -> String {
+    format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nupstream = \"app\"\n{keys}\n{UPSTREAMS}")
+}
+
+fn action(keys: &str) -> UpstreamAction {
+    let resolved = accepted(&with(keys));
+    assert!(!resolved.warnings.iter().any(|warning| warning.contains("next")), "{:?}", resolved.warnings);
+    match &resolved.settings.service.hosts[0].routes[0].action {
+        Action::Upstream(action) => action.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_split_has_a_share_and_a_cookie() {
+    let split = action("split = { upstream = \"next\", percent = 12.5 }").split.expect("a split");
+    assert_eq!((split.group.as_str(), Some(split.share)), ("next", Share::of_percent(12.5)));
+    assert_eq!(split.cookie.cookie, "brisk_split");
+    assert_eq!(split.cookie.attributes, "; Path=/; Secure; HttpOnly; SameSite=Lax");
+    let split = "split = { upstream = \"next\", percent = 1, cookie = \"v\", max_age = \"1d\", same_site = \"strict\" }";
+    let cookie = action(split).split.expect("a split").cookie.clone();
+    assert_eq!(
+        (&*cookie.cookie, &*cookie.attributes),
+        ("v", "; Path=/; Max-Age=86400; Secure; HttpOnly; SameSite=Strict")
+    );
+}
+
+#[test]
+fn wrong_splits_are_refused() {
+    for (keys, message) in [
+        (
+            "split = { upstream = \"app\", percent = 1 }",
+            "8:22: host[0].route[0].split.upstream: \"app\" is the `upstream` of the route: name another one",
+        ),
+        (
+            "split = { upstream = \"next\", percent = 100.5 }",
+            "8:40: host[0].route[0].split.percent: 100.5 is no percentage: write a number from 0 to 100, as 12.5",
+        ),
+        (
+            "split = { upstream = \"next\", percent = 1, cookie = \"a b\" }",
+            "8:52: host[0].route[0].split.cookie: \"a b\" is not the name of a cookie: write letters, digits, - and _",
+        ),
+    ] {
+        let text = with(keys);
+        let message = format!("brisk.toml:{message}");
+        let found = checked(folder().path(), &text).expect_err(keys);
+        assert!(found.lines().any(|line| line == message), "{keys}: {found}");
+    }
+    let respond = format!(
+        "{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nrespond = {{}}\nsplit = {{ upstream = \"next\", percent = 1 }}\n{UPSTREAMS}"
+    );
+    let found = checked(folder().path(), &respond).expect_err("no upstream");
+    assert!(
+        found.contains("host[0].route[0].split: has no effect without `upstream` of the route"),
+        "{found}"
+    );
+}
