@@ -128,6 +128,10 @@ impl Exchange {
         self.id
     }
 
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.telemetry.metrics
+    }
+
     /// Number of the request on its connection, from 1.
     pub(crate) fn number(&self) -> u32 {
         self.number

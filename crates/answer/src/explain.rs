@@ -183,7 +183,10 @@ fn upstream(
     let split = upstream.split.as_ref().map_or_else(String::new, |split| {
         format!("; for {} % of the visitors upstream \"{}\"", split.share, split.group)
     });
-    format!("upstream \"{}\": {} {urls}{more}{split}", group.name, head.method)
+    let mirror = upstream.mirror.as_ref().map_or_else(String::new, |mirror| {
+        format!("; {} % mirrored to upstream \"{}\"", mirror.share, mirror.group)
+    });
+    format!("upstream \"{}\": {} {urls}{more}{split}{mirror}", group.name, head.method)
 }
 
 fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> String {

@@ -23,6 +23,7 @@ mod hints;
 mod hosts;
 mod limit_settings;
 mod maintenance;
+mod mirror;
 mod redirect;
 mod service;
 pub mod settings;

@@ -29,6 +29,7 @@ pub use crate::error_pages::{ErrorPage, ErrorPages};
 pub use crate::hints::{EarlyHintsSettings, HintLink, HintLinkError, LearnedHints};
 pub use crate::limit_settings::{LimitKey, RequestLimit, RouteTimeouts};
 pub use crate::maintenance::{Maintenance, MaintenanceSwitch};
+pub use crate::mirror::MirrorSettings;
 pub use crate::timing::ServerTiming;
 pub use crate::visits::HostVisits;
 pub use brisk_http::claims::Underscores;
@@ -286,12 +287,14 @@ pub struct UpstreamAction {
     pub path: UpstreamPath,
     /// Another group for a share of the visitors. Default: none.
     pub split: Option<Arc<SplitSettings>>,
+    /// Another group that gets copies of requests. Default: none.
+    pub mirror: Option<Arc<MirrorSettings>>,
 }
 
 impl UpstreamAction {
     /// A forward of all requests to `group`.
     pub fn new(group: impl Into<String>, path: UpstreamPath) -> Self {
-        Self { group: group.into(), path, split: None }
+        Self { group: group.into(), path, split: None, mirror: None }
     }
 }
 

@@ -22,6 +22,9 @@ const GATHERED: u64 = 4;
 /// Memory of beacons that arrive, in bytes.
 const BEACONS: u64 = 16 << 20;
 
+/// Memory of mirrored requests, in bytes.
+const MIRRORS: u64 = 32 << 20;
+
 /// A kind of memory that clients occupy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
@@ -43,6 +46,8 @@ pub enum Resource {
     Heads,
     /// Bodies of requests that upstreams have not taken, above 64 KiB per connection over HTTP/2.
     Bodies,
+    /// Copies of requests for a mirror: heads, and bodies while they arrive and are sent.
+    Mirrors,
 }
 
 /// Limits that the configuration sets, in bytes.
@@ -70,7 +75,7 @@ pub fn stored_part(limit: usize) -> usize {
 
 impl Resource {
     /// All resources.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Responses,
         Self::Encoders,
         Self::Decoders,
@@ -80,6 +85,7 @@ impl Resource {
         Self::Beacons,
         Self::Heads,
         Self::Bodies,
+        Self::Mirrors,
     ];
 
     /// Name in metrics and in the log.
@@ -94,6 +100,7 @@ impl Resource {
             Self::Beacons => "beacons",
             Self::Heads => "heads",
             Self::Bodies => "bodies",
+            Self::Mirrors => "mirrors",
         }
     }
 
@@ -103,7 +110,7 @@ impl Resource {
             Self::Encoders | Self::Decoders | Self::WideDecoders => "server.limits.compression_memory",
             Self::Copies => "server.limits.compressed_files, server.limits.dictionaries",
             Self::Requests => "server.limits.buffered_requests",
-            Self::Beacons => "fixed",
+            Self::Beacons | Self::Mirrors => "fixed",
         };
         Label { name: self.name(), setting }
     }
@@ -117,6 +124,7 @@ impl Resource {
             Self::Copies => limits.copies / GATHERED,
             Self::Requests => limits.requests,
             Self::Beacons => BEACONS,
+            Self::Mirrors => MIRRORS,
             Self::Heads | Self::Bodies => (limits.responses / REQUESTS).max(LEAST_OF_REQUESTS),
         }
     }

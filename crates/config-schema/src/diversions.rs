@@ -1,8 +1,8 @@
-//! `split` of a route: another upstream.
+//! `split` and `mirror` of a route: further upstreams.
 
 use std::path::PathBuf;
 
-use brisk_config_file::Period;
+use brisk_config_file::{Period, Size};
 use serde::Deserialize;
 
 use super::{SameSite, Sticky};
@@ -33,4 +33,15 @@ impl Split {
             http_only: self.http_only,
         }
     }
+}
+
+/// `mirror`: another upstream that gets copies of requests.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mirror {
+    pub upstream: String,
+    pub percent: Option<f64>,
+    pub body_size: Option<Size>,
+    pub timeout: Option<Period>,
+    pub requests: Option<u32>,
 }

@@ -53,7 +53,7 @@ pub use clients::{ClientCertificateMode, ClientCertificates, CrlMode, ForwardCer
 pub use compression::{BreachGuard, CodingName, Compression, CompressionTable};
 pub use consolidate::{Consolidate, ConsolidateTable, Cookies};
 pub use dashboard::Dashboard;
-pub use diversions::Split;
+pub use diversions::{Mirror, Split};
 pub use early_hints::EarlyHints;
 pub use error_pages::ErrorPages;
 pub use experiments::{Experiment, ExperimentValue};
@@ -312,6 +312,7 @@ pub struct Route {
     pub when: Option<When>,
     pub upstream: Option<String>,
     pub split: Option<Split>,
+    pub mirror: Option<Mirror>,
     #[serde(rename = "static")]
     pub directory: Option<PathBuf>,
     pub respond: Option<Respond>,

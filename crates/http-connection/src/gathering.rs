@@ -17,6 +17,7 @@ pub struct Gathering {
 pub(crate) type Shared = RefCell<Option<Gathered>>;
 
 /// Gathered bytes and the reservation of their capacity.
+#[derive(Debug, Default)]
 pub(crate) struct Gathered {
     bytes: Vec<u8>,
     /// `None` on a connection without budgets, as in tests.
@@ -26,7 +27,7 @@ pub(crate) struct Gathered {
 impl Gathering {
     /// Starts to gather a response of at most `limit` bytes, whose memory `reservation` grows to.
     pub(crate) fn new(limit: usize, reservation: Option<Reservation>) -> Self {
-        Self { shared: Rc::new(RefCell::new(Some(Gathered { bytes: Vec::new(), reservation }))), limit }
+        Self { shared: Rc::new(RefCell::new(Some(Gathered::new(reservation)))), limit }
     }
 
     /// The gathered bytes, for the connection.
@@ -49,7 +50,18 @@ impl Gathering {
 }
 
 impl Gathered {
-    fn add(&mut self, piece: &[u8], limit: usize) -> bool {
+    /// No bytes yet. `reservation` grows with them.
+    pub(crate) fn new(reservation: Option<Reservation>) -> Self {
+        Self { bytes: Vec::new(), reservation }
+    }
+
+    /// The bytes, and the reservation of their memory.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Option<Reservation>) {
+        (self.bytes, self.reservation)
+    }
+
+    /// Adds a piece. `false` if the bytes then exceed `limit`, or no memory is left for the client.
+    pub(crate) fn add(&mut self, piece: &[u8], limit: usize) -> bool {
         let length = self.bytes.len() + piece.len();
         let capacity = self.bytes.capacity();
         if length > limit {

@@ -51,6 +51,34 @@ named! {
 }
 
 named! {
+    /// Result of a mirrored request.
+    Mirrored {
+        /// The response arrived and was discarded.
+        Answered = "answered",
+        /// No response arrived, or it broke off.
+        Failed = "failed",
+        /// The response did not end in time.
+        TimedOut = "timed-out",
+    }
+}
+
+named! {
+    /// Reason for which a request that was to be mirrored was not.
+    MirrorSkip {
+        /// The body is larger than the limit.
+        BodySize = "body-size",
+        /// The client has its share of the memory for copies, or all of it is in use.
+        Memory = "memory",
+        /// The client has its share of the mirrored requests in progress, or all of them are in progress.
+        Concurrency = "concurrency",
+        /// The body did not arrive completely.
+        Incomplete = "incomplete",
+        /// The request asks for another protocol.
+        Upgrade = "upgrade",
+    }
+}
+
+named! {
     /// Kind of excess on an HTTP/2 connection.
     Flood {
         /// The client reset streams before they were answered.
@@ -108,6 +136,8 @@ pub struct Metrics {
     reloads: [AtomicU64; Reload::ALL.len()],
     floods: [AtomicU64; Flood::ALL.len()],
     malformed: [AtomicU64; MalformedReason::ALL.len()],
+    mirrored: [AtomicU64; Mirrored::ALL.len()],
+    mirror_skips: [AtomicU64; MirrorSkip::ALL.len()],
     answers_held: AtomicIsize,
     shed: AtomicU64,
     certificates: ArcSwap<Vec<CertificateExpiry>>,
@@ -128,6 +158,8 @@ impl Metrics {
             reloads: Default::default(),
             floods: Default::default(),
             malformed: Default::default(),
+            mirrored: Default::default(),
+            mirror_skips: Default::default(),
             answers_held: AtomicIsize::new(0),
             shed: AtomicU64::new(0),
             certificates: ArcSwap::default(),
@@ -170,6 +202,16 @@ impl Metrics {
     /// Counts bytes of a client that were refused before they became a request.
     pub fn malformed_request(&self, reason: MalformedReason) {
         self.malformed[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the end of a mirrored request.
+    pub fn mirrored(&self, result: Mirrored) {
+        self.mirrored[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that was not mirrored.
+    pub fn mirror_skipped(&self, reason: MirrorSkip) {
+        self.mirror_skips[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Changes how many bytes of answers are held for clients that have not taken them. All workers write to one place:

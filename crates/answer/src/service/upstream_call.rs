@@ -29,6 +29,7 @@ use crate::forwarding::ForwardedRequest;
 use crate::head_limits::size_of_fields;
 use crate::headers;
 use crate::hints::RequestHints;
+use crate::mirror::Mirror;
 use crate::settings::{RouteSettings, RouteTimeouts, UpstreamAction, UpstreamPath};
 use crate::split::{Destination, Split};
 use crate::stage::{ClientRequest, RequestState};
@@ -39,6 +40,7 @@ pub(super) struct UpstreamRoute {
     to: Destination,
     path: UpstreamPath,
     split: Option<Box<Split>>,
+    mirror: Option<Rc<Mirror>>,
     /// Maximum length of a request body in bytes; `u64::MAX` for no limit.
     body_limit: u64,
     /// Whether a request is sent only after its body has arrived completely.
@@ -59,10 +61,15 @@ impl UpstreamRoute {
             let group = group(&split.group)?;
             Ok::<_, ServiceError>(Box::new(Split::new(split, group)))
         });
+        let mirror = upstream.mirror.as_ref().map(|mirror| {
+            let group = group(&mirror.group)?;
+            Ok::<_, ServiceError>(Mirror::new(mirror, group))
+        });
         Ok(Self {
             to: Destination::new(group(&upstream.group)?),
             path: upstream.path.clone(),
             split: split.transpose()?,
+            mirror: mirror.transpose()?,
             body_limit: route.body_limit.unwrap_or(u64::MAX),
             buffers: route.buffer_request,
             timeouts: route.timeouts,
@@ -167,6 +174,10 @@ impl<'a> UpstreamCall<'a> {
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let connection = self.prepare(&mut head, target, exchange);
+        let body = match &self.upstream.mirror {
+            Some(mirror) => mirror.observe((&head, &self.to.base), body, exchange),
+            None => body,
+        };
         let facts = ForwardFacts {
             connection: &connection,
             interim: self.state.hints.as_deref().and_then(RequestHints::interim),

@@ -76,6 +76,7 @@ mod upstream_dns;
 mod upstream_faults;
 mod upstream_h2;
 mod upstream_hedge;
+mod upstream_mirror;
 mod upstream_neighbours;
 mod upstream_outliers;
 mod upstream_proxy_protocol;

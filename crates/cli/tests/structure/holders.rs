@@ -50,6 +50,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
     ("bodies of requests in transit", &["http-connection::State", "http::Output", "upstream::Upload"]),
     ("bodies of requests for a retry", &["upstream::Stream"]),
     ("buffered requests", &["http-connection::Gathered", "http-connection::Spilled"]),
+    ("copies of requests for a mirror", &["http-connection::CopiedBody"]),
     ("abandoned and ended streams", &["http-server::H2", "http-server::H3", "upstream::Resets"]),
     ("heads of responses", &["http::Head", "http::ResponseHead", "http-server::Outbound", "upstream::Head"]),
     (
@@ -111,6 +112,7 @@ const CONFIGURED: &[&str] = &[
     "answer::Explanation",
     "answer::FixedResponse",
     "answer::HostHeaders",
+    "answer::MirrorSettings",
     "answer::Preconnect",
     "answer::RouteAction",
     "answer::ServiceError",

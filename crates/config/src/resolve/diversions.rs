@@ -1,17 +1,32 @@
-//! `split` of routes: another upstream.
+//! `split` and `mirror` of routes: further upstreams.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
-use brisk_answer::settings::{Share, SplitSettings};
-use brisk_config_file::KeyPath;
+use brisk_answer::settings::{MirrorSettings, Share, SplitSettings};
+use brisk_config_file::{KeyPath, Period, Size};
+use brisk_net::FairShare;
 
 use super::context::Context;
+use super::limits::TIMEOUTS;
 use super::routes::no_upstream;
 use super::sticky::sticky;
 use crate::raw;
 
 /// Name of the cookie of a split, unless another is written.
 const COOKIE: &str = "brisk_split";
+
+/// Maximum size of mirrored bodies, unless another is written, and the permitted sizes. A copy is in memory.
+const BODY: Size = Size(64 << 10);
+const BODIES: RangeInclusive<Size> = Size(0)..=Size(8 << 20);
+
+/// Maximum duration of a mirrored request, unless another is written.
+const TIMEOUT: Period = Period(Duration::from_secs(10));
+
+/// Maximum number of mirrored requests in progress, unless another is written, and the permitted numbers.
+const REQUESTS: u32 = 256;
+const NUMBERS: RangeInclusive<u32> = 2..=65_536;
 
 /// The split of the route at `path`.
 pub(super) fn split(
@@ -28,10 +43,31 @@ pub(super) fn split(
     Some(Arc::new(SplitSettings { group: group?, share: share?, cookie }))
 }
 
-/// Names of the upstreams of splits.
+/// The mirror of the route at `path`.
+pub(super) fn mirror(
+    route: &raw::Route,
+    config: &raw::Config,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<MirrorSettings>> {
+    let raw = route.mirror.as_ref()?;
+    let path = path.key("mirror");
+    let group = group(&raw.upstream, route, config, &path, context);
+    let share = raw.percent.map_or(Some(Share::ALL), |percent| share(percent, &path, context));
+    let findings = &mut context.findings;
+    let body_size = findings.within(&path.key("body_size"), raw.body_size, BODY, &BODIES).0 as usize;
+    let timeout = findings.within(&path.key("timeout"), raw.timeout, TIMEOUT, &TIMEOUTS).0;
+    let requests = findings.within(&path.key("requests"), raw.requests, REQUESTS, &NUMBERS);
+    let requests = FairShare::new(requests as usize);
+    Some(Arc::new(MirrorSettings { group: group?, share: share?, body_size, timeout, requests }))
+}
+
+/// Names of the upstreams of splits and mirrors.
 pub(super) fn upstreams(config: &raw::Config) -> impl Iterator<Item = &String> {
-    let routes = config.host.iter().flat_map(|host| &host.route);
-    routes.filter_map(|route| route.split.as_ref().map(|split| &split.upstream))
+    config.host.iter().flat_map(|host| &host.route).flat_map(|route| {
+        let split = route.split.as_ref().map(|split| &split.upstream);
+        split.into_iter().chain(route.mirror.as_ref().map(|mirror| &mirror.upstream))
+    })
 }
 
 /// The name of another upstream than that of the route.

@@ -87,9 +87,10 @@ fn route(
     let route_path = route_path(raw, path, context);
     let upstream_path = upstream_path::of_route(raw, path, context);
     let split = diversions::split(raw, config, path, context);
+    let mirror = diversions::mirror(raw, config, path, context);
     let mut action = action(raw, upstream_path, config, path, context);
     if let Some(Action::Upstream(upstream)) = &mut action {
-        upstream.split = split;
+        (upstream.split, upstream.mirror) = (split, mirror);
     }
     let conditions = when::of_route(raw, path, context);
     let early_data = inherited.early.policy(raw, route_path.as_ref(), path, context);

@@ -1,4 +1,6 @@
-//! `split` of routes.
+//! `split` and `mirror` of routes.
+
+use std::time::Duration;
 
 use brisk_answer::settings::{Action, Share, UpstreamAction};
 
@@ -34,7 +36,19 @@ fn a_split_has_a_share_and_a_cookie() {
 }
 
 #[test]
-fn wrong_splits_are_refused() {
+fn a_mirror_has_limits() {
+    let mirror = action("mirror = { upstream = \"next\" }").mirror.expect("a mirror");
+    assert_eq!((mirror.group.as_str(), mirror.share, mirror.body_size), ("next", Share::ALL, 64 << 10));
+    assert_eq!(mirror.timeout, Duration::from_secs(10));
+    let keys =
+        "mirror = { upstream = \"next\", percent = 0, body_size = \"0B\", timeout = \"1s\", requests = 2 }";
+    let mirror = action(keys).mirror.expect("a mirror");
+    assert_eq!((Some(mirror.share), mirror.body_size), (Share::of_percent(0.0), 0));
+    assert_eq!(mirror.timeout, Duration::from_secs(1));
+}
+
+#[test]
+fn wrong_splits_and_mirrors_are_refused() {
     for (keys, message) in [
         (
             "split = { upstream = \"app\", percent = 1 }",
@@ -48,6 +62,22 @@ fn wrong_splits_are_refused() {
             "split = { upstream = \"next\", percent = 1, cookie = \"a b\" }",
             "8:52: host[0].route[0].split.cookie: \"a b\" is not the name of a cookie: write letters, digits, - and _",
         ),
+        (
+            "mirror = { upstream = \"next\", percent = -1 }",
+            "8:41: host[0].route[0].mirror.percent: -1 is no percentage: write a number from 0 to 100, as 12.5",
+        ),
+        (
+            "mirror = { upstream = \"next\", body_size = \"9MiB\" }",
+            "8:43: host[0].route[0].mirror.body_size: 9MiB is out of range: write 0B to 8MiB",
+        ),
+        (
+            "mirror = { upstream = \"next\", requests = 1 }",
+            "8:42: host[0].route[0].mirror.requests: 1 is out of range: write 2 to 65536",
+        ),
+        (
+            "mirror = { upstream = \"nest\" }",
+            "8:23: host[0].route[0].mirror.upstream: \"nest\" is not known here; did you mean `next`?",
+        ),
     ] {
         let text = with(keys);
         let message = format!("brisk.toml:{message}");
@@ -55,11 +85,11 @@ fn wrong_splits_are_refused() {
         assert!(found.lines().any(|line| line == message), "{keys}: {found}");
     }
     let respond = format!(
-        "{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nrespond = {{}}\nsplit = {{ upstream = \"next\", percent = 1 }}\n{UPSTREAMS}"
+        "{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nrespond = {{}}\nmirror = {{ upstream = \"next\" }}\n{UPSTREAMS}"
     );
     let found = checked(folder().path(), &respond).expect_err("no upstream");
     assert!(
-        found.contains("host[0].route[0].split: has no effect without `upstream` of the route"),
+        found.contains("host[0].route[0].mirror: has no effect without `upstream` of the route"),
         "{found}"
     );
 }

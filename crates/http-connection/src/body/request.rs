@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::client::ClientBody;
+use crate::body::copied::CopiedBody;
 use crate::body::gathered::Gathered;
 use crate::connection::Connection;
 
@@ -27,8 +28,10 @@ pub enum RequestBody {
     Client(ClientBody, Rc<BodyProgress>),
     /// Body that was gathered before it is forwarded.
     Gathered(Box<Gathered>),
-    /// Whole body of a repeated request; empty at the end.
+    /// Whole body of a repeated or mirrored request; empty at the end.
     Again(Bytes),
+    /// Body that is copied for a mirror.
+    Copied(Box<CopiedBody>),
 }
 
 /// Progress of a request body, shared by the body, which the upstream connection owns, and the request that waits for
@@ -183,6 +186,7 @@ impl RequestBody {
         match self {
             Self::Client(_, progress) => Some(progress),
             Self::Gathered(body) => body.progress(),
+            Self::Copied(copied) => copied.body().progress(),
             Self::Empty | Self::Again(_) => None,
         }
     }
@@ -202,6 +206,7 @@ impl http_body::Body for RequestBody {
             Self::Again(data) => return Poll::Ready(Some(Ok(Frame::data(mem::take(data))))),
             Self::Client(body, progress) => (body, progress),
             Self::Gathered(body) => return body.poll_frame(context),
+            Self::Copied(copied) => return copied.poll_frame(context),
         };
         let polled = Pin::new(body).poll_frame(context);
         progress.set_waits(polled.is_pending());
@@ -218,6 +223,7 @@ impl http_body::Body for RequestBody {
             Self::Client(body, _) => body.is_end_stream(),
             Self::Gathered(body) => body.length() == 0 && !body.has_trailers(),
             Self::Again(data) => data.is_empty(),
+            Self::Copied(copied) => copied.body().is_end_stream(),
         }
     }
 
@@ -227,6 +233,7 @@ impl http_body::Body for RequestBody {
             Self::Client(body, _) => body.size_hint(),
             Self::Gathered(body) => SizeHint::with_exact(body.length()),
             Self::Again(data) => SizeHint::with_exact(data.len() as u64),
+            Self::Copied(copied) => copied.body().size_hint(),
         }
     }
 }

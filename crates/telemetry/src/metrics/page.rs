@@ -14,7 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::encoder::Encoder;
-use super::{Flood, Hedge, Listening, Metrics, PipelineRepeat, Refusal, Reload};
+use super::{Flood, Hedge, Listening, Metrics, MirrorSkip, Mirrored, PipelineRepeat, Refusal, Reload};
 use crate::outcome::{EarlyRequest, MalformedReason, Side};
 
 /// Renders all metrics as text. Allocates; for scrapes only.
@@ -186,6 +186,14 @@ fn requests(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
         "Requests refused because they were malformed, by reason; in no other metric.",
     )?;
     for (reason, count) in MalformedReason::ALL.iter().zip(&metrics.malformed) {
+        family.counter(&[("reason", reason.name())], load(count))?;
+    }
+    let mut family = page.counter("mirrored_requests", "Mirrored requests that have ended, by result.")?;
+    for (result, count) in Mirrored::ALL.iter().zip(&metrics.mirrored) {
+        family.counter(&[("result", result.name())], load(count))?;
+    }
+    let mut family = page.counter("mirror_skips", "Requests that were not mirrored, by reason.")?;
+    for (reason, count) in MirrorSkip::ALL.iter().zip(&metrics.mirror_skips) {
         family.counter(&[("reason", reason.name())], load(count))?;
     }
     let mut family = page.seconds("request", "Duration from the request head to the end of the response.")?;

@@ -1,0 +1,211 @@
+//! Mirrored requests: a second upstream group gets copies of requests, and its responses are discarded.
+//!
+//! A copy is sent by a task of its own when the upstream of the route has taken the body, without the client's connection:
+//! neither waits for the other.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_http_connection::Connection;
+use brisk_http_connection::body::copied::{CopyMemory, EmptyCopy, NotCopied};
+use brisk_http_connection::body::request::RequestBody;
+use brisk_net::{FairShare, SharePermit};
+use brisk_rules::{Bucket, Share};
+use brisk_telemetry::metrics::{MirrorSkip, Mirrored};
+use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
+use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
+use brisk_upstream::settings::RequestTimeouts;
+use brisk_upstream::{Group, UpstreamBody};
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, UPGRADE};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Response, Uri};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use crate::exchange::Exchange;
+use crate::head_limits::size_of_fields;
+
+/// A second upstream group that gets copies of requests.
+#[derive(Clone, Debug)]
+pub struct MirrorSettings {
+    /// Name of the group.
+    pub group: String,
+    /// Share of the requests.
+    pub share: Share,
+    /// Maximum length of a body in bytes. Requests with a longer one are not mirrored.
+    pub body_size: usize,
+    /// Time in which the response has to end.
+    pub timeout: Duration,
+    /// Permits for mirrored requests in progress, of all workers.
+    pub requests: FairShare,
+}
+
+/// The mirror of a route.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    group: Rc<Group>,
+    settings: Arc<MirrorSettings>,
+    /// Path of the URLs of the group's servers.
+    base: Box<str>,
+}
+
+/// A copy of a request's head, and facts for its exchange.
+struct Copied {
+    head: Parts,
+    connection: Rc<Connection>,
+    id: RequestId,
+    metrics: Arc<Metrics>,
+}
+
+impl Mirror {
+    /// The mirror with the servers of `group`.
+    pub(crate) fn new(settings: &Arc<MirrorSettings>, group: Rc<Group>) -> Rc<Self> {
+        let base = group.state().settings().base_path().into();
+        Rc::new(Self { group, settings: Arc::clone(settings), base })
+    }
+
+    /// Mirrors a request, if it is drawn: at once without a body, otherwise when `body` has been read. Returns the body for
+    /// the upstream of the route. `head` is the head for this upstream, whose servers have the path `base`.
+    pub(crate) fn observe(
+        self: &Rc<Self>,
+        (head, base): (&Parts, &str),
+        body: RequestBody,
+        exchange: &Exchange,
+    ) -> RequestBody {
+        // Rotated, because the bucket of a split depends on the upper bits.
+        if !self.settings.share.includes(Bucket::of(exchange.id().0.rotate_left(32))) {
+            return body;
+        }
+        match self.copy(head, base, &body, exchange) {
+            Ok((copied, memory)) if body.is_end_stream() => {
+                self.send(copied, Bytes::new(), memory.into_memory());
+                body
+            }
+            Ok((copied, memory)) => {
+                let mirror = Rc::clone(self);
+                memory.follow(body, self.settings.body_size, move |copy| match copy {
+                    Ok((bytes, memory)) => mirror.send(copied, bytes, memory),
+                    Err(reason) => copied.metrics.mirror_skipped(skip(reason)),
+                })
+            }
+            Err(reason) => {
+                exchange.metrics().mirror_skipped(reason);
+                body
+            }
+        }
+    }
+
+    fn copy(
+        &self,
+        head: &Parts,
+        base: &str,
+        body: &RequestBody,
+        exchange: &Exchange,
+    ) -> Result<(Copied, EmptyCopy), MirrorSkip> {
+        if head.headers.contains_key(UPGRADE) {
+            return Err(MirrorSkip::Upgrade);
+        }
+        if body.size_hint().lower() > self.settings.body_size as u64 {
+            return Err(MirrorSkip::BodySize);
+        }
+        let connection = exchange.connection();
+        let size = size_of_fields(&head.headers) + head.uri.path().len();
+        let memory = connection.reserve_copy(size).map_err(|_| MirrorSkip::Memory)?;
+        let mut head = head.clone();
+        head.extensions.clear();
+        head.uri = self.target(&head.uri, base);
+        let connection = self.connection(connection);
+        let metrics = Arc::clone(exchange.metrics());
+        Ok((Copied { head, connection, id: exchange.id(), metrics }, memory))
+    }
+
+    /// The target for servers of the mirror, from that for servers with the path `own_base`.
+    fn target(&self, own: &Uri, own_base: &str) -> Uri {
+        if *own_base == *self.base {
+            return own.clone();
+        }
+        let target = own.path_and_query().map_or("/", PathAndQuery::as_str);
+        let rest = target.strip_prefix(own_base).unwrap_or(target);
+        // A path and a part of a valid target.
+        format!("{}{rest}", self.base).parse().unwrap_or_else(|_| own.clone())
+    }
+
+    /// The client, for PROXY headers and balancing, on a connection that lasts as long as the copy.
+    fn connection(&self, own: &Connection) -> Rc<Connection> {
+        let record = own.client.record.borrow();
+        let mut copy = ConnectionRecord::new(record.id, record.client, record.local, Timeline::start());
+        if self.group.state().settings().proxy_protocol.is_some() {
+            copy.tls.clone_from(&record.tls);
+        }
+        let connection = Connection::new(copy, own.client.secure);
+        if own.client.address().is_none() {
+            connection.client.set_many();
+        }
+        connection
+    }
+
+    fn send(self: &Rc<Self>, copied: Copied, body: Bytes, memory: CopyMemory) {
+        let client = copied.connection.client.address();
+        let Some(permit) = self.settings.requests.try_acquire_any(client) else {
+            copied.metrics.mirror_skipped(MirrorSkip::Concurrency);
+            return;
+        };
+        drop(spawn_local(Rc::clone(self).exchange(copied, body, (memory, permit))));
+    }
+
+    /// Sends a copy and discards the response.
+    async fn exchange(self: Rc<Self>, copied: Copied, body: Bytes, held: (CopyMemory, SharePermit)) {
+        let Copied { mut head, connection, id, metrics } = copied;
+        let body = if body.is_empty() {
+            RequestBody::Empty
+        } else {
+            head.headers.insert(CONTENT_LENGTH, body.len().into());
+            RequestBody::Again(body)
+        };
+        let outcome = ForwardOutcome::default();
+        let facts = ForwardFacts {
+            connection: &connection,
+            interim: None,
+            outcome: &outcome,
+            timeouts: RequestTimeouts::default(),
+        };
+        let answered = async {
+            let response =
+                forward(&self.group, head, body, &facts).await.map_err(|error| error.to_string())?;
+            discard(response).await
+        };
+        let result = match timeout(self.settings.timeout, answered).await {
+            Ok(Ok(())) => Mirrored::Answered,
+            Ok(Err(error)) => {
+                let group = &self.group.state().settings().name;
+                tracing::debug!(%error, group, request = %id, "a mirrored request failed");
+                Mirrored::Failed
+            }
+            Err(_) => Mirrored::TimedOut,
+        };
+        metrics.mirrored(result);
+        drop(held);
+    }
+}
+
+/// Reads a response to its end, so that its connection can be used again.
+async fn discard(response: Response<UpstreamBody>) -> Result<(), String> {
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        frame.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn skip(reason: NotCopied) -> MirrorSkip {
+    match reason {
+        NotCopied::TooLarge => MirrorSkip::BodySize,
+        NotCopied::NoRoom => MirrorSkip::Memory,
+        NotCopied::Incomplete => MirrorSkip::Incomplete,
+    }
+}
