@@ -56,12 +56,11 @@ pub(crate) static PAGE: Asset = Asset::new("/", HTML, include_bytes!("assets/pag
 pub(crate) static LOGIN: Asset = Asset::new("/", HTML, include_bytes!("assets/login.html"));
 
 /// Files that need no authorization: they contain no data of the gateway.
-static PUBLIC: [Asset; 9] = [
+static PUBLIC: [Asset; 8] = [
     Asset::new("/app.js", SCRIPT, include_bytes!("assets/app.js")),
     Asset::new("/parts.js", SCRIPT, include_bytes!("assets/parts.js")),
     Asset::new("/charts.js", SCRIPT, include_bytes!("assets/charts.js")),
     Asset::new("/tables.js", SCRIPT, include_bytes!("assets/tables.js")),
-    Asset::new("/visitors.js", SCRIPT, include_bytes!("assets/visitors.js")),
     Asset::new("/page.css", STYLE, include_bytes!("assets/page.css")),
     Asset::new("/uplot.js", SCRIPT, include_bytes!("assets/uplot/uplot.js")),
     Asset::new("/uplot.css", STYLE, include_bytes!("assets/uplot/uplot.css")),
@@ -69,7 +68,10 @@ static PUBLIC: [Asset; 9] = [
 ];
 
 /// Files that the page loads when visits are stored. They need no authorization either.
-static LATER: [Asset; 1] = [Asset::new("/lines.js", SCRIPT, include_bytes!("assets/lines.js"))];
+static LATER: [Asset; 2] = [
+    Asset::new("/visitors.js", SCRIPT, include_bytes!("assets/visitors.js")),
+    Asset::new("/lines.js", SCRIPT, include_bytes!("assets/lines.js")),
+];
 
 /// The public file at `path`.
 pub(crate) fn public(path: &str) -> Option<&'static Asset> {

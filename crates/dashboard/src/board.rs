@@ -65,7 +65,8 @@ impl Board {
     pub(crate) fn tick(&self) {
         let passed = self.last.replace(Instant::now()).elapsed();
         let reading = self.sources.metrics.reading();
-        self.history.borrow_mut().add(unix_millis(SystemTime::now()), passed, &reading);
+        let workers = (self.sources.workers)();
+        self.history.borrow_mut().add(unix_millis(SystemTime::now()), passed, &reading, &workers);
         let mut streams = self.streams.borrow_mut();
         if !streams.is_empty() {
             streams.send(&event(&self.present(&reading).to_string()));

@@ -124,6 +124,51 @@ fn all_can_use_it() {
     page.wait_for("document.activeElement.className === 'skip'");
 }
 
+/// Elements that are wider than the page, or whose content is cut off. Content that scrolls is not cut off, but scrolls sideways
+/// on telephones only.
+const CUT: &str = "[...document.querySelectorAll('body *')].filter(one => {
+    const style = getComputedStyle(one);
+    const box = one.getBoundingClientRect();
+    if (!box.width || one.closest('svg, .u-wrap, .hidden, .skip, .switch input')) return false;
+    const cut = one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0 && style.overflowX !== 'visible';
+    const outside = box.right > innerWidth + 1 && !one.closest('.scroll, pre');
+    return outside || (cut && (innerWidth > 600 || style.overflowX !== 'auto'));
+}).map(one => one.outerHTML.slice(0, 200))";
+
+#[test]
+fn nothing_is_cut_off_on_any_screen() {
+    let site = Site::custom(ON, &proxy_to(&["http://127.0.0.1:1"]), |setup| setup);
+    assert_eq!(site.get("/").status(), 502);
+    let mut page = page(&site.brisk);
+    page.wait_for("document.querySelectorAll('#problem-table rect').length > 0");
+    page.wait_for("document.querySelectorAll('#slow-table .steps').length > 0");
+    page.wait_for("document.querySelectorAll('.plot canvas').length === 4");
+    for width in [1600, 1280, 390] {
+        page.screen(width, 900, "light");
+        page.wait_for(&format!("{CUT}.length === 0"));
+        // Charts precede tables.
+        let order = "document.querySelector('.plot').compareDocumentPosition(document.getElementById('problem-table')) & 4";
+        assert_eq!(page.script(order), 4);
+    }
+}
+
+#[test]
+fn steps_of_connections_have_no_colour_of_a_failure() {
+    let site = Site::custom(ON, "", |setup| setup);
+    assert_eq!(site.get("/").status(), 200);
+    let mut page = page(&site.brisk);
+    page.wait_for("document.querySelectorAll('#l-steps li').length === 6");
+    for scheme in ["light", "dark"] {
+        page.screen(1280, 900, scheme);
+        // Red and amber have much more red than blue.
+        let warm = page.script(
+            "[...document.querySelectorAll('#l-steps li')].map(one => getComputedStyle(one, '::before').backgroundColor)
+             .filter(colour => { const [red, , blue] = colour.match(/\\d+/g).map(Number); return red > blue + 20 })",
+        );
+        assert_eq!(warm, serde_json::json!([]), "{scheme}");
+    }
+}
+
 #[test]
 fn all_can_log_in() {
     let site = Site::custom(WITH_TOKEN, "", with_token);

@@ -1,8 +1,7 @@
 // The dashboard: takes events, keeps the last minute, and asks for lists while the page is seen.
 
-import { ask, byId, count, rate, say, share } from './parts.js';
-import { Chart, stepLegend } from './charts.js';
-import { visitors } from './visitors.js';
+import { ask, byId, count, rate, say, share, time } from './parts.js';
+import { Chart, stepLegend, trend } from './charts.js';
 import { certificates, connections, handshakes, keys, problems, upstreams, workers } from './tables.js';
 
 const MINUTE = 60000;
@@ -14,13 +13,21 @@ const past = [];
 let source = null;
 let start = null;
 let paused = false;
+const percent = (part) => `${Math.round(part)} %`;
 const charts = [
   new Chart('requests', 'Requests per second', [{ name: 'all', column: 2, colour: '--blue' }, { name: 'failed', column: 3, colour: '--red' }]),
+  new Chart('times', 'Response time', [{ name: 'median', column: 9, colour: '--blue' }, { name: '99 %', column: 10, colour: '--violet' }], { format: (ms) => time(1000 * ms) }),
   new Chart('kinds', 'Handshakes per second', [
     { name: 'full', column: 5, colour: '--blue' }, { name: 'resumed', column: 6, colour: '--teal' },
     { name: '0-RTT', column: 7, colour: '--violet' }, { name: 'failed', column: 8, colour: '--red' },
   ]),
+  new Chart('busy', 'Processor use', [{ name: 'busiest worker', column: 11, colour: '--blue' }, { name: 'mean', column: 12, colour: '--teal' }], { format: percent, top: 100 }),
 ];
+/** Tiles with a line: what of a row it is. */
+const TRENDS = {
+  requests: (row) => row[2], errors: (row) => row[3], handshakes: (row) => row[5] + row[6] + row[7], open: (row) => row[1], busy: (row) => row[11],
+  resumed: (row) => (row[5] + row[6] + row[7] ? (row[6] + row[7]) / (row[5] + row[6] + row[7]) : null),
+};
 
 const sum = (list) => list.reduce((all, one) => all + one, 0);
 const order = () => document.querySelector('input[name=order]:checked').value;
@@ -53,7 +60,7 @@ function show(now) {
   say('s-open', `${rate(accepted)} new /s`);
   const busy = now.workers.map(([part]) => part);
   say('t-busy', String(Math.round(100 * Math.max(0, ...busy))));
-  say('s-busy', `${now.workers.length} workers, mean ${Math.round(100 * sum(busy) / Math.max(1, busy.length))} %`);
+  say('s-busy', `${now.workers.length} workers, mean ${percent(100 * sum(busy) / Math.max(1, busy.length))}`);
   handshakes(now, before);
   keys(now.keys, before.keys);
   workers(now.workers);
@@ -81,6 +88,19 @@ async function begin() {
   byId('logout').hidden = !login;
   past.splice(0, past.length, ...kept.map(({ ago, now }) => ({ at: performance.now() - ago, now })));
   charts.forEach((chart) => chart.show(rows));
+  trends();
+}
+
+function trends() {
+  for (const [name, of] of Object.entries(TRENDS)) trend(`t-${name}`, charts[0].rows.map(of));
+}
+
+/** What visitors waited for. Its script is loaded when visits are stored. */
+let stored = false;
+async function visits() {
+  if (rests()) return;
+  stored = stored || (await ask('/api/visitors')).on;
+  if (stored) (await import('./visitors.js')).visitors();
 }
 
 function follow() {
@@ -100,7 +120,9 @@ function follow() {
     }
     show(now);
     const known = charts[0].rows.at(-1);
-    if (now.row && (!known || known[0] < now.row[0])) charts.forEach((chart) => chart.add(now.row));
+    if (!now.row || (known && known[0] >= now.row[0])) return;
+    charts.forEach((chart) => chart.add(now.row));
+    trends();
   });
   events.addEventListener('error', () => {
     if (events !== source) return;
@@ -138,6 +160,6 @@ document.querySelectorAll('input[name=order]').forEach((input) => input.addEvent
 document.addEventListener('visibilitychange', resume);
 byId('pause').addEventListener('click', pause);
 setInterval(lists, LISTS_EVERY);
-setInterval(() => rests() || visitors(), MINUTE);
-visitors();
+setInterval(() => visits().catch(() => {}), MINUTE);
+visits().catch(() => {});
 resume();

@@ -8,7 +8,7 @@ const METRICS = {
   lcp: ['largest paint (LCP)', 2500, 4000], inp: ['interaction (INP)', 200, 500], cls: ['layout shift (CLS)', 0.1, 0.25],
   fcp: ['first paint (FCP)', 1800, 3000], ttfb: ['first byte (TTFB)', 800, 1800], wait: ['wait for the response'],
 };
-const COLOURS = ['--blue', '--teal', '--violet', '--amber', '--red', '--grey'];
+const COLOURS = ['--blue', '--teal', '--violet', '--olive', '--pink', '--grey'];
 const plots = new Map();
 
 export const value = (metric, number) => {

@@ -21,7 +21,7 @@ export function handshakes(now, before) {
   const all = rows.reduce((sum, one) => sum + one.since, 0);
   rows.sort((a, b) => b.since - a.since);
   table('shake-table', { hidden: 'Completed handshakes' }, [['kind'], ['version', 'w'], ['group', 'wide'], ['last minute', 'n'], ['since start', 'n'], ['share', 'n']],
-    rows.map(({ row, since, last }) => [KINDS[row[2]] || row[2], row[0], row[1] === 'none' ? '–' : row[1], count(last), count(since), `${share(since, all)} %`]),
+    rows.map(({ row, since, last }) => [KINDS[row[2]] || row[2], row[0], row[1] === 'none' ? '–' : row[1], count(last), count(since), el('span', {}, bar(since / all), `${share(since, all)} %`)]),
     'No handshake yet.');
   const named = (list, then, what, words) => {
     const old = new Map(then);
@@ -61,7 +61,8 @@ export async function problems() {
   table('problem-table', { hidden: 'Problems by cause' }, [['cause', 'long'], ['where', 'w wide'], ['times', 'n'], ['by minute', 'w wide'], ['last', 'n'], ['such as', 'long dim wide']],
     all.map((one) => {
       const [where, colour] = SOURCES[one.source] || [one.source, ''];
-      return [one.reason, mark(where, colour), count(one.total), spark(one.counts), clock(one.last), one.example];
+      const cause = el('span', {}, one.reason, one.example && el('small', { class: 'narrow dim' }, one.example));
+      return [cause, mark(where, colour), count(one.total), spark(one.counts), clock(one.last), one.example];
     }), 'Nothing went wrong in the last 15 minutes.');
 }
 
@@ -116,7 +117,7 @@ export class Listed {
 }
 
 export const upstreams = new Listed('upstreams', (rows, text) =>
-  table('upstream-table', { hidden: 'Upstream servers' }, [['group', 'long'], ['server', 'long'], ['health', 'w'], ['open', 'n'], ['connections', 'n wide'], ['requests', 'n'], ['failed', 'n']],
+  table('upstream-table', { hidden: 'Upstream servers' }, [['group', 'long'], ['server', 'long'], ['health', 'w'], ['open', 'n wide'], ['connections', 'n wide'], ['requests', 'n'], ['failed', 'n']],
     rows.map((one) => [one.group, one.server, one.healthy ? mark('healthy', 'teal') : mark('out of order', 'red'), count(one.open), count(one.connections), count(one.requests), count(one.failures)]),
     text ? 'No upstream has that in its name.' : 'There are no upstreams.'));
 

@@ -19,6 +19,8 @@ pub struct Reading {
     pub requests: [u64; 6],
     /// Failed requests, by the side that caused the failure, in the order of [`Side::ALL`].
     pub errors: [u64; Side::ALL.len()],
+    /// Durations of requests: upper bound in seconds and number of each bucket, the last one unbounded.
+    pub request_times: Vec<(f64, u64)>,
     /// Completed handshakes by version and kind, where there were any.
     pub handshakes: Vec<HandshakeCount>,
     /// Failed handshakes by outcome, where there were any.
@@ -104,6 +106,7 @@ impl Metrics {
             refused: self.refused.iter().map(|count| count.load(Ordering::Relaxed)).sum(),
             requests,
             errors,
+            request_times: shards.totals(|shard| &shard.request_time).buckets().collect(),
             handshakes: self.handshake_counts(),
             failures: self.handshakes.failures().filter(|(_, count)| *count > 0).collect(),
             resumption_failures: self
@@ -207,6 +210,8 @@ mod tests {
         let reading = metrics.reading();
         assert_eq!(reading.requests, [1, 0, 2, 0, 0, 1]);
         assert_eq!(reading.errors, [1, 1, 0]);
+        let times: Vec<_> = reading.request_times.iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(times, [&(0.001, 4)]);
         assert_eq!(
             reading.handshakes.iter().filter(|kind| kind.resumption != Resumption::Full.name()).count(),
             1
