@@ -20,7 +20,7 @@ pub(crate) struct Asset {
 }
 
 impl Asset {
-    const fn new(path: &'static str, content_type: &'static str, bytes: &'static [u8]) -> Self {
+    pub(crate) const fn new(path: &'static str, content_type: &'static str, bytes: &'static [u8]) -> Self {
         Self { path, content_type, bytes, gzip: OnceLock::new(), tag: OnceLock::new() }
     }
 
@@ -45,7 +45,7 @@ impl Asset {
     }
 }
 
-const HTML: &str = "text/html; charset=utf-8";
+pub(crate) const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
@@ -67,10 +67,11 @@ static PUBLIC: [Asset; 8] = [
     Asset::new("/icon.svg", "image/svg+xml", include_bytes!("assets/icon.svg")),
 ];
 
-/// Files that the page loads when visits are stored. They need no authorization either.
-static LATER: [Asset; 2] = [
+/// Files that the page loads when visits are stored, and that of the documentation. They need no authorization either.
+static LATER: [Asset; 3] = [
     Asset::new("/visitors.js", SCRIPT, include_bytes!("assets/visitors.js")),
     Asset::new("/lines.js", SCRIPT, include_bytes!("assets/lines.js")),
+    Asset::new("/docs.css", STYLE, include_bytes!("assets/docs.css")),
 ];
 
 /// The public file at `path`.

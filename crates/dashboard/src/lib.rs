@@ -8,6 +8,7 @@ mod admission;
 mod assets;
 mod board;
 mod dashboard;
+mod documentation;
 mod error;
 mod events;
 mod form;

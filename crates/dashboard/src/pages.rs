@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use crate::admission::Authorized;
 use crate::assets::{self, LOGIN, PAGE};
 use crate::board::Board;
+use crate::documentation;
 use crate::responses::{self, Body};
 use crate::settings::DashboardSettings;
 use crate::token::TokenVerifier;
@@ -52,7 +53,8 @@ async fn admitted(
             return response;
         }
     }
-    if let Some(asset) = assets::public(request.uri().path()) {
+    let path = request.uri().path();
+    if let Some(asset) = assets::public(path).or_else(|| documentation::page(path)) {
         return responses::asset(asset, StatusCode::OK, request.headers());
     }
     if let Some(admitted) = admission::authorize(settings, verifier, request.headers()) {

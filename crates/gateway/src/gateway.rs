@@ -59,6 +59,10 @@ impl Gateway {
         shared.metrics.register(server.metrics());
         let dashboard = Served::start(settings.dashboard.as_ref(), &shared, server.loads(), visits)?;
         let addresses = Addresses { dashboard: dashboard.url(), ..addresses(&server) };
+        if let Some(url) = &addresses.dashboard {
+            // Set once: a gateway is bound once.
+            let _ = shared.live.load().dashboard.set(url.clone());
+        }
         if addresses.admin.is_some_and(|address| !address.ip().is_loopback()) {
             tracing::warn!(
                 "the admin listener is not on loopback: its clients can read the metrics and the recent connections, with \

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::GatewayError;
-use crate::page;
+use crate::page::{self, DashboardUrl};
 use crate::settings::{GatewaySettings, ProxyProtocol};
 use crate::termination::Termination;
 use crate::upstreams::{WorkerGroups, group_states};
@@ -45,6 +45,8 @@ pub(crate) struct Live {
     pub(crate) rates: Option<Arc<Rates>>,
     /// Empty where there are no experiments, and before they begin.
     pub(crate) draws: OnceLock<Draws>,
+    /// For the built-in page.
+    pub(crate) dashboard: DashboardUrl,
     settings: ServiceSettings,
     groups: Vec<Arc<GroupState>>,
 }
@@ -63,7 +65,10 @@ impl Live {
         let groups_before = before.map_or(&[][..], |before| &before.groups);
         let groups = group_states(&settings.upstreams, groups_before, metrics)?;
         let mut service = settings.service.clone();
-        let has_page = page::fill_hosts(&mut service);
+        let dashboard = before.map_or_else(DashboardUrl::default, |before| Arc::clone(&before.dashboard));
+        // Only a first run without a file leaves the choice of the port to the system.
+        let is_first_run = settings.dashboard.as_ref().is_some_and(|dashboard| dashboard.or_any_port);
+        let has_page = page::fill_hosts(&mut service, is_first_run.then_some(&dashboard));
         service.beacons = beacons;
         let has_http3 = before.map_or(settings.http3, |before| before.has_http3);
         if !has_http3 {
@@ -83,6 +88,7 @@ impl Live {
             redirect: HttpsRedirect::new(settings.redirect_port),
             measures_rtt: settings.access_log.is_some() || has_page || has_timing,
             draws: OnceLock::new(),
+            dashboard,
             settings: service,
             groups,
         };

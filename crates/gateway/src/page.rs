@@ -1,6 +1,7 @@
 //! The built-in page, which shows visitors the facts of their own connection.
 
 use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use brisk_answer::Body;
@@ -19,14 +20,21 @@ use serde_json::json;
 use crate::connections;
 
 const TEMPLATE: &str = include_str!("page.html");
+const NEXT: &str = include_str!("next.html");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
+/// URL of the dashboard, once it listens.
+pub(crate) type DashboardUrl = Arc<OnceLock<String>>;
+
 /// Adds the page to every host of `service` without routes; true if there is one. A replayed request for it is
-/// harmless, so hosts that accept early data answer it early.
-pub(crate) fn fill_hosts(service: &mut ServiceSettings) -> bool {
+/// harmless, so hosts that accept early data answer it early. Without a configuration file, the page leads to the dashboard and
+/// the next step.
+pub(crate) fn fill_hosts(service: &mut ServiceSettings, first_run: Option<&DashboardUrl>) -> bool {
     let mut any = false;
     for host in service.hosts.iter_mut().filter(|host| host.routes.is_empty()) {
-        let page = RouteSettings::new(RoutePath::Prefix("/".to_owned()), Action::Page(Page::new(answer)));
+        let first_run = first_run.cloned();
+        let page = Page::new(move |connection, request| answer(connection, request, first_run.as_ref()));
+        let page = RouteSettings::new(RoutePath::Prefix("/".to_owned()), Action::Page(page));
         let early_data = if host.tls.early_data > 0 { EarlyDataPolicy::Safe } else { EarlyDataPolicy::Hold };
         host.routes.push(RouteSettings { early_data, ..page });
         any = true;
@@ -35,13 +43,13 @@ pub(crate) fn fill_hosts(service: &mut ServiceSettings) -> bool {
 }
 
 /// Answers `/` with the page and `/connection.json` with the same facts as JSON.
-fn answer(connection: &Connection, request: &Parts) -> Response<Body> {
+fn answer(connection: &Connection, request: &Parts, first_run: Option<&DashboardUrl>) -> Response<Body> {
     let record = connection.client.record.borrow();
     let requests = connection.flow.requests();
     let (status, kind, body) = match request.uri.path() {
         "/" => {
             let protocol = format!("{:?}", request.version).replace("2.0", "2");
-            (StatusCode::OK, "text/html; charset=utf-8", html(&record, requests, &protocol))
+            (StatusCode::OK, "text/html; charset=utf-8", html(&record, requests, &protocol, first_run))
         }
         "/connection.json" => (StatusCode::OK, "application/json", facts(&record, requests)),
         _ => (StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "not found\n".to_owned()),
@@ -55,7 +63,12 @@ fn answer(connection: &Connection, request: &Parts) -> Response<Body> {
     response
 }
 
-fn html(record: &ConnectionRecord, requests: u32, protocol: &str) -> String {
+fn html(
+    record: &ConnectionRecord,
+    requests: u32,
+    protocol: &str,
+    first_run: Option<&DashboardUrl>,
+) -> String {
     let (headline, lead, tls) = match &record.tls {
         Some(tls) => (headline(tls), lead(tls), tls_rows(tls)),
         None => ("This connection is <em>not encrypted</em>".to_owned(), String::new(), String::new()),
@@ -67,7 +80,24 @@ fn html(record: &ConnectionRecord, requests: u32, protocol: &str) -> String {
         .replace("{{parts}}", &parts(record))
         .replace("{{parts_note}}", parts_note(record))
         .replace("{{connection}}", &connection_rows(record, requests, protocol))
+        .replace("{{links}}", &first_run.map(|dashboard| links(record, dashboard)).unwrap_or_default())
+        .replace("{{next}}", &first_run.map(|_| next(record)).unwrap_or_default())
         .replace("{{version}}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Links to the next pages. The dashboard and its documentation can be opened on this machine only.
+fn links(record: &ConnectionRecord, dashboard: &DashboardUrl) -> String {
+    let dashboard = dashboard.get().filter(|_| record.client.ip().to_canonical().is_loopback());
+    let here = dashboard.map_or_else(String::new, |url| {
+        let url = escape_markup(url);
+        format!("<a href=\"{url}/\">Dashboard</a><a href=\"{url}/docs/\">Documentation</a>")
+    });
+    format!("  <nav aria-label=\"Next\">{here}<a href=\"#next\">Your own server</a></nav>\n")
+}
+
+/// The next step: a configuration file with an upstream.
+fn next(record: &ConnectionRecord) -> String {
+    NEXT.replace("{{listen}}", &record.local.to_string())
 }
 
 fn headline(tls: &TlsFacts) -> String {

@@ -170,6 +170,28 @@ fn steps_of_connections_have_no_colour_of_a_failure() {
 }
 
 #[test]
+fn the_documentation_and_the_first_page_are_for_all() {
+    let brisk =
+        setup().option("--listen").option("127.0.0.1:0").option("--state-dir").option("state").start();
+    let mut page = page(&brisk);
+    let pages = [
+        format!("https://localhost:{}/", brisk.https().port()),
+        format!("http://{}/docs/", brisk.dashboard()),
+        format!("http://{}/docs/dashboard", brisk.dashboard()),
+        format!("http://{}/docs/configuration", brisk.dashboard()),
+    ];
+    for url in pages {
+        page.open(&url);
+        assert_eq!(page.script("document.querySelectorAll('h1').length"), 1, "{url}");
+        for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light")] {
+            page.screen(width, 900, scheme);
+            assert_eq!(serious(&mut page), Vec::<Value>::new(), "{url} {width} {scheme}");
+            page.wait_for("document.documentElement.scrollWidth <= innerWidth");
+        }
+    }
+}
+
+#[test]
 fn all_can_log_in() {
     let site = Site::custom(WITH_TOKEN, "", with_token);
     let mut page = page(&site.brisk);

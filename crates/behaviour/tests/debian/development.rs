@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use brisk_behaviour::site::{LIMIT, facts, setup};
+use brisk_behaviour::dashboard::ON;
+use brisk_behaviour::site::{LIMIT, Site, facts, setup};
 use brisk_testkit::brisk::{Brisk, Setup};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{command, run};
@@ -46,6 +47,38 @@ fn the_first_run_has_a_dashboard_for_this_machine() {
             run(command("curl").args(["--silent", &format!("http://{address}/")]), b"", LIMIT).success();
         assert!(page.contains("<title>brisk: dashboard</title>"), "{page}");
     }
+}
+
+#[test]
+fn the_first_page_leads_to_the_dashboard_the_documentation_and_a_server_of_ones_own() {
+    let brisk = first_run(setup()).start();
+    let page = curl(&brisk, &[], "/");
+    let dashboard = format!("http://{}", brisk.dashboard());
+    for (path, title) in [("/", "brisk: dashboard"), ("/docs/", "brisk: Documentation")] {
+        let url = format!("{dashboard}{path}");
+        assert!(page.contains(&format!("<a href=\"{url}\">")), "{page}");
+        let found = run(command("curl").args(["--silent", &url]), b"", LIMIT).success();
+        assert!(found.contains(&format!("<title>{title}</title>")), "{found}");
+    }
+    // Its configuration is right as it stands, and serves the server whose address is written into it.
+    let config = page.split_once("<pre").and_then(|(_, rest)| rest.split_once('>'));
+    let config = config.and_then(|(_, rest)| rest.split_once("</pre>")).expect("a configuration").0;
+    let listen = brisk.https().to_string();
+    assert!(config.contains(&format!("https = [\"{listen}\"]")), "{config}");
+    setup().file("brisk.toml", config).check("brisk.toml").success();
+    let nginx = Nginx::http();
+    let config = config.replace("http://127.0.0.1:8080", &nginx.url()).replace(&listen, "127.0.0.1:0");
+    let config = config.replace("[dashboard]", &format!("[dashboard]\n{}", ON.replace("dashboard.", "")));
+    let own = setup().config(&config).option("--state-dir").option("state").start();
+    assert_eq!(curl(&own, &[], "/name"), nginx.address().port().to_string());
+}
+
+#[test]
+fn visitors_of_a_configured_host_see_nothing_of_the_dashboard() {
+    let site = Site::custom(ON, "", |setup| setup);
+    let page = site.get("/").text();
+    assert!(page.contains("Your address") && !page.contains("Dashboard"), "{page}");
+    assert!(!page.contains(&site.brisk.dashboard().to_string()) && !page.contains("{{"), "{page}");
 }
 
 #[test]
