@@ -21,6 +21,7 @@
 # make capture         brisk capture beside tshark, serve and bench; 10 GB              CAPTURE='--only milestones'      10 minutes, quiet
 # make probe           comparison of brisk probe --timing with curl -w, over a link     PROBE='--rounds 9'               2 minutes
 # make page            cost of HTTPS for a page in Chromium, and effect of each feature PAGE='--only records'            15 minutes
+# make priorities      urgent responses behind others, at three rates, for brisk, nginx, HAProxy and h2o  PRIORITIES='--rate 10'  15 minutes, quiet
 # make beacons         accuracy of the waiting times that pages measure, over a link                                     4 minutes
 # make visit-cost      processor time of measuring a visitor                            VISIT_COST='--rounds 31'         2 minutes, quiet
 # make visits          a million visits with a hidden effect; size of a store of 30 days of 100 hosts                    minutes
@@ -44,13 +45,14 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
 # Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/soak-http3, bench/offences, bench/pipelines, bench/connections, bench/worst,
-# bench/page, bench/beacons, bench/visit-cost, bench/probe, bench/capture, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
+# bench/page, bench/priorities, bench/beacons, bench/visit-cost, bench/probe, bench/capture, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
 NEIGHBOURS ?=
 KEYLESS ?=
 PAGE ?=
+PRIORITIES ?=
 BEACONS ?=
 VISIT_COST ?=
 PROBE ?=
@@ -86,7 +88,7 @@ TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page beacons visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page priorities beacons visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -189,6 +191,13 @@ page: build
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
 	  bench/page --output docs/results/page.md $(PAGE)
+
+priorities: build
+	cargo build --locked --release --package brisk-link
+	@CACHE=$(CACHE) tools/setup page
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
+	  bench/priorities --output docs/results/priorities.md $(PRIORITIES)
 
 visit-cost: build
 	@mkdir -p docs/results

@@ -103,14 +103,17 @@ class Server:
                          "compression": "false", "early": "no", "http3": "", "folder": self.folder, "page": PAGE, "assets": ASSETS, "start": START, "icon": ICON, "idle": "1m",
                          "user": "user root;" if os.getuid() == 0 else "", **settings}
 
-    def __enter__(self):
+    def command(self):
+        """Writes the configuration, and returns the command that serves it."""
         if self.kind == "nginx":
             (self.folder / "nginx.conf").write_text(NGINX.format(**self.settings))
-            command = ["nginx", "-p", self.folder, "-e", "stderr", "-c", self.folder / "nginx.conf"]
-        else:
-            before = "".join(BEFORE_ROUTE.format(name=name, body=body) for name, body in BEFORE.items())
-            (self.folder / "brisk.toml").write_text(BRISK_TOML.format(**self.settings) + before)
-            command = [BRISK, "serve", "--config", self.folder / "brisk.toml"]
+            return ["nginx", "-p", self.folder, "-e", "stderr", "-c", self.folder / "nginx.conf"]
+        before = "".join(BEFORE_ROUTE.format(name=name, body=body) for name, body in BEFORE.items())
+        (self.folder / "brisk.toml").write_text(BRISK_TOML.format(**self.settings) + before)
+        return [BRISK, "serve", "--config", self.folder / "brisk.toml"]
+
+    def __enter__(self):
+        command = self.command()
         with open(self.folder / "log", "wb") as log:
             self.process = subprocess.Popen(self.prefix(*command), stdout=log, stderr=log, env={**os.environ, "PATH": PATH})
         address = f"{self.settings['address']} {self.settings['port']}"
@@ -126,8 +129,8 @@ class Server:
         sys.exit(f"{self.kind} does not serve:\n{(self.folder / 'log').read_text(errors='replace')}")
 
     def __exit__(self, *_):
-        # brisk would let its connections finish; nginx would leave its worker behind.
-        (self.process.terminate if self.kind == "nginx" else self.process.kill)()
+        # brisk would let its connections finish; others would leave their workers behind.
+        (self.process.kill if self.kind == "brisk" else self.process.terminate)()
         self.process.wait()
 
     def requests(self, count):
