@@ -3,6 +3,7 @@
 mod ci;
 mod page;
 
+use brisk_report::figures::count;
 use brisk_report::{Table, json};
 use brisk_telemetry::changes_display;
 
@@ -200,8 +201,12 @@ fn certificate(certificate: &crate::Certificate) -> Table {
     table.row(["issuer", &certificate.issuer]);
     table.row(["names".to_owned(), certificate.names.join(", ")]);
     table.row(["ends".to_owned(), format!("{} ({} days)", certificate.not_after, certificate.days_left)]);
-    table
-        .row(["chain".to_owned(), format!("{} certificates, {} bytes", certificate.sent, certificate.bytes)]);
+    let sent = if certificate.sent == 1 {
+        "1 certificate".to_owned()
+    } else {
+        format!("{} certificates", certificate.sent)
+    };
+    table.row(["chain".to_owned(), format!("{sent}, {} bytes", count(certificate.bytes as u64))]);
     table.row(["staple", &certificate.staple]);
     table.row(["CT logs".to_owned(), certificate.sct_logs.to_string()]);
     for trust in &certificate.trust {
@@ -230,7 +235,10 @@ fn behaviour(audit: &Audit) -> Table {
     row("renegotiation by clients", yes(weak.client_renegotiation));
     row("fallback refused", yes(audit.protocols.fallback_signal));
     row("ALPN", audit.protocols.alpn.clone());
-    row("ticket lifetime", sessions.ticket_lifetime.or(weak.ticket_lifetime).map(|time| format!("{time} s")));
+    row(
+        "ticket lifetime",
+        sessions.ticket_lifetime.or(weak.ticket_lifetime).map(|time| format!("{} s", count(time.into()))),
+    );
     row("resumption", yes(sessions.resumed));
     row("early data", (sessions.early_data > 0).then(|| format!("up to {} bytes", sessions.early_data)));
     row("early data replayed", yes(sessions.early_data_replayed));

@@ -10,6 +10,7 @@ use brisk_bench::report::{LiveFigures, html, json, terminal};
 use brisk_bench::result::Interval;
 use brisk_bench::{BenchError, Observer, Options, Settings};
 use brisk_experiment::{Interrupt, PlanError};
+use brisk_probe::terminal::Paint;
 use brisk_report::Machine;
 use clap::Parser;
 
@@ -68,7 +69,12 @@ fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
         let text = html::run(&result, &machine, PROGRAM);
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    let text = if as_json { json::text(&result, &machine, PROGRAM) } else { terminal::text(&result) };
+    let paint = Paint::of_stdout();
+    let text = if as_json {
+        json::text(&result, &machine, PROGRAM)
+    } else {
+        paint.titled(&terminal::text(&result, paint.width()))
+    };
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
     if let Some((opened, file)) = records {
         brisk_bench::records::write(&result.connections, &mut BufWriter::new(opened))

@@ -12,8 +12,9 @@ use brisk_bench::{Observer, Settings};
 use brisk_experiment::{
     Ended, Interrupt, Plan, PlanError, Progress, Report, Run, Runner, ServerError, Testbed, compare, run_on,
 };
+use brisk_probe::terminal::Paint;
 use brisk_report::figures::{duration, shortened};
-use brisk_report::terminal::{StatusLine, WIDTH};
+use brisk_report::terminal::{self, StatusLine, WIDTH};
 
 use crate::args::Compare;
 use crate::bench;
@@ -43,7 +44,8 @@ pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
     let report = Report::new(&plan, &comparison, &testbed, concat!("brisk ", env!("CARGO_PKG_VERSION")));
     write(arguments.html.as_deref(), || report.html())?;
     write(arguments.markdown.as_deref(), || report.markdown())?;
-    let text = if arguments.json { report.json() } else { report.text() };
+    let paint = Paint::of_stdout();
+    let text = if arguments.json { report.json() } else { paint.titled(&report.text(paint.width())) };
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
     Ok(if comparison.ended == Ended::Nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -116,7 +118,8 @@ impl Runner for Measured<'_> {
             self.plan.targets[target].name,
             self.plan.modes[mode].name
         );
-        self.line.show(&shortened(&line, WIDTH - 1));
+        let columns = terminal::size().map_or(WIDTH, |(columns, _)| columns);
+        self.line.show(&shortened(&line, columns - 1));
     }
 }
 

@@ -6,7 +6,6 @@ mod tables;
 
 use brisk_report::figures::{duration, percent};
 use brisk_report::json::timestamp;
-use brisk_report::terminal::WIDTH;
 use brisk_report::{Machine, wrapped};
 
 use crate::{Comparison, Ended, Plan, Testbed};
@@ -36,17 +35,17 @@ impl<'a> Report<'a> {
         Self { plan, comparison, versions, missing, machine: Machine::this(), program }
     }
 
-    /// Text for a terminal: lines of at most [`WIDTH`] characters.
-    pub fn text(&self) -> String {
+    /// Text for a terminal: lines of at most `width` characters.
+    pub fn text(&self, width: usize) -> String {
         let mut text = format!("{}\n{}\n", self.plan.title, self.outcome());
-        for table in tables::all(self, WIDTH) {
+        for table in tables::all(self, width) {
             text.push('\n');
-            text.push_str(&table.to_text(WIDTH));
+            text.push_str(&table.to_text(width));
         }
         let notes = self.notes();
         if !notes.is_empty() {
             text.push('\n');
-            text.extend(notes.iter().map(|note| wrapped(note, WIDTH)));
+            text.extend(notes.iter().map(|note| wrapped(note, width)));
         }
         text
     }

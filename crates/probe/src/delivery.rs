@@ -1,5 +1,7 @@
 //! Findings about the delivery of a response: compression and caching, judged by its head.
 
+use brisk_report::figures::count;
+
 use crate::findings::Finding;
 use crate::report::AnswerFacts;
 
@@ -43,7 +45,8 @@ fn uncompressed(answer: &AnswerFacts, kind: &str) -> Option<Finding> {
     }
     let bytes = answer.body_bytes;
     let text = format!(
-        "the text of {bytes} bytes is not compressed, though the request accepts gzip, br and zstd: usually a quarter remains"
+        "the text of {} bytes is not compressed, though the request accepts gzip, br and zstd: usually a quarter remains",
+        count(bytes)
     );
     Some(Finding::new("not-compressed", text).costs(0, bytes / 4 * 3).change(
         "compression = true",

@@ -88,9 +88,7 @@ pub fn http3(report: &Http3Report, paint: &Paint) -> String {
 }
 
 fn titled(table: &Table, paint: &Paint) -> String {
-    let text = table.to_text(paint.width());
-    let (title, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    format!("{}\n{rest}", paint.style(Style::Title, title))
+    paint.titled(&table.to_text(paint.width()))
 }
 
 /// A time in milliseconds.
@@ -326,8 +324,11 @@ pub(crate) fn findings_text(findings: &[Finding], paint: &Paint) -> String {
     }
     let mut text = format!("{}\n", paint.style(Style::Title, "Findings"));
     for (index, finding) in findings.iter().enumerate() {
-        let lines = wrapped(&format!("{}. {} ({})", index + 1, finding.text, cost(finding)), paint.width());
-        text.push_str(&paint.style(Style::Warn, lines.trim_end()));
+        let number = format!("{}.", index + 1);
+        // Further lines begin below the text, not below the number.
+        let lines = wrapped(&format!("{} ({})", finding.text, cost(finding)), paint.width() - 3);
+        let lines: Vec<_> = lines.lines().map(str::trim_start).collect();
+        text.push_str(&paint.style(Style::Warn, &format!("  {number:<3}{}", lines.join("\n     "))));
         text.push('\n');
         for (name, change) in
             [("brisk", &finding.brisk), ("nginx", &finding.nginx), ("else", &finding.advice)]

@@ -170,7 +170,8 @@ pub fn wrapped(text: &str, width: usize) -> String {
     lines.iter().flat_map(|line| [GAP, line, "\n"]).collect()
 }
 
-/// Splits text into lines of at most `width` characters, at least one; longer words are split.
+/// Splits text into lines of at most `width` characters, at least one; longer words are split, behind an underscore if they have
+/// one.
 fn lines(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];
@@ -183,7 +184,12 @@ fn lines(text: &str, width: usize) -> Vec<String> {
             lines.push(String::new());
         }
         while rest.len() > width {
-            let after = rest.split_off(width.max(1));
+            // Names of suites remain readable.
+            let end = rest[..width.max(1)]
+                .iter()
+                .rposition(|letter| *letter == '_')
+                .map_or(width.max(1), |at| at + 1);
+            let after = rest.split_off(end);
             lines.last_mut().expect("there is one").extend(rest);
             lines.push(String::new());
             rest = after;
@@ -219,6 +225,12 @@ Latency, µs
   A note.
 ";
         assert_eq!(example().to_text(100), expected);
+    }
+
+    #[test]
+    fn names_are_split_behind_an_underscore() {
+        assert_eq!(lines("TLS_ECDHE_RSA_WITH_AES_256_GCM", 20), ["TLS_ECDHE_RSA_WITH_", "AES_256_GCM"]);
+        assert_eq!(lines("abcdefgh", 5), ["abcde", "fgh"]);
     }
 
     #[test]

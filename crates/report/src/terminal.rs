@@ -1,9 +1,14 @@
 //! The terminal: the width of text reports, and a status of one or more lines that is rewritten in place.
 
+use std::env;
 use std::io::{self, IsTerminal, Stderr, Write};
 
-/// Maximum number of columns of text reports.
+/// Columns of text reports without a terminal.
 pub const WIDTH: usize = 100;
+
+/// Least and greatest number of columns of text reports. Lines wrap in narrower terminals.
+const NARROWEST: usize = 60;
+const WIDEST: usize = 140;
 
 /// Moves to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[2K";
@@ -20,6 +25,22 @@ pub struct StatusLine<W: Write = Stderr> {
     terminal: Option<W>,
     /// Number of shown lines.
     lines: usize,
+}
+
+/// Columns of text reports on standard output: those of its terminal, otherwise those of the variable `COLUMNS`, otherwise
+/// [`WIDTH`]; at least 60 and at most 140.
+pub fn width() -> usize {
+    let stdout = io::stdout();
+    let columns = if stdout.is_terminal() {
+        rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col.into())
+    } else {
+        env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok())
+    };
+    limited(columns)
+}
+
+fn limited(columns: Option<usize>) -> usize {
+    columns.filter(|columns| *columns > 0).unwrap_or(WIDTH).clamp(NARROWEST, WIDEST)
 }
 
 /// Columns and rows of the terminal of standard error; `None` without one.
@@ -89,6 +110,11 @@ pub fn sparkline(values: impl Iterator<Item = f64> + Clone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reports_are_neither_too_narrow_nor_too_wide() {
+        assert_eq!([None, Some(0), Some(20), Some(80), Some(400)].map(limited), [WIDTH, WIDTH, 60, 80, 140]);
+    }
 
     #[test]
     fn columns_fill_their_rows_from_below() {

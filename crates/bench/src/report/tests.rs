@@ -113,9 +113,12 @@ fn machine() -> Machine {
 
 #[test]
 fn the_text_fits_a_terminal_and_has_every_table() {
-    let text = terminal::text(&sample());
-    let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
-    assert!(longest <= WIDTH, "{longest} characters:\n{text}");
+    for width in [80, WIDTH, 120] {
+        let text = terminal::text(&sample(), width);
+        let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(longest <= width, "{longest} characters:\n{text}");
+    }
+    let text = terminal::text(&sample(), WIDTH);
     for part in [
         "https://bench.test:8443/1k\n",
         "  requests     93,000, 2,325 per second\n",
@@ -140,7 +143,7 @@ fn the_text_fits_a_terminal_and_has_every_table() {
 fn what_fast_open_gained_is_said() {
     let mut result = sample();
     let note = |result: &RunResult| {
-        let text = terminal::text(result).split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = terminal::text(result, WIDTH).split_whitespace().collect::<Vec<_>>().join(" ");
         let begin = text.find("TCP Fast Open:")?;
         Some(text[begin..].split(" Responses").next().unwrap_or_default().to_owned())
     };
@@ -178,7 +181,7 @@ fn tables_with_nothing_to_show_are_left_out() {
     result.alerts.clear();
     result.server = None;
     result.series.truncate(10);
-    let text = terminal::text(&result);
+    let text = terminal::text(&result, WIDTH);
     for title in ["Errors\n", "Alerts", "Server process", "Steps\n"] {
         assert!(!text.contains(title), "{title} in\n{text}");
     }
@@ -194,7 +197,7 @@ fn without_tls_there_are_connections_in_place_of_handshakes() {
     (result.primed, result.traffic.handshakes) = (0, 0);
     result.phases.tls = histogram();
     result.server = None;
-    let text = terminal::text(&result);
+    let text = terminal::text(&result, WIDTH);
     assert!(text.contains("  connections  93,000, 2,325 per second\n"), "{text}");
     assert!(!text.contains("andshake") && !text.contains("tls"), "{text}");
     let value: Value = serde_json::from_str(&json::text(&result, &machine(), "brisk 1.2.3")).unwrap();
@@ -213,7 +216,7 @@ fn a_ramp_is_reported_step_by_step() {
 fn a_long_latency_is_shown_in_milliseconds() {
     let mut result = sample();
     result.phases.total.record(2_000_000).unwrap();
-    let text = terminal::text(&result);
+    let text = terminal::text(&result, WIDTH);
     assert!(text.contains("Latency, ms\n"), "{text}");
 }
 
@@ -309,7 +312,7 @@ fn a_run_in_which_nothing_succeeded_has_reports_too() {
     result.handshakes.clear();
     result.responses = Responses::default();
     result.traffic = Traffic::default();
-    let text = terminal::text(&result);
+    let text = terminal::text(&result, WIDTH);
     assert!(text.contains("  requests     0, 0 per second\n"), "{text}");
     assert!(!html::run(&result, &machine(), "brisk").contains("NaN"));
 }
@@ -332,5 +335,5 @@ fn a_last_second_of_a_few_milliseconds_is_not_drawn() {
 fn pages_to_look_at() {
     let Some(folder) = std::env::var_os("BRISK_PAGES").map(std::path::PathBuf::from) else { return };
     std::fs::write(folder.join("run.html"), html::run(&sample(), &machine(), "brisk 1.2.3")).unwrap();
-    std::fs::write(folder.join("run.txt"), terminal::text(&sample())).unwrap();
+    std::fs::write(folder.join("run.txt"), terminal::text(&sample(), WIDTH)).unwrap();
 }

@@ -104,7 +104,8 @@ fn list(arguments: &Probe, file: &Path) -> anyhow::Result<ExitCode> {
         });
         brisk_report::json::document(&listed.collect::<Vec<_>>())
     } else {
-        output::summary(&audits, Paint::of_stdout().width())
+        let paint = Paint::of_stdout();
+        paint.titled(&output::summary(&audits, paint.width()))
     };
     super::print(&text)?;
     Ok(if is_below { ExitCode::from(BELOW) } else { exit })
@@ -143,7 +144,10 @@ fn settings(arguments: &Probe, url: &Url) -> AuditSettings {
 
 fn text(audit: &Audit, format: Option<Format>) -> String {
     match format.unwrap_or(Format::Text) {
-        Format::Text => output::text(audit, Paint::of_stdout().width()),
+        Format::Text => {
+            let paint = Paint::of_stdout();
+            paint.titled(&output::text(audit, paint.width()))
+        }
         Format::Json => output::json(audit),
         Format::Sarif => output::sarif(audit, env!("CARGO_PKG_VERSION")),
         Format::Junit => output::junit(audit),

@@ -13,7 +13,7 @@ use brisk_certs::Certificate;
 use brisk_config::Running;
 use brisk_gateway::settings::GatewaySettings;
 use brisk_keys::KeyAlgorithm;
-use brisk_report::terminal::WIDTH;
+use brisk_probe::terminal::Paint;
 use brisk_tls::FirstFlight;
 use brisk_tls::flight::TCP_FLIGHT;
 
@@ -34,7 +34,8 @@ pub(super) fn run(file: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
     let text = if as_json {
         configuration::json(&facts, &advice)
     } else {
-        configuration::text(&facts, &advice, WIDTH)
+        let paint = Paint::of_stdout();
+        paint.titled(&configuration::text(&facts, &advice, paint.width()))
     };
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)

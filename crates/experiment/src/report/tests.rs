@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use brisk_report::terminal::WIDTH;
 use serde_json::Value;
 
 use super::*;
@@ -72,7 +73,7 @@ fn report<'a>(plan: &'a Plan, comparison: &'a Comparison) -> Report<'a> {
 #[test]
 fn the_text_fits_a_terminal_and_has_ratios_with_intervals() {
     let (plan, comparison) = (plan("", ""), comparison());
-    let text = report(&plan, &comparison).text();
+    let text = report(&plan, &comparison).text(WIDTH);
     let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(longest <= WIDTH, "{longest} characters:\n{text}");
     for part in [
@@ -94,7 +95,7 @@ fn the_text_fits_a_terminal_and_has_ratios_with_intervals() {
 #[test]
 fn modes_can_be_compared_within_each_target() {
     let (plan, comparison) = (plan("target = \"nginx\"", "mode = \"TLS 1.3, full\""), comparison());
-    let text = report(&plan, &comparison).text();
+    let text = report(&plan, &comparison).text(WIDTH);
     assert!(text.contains("\nnginx\n"), "{text}");
     assert!(text.contains("  TLS 1.2, session ID   20,025  4.98 (4.95–5.00)"), "{text}");
 }
@@ -102,7 +103,7 @@ fn modes_can_be_compared_within_each_target() {
 #[test]
 fn without_a_baseline_values_have_intervals() {
     let (plan, comparison) = (plan("target = \"nginx\"", ""), comparison());
-    let text = report(&plan, &comparison).text();
+    let text = report(&plan, &comparison).text(WIDTH);
     assert!(text.contains("4,025  4,000–4,050"), "{text}");
 }
 
@@ -159,5 +160,5 @@ fn the_page_draws_the_ratios() {
     assert!(!page.contains("NaN"));
     let Some(folder) = std::env::var_os("BRISK_PAGES").map(std::path::PathBuf::from) else { return };
     std::fs::write(folder.join("compare.html"), page).unwrap();
-    std::fs::write(folder.join("compare.txt"), report(&plan, &comparison).text()).unwrap();
+    std::fs::write(folder.join("compare.txt"), report(&plan, &comparison).text(WIDTH)).unwrap();
 }

@@ -3,12 +3,7 @@
 use std::env;
 use std::io::{self, IsTerminal};
 
-/// Width without a terminal, and maximum width.
-const WIDTH: usize = 100;
-const WIDEST: usize = 140;
-
-/// Minimum width; lines wrap in narrower terminals.
-const NARROWEST: usize = 60;
+use brisk_report::terminal::{self, WIDTH};
 
 /// Style of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +22,8 @@ pub enum Style {
     Warn,
     /// Failure.
     Bad,
+    /// Duration of a phase.
+    Phase,
 }
 
 impl Style {
@@ -34,7 +31,7 @@ impl Style {
         match self {
             Self::Title => "1",
             Self::Soft => "2",
-            Self::Client => "36",
+            Self::Client | Self::Phase => "36",
             Self::Server | Self::Good => "32",
             Self::Warn => "33",
             Self::Bad => "1;31",
@@ -49,22 +46,14 @@ pub struct Paint {
     width: usize,
 }
 
-/// The width of an output with this number of columns.
-fn width(columns: Option<usize>) -> usize {
-    columns.filter(|columns| *columns > 0).unwrap_or(WIDTH).clamp(NARROWEST, WIDEST)
-}
-
 impl Paint {
-    /// Capabilities of standard output: on a terminal, its width, and colours unless `NO_COLOR` is set
-    /// (<https://no-color.org>). Elsewhere the width is that of the variable `COLUMNS`, or 100 columns.
+    /// Capabilities of standard output: the [width](terminal::width) of reports, and on a terminal colours unless `NO_COLOR` is
+    /// set (<https://no-color.org>).
     pub fn of_stdout() -> Self {
-        let stdout = io::stdout();
-        if !stdout.is_terminal() {
-            let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-            return Self { width: width(columns), ..Self::plain() };
+        let width = terminal::width();
+        if !io::stdout().is_terminal() {
+            return Self { width, ..Self::plain() };
         }
-        let window = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
-        let width = width(window);
         let is_refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_dumb = env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self { is_coloured: !is_refused && !is_dumb, width }
@@ -78,6 +67,15 @@ impl Paint {
     /// Width in columns.
     pub const fn width(&self) -> usize {
         self.width
+    }
+
+    /// `text` with its titles emphasised: lines that are not indented, as [`brisk_report::Table`] has them.
+    pub fn titled(&self, text: &str) -> String {
+        let line = |line: &str| {
+            let is_title = !line.starts_with(char::is_whitespace);
+            if is_title { self.style(Style::Title, line) } else { line.to_owned() }
+        };
+        text.lines().map(|text| line(text) + "\n").collect()
     }
 
     /// `text` in this style.

@@ -20,7 +20,8 @@ pub(super) fn waterfall(report: &Report, paint: &Paint) -> String {
     for (index, (name, time)) in phases.iter().enumerate() {
         let scale = if total > 0.0 { room as f64 / total } else { 0.0 };
         let is_unfinished = report.phases.unfinished == Some(name);
-        let style = [Style::Soft, Style::Warn, Style::Client, Style::Server, Style::Good][index % 5];
+        // Phases are no verdicts: none has the colour of a warning.
+        let style = [Style::Phase, Style::Soft][index % 2];
         let style = if is_unfinished { Style::Bad } else { style };
         let bar = paint.style(style, &bar(before * scale, time * scale));
         let _ = writeln!(text, "  {name:<8}{:>9}  {bar}", ms(*time));
