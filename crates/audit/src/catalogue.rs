@@ -139,6 +139,10 @@ kinds! {
     MUST_STAPLE = "staple-missing", High, "the certificate demands a staple, and none is sent", "leave certificates.staple on", "ssl_stapling on;";
     STAPLE_WRONG = "staple-wrong", High, "the staple is stale or wrong, and clients refuse it", "leave staple of the certificate out: brisk fetches its own",
         "ssl_stapling on; without ssl_stapling_file, or a fresh file";
+    CAA_ISSUER = "caa-issuer", Medium, "CAA records do not permit the authority of the certificate: it will not renew the certificate",
+        "a CAA record with the authority, or acme.directory of a permitted one", "a CAA record with the authority, or a certificate of a permitted one";
+    CAA_MISSING = "caa-missing", Info, "there are no CAA records: every public authority may issue certificates for the name",
+        "in DNS: CAA 0 issue \"letsencrypt.org\", or another authority", "in DNS: CAA 0 issue \"letsencrypt.org\", or another authority";
     INSECURE_RENEGOTIATION = "renegotiation-insecure", High, "renegotiation is not secured (RFC 5746)", NEVER, "a current OpenSSL";
     CLIENT_RENEGOTIATION = "renegotiation-by-client", Medium, "clients may begin a second handshake, which costs the server more than them",
         NEVER, "a current nginx, which refuses it";

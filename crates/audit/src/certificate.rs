@@ -38,6 +38,9 @@ pub struct Certificate {
     pub subject: String,
     /// Issuer of the server's certificate.
     pub issuer: String,
+    /// Organisation in the issuer.
+    #[serde(skip)]
+    pub issuer_organization: Option<String>,
     /// Host names and addresses.
     pub names: Vec<String>,
     /// `RSA`, `ECDSA` or another.
@@ -140,6 +143,10 @@ pub(crate) fn judge(
     let mut found = Certificate {
         subject: own.subject().to_string(),
         issuer: own.issuer().to_string(),
+        issuer_organization: own
+            .issuer()
+            .iter_organization()
+            .find_map(|of| of.as_str().ok().map(str::to_owned)),
         names: names(own),
         key,
         key_bits,
@@ -260,7 +267,7 @@ fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
 
 /// Whether a name matches, with wildcards by RFC 9525 section 6.3: a wildcard is the whole first label and matches one
 /// label.
-fn matches(pattern: &str, host: &str) -> bool {
+pub(crate) fn matches(pattern: &str, host: &str) -> bool {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
     // An address can be written in many ways.
     if let Ok(address) = host.parse::<IpAddr>() {

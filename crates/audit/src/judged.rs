@@ -10,7 +10,7 @@ use crate::contact::is_address;
 use crate::grade::HALF_A_YEAR;
 use crate::http::{Http, PlainHttp};
 use crate::protocols::{has_short_blocks, names};
-use crate::{Audit, grade};
+use crate::{Audit, caa, grade};
 
 /// A finding with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,6 +45,7 @@ pub(crate) fn findings(audit: &Audit) -> Vec<Finding> {
         let bits = audit.certificates[0].key_bits;
         found.add(catalogue::NO_ECDSA, format!("only a certificate with RSA of {bits} bits is shown"));
     }
+    authorities(audit, &mut found);
     attacks(audit, &mut found);
     sessions(audit, &mut found);
     if let Some(http) = &audit.http {
@@ -214,6 +215,22 @@ fn certificate_itself(certificate: &Certificate, found: &mut Findings) {
     found.add_if(certificate.staple_is_wrong, catalogue::STAPLE_WRONG, &certificate.staple);
 }
 
+fn authorities(audit: &Audit, found: &mut Findings) {
+    for caa in &audit.caa {
+        let subject = &caa.subject;
+        if caa.is_missing() {
+            found.add(catalogue::CAA_MISSING, format!("neither {subject} nor a parent has any"));
+        }
+        let name = caa.name.as_deref().unwrap_or_default();
+        for issuer in caa.issuers.iter().filter(|issuer| issuer.permitted == Some(false)) {
+            let identifiers = issuer.identifiers.join(" or ");
+            let evidence =
+                format!("those of {name} do not name {} ({identifiers}) for {subject}", issuer.name);
+            found.add(catalogue::CAA_ISSUER, evidence);
+        }
+    }
+}
+
 fn attacks(audit: &Audit, found: &mut Findings) {
     let weak = &audit.weaknesses;
     for (is_so, kind, evidence) in [
@@ -354,6 +371,8 @@ pub(crate) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
             None | Some(PlainHttp::Unasked) => (true, "port 80 was not asked"),
             Some(plain) => (*plain == PlainHttp::Unjudged, "port 80 gave no answer of HTTP"),
         },
+        "caa-missing" => (!caa::are_known(&audit.caa), "CAA records are not known"),
+        "caa-issuer" => (!caa::are_compared(&audit.caa), "CAA records or identifiers are not known"),
         id if id.starts_with("suite-") => (!protocols.is_whole(), SILENT),
         id if ["hsts-", "cookie-", "header"].iter().any(|begin| id.starts_with(begin)) => {
             (audit.http.is_none(), "no answer over HTTP")

@@ -4,6 +4,7 @@
 //! for complete handshakes. A probe stops as soon as it has shown a weakness. Properties that cannot be judged are reported as
 //! such, never guessed. [`configuration`] judges facts about a configuration and its machine.
 
+mod caa;
 pub mod catalogue;
 mod cbc;
 mod certificate;
@@ -38,6 +39,7 @@ use brisk_wire::suites::{Exchange, Suite};
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 
+pub use caa::{Caa, CaaIssuer, CaaRecord};
 pub use certificate::{Certificate, Trust};
 pub use clients::ClientResult;
 pub use contact::Limits;
@@ -67,6 +69,8 @@ pub struct AuditSettings {
     pub address: Option<SocketAddr>,
     /// Files with trusted authorities in addition to Mozilla's and the system's (PEM).
     pub authorities: Vec<PathBuf>,
+    /// DNS servers for CAA records; empty for those of the system, `None` skips this check.
+    pub dns: Option<Vec<SocketAddr>>,
     /// Port of plain HTTP; `None` skips this check.
     pub plain_port: Option<u16>,
     /// Duration for which ticket keys are watched; `None` skips this check.
@@ -98,6 +102,8 @@ pub struct Audit {
     pub groups: Groups,
     /// Certificates sent to different clients.
     pub certificates: Vec<Certificate>,
+    /// CAA records for the names of the certificates.
+    pub caa: Vec<Caa>,
     /// Known weaknesses.
     pub weaknesses: Weaknesses,
     /// Sessions, tickets and early data.
@@ -157,6 +163,13 @@ fn gather(
     let now = SystemTime::now();
     let judge = |shown: &SentChain| certificate::judge(shown, &settings.host, judges, now);
     let certificates: Vec<_> = shown.iter().filter_map(judge).collect();
+    let caa = match &settings.dns {
+        Some(servers) => {
+            progress("CAA records");
+            runtime.block_on(caa::find(&settings.host, servers, &certificates))
+        }
+        None => Vec::new(),
+    };
     progress("known weaknesses");
     let weaknesses = weaknesses::find(contact, &protocols)?;
     progress("sessions and HTTP");
@@ -179,6 +192,7 @@ fn gather(
         protocols,
         groups,
         certificates,
+        caa,
         weaknesses,
         sessions,
         http,
@@ -265,6 +279,8 @@ fn not_judged(audit: &Audit) -> Vec<String> {
     if audit.certificates.is_empty() {
         all.push("certificates: none could be read".to_owned());
     }
+    let failures = audit.caa.iter().filter_map(|caa| Some((&caa.subject, caa.failure.as_ref()?)));
+    all.extend(failures.map(|(name, reason)| format!("CAA records for {name}: {reason}")));
     if audit.protocols.newest_before_13().is_some() {
         for (name, verdict) in [
             ("Heartbleed: no answer in time", audit.weaknesses.heartbleed),

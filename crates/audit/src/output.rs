@@ -11,7 +11,7 @@ pub use ci::{junit, sarif};
 pub use page::html;
 
 use crate::catalogue::Severity;
-use crate::{Audit, Differences, PlainHttp};
+use crate::{Audit, Caa, Differences, PlainHttp};
 
 /// The [`Audit`] as JSON.
 pub fn json(audit: &Audit) -> String {
@@ -36,6 +36,7 @@ pub(crate) fn tables(audit: &Audit) -> Vec<Table> {
     all.extend(audit.differences.as_ref().map(differences));
     all.extend([findings(audit), protocols(audit), keys(audit)]);
     all.extend(audit.certificates.iter().map(certificate));
+    all.extend(audit.caa.iter().map(caa));
     all.extend([clients(audit), behaviour(audit)]);
     all
 }
@@ -212,6 +213,39 @@ fn certificate(certificate: &crate::Certificate) -> Table {
     for trust in &certificate.trust {
         let verdict = trust.distrust.as_deref().unwrap_or("trusted");
         table.row([format!("for {}", trust.authorities), verdict.to_owned()]);
+    }
+    table
+}
+
+fn caa(caa: &Caa) -> Table {
+    let mut table = Table::new(format!("CAA records for {}", caa.subject)).text("").text("");
+    if caa.is_missing() {
+        table.row(["none"]);
+    }
+    if let Some(reason) = &caa.failure {
+        table.row(["not known", reason]);
+    }
+    if let Some(name) = &caa.name {
+        table.row(["of", name]);
+    }
+    for record in &caa.records {
+        let critical = if record.critical { ", critical" } else { "" };
+        table.row([format!("{}{critical}", record.tag), record.value.clone()]);
+    }
+    for issuer in &caa.issuers {
+        let verdict = match issuer.permitted {
+            Some(true) => "may issue",
+            Some(false) => "may not issue",
+            None if caa.failure.is_some() => continue,
+            None => "not compared: the identifiers of this authority are not known here",
+        };
+        table.row([issuer.name.as_str(), verdict]);
+    }
+    for record in caa.unknown_critical() {
+        table.note(format!(
+            "Authorities that do not know the critical tag {} must not issue certificates.",
+            record.tag
+        ));
     }
     table
 }

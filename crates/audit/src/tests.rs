@@ -81,6 +81,7 @@ impl Server {
             path: "/".to_owned(),
             address: Some(self.address),
             authorities: Vec::new(),
+            dns: None,
             plain_port: None,
             watch: None,
             limits: Limits { rate: 2000, ..Limits::default() },

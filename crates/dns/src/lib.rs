@@ -1,4 +1,5 @@
-//! Addresses of servers from DNS: A and AAAA records of a name, or SRV records of a service, with their lifetime.
+//! Addresses of servers from DNS: A and AAAA records of a name, or SRV records of a service, with their lifetime. For audits,
+//! also the authorities that may issue certificates for a name (CAA records).
 //!
 //! Nothing is cached: the caller asks again at the end of the lifetime. The hosts file (`/etc/hosts`) precedes DNS.
 
@@ -24,7 +25,7 @@ pub struct ResolverSettings {
     pub servers: Vec<SocketAddr>,
     /// Whether AAAA records are used, besides A records.
     pub uses_ipv6: bool,
-    /// Maximum number of addresses of a name or a service. Further ones are ignored.
+    /// Maximum number of addresses of a name or a service, and of CAA records of a name. Further ones are ignored.
     pub max_addresses: usize,
 }
 
@@ -64,6 +65,26 @@ pub struct Endpoint {
     pub weight: Option<u16>,
     /// Whether an SRV record with a smaller priority exists, which must be preferred (RFC 2782).
     pub is_backup: bool,
+}
+
+/// A CAA record (RFC 8659 section 4): a property of a name for authorities that issue certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Property {
+    /// Whether authorities that do not know the tag must not issue.
+    pub is_critical: bool,
+    /// The tag, in lower case: `issue`, `issuewild`, `iodef` or another.
+    pub tag: String,
+    /// The value. Bytes that are not UTF-8 are replaced.
+    pub value: String,
+}
+
+/// The CAA records that apply to a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// The name that has the records: the name that was asked for, or the closest of its parents with records.
+    pub name: String,
+    /// The records, at least one.
+    pub all: Vec<Property>,
 }
 
 /// Reason for a missing answer.
@@ -129,6 +150,34 @@ impl Resolver {
         match question {
             Question::Host(name, port) => self.host(name, port).await,
             Question::Service(name) => self.service(name).await,
+        }
+    }
+
+    /// The CAA records that apply to a name: its own, otherwise those of the closest parent that has any. `None` if there are
+    /// none up to the top-level domain.
+    ///
+    /// # Errors
+    ///
+    /// [`DnsError::Failed`] if a question failed. An authority must not issue then (RFC 8659 section 3).
+    pub async fn properties(&self, name: &str) -> Result<Option<Properties>, DnsError> {
+        let mut name = name.trim_end_matches('.');
+        loop {
+            // With the dot, search domains are not appended.
+            let found = self.records(&format!("{name}."), RecordType::CAA).await?;
+            let properties = found.records.iter().filter_map(|record| match &record.data {
+                RData::CAA(caa) => Some(Property {
+                    is_critical: caa.issuer_critical,
+                    tag: caa.tag.to_ascii_lowercase(),
+                    value: String::from_utf8_lossy(&caa.value).into_owned(),
+                }),
+                _ => None,
+            });
+            let all: Vec<_> = properties.take(self.max_addresses).collect();
+            if !all.is_empty() {
+                return Ok(Some(Properties { name: name.to_owned(), all }));
+            }
+            let Some((_, parent)) = name.split_once('.') else { return Ok(None) };
+            name = parent;
         }
     }
 

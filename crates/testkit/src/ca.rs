@@ -49,9 +49,19 @@ pub struct TestCa {
 impl TestCa {
     /// Creates a CA with new keys in a temporary folder.
     pub fn new() -> Self {
+        Self::with_intermediate(issuer_params("brisk test intermediate"))
+    }
+
+    /// Creates a CA whose intermediate has this organisation.
+    pub fn of_organization(name: &str) -> Self {
+        let mut params = issuer_params("brisk test intermediate");
+        params.distinguished_name.push(DnType::OrganizationName, name);
+        Self::with_intermediate(params)
+    }
+
+    fn with_intermediate(params: CertificateParams) -> Self {
         let root =
             CertifiedIssuer::self_signed(issuer_params("brisk test root"), ecdsa_key()).expect("a root");
-        let params = issuer_params("brisk test intermediate");
         let intermediate = CertifiedIssuer::signed_by(params, ecdsa_key(), &root).expect("an intermediate");
         let folder = TempDir::with_prefix("brisk-test-ca-").expect("a temporary folder");
         write(&folder.path().join("root.pem"), &root.pem());

@@ -56,6 +56,7 @@ mod openssl;
 mod pages;
 mod probe;
 mod probe_audit;
+mod probe_caa;
 mod probe_findings;
 mod probe_hostile;
 mod probe_link;

@@ -25,9 +25,9 @@ pub(crate) struct Probe {
     /// IP address to connect to, instead of resolving the host name
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) connect: Option<IpAddr>,
-    /// Name server for the HTTPS record [default: the system's first]
+    /// Name server for the HTTPS record; audit: for CAA records [default: the system's first; audit: the system's]
     #[arg(long, value_name = "ADDRESS:PORT")]
-    name_server: Option<SocketAddr>,
+    pub(crate) name_server: Option<SocketAddr>,
     /// Trusted certificate authorities (PEM); can be repeated [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Vec<PathBuf>,

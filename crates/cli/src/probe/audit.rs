@@ -136,6 +136,7 @@ fn settings(arguments: &Probe, url: &Url) -> AuditSettings {
         path: url.path.clone(),
         address: arguments.connect.map(|ip| (ip, url.port).into()),
         authorities: arguments.ca.clone(),
+        dns: Some(arguments.name_server.into_iter().collect()),
         plain_port: Some(audit.http_port).filter(|port| *port != 0),
         watch: audit.watch,
         limits: Limits { whole: arguments.timeout.unwrap_or(USUAL), ..Limits::default() },
