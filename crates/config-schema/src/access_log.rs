@@ -1,7 +1,9 @@
 //! `[access_log]`: target and format of lines.
 
 use std::fmt;
+use std::path::PathBuf;
 
+use brisk_config_file::Size;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 
@@ -15,6 +17,41 @@ pub struct AccessLog {
     pub file: Option<LogFile>,
     pub sample: Option<f64>,
     pub milestones: Option<bool>,
+    pub output: Vec<LogOutput>,
+}
+
+/// `[[access_log.output]]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogOutput {
+    pub file: Option<LogFile>,
+    pub syslog: Option<Syslog>,
+    pub journal: Option<Journal>,
+    pub format: Option<LogFormat>,
+    pub sample: Option<f64>,
+    pub milestones: Option<bool>,
+}
+
+/// `access_log.output.syslog`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Syslog {
+    pub server: String,
+    pub facility: Option<String>,
+    pub severity: Option<String>,
+    pub app_name: Option<String>,
+    pub structured_data: Option<String>,
+    pub max_size: Option<Size>,
+}
+
+/// `access_log.output.journal`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Journal {
+    pub socket: Option<PathBuf>,
+    pub facility: Option<String>,
+    pub severity: Option<String>,
+    pub app_name: Option<String>,
 }
 
 /// The form of an access log line.

@@ -45,7 +45,7 @@ use serde::Deserialize;
 
 pub use access::{BasicAuth, ClientCertificate, ForwardAuth, Satisfy};
 pub use access_log::AccessLogFormat;
-pub use access_log::{AccessLog, LogFormat};
+pub use access_log::{AccessLog, Journal, LogFormat, LogOutput, Syslog};
 pub use acme::{
     Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,
 };

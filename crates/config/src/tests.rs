@@ -419,7 +419,8 @@ fn little_is_needed() {
     assert_eq!(settings.tls.protocols, HttpVersion::OVER_TCP);
     assert_eq!(settings.protocol.timeouts.idle, Duration::from_mins(1));
     assert_eq!(settings.proxy_protocol, ProxyProtocol::Off);
-    assert_eq!(settings.access_log.map(|log| log.target), Some(AccessLogTarget::Stdout));
+    let targets: Vec<_> = settings.access_log.iter().map(|log| &log.target).collect();
+    assert_eq!(targets, [&AccessLogTarget::Stdout]);
     let host = &settings.service.hosts[0];
     assert!(!settings.http3 && host.alt_svc.is_none());
     assert!(settings.server.admin.is_none() && host.tls.default && host.routes.is_empty());
@@ -450,7 +451,7 @@ fn what_is_written_is_what_is_meant() {
     assert_eq!(settings.service.underscores, Underscores::Pass);
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_3);
     assert_eq!(settings.tls.protocols, [HttpVersion::Http11, HttpVersion::Http10]);
-    assert!(!settings.tls.tickets && !settings.tls.key_log && settings.access_log.is_none());
+    assert!(!settings.tls.tickets && !settings.tls.key_log && settings.access_log.is_empty());
     assert_eq!((settings.sessions.memory.max_sessions, settings.sessions.memory.max_bytes), (5, 2 << 20));
     assert_eq!(settings.service.hosts[0].tls.names, ["localhost"]);
     assert_eq!((settings.service.hosts[0].tls.default, settings.service.hosts[1].tls.default), (false, true));
@@ -497,7 +498,7 @@ fn the_command_line_comes_before_the_file() {
     let Resolved { settings, .. } = line.settings(&Running::default()).expect("right");
     assert_eq!(settings.https.iter().map(|listener| listener.address.port()).collect::<Vec<_>>(), [2]);
     assert_eq!(settings.server.workers.get(), 2);
-    assert!(settings.access_log.is_none() && folder.path().join("state/ca.pem").exists());
+    assert!(settings.access_log.is_empty() && folder.path().join("state/ca.pem").exists());
     assert!(settings.server.files.contains(&file));
 }
 

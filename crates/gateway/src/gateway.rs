@@ -93,7 +93,9 @@ impl Gateway {
         // Not in `bind`, which may still fail while another process runs these experiments.
         shared.begin_experiments();
         let pages = pages(&shared);
-        Ok(server.run(&shared, Reloads { part, parts, source }, pages)?)
+        let served = server.run(&shared, Reloads { part, parts, source }, pages);
+        shared.sink.close_access_log();
+        Ok(served?)
     }
 }
 

@@ -86,7 +86,7 @@ impl Live {
             trusted_proxies: settings.service.trusted_proxies.clone(),
             http: settings.protocol.clone(),
             redirect: HttpsRedirect::new(settings.redirect_port),
-            measures_rtt: settings.access_log.is_some() || has_page || has_timing,
+            measures_rtt: !settings.access_log.is_empty() || has_page || has_timing,
             draws: OnceLock::new(),
             dashboard,
             settings: service,

@@ -57,8 +57,8 @@ pub struct GatewaySettings {
     pub service: ServiceSettings,
     /// Upstream groups; every route to an upstream names one of them.
     pub upstreams: Vec<GroupSettings>,
-    /// The access log; `None` writes none.
-    pub access_log: Option<AccessLogSettings>,
+    /// The outputs of the access log.
+    pub access_log: Vec<AccessLogSettings>,
     /// The dashboard; `None` shows none.
     pub dashboard: Option<DashboardSettings>,
 }

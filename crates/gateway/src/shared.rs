@@ -267,5 +267,5 @@ fn start_token_keys(sources: &[Arc<KeySource>]) {
 }
 
 fn open_access_log(settings: &GatewaySettings) -> Result<Option<Arc<AccessLog>>, GatewayError> {
-    Ok(settings.access_log.as_ref().map(AccessLog::open).transpose()?.map(Arc::new))
+    Ok(AccessLog::open(&settings.access_log)?.map(Arc::new))
 }

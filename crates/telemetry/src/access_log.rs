@@ -1,26 +1,37 @@
 //! The access log: one line per request, per failed handshake and per malformed request, as text or JSON, described in
 //! `docs/access-log.md`.
 //!
-//! Workers format lines into buffers of their own; one thread per log writes them. A log that cannot keep up drops
-//! and counts lines; it never blocks a worker.
+//! A log has several outputs, each with a format, a target and a thread of its own. Workers format lines into buffers of
+//! their own; the thread writes them. An output that cannot keep up drops and counts lines; it never blocks a worker.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::outcome::HandshakeOutcome;
 use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
 use crate::throttle::Throttle;
 
 mod clock;
+mod envelope;
+mod error;
+mod event;
 mod fields;
 mod json;
+mod pairs;
+mod receiver;
+mod settings;
 mod template;
 mod text;
 mod writer;
 
+use envelope::Envelope;
+pub use error::AccessLogError;
+use event::Event;
+pub use settings::{
+    AccessLogFormat, AccessLogSettings, AccessLogTarget, AppName, ElementId, Facility, JournalSettings,
+    Sample, Severity, SyslogServer, SyslogSettings,
+};
 pub use template::LogTemplate;
 use writer::Writer;
 
@@ -32,159 +43,128 @@ const MALFORMED_BURST: u32 = 100;
 /// Maximum length of the excerpt of a malformed request, in bytes.
 const EXCERPT: usize = 200;
 
-/// Format of lines.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum AccessLogFormat {
-    /// The combined format that log tools know, followed by `key=value` fields. The default.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
-    /// A form of the operator.
-    Template(Arc<LogTemplate>),
-}
+/// Timeout for writing the remaining lines when the log is closed.
+const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// Target of an access log.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum AccessLogTarget {
-    /// Standard output. The default.
-    #[default]
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// A file, appended to, made with mode 0640 if it is missing.
-    File(PathBuf),
-}
-
-/// Settings of an access log.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AccessLogSettings {
-    /// Format of lines.
-    pub format: AccessLogFormat,
-    /// Target of the lines.
-    pub target: AccessLogTarget,
-    /// Share of the requests that have a line; of those that fail or get a status of 500 and above, all. Default: `None`, all
-    /// requests.
-    pub sample: Option<Sample>,
-    /// Lines of first requests and of failed handshakes contain the start and the milestones of their connection. Default:
-    /// `false`.
-    pub has_milestones: bool,
-}
-
-/// A share of requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample(u64);
-
-impl Sample {
-    /// A share; `None` unless it is above 0 and at most 1.
-    pub fn new(share: f64) -> Option<Self> {
-        // The conversion saturates.
-        (share > 0.0 && share <= 1.0).then_some(Self((share * u64::MAX as f64) as u64))
-    }
-
-    /// Whether the request has a line. Its ID is random.
-    fn includes(self, request: &RequestRecord<'_>) -> bool {
-        request.id.0 <= self.0 || request.error.is_some() || request.status >= 500
-    }
-}
-
-/// Reason for which an access log could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AccessLogError {
-    /// The file could not be opened for appending.
-    #[error("cannot open the access log {}: {source}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
-    /// The thread that writes could not be started.
-    #[error("cannot start the thread that writes the access log: {0}")]
-    Thread(#[source] io::Error),
-}
-
-/// An open access log, shared by all workers. Dropping it writes the remaining lines, for at most two seconds.
+/// An open access log, shared by all workers. Its outputs write the remaining lines after it was dropped; only
+/// [`close`](Self::close) waits for them.
 #[derive(Debug)]
 pub struct AccessLog {
+    outputs: Box<[Output]>,
+    headers: Box<[Box<str>]>,
+    malformed: Throttle,
+}
+
+/// One output.
+#[derive(Debug)]
+struct Output {
+    name: Box<str>,
     format: AccessLogFormat,
+    envelope: Envelope,
     has_milestones: bool,
     sample: Option<Sample>,
-    malformed: Throttle,
     writer: Writer,
 }
 
 impl AccessLog {
-    /// Opens the target and starts the thread that writes.
-    pub fn open(settings: &AccessLogSettings) -> Result<Self, AccessLogError> {
-        let writer = Writer::start(&settings.target)?;
-        Ok(Self {
-            format: settings.format.clone(),
-            sample: settings.sample,
-            has_milestones: settings.has_milestones,
-            malformed: Throttle::with_burst(MALFORMED_INTERVAL, MALFORMED_BURST),
-            writer,
-        })
+    /// Opens the targets and starts a thread for each. `None` without outputs.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be opened. A receiver that cannot be reached is no error: it may be started later.
+    pub fn open(outputs: &[AccessLogSettings]) -> Result<Option<Self>, AccessLogError> {
+        let mut headers = Vec::new();
+        let outputs = outputs.iter().map(|output| Output::open(output, &mut headers));
+        let outputs = outputs.collect::<Result<Box<[_]>, _>>()?;
+        let malformed = Throttle::with_burst(MALFORMED_INTERVAL, MALFORMED_BURST);
+        Ok((!outputs.is_empty()).then(|| Self { outputs, headers: headers.into(), malformed }))
     }
 
-    /// Writes the line of a request whose response has ended. Well below 1 us; never waits for the target.
+    /// Writes the lines of a request whose response has ended. Well below 1 us for each output; never waits for a target.
     pub fn log(&self, request: &RequestRecord<'_>) {
-        if self.sample.is_some_and(|sample| !sample.includes(request)) {
-            return;
+        for output in &self.outputs {
+            if output.sample.is_none_or(|sample| sample.includes(request)) {
+                output.log(Event::Request(request));
+            }
         }
-        let has_milestones = self.has_milestones && request.connection.requests == 1;
-        self.writer.append(|line| match &self.format {
-            AccessLogFormat::Text => text::request(line, request, has_milestones),
-            AccessLogFormat::Json => json::request(line, request, has_milestones),
-            AccessLogFormat::Template(template) => template.request(line, request),
-        });
     }
 
-    /// Names of the request headers that a line needs, in lower case.
+    /// Names of the request headers that the lines need, in lower case.
     pub fn headers(&self) -> &[Box<str>] {
-        match &self.format {
-            AccessLogFormat::Text | AccessLogFormat::Json => &[],
-            AccessLogFormat::Template(template) => template.headers(),
-        }
+        &self.headers
     }
 
-    /// Writes the line of a connection whose handshake failed.
+    /// Writes the lines of a connection whose handshake failed.
     pub fn log_handshake(&self, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
-        let has_milestones = self.has_milestones;
-        self.writer.append(|line| match &self.format {
-            AccessLogFormat::Text => text::handshake(line, connection, outcome, has_milestones),
-            AccessLogFormat::Json => json::handshake(line, connection, outcome, has_milestones),
-            AccessLogFormat::Template(template) => template.handshake(line, connection, outcome),
-        });
+        self.log_all(Event::Handshake(connection, outcome));
     }
 
-    /// Writes the line of a malformed request, or counts it for a later line if there are too many.
+    /// Writes the lines of a malformed request, or counts it for later lines if there are too many.
     pub fn log_malformed(&self, request: &MalformedRecord<'_>) {
         let Some(suppressed) = self.malformed.pass() else { return };
         let excerpt = &request.excerpt[..request.excerpt.len().min(EXCERPT)];
-        let request = MalformedRecord { excerpt, ..*request };
-        self.writer.append(|line| match &self.format {
-            AccessLogFormat::Text => text::malformed(line, &request, suppressed),
-            AccessLogFormat::Json => json::malformed(line, &request, suppressed),
-            AccessLogFormat::Template(template) => template.malformed(line, &request),
-        });
+        self.log_all(Event::Malformed(&MalformedRecord { excerpt, ..*request }, suppressed));
     }
 
-    /// Opens the file again before the next line, for log rotation after the old file was renamed. If that fails, the
-    /// old file stays in use and the reason is logged.
+    fn log_all(&self, event: Event<'_>) {
+        self.outputs.iter().for_each(|output| output.log(event));
+    }
+
+    /// Opens files again before the next line, for log rotation after the old file was renamed, and tries receivers that are
+    /// down at once. If a file cannot be opened, the old file stays in use and the reason is logged.
     pub fn reopen(&self) {
-        self.writer.reopen();
+        self.outputs.iter().for_each(|output| output.writer.reopen());
     }
 
-    /// Lines lost so far because the target did not keep up.
+    /// Ends the threads after the remaining lines, and waits for them for at most two seconds.
+    pub fn close(&self) {
+        self.outputs.iter().for_each(|output| output.writer.stop());
+        let limit = Instant::now() + LAST_LINES;
+        for output in &self.outputs {
+            output.writer.wait(limit);
+        }
+    }
+
+    /// Lines lost so far because a target did not keep up.
     pub fn dropped(&self) -> u64 {
-        self.writer.dropped().load(Ordering::Relaxed)
+        self.outputs.iter().map(|output| output.writer.dropped().load(Ordering::Relaxed)).sum()
     }
 
-    /// The count of lost lines itself, to be shown in metrics.
-    pub(crate) fn dropped_counter(&self) -> Arc<AtomicU64> {
-        Arc::clone(self.writer.dropped())
+    /// The name of each output and its count of lost lines, to be shown in metrics.
+    pub(crate) fn dropped_counters(&self) -> impl Iterator<Item = (&str, Arc<AtomicU64>)> {
+        self.outputs.iter().map(|output| (&*output.name, Arc::clone(output.writer.dropped())))
+    }
+}
+
+impl Output {
+    /// Adds the request headers that the lines need to `headers`.
+    fn open(settings: &AccessLogSettings, headers: &mut Vec<Box<str>>) -> Result<Self, AccessLogError> {
+        let name = settings.target.to_string();
+        let format = match &settings.format {
+            AccessLogFormat::Template(template) => {
+                AccessLogFormat::Template(Arc::new(template.sharing(headers)))
+            }
+            format => format.clone(),
+        };
+        Ok(Self {
+            writer: Writer::start(&settings.target, &name)?,
+            name: name.into(),
+            format,
+            envelope: Envelope::of(&settings.target),
+            has_milestones: settings.has_milestones,
+            sample: settings.sample,
+        })
+    }
+
+    fn log(&self, event: Event<'_>) {
+        let has_milestones = self.has_milestones && event.begins_connection();
+        self.writer.append(|buffer| {
+            self.envelope.enclose(buffer, event, has_milestones, |line| match &self.format {
+                AccessLogFormat::Text => text::line(line, event, has_milestones),
+                AccessLogFormat::Json => json::line(line, event, has_milestones),
+                AccessLogFormat::Template(template) => template.line(line, event),
+            });
+        });
     }
 }
 

@@ -125,6 +125,15 @@ pub struct CertificateExpiry {
     pub not_after: i64,
 }
 
+/// Lines that one output of the access log has lost.
+#[derive(Debug)]
+struct LostLines {
+    output: Box<str>,
+    /// Those of logs that have ended.
+    ended: u64,
+    running: Vec<Arc<AtomicU64>>,
+}
+
 /// The metrics of one process, shared by all workers.
 #[derive(Debug)]
 pub struct Metrics {
@@ -141,7 +150,7 @@ pub struct Metrics {
     answers_held: AtomicIsize,
     shed: AtomicU64,
     certificates: ArcSwap<Vec<CertificateExpiry>>,
-    lost_lines: Mutex<Vec<Arc<AtomicU64>>>,
+    lost_lines: Mutex<Vec<LostLines>>,
     collectors: Mutex<Vec<Box<dyn Collector>>>,
     problems: Arc<Problems>,
 }
@@ -306,9 +315,15 @@ impl Metrics {
         self.collectors().push(Box::new(collector));
     }
 
-    /// Shows how many lines `log` loses. Logs attached before count on, so that the sum never falls.
+    /// Shows how many lines each output of `log` loses. Logs attached before count on, so that the sums never fall.
     pub fn attach_access_log(&self, log: &AccessLog) {
-        self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner).push(log.dropped_counter());
+        let mut outputs = self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner);
+        for (output, counter) in log.dropped_counters() {
+            match outputs.iter_mut().find(|known| *known.output == *output) {
+                Some(known) => known.attach(counter),
+                None => outputs.push(LostLines { output: output.into(), ended: 0, running: vec![counter] }),
+            }
+        }
     }
 
     /// Problems of the last minutes.
@@ -325,9 +340,27 @@ impl Metrics {
         self.collectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lost_lines(&self) -> u64 {
-        let counters = self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner);
-        counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
+    /// The outputs of access logs and the lines that they lost.
+    fn lost_lines(&self) -> Vec<(Box<str>, u64)> {
+        let outputs = self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner);
+        outputs.iter().map(|lost| (lost.output.clone(), lost.total())).collect()
+    }
+}
+
+impl LostLines {
+    fn attach(&mut self, counter: Arc<AtomicU64>) {
+        let ended = &mut self.ended;
+        self.running.retain(|counter| {
+            // The thread of an output holds its counter until its end.
+            let runs = Arc::strong_count(counter) > 1;
+            *ended += if runs { 0 } else { counter.load(Ordering::Relaxed) };
+            runs
+        });
+        self.running.push(counter);
+    }
+
+    fn total(&self) -> u64 {
+        self.ended + self.running.iter().map(|counter| counter.load(Ordering::Relaxed)).sum::<u64>()
     }
 }
 

@@ -29,6 +29,14 @@ impl Sink {
         self.access_log.store(log);
     }
 
+    /// Ends the access log after its remaining lines, for which it waits for at most two seconds. Called at the end of the
+    /// process.
+    pub fn close_access_log(&self) {
+        if let Some(log) = self.access_log.swap(None) {
+            log.close();
+        }
+    }
+
     /// The access log, if there is one.
     pub fn access_log(&self) -> Guard<Option<Arc<AccessLog>>> {
         self.access_log.load()

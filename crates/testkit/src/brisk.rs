@@ -32,7 +32,9 @@ access_log.file = "access.log"
 pub fn base(keys: &str) -> String {
     let is_free = |line: &&str| {
         let name = line.split(" = ").next().unwrap_or_default();
-        !keys.contains(&format!("{name} = "))
+        // The outputs of an access log replace its file.
+        let has_outputs = name == "access_log.file" && keys.contains("access_log.output = ");
+        !keys.contains(&format!("{name} = ")) && !has_outputs
     };
     let kept: Vec<_> = BASE.lines().filter(|line| !line.is_empty()).filter(is_free).collect();
     format!("{keys}\n{}\n", kept.join("\n"))

@@ -20,5 +20,6 @@ pub mod quic_pair;
 pub mod redis;
 pub mod relay;
 pub mod rsa;
+pub mod rsyslog;
 pub mod step_ca;
 pub mod token;

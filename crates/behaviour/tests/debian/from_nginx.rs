@@ -16,6 +16,7 @@ use brisk_testkit::http1::{Head, Message};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{command, run, wait_until};
+use brisk_testkit::rsyslog::Rsyslog;
 use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../../docs/from-nginx.md");
@@ -231,10 +232,13 @@ fn compare(section: &Section) {
     let (folder, applications, socket) =
         (folder(), [application("first"), application("second")], Nginx::http());
     let srv = format!("{}/", folder.path().display());
+    let rsyslog = section.nginx.contains("syslog:").then(Rsyslog::start);
     let here = |text: &str| {
+        let receiver = rsyslog.as_ref().map(|rsyslog| rsyslog.address().to_string());
         let [first, second] = applications.each_ref().map(|origin| origin.address().to_string());
         text.replace("10.0.0.5:8080", &first)
             .replace("10.0.0.6:8080", &second)
+            .replace("10.0.0.9:514", &receiver.unwrap_or_default())
             .replace("/srv/", &srv)
             .replace("/run/app.sock", &socket.socket().display().to_string())
     };
@@ -245,7 +249,12 @@ fn compare(section: &Section) {
     let (http, server) = parts(&nginx_snippet);
     let nginx = Nginx::bare(&leaf, &here(&http), &here(&server));
     let brisk_snippet = section.brisk.replace("percent = 10 ", "percent = 100 ");
-    let config = format!("{}{}{}", base(""), host(&NAMES, &[&leaf]), here(&brisk_snippet));
+    let mut keys = base("");
+    if rsyslog.is_some() {
+        // Outputs replace the file of the access log.
+        keys = keys.replace("access_log.file = \"access.log\"\n", "");
+    }
+    let config = format!("{keys}{}{}", host(&NAMES, &[&leaf]), here(&brisk_snippet));
     let site = Site { brisk: setup().config(&config).start(), ca };
     let client = site.client();
     let all = |server| {
@@ -262,11 +271,37 @@ fn compare(section: &Section) {
         }
     };
     check();
+    if let Some(rsyslog) = rsyslog {
+        compare_messages(section, &rsyslog);
+    }
     if section.brisk.contains("maintenance = ") {
         fs::write(Path::new(&srv).join("www/maintenance"), "").expect("a file");
         wait_until("maintenance", || (site.get("/").status() == 503).then_some(()));
         check();
     }
+}
+
+/// The messages of both servers, which differ in their headers and in the time of the line.
+fn compare_messages(section: &Section, rsyslog: &Rsyslog) {
+    let requests = section.requests.len();
+    let messages = wait_until("messages of both servers", || {
+        Some(rsyslog.messages("imudp")).filter(|messages| messages.len() == 2 * requests)
+    });
+    let content = |message: &serde_json::Value| {
+        let [text, app, priority] =
+            ["message", "app", "priority"].map(|key| message[key].as_str().expect("text").to_owned());
+        let (start, rest) = text.split_once(" [").expect("a time");
+        (format!("{} {}", start.trim(), rest.split_once("] ").expect("a time").1), app, priority)
+    };
+    let (ours, theirs): (Vec<_>, Vec<_>) = messages.iter().partition(|message| message["id"] == "request");
+    let sorted = |messages: Vec<_>| {
+        let mut contents: Vec<_> = messages.into_iter().map(content).collect();
+        // Lines of different workers of brisk may be out of order.
+        contents.sort();
+        contents
+    };
+    let [ours, theirs] = [ours, theirs].map(sorted);
+    assert_eq!(ours, theirs, "{} (left: brisk, right: nginx)", section.title);
 }
 
 #[test]
@@ -280,5 +315,5 @@ fn every_snippet_has_the_effect_that_it_has_in_nginx() {
         })
         .collect();
     assert!(failed.is_empty(), "{failed:?}");
-    assert!(sections.len() >= 29);
+    assert!(sections.len() >= 31);
 }

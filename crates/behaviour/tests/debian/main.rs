@@ -46,6 +46,7 @@ mod keyless_tokens;
 mod keyless_wrong;
 mod keys;
 mod load;
+mod log_receivers;
 mod looked_after;
 mod nginx_limits;
 mod nginx_listings;

@@ -1,18 +1,68 @@
-//! `[access_log]`.
+//! `[access_log]` and its outputs.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use brisk_config_file::KeyPath;
-use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget, LogTemplate, Sample};
+use brisk_telemetry::access_log::{
+    AccessLogFormat, AccessLogSettings, AccessLogTarget, AppName, Facility, JournalSettings, LogTemplate,
+    Sample, Severity, SyslogSettings,
+};
 
 use super::context::Context;
 use crate::raw;
 use crate::values::LogFile;
 
-/// Format and target of the access log; `None` if it is off.
-pub(super) fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Option<AccessLogSettings> {
+/// Maximum number of outputs: each has a thread, and 1 MiB of lines for each worker.
+const MOST_OUTPUTS: usize = 8;
+
+/// Socket of journald.
+const JOURNAL: &str = "/run/systemd/journal/socket";
+
+/// Length of syslog messages: that which rsyslog accepts by default, and the limits. The smallest one has room for the header.
+const MESSAGE: u64 = 8 << 10;
+const SMALLEST: u64 = 1 << 10;
+const LARGEST: u64 = 64_000;
+
+/// The outputs of the access log; none if it is off.
+pub(super) fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Vec<AccessLogSettings> {
     let path = KeyPath::of("access_log");
+    if matches!(raw.format, Some(raw::LogFormat::Named(raw::AccessLogFormat::Off))) {
+        return Vec::new();
+    }
+    if raw.output.is_empty() {
+        let single = raw::LogOutput {
+            file: raw.file.clone().or(Some(LogFile::Stdout)),
+            format: raw.format.clone(),
+            sample: raw.sample,
+            milestones: raw.milestones,
+            ..raw::LogOutput::default()
+        };
+        return output(&single, &path, context).into_iter().collect();
+    }
+    if raw.file.is_some() {
+        let message = "has no effect beside [[access_log.output]]: write the file as one of the outputs";
+        context.findings.wrong(&path.key("file"), message);
+    }
+    if raw.output.len() > MOST_OUTPUTS {
+        let message = format!("more than {MOST_OUTPUTS} outputs: each has a thread and buffers of its own");
+        context.findings.incomplete(&path.key("output").index(MOST_OUTPUTS), message);
+    }
+    let outputs = raw.output.iter().enumerate().filter_map(|(index, own)| {
+        let inherited = raw::LogOutput {
+            format: own.format.clone().or_else(|| raw.format.clone()),
+            sample: own.sample.or(raw.sample),
+            milestones: own.milestones.or(raw.milestones),
+            ..own.clone()
+        };
+        output(&inherited, &path.key("output").index(index), context)
+    });
+    outputs.collect()
+}
+
+/// The output at `path`; `None` if it is off or wrong.
+fn output(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Option<AccessLogSettings> {
     let format = match raw.format.as_ref().unwrap_or(&raw::LogFormat::Named(raw::AccessLogFormat::Text)) {
         raw::LogFormat::Named(raw::AccessLogFormat::Off) => return None,
         raw::LogFormat::Named(raw::AccessLogFormat::Text) => AccessLogFormat::Text,
@@ -40,23 +90,77 @@ pub(super) fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Opt
         }
         sample
     });
-    let target = match raw.file.as_ref().unwrap_or(&LogFile::Stdout) {
-        LogFile::Stdout => AccessLogTarget::Stdout,
-        LogFile::Stderr => AccessLogTarget::Stderr,
-        LogFile::Path(file) => AccessLogTarget::File(log_file(&context.base.join(file), context)),
-    };
+    let target = target(raw, path, context)?;
     Some(AccessLogSettings { format, target, sample, has_milestones: raw.milestones.unwrap_or(false) })
 }
 
+fn target(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Option<AccessLogTarget> {
+    match (&raw.file, &raw.syslog, &raw.journal) {
+        (Some(LogFile::Stdout), None, None) => Some(AccessLogTarget::Stdout),
+        (Some(LogFile::Stderr), None, None) => Some(AccessLogTarget::Stderr),
+        (Some(LogFile::Path(file)), None, None) => {
+            Some(AccessLogTarget::File(log_file(&context.base.join(file), &path.key("file"), context)))
+        }
+        (None, Some(syslog), None) => self::syslog(syslog, &path.key("syslog"), context),
+        (None, None, Some(journal)) => self::journal(journal, &path.key("journal"), context),
+        _ => {
+            context.findings.incomplete(path, "needs exactly one of file, syslog and journal");
+            None
+        }
+    }
+}
+
+fn syslog(raw: &raw::Syslog, path: &KeyPath, context: &mut Context<'_>) -> Option<AccessLogTarget> {
+    let size = raw.max_size.map(|size| size.0);
+    let max_size = context.findings.within(&path.key("max_size"), size, MESSAGE, &(SMALLEST..=LARGEST));
+    let server = read(Some(&raw.server), path, "server", context);
+    let facility = read(raw.facility.as_deref().or(Some("local7")), path, "facility", context);
+    let severity = read(raw.severity.as_deref().or(Some("info")), path, "severity", context);
+    let app_name = read(raw.app_name.as_deref().or(Some("brisk")), path, "app_name", context);
+    let structured_data = read(raw.structured_data.as_deref(), path, "structured_data", context);
+    Some(AccessLogTarget::Syslog(SyslogSettings {
+        server: server?,
+        facility: facility?,
+        severity: severity?,
+        app_name: app_name?,
+        structured_data,
+        max_size: usize::try_from(max_size).ok()?,
+    }))
+}
+
+fn journal(raw: &raw::Journal, path: &KeyPath, context: &mut Context<'_>) -> Option<AccessLogTarget> {
+    let facility: Option<Facility> =
+        read(raw.facility.as_deref().or(Some("local7")), path, "facility", context);
+    let severity: Option<Severity> =
+        read(raw.severity.as_deref().or(Some("info")), path, "severity", context);
+    let app_name: Option<AppName> =
+        read(raw.app_name.as_deref().or(Some("brisk")), path, "app_name", context);
+    Some(AccessLogTarget::Journal(JournalSettings {
+        socket: context.base.join(raw.socket.as_deref().unwrap_or(Path::new(JOURNAL))),
+        facility: facility?,
+        severity: severity?,
+        app_name: app_name?,
+    }))
+}
+
+/// Reads a value; reports one that is wrong.
+fn read<T: FromStr<Err = String>>(
+    text: Option<&str>,
+    path: &KeyPath,
+    key: &str,
+    context: &mut Context<'_>,
+) -> Option<T> {
+    text?.parse().map_err(|reason: String| context.findings.wrong(&path.key(key), reason)).ok()
+}
+
 /// The file may be missing, its folder may not.
-fn log_file(file: &Path, context: &mut Context<'_>) -> PathBuf {
-    let path = KeyPath::of("access_log").key("file");
+fn log_file(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> PathBuf {
     if file.is_dir() {
-        context.findings.wrong(&path, format!("{} is a folder: write the name of a file", file.display()));
+        context.findings.wrong(path, format!("{} is a folder: write the name of a file", file.display()));
     } else if let Some(folder) =
         file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
     {
-        context.findings.wrong(&path, format!("the folder {} does not exist", folder.display()));
+        context.findings.wrong(path, format!("the folder {} does not exist", folder.display()));
     }
     file.to_owned()
 }

@@ -1,7 +1,7 @@
 //! Values in another form than the one that is read: what is said of them.
 
 use brisk_answer::settings::Trace;
-use brisk_telemetry::access_log::AccessLogFormat;
+use brisk_telemetry::access_log::{AccessLogFormat, Sample};
 
 use super::*;
 
@@ -236,7 +236,7 @@ fn a_route_traces_as_its_host_unless_it_says_otherwise() {
 #[test]
 fn the_form_of_a_log_line_is_checked() {
     let with = |keys: &str| format!("{LISTENER}[access_log]\n{keys}\n{HOST}");
-    let log = |keys: &str| accepted(&with(keys)).settings.access_log.expect("a log");
+    let log = |keys: &str| accepted(&with(keys)).settings.access_log.remove(0);
     assert!(matches!(log("format = { template = \"{request.id}\" }").format, AccessLogFormat::Template(_)));
     assert!(log("sample = 0.5").sample.is_some());
     refused(
@@ -254,4 +254,67 @@ fn the_form_of_a_log_line_is_checked() {
             "{message}"
         );
     }
+}
+
+#[test]
+fn an_access_log_has_several_outputs() {
+    let with = |keys: &str| format!("{LISTENER}[access_log]\n{keys}\n{HOST}");
+    let outputs = "format = \"json\"\nsample = 0.5\n[[access_log.output]]\nfile = \"stderr\"\nformat = \"text\"\n\
+                   [[access_log.output]]\nsample = 1.0\nsyslog = { server = \"udp://[::1]:514\", structured_data = \"a@1\" }\n\
+                   [[access_log.output]]\njournal = {}\n";
+    let logs = accepted(&with(outputs)).settings.access_log;
+    let names: Vec<_> = logs.iter().map(|log| log.target.to_string()).collect();
+    assert_eq!(names, ["stderr", "udp://[::1]:514", "journal:/run/systemd/journal/socket"]);
+    assert_eq!((&logs[0].format, &logs[1].format), (&AccessLogFormat::Text, &AccessLogFormat::Json));
+    assert_eq!((logs[0].sample, logs[1].sample), (Sample::new(0.5), Sample::new(1.0)));
+    assert!(accepted(&with(&outputs.replace("json", "off"))).settings.access_log.is_empty());
+    let one = |keys: &str| with(&format!("[[access_log.output]]\n{keys}"));
+    let syslog = |keys: &str| one(&format!("syslog = {{ {keys} }}"));
+    for (text, message) in [
+        (
+            with("file = \"stdout\"\n[[access_log.output]]\nfile = \"stderr\""),
+            "4:8: access_log.file: has no effect beside [[access_log.output]]: write the file as one of the outputs",
+        ),
+        (one(""), "4:1: access_log.output[0]: needs exactly one of file, syslog and journal"),
+        (
+            one("file = \"stdout\"\njournal = {}"),
+            "4:1: access_log.output[0]: needs exactly one of file, syslog and journal",
+        ),
+        (
+            syslog("server = \"192.0.2.1\""),
+            "5:21: access_log.output[0].syslog.server: \"192.0.2.1\" is no syslog server: write one as \
+             \"udp://192.0.2.1:514\", \"tcp://log.example.com:601\" or \"unix:/dev/log\"",
+        ),
+        (
+            syslog("server = \"unix:/dev/log\", structured_data = \"access\""),
+            "5:56: access_log.output[0].syslog.structured_data: \"access\" is no ID of structured data: write a name and \
+             the number of your enterprise at IANA, at most 32 characters, as \"access@32473\"",
+        ),
+        (
+            syslog("server = \"unix:/dev/log\", max_size = \"1MiB\""),
+            "5:49: access_log.output[0].syslog.max_size: 1048576 is out of range: write 1024 to 64000",
+        ),
+        (
+            one("journal = { severity = \"information\" }"),
+            "5:24: access_log.output[0].journal.severity: \"information\" is no severity; known: emerg, alert, crit, err, \
+             warning, notice, info, debug",
+        ),
+        (
+            one("journal = { app_name = \"a b\" }"),
+            "5:24: access_log.output[0].journal.app_name: \"a b\" is no name of a program: write 1 to 48 printable ASCII \
+             characters without spaces",
+        ),
+    ] {
+        refused(&text, &format!("brisk.toml:{message}"));
+    }
+    for server in
+        ["udp://::1:514", "udp://a", "udp://a:0", "http://a:1", "unix:log", "udp://a b:514", "udp://[::1:5"]
+    {
+        let text = syslog(&format!("server = \"{server}\""));
+        let message = checked(folder().path(), &text).expect_err(server);
+        assert!(message.contains("is no syslog server"), "{message}");
+    }
+    let nine = "[[access_log.output]]\nfile = \"stdout\"\n".repeat(9);
+    let message = checked(folder().path(), &with(&nine)).expect_err("too many");
+    assert!(message.contains("access_log.output[8]: more than 8 outputs"), "{message}");
 }

@@ -1,9 +1,11 @@
 //! Fields that both formats share, in their order and under their names.
 
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::event::Event;
 use crate::outcome::{HandshakeOutcome, Side};
 use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord, TlsFacts};
 
@@ -13,6 +15,8 @@ pub(super) trait Fields {
     fn text(&mut self, key: &'static str, value: &[u8]);
     /// A word of brisk's own or a registered name: letters, digits and `-_./`.
     fn word(&mut self, key: &'static str, value: &str);
+    /// An address.
+    fn address(&mut self, key: &'static str, value: IpAddr);
     /// A number.
     fn number(&mut self, key: &'static str, value: u64);
     /// A time of day, in microseconds.
@@ -21,6 +25,41 @@ pub(super) trait Fields {
     fn numbers(&mut self, key: &'static str, values: impl Iterator<Item = (&'static str, u64)>);
     /// Names, which are letters, digits, `-` and `_`, each with a text that the configuration chose.
     fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]);
+}
+
+/// All fields of a line except its time.
+pub(super) fn all(line: &mut impl Fields, event: Event<'_>, has_milestones: bool) {
+    let connection = event.connection();
+    line.word("event", event.name());
+    line.address("client", connection.client.ip());
+    line.number("client_port", connection.client.port().into());
+    match event {
+        Event::Request(record) => {
+            line.text("method", record.method.as_bytes());
+            line.text("path", record.path.as_bytes());
+            line.word("protocol", record.version.name());
+            line.number("status", record.status.into());
+            line.number("bytes_sent", record.bytes_sent);
+            let user = record.user.map(str::as_bytes);
+            for (key, value) in
+                [("user", user), ("referer", record.referer), ("user_agent", record.user_agent)]
+            {
+                if let Some(value) = value {
+                    line.text(key, value);
+                }
+            }
+            request(line, record);
+        }
+        Event::Handshake(record, outcome) => handshake(line, record, outcome),
+        Event::Malformed(record, suppressed) => {
+            line.text("excerpt", record.excerpt);
+            line.number("status", record.status.into());
+            malformed(line, record, suppressed);
+        }
+    }
+    if has_milestones {
+        milestones(line, connection);
+    }
 }
 
 /// The fields of a request that the combined format lacks.

@@ -1,6 +1,7 @@
 //! Lines as JSON objects.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -9,71 +10,17 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 use super::clock;
+use super::event::Event;
 use super::fields::{self, Fields};
 use crate::display::changes_display;
-use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
 
-/// Appends the line of a request.
-pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_milestones: bool) {
-    start(line, "request", request.connection);
-    let mut object = Object(line);
-    object.text("method", request.method.as_bytes());
-    object.text("path", request.path.as_bytes());
-    object.word("protocol", request.version.name());
-    object.number("status", request.status.into());
-    object.number("bytes_sent", request.bytes_sent);
-    if let Some(user) = request.user {
-        object.text("user", user.as_bytes());
-    }
-    if let Some(referer) = request.referer {
-        object.text("referer", referer);
-    }
-    if let Some(user_agent) = request.user_agent {
-        object.text("user_agent", user_agent);
-    }
-    fields::request(&mut object, request);
-    if has_milestones {
-        fields::milestones(&mut object, request.connection);
-    }
-    line.extend_from_slice(b"}\n");
-}
-
-/// Appends the line of a handshake that failed.
-pub(super) fn handshake(
-    line: &mut Vec<u8>,
-    connection: &ConnectionRecord,
-    outcome: HandshakeOutcome,
-    has_milestones: bool,
-) {
-    start(line, "handshake", connection);
-    fields::handshake(&mut Object(line), connection, outcome);
-    if has_milestones {
-        fields::milestones(&mut Object(line), connection);
-    }
-    line.extend_from_slice(b"}\n");
-}
-
-/// Appends the line of a malformed request.
-pub(super) fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppressed: u64) {
-    start(line, "malformed", request.connection);
-    let mut object = Object(line);
-    object.text("excerpt", request.excerpt);
-    object.number("status", request.status.into());
-    fields::malformed(&mut object, request, suppressed);
-    line.extend_from_slice(b"}\n");
-}
-
-fn start(line: &mut Vec<u8>, event: &'static str, connection: &ConnectionRecord) {
+/// Appends a line.
+pub(super) fn line(line: &mut Vec<u8>, event: Event<'_>, has_milestones: bool) {
     line.extend_from_slice(b"{\"time\":\"");
     clock::rfc3339(line, SystemTime::now());
     line.push(b'"');
-    let mut object = Object(line);
-    object.word("event", event);
-    object.key("client");
-    // An address needs no escaping, and writing to a vector cannot fail.
-    let _ = write!(object.0, "\"{}\"", connection.client.ip());
-    object.number("client_port", connection.client.port().into());
+    fields::all(&mut Object(line), event, has_milestones);
+    line.extend_from_slice(b"}\n");
 }
 
 /// An object whose first member is written.
@@ -126,6 +73,12 @@ impl Fields for Object<'_> {
 
     fn word(&mut self, key: &'static str, value: &str) {
         self.text(key, value.as_bytes());
+    }
+
+    fn address(&mut self, key: &'static str, value: IpAddr) {
+        self.key(key);
+        // An address needs no escaping, and writing to a vector cannot fail.
+        let _ = write!(self.0, "\"{value}\"");
     }
 
     fn number(&mut self, key: &'static str, value: u64) {

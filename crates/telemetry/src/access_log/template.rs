@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use super::clock;
+use super::event::Event;
 use super::fields::micros;
 use super::text::{escape, push_number, push_status};
-use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
+use crate::record::{ConnectionRecord, RequestRecord};
 
 /// Maximum length of a template in bytes, and of the headers in it.
 const LONGEST: usize = 4 << 10;
@@ -145,35 +145,47 @@ impl LogTemplate {
         &self.headers
     }
 
-    pub(super) fn request(&self, line: &mut Vec<u8>, request: &RequestRecord<'_>) {
-        let facts = Facts {
-            connection: request.connection,
-            request: Some(request),
-            excerpt: None,
-            status: request.status,
-            error: request.error,
-            duration: Some(request.duration),
+    /// The same template with its headers at their places in `headers`, to which missing ones are added.
+    pub(super) fn sharing(&self, headers: &mut Vec<Box<str>>) -> Self {
+        let mut shared = |own: usize| {
+            let name = &self.headers[own];
+            headers.iter().position(|known| known == name).unwrap_or_else(|| {
+                headers.push(name.clone());
+                headers.len() - 1
+            })
         };
-        self.append(line, &facts);
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Header(own) => Part::Header(shared(*own)),
+            part => part.clone(),
+        });
+        Self { parts: parts.collect(), headers: self.headers.clone() }
     }
 
-    pub(super) fn handshake(&self, line: &mut Vec<u8>, record: &ConnectionRecord, outcome: HandshakeOutcome) {
-        let duration = Some(record.timeline.started().elapsed());
-        let error = Some(outcome.name());
-        self.append(
-            line,
-            &Facts { connection: record, request: None, excerpt: None, status: 0, error, duration },
-        );
-    }
-
-    pub(super) fn malformed(&self, line: &mut Vec<u8>, request: &MalformedRecord<'_>) {
-        let facts = Facts {
-            connection: request.connection,
-            request: None,
-            excerpt: Some(request.excerpt),
-            status: request.status,
-            error: Some(request.reason.name()),
-            duration: None,
+    /// Appends a line.
+    pub(super) fn line(&self, line: &mut Vec<u8>, event: Event<'_>) {
+        let connection = event.connection();
+        let facts = match event {
+            Event::Request(request) => Facts {
+                connection,
+                request: Some(request),
+                excerpt: None,
+                status: request.status,
+                error: request.error,
+                duration: Some(request.duration),
+            },
+            Event::Handshake(_, outcome) => {
+                let duration = Some(connection.timeline.started().elapsed());
+                let error = Some(outcome.name());
+                Facts { connection, request: None, excerpt: None, status: 0, error, duration }
+            }
+            Event::Malformed(malformed, _) => Facts {
+                connection,
+                request: None,
+                excerpt: Some(malformed.excerpt),
+                status: malformed.status,
+                error: Some(malformed.reason.name()),
+                duration: None,
+            },
         };
         self.append(line, &facts);
     }
@@ -345,14 +357,15 @@ fn without_port(host: &str) -> &str {
 mod tests {
     use super::super::tests::{connection, request, secure_connection};
     use super::*;
-    use crate::outcome::MalformedReason;
+    use crate::outcome::{HandshakeOutcome, MalformedReason};
+    use crate::record::MalformedRecord;
 
     const COMBINED: &str = "{client.address} - {user} [{time.common}] \"{request.line}\" {response.status} {response.bytes} \
                             \"{request.header.referer}\" \"{request.header.user-agent}\"";
 
     fn line(text: &str, request: &RequestRecord<'_>) -> String {
         let mut line = Vec::new();
-        LogTemplate::new(text).expect(text).request(&mut line, request);
+        LogTemplate::new(text).expect(text).line(&mut line, Event::Request(request));
         String::from_utf8(line).expect("ASCII")
     }
 
@@ -399,11 +412,11 @@ mod tests {
             ["referer", "user-agent"]
         );
         let mut lines = Vec::new();
-        template.handshake(&mut lines, &connection, HandshakeOutcome::TimedOut);
+        template.line(&mut lines, Event::Handshake(&connection, HandshakeOutcome::TimedOut));
         let excerpt = b"GET /\n";
         let malformed =
             MalformedRecord { connection: &connection, reason: MalformedReason::Head, status: 400, excerpt };
-        template.malformed(&mut lines, &malformed);
+        template.line(&mut lines, Event::Malformed(&malformed, 0));
         let lines = String::from_utf8(lines).expect("ASCII");
         let ends: Vec<_> =
             lines.lines().filter_map(|line| line.split_once("] ")).map(|(_, end)| end).collect();

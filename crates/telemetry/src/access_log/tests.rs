@@ -70,13 +70,13 @@ pub(super) fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
 
 fn text_line(record: &RequestRecord<'_>) -> String {
     let mut line = Vec::new();
-    text::request(&mut line, record, false);
+    text::line(&mut line, Event::Request(record), false);
     String::from_utf8(line).unwrap()
 }
 
 fn json_line(record: &RequestRecord<'_>) -> Value {
     let mut line = Vec::new();
-    json::request(&mut line, record, false);
+    json::line(&mut line, Event::Request(record), false);
     serde_json::from_slice(&line).unwrap()
 }
 
@@ -180,7 +180,7 @@ fn nothing_a_client_sends_ends_a_field_or_a_line() {
     assert_eq!(line.matches('"').count(), text_line(&benign).matches('"').count());
     assert!(line.contains("\\x22 200 0 \\x22\\x0A127.0.0.1"));
     let mut raw = Vec::new();
-    json::request(&mut raw, &record, false);
+    json::line(&mut raw, Event::Request(&record), false);
     assert_eq!(raw.split(|byte| *byte == b'\n').skip(1).count(), 1);
     let object = json_line(&record);
     assert_eq!(object["host"], hostile);
@@ -203,14 +203,14 @@ fn a_failed_handshake_says_how_far_it_came() {
     let mut connection = connection();
     connection.timeline.mark(Milestone::ClientHello);
     let mut line = Vec::new();
-    text::handshake(&mut line, &connection, HandshakeOutcome::TimedOut, false);
+    text::line(&mut line, Event::Handshake(&connection, HandshakeOutcome::TimedOut), false);
     let line = String::from_utf8(line).unwrap();
     assert!(
         line.contains("] \"-\" 000 0 \"-\" \"-\" outcome=timed-out reached=client-hello duration_us="),
         "{line}"
     );
     let mut line = Vec::new();
-    json::handshake(&mut line, &connection, HandshakeOutcome::PlainHttp, false);
+    json::line(&mut line, Event::Handshake(&connection, HandshakeOutcome::PlainHttp), false);
     let object: Value = serde_json::from_slice(&line).unwrap();
     assert_eq!(object["event"], "handshake");
     assert_eq!(object["outcome"], "plain-http");
@@ -233,13 +233,13 @@ fn milestones_are_offsets_from_the_start_of_the_connection() {
     connection.timeline.mark_after(Milestone::ClientHello, Duration::from_micros(120));
     connection.timeline.mark_after(Milestone::HandshakeFinished, Duration::from_micros(900));
     let mut line = Vec::new();
-    text::request(&mut line, &request(&connection), true);
+    text::line(&mut line, Event::Request(&request(&connection)), true);
     let line = String::from_utf8(line).unwrap();
     let end = " connected=2025-11-21T02:22:10.042017Z \
                milestones_us=\"tcp-established=0 client-hello=120 handshake-finished=900\"\n";
     assert!(line.ends_with(end), "{line}");
     let mut line = Vec::new();
-    json::handshake(&mut line, &connection, HandshakeOutcome::TimedOut, true);
+    json::line(&mut line, Event::Handshake(&connection, HandshakeOutcome::TimedOut), true);
     let object: Value = serde_json::from_slice(&line).unwrap();
     assert_eq!(object["connected"], "2025-11-21T02:22:10.042017Z");
     assert_eq!(object["milestones_us"]["handshake-finished"], 900);
@@ -253,11 +253,15 @@ fn file_settings(path: &std::path::Path, format: AccessLogFormat) -> AccessLogSe
     }
 }
 
+fn open(path: &std::path::Path, format: AccessLogFormat) -> AccessLog {
+    AccessLog::open(&[file_settings(path, format)]).unwrap().unwrap()
+}
+
 #[test]
 fn closing_a_log_writes_every_line_of_every_thread() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
-    let log = AccessLog::open(&file_settings(&path, AccessLogFormat::Json)).unwrap();
+    let log = open(&path, AccessLogFormat::Json);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let log = &log;
@@ -269,7 +273,7 @@ fn closing_a_log_writes_every_line_of_every_thread() {
         }
     });
     assert_eq!(log.dropped(), 0);
-    drop(log);
+    log.close();
     let lines = fs::read_to_string(&path).unwrap();
     let of_thread = |id: u64| {
         let ids =
@@ -283,7 +287,7 @@ fn closing_a_log_writes_every_line_of_every_thread() {
 fn a_line_is_written_without_another_one_coming() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
-    let log = AccessLog::open(&file_settings(&path, AccessLogFormat::Text)).unwrap();
+    let log = open(&path, AccessLogFormat::Text);
     let connection = connection();
     for round in 1..=3 {
         log.log(&request(&connection));
@@ -295,7 +299,7 @@ fn a_line_is_written_without_another_one_coming() {
 fn a_renamed_log_is_followed_by_a_new_one_after_reopen() {
     let folder = tempfile::tempdir().unwrap();
     let (path, rotated) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
-    let log = AccessLog::open(&file_settings(&path, AccessLogFormat::Text)).unwrap();
+    let log = open(&path, AccessLogFormat::Text);
     let connection = connection();
     log.log(&request(&connection));
     wait_until(|| fs::read_to_string(&path).unwrap().lines().count() == 1);
@@ -303,7 +307,7 @@ fn a_renamed_log_is_followed_by_a_new_one_after_reopen() {
     log.reopen();
     wait_until(|| path.exists());
     log.log(&request(&connection));
-    drop(log);
+    log.close();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
     assert_eq!(fs::read_to_string(&rotated).unwrap().lines().count(), 1);
 }
@@ -312,15 +316,14 @@ fn a_renamed_log_is_followed_by_a_new_one_after_reopen() {
 fn one_thread_may_write_to_several_logs() {
     let folder = tempfile::tempdir().unwrap();
     let paths = [folder.path().join("a"), folder.path().join("b")];
-    let open = |path| AccessLog::open(&file_settings(path, AccessLogFormat::Text)).unwrap();
-    let logs = [open(&paths[0]), open(&paths[1])];
+    let logs = [&paths[0], &paths[1]].map(|path| open(path, AccessLogFormat::Text));
     let connection = connection();
     for _ in 0..10 {
         for log in &logs {
             log.log(&request(&connection));
         }
     }
-    drop(logs);
+    logs.iter().for_each(AccessLog::close);
     for path in paths {
         assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 10);
     }
@@ -331,11 +334,8 @@ fn characters_that_change_a_terminal_are_escaped_in_json() {
     let connection = connection();
     let agent = "a\u{9b}31m\u{7f}\u{202e}\u{2066}\u{200f}\u{2028}\u{2029}\u{e0001}é→\"";
     let mut line = Vec::new();
-    json::request(
-        &mut line,
-        &RequestRecord { user_agent: Some(agent.as_bytes()), ..request(&connection) },
-        false,
-    );
+    let record = RequestRecord { user_agent: Some(agent.as_bytes()), ..request(&connection) };
+    json::line(&mut line, Event::Request(&record), false);
     let text = String::from_utf8(line).unwrap();
     let written = r#""a\u009b31m\u007f\u202e\u2066\u200f\u2028\u2029\udb40\udc01é→\"""#;
     assert!(text.contains(written), "{text}");
@@ -347,13 +347,13 @@ fn characters_that_change_a_terminal_are_escaped_in_json() {
 fn the_line_of_a_malformed_request_is_bounded_and_escaped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
-    let log = AccessLog::open(&file_settings(&path, AccessLogFormat::Text)).unwrap();
+    let log = open(&path, AccessLogFormat::Text);
     let excerpt = [&b"GET /\"\n"[..], &[b'a'; 1000]].concat();
     let connection = connection();
     let (reason, status) = (MalformedReason::LineFeed, 400);
     log.log_malformed(&MalformedRecord { connection: &connection, reason, status, excerpt: &excerpt });
     log.log_malformed(&MalformedRecord { connection: &connection, reason, status: 0, excerpt: b"" });
-    drop(log);
+    log.close();
     let text = fs::read_to_string(&path).unwrap();
     let [first, second] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
     let rest =
@@ -365,7 +365,7 @@ fn the_line_of_a_malformed_request_is_bounded_and_escaped() {
 #[test]
 fn a_log_that_cannot_be_opened_names_its_file() {
     let path = std::path::Path::new("/nonexistent/access.log");
-    let error = AccessLog::open(&file_settings(path, AccessLogFormat::Text)).unwrap_err();
+    let error = AccessLog::open(&[file_settings(path, AccessLogFormat::Text)]).unwrap_err();
     assert!(
         error.to_string().starts_with("cannot open the access log /nonexistent/access.log: No such file"),
         "{error}"
@@ -374,11 +374,58 @@ fn a_log_that_cannot_be_opened_names_its_file() {
 
 #[test]
 fn a_blocked_target_loses_lines_and_blocks_no_caller() {
-    let settings = file_settings(std::path::Path::new("/dev/full"), AccessLogFormat::Text);
-    let log = AccessLog::open(&settings).unwrap();
+    let log = open(std::path::Path::new("/dev/full"), AccessLogFormat::Text);
     let connection = connection();
     (0..100).for_each(|_| log.log(&request(&connection)));
     wait_until(|| log.dropped() == 100);
+}
+
+#[test]
+fn outputs_have_their_own_formats_samples_and_headers() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a", "b", "c"].map(|name| folder.path().join(name));
+    let template = |text: &str| AccessLogFormat::Template(Arc::new(LogTemplate::new(text).unwrap()));
+    let mut outputs = [
+        file_settings(&paths[0], template("{request.header.x} {request.header.y}")),
+        file_settings(&paths[1], template("{request.header.z} {request.header.x}")),
+        file_settings(&paths[2], AccessLogFormat::Json),
+    ];
+    outputs[2].sample = Sample::new(1e-12);
+    let log = AccessLog::open(&outputs).unwrap().unwrap();
+    assert_eq!(log.headers().iter().map(|name| &**name).collect::<Vec<_>>(), ["x", "y", "z"]);
+    let connection = connection();
+    let headers = [Some(&b"1"[..]), None, Some(b"3")];
+    let id = RequestId(u64::MAX);
+    log.log(&RequestRecord { headers: &headers, id, ..request(&connection) });
+    log.close();
+    assert_eq!(paths.map(|path| fs::read_to_string(path).unwrap()), ["1 -\n", "3 1\n", ""]);
+}
+
+#[test]
+fn lines_of_a_receiver_that_never_came_are_counted_at_the_end() {
+    let journal = JournalSettings {
+        socket: "/nonexistent/socket".into(),
+        facility: "daemon".parse().unwrap(),
+        severity: Severity::Informational,
+        app_name: AppName::default(),
+    };
+    let target = AccessLogTarget::Journal(journal);
+    let outputs = [AccessLogSettings { target, ..AccessLogSettings::default() }];
+    let log = AccessLog::open(&outputs).unwrap().unwrap();
+    let metrics = crate::Metrics::new();
+    metrics.attach_access_log(&log);
+    let connection = connection();
+    (0..10).for_each(|_| log.log(&request(&connection)));
+    log.close();
+    let sum = "brisk_access_log_lost_lines_total{output=\"journal:/nonexistent/socket\"} 10";
+    wait_until(|| metrics.render().contains(sum));
+    // A later log with the same output adds to the sum of one that has ended.
+    drop(log);
+    let log = AccessLog::open(&outputs).unwrap().unwrap();
+    metrics.attach_access_log(&log);
+    log.log(&request(&connection));
+    log.close();
+    wait_until(|| metrics.render().contains(&sum.replace(" 10", " 11")));
 }
 
 /// Waits for a condition; a generous limit turns a hang into a failure.

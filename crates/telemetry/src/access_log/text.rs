@@ -1,16 +1,26 @@
 //! Lines as text: the combined log format of Apache and nginx, then `key=value` fields.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::clock;
-use super::fields::{self, Fields};
+use super::event::Event;
+use super::fields;
+use super::pairs::{Pairs, Tail};
 use crate::outcome::HandshakeOutcome;
 use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
 
+/// Appends a line.
+pub(super) fn line(line: &mut Vec<u8>, event: Event<'_>, has_milestones: bool) {
+    match event {
+        Event::Request(record) => request(line, record, has_milestones),
+        Event::Handshake(record, outcome) => handshake(line, record, outcome, has_milestones),
+        Event::Malformed(record, suppressed) => malformed(line, record, suppressed),
+    }
+}
+
 /// Appends the line of a request.
-pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_milestones: bool) {
+fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_milestones: bool) {
     start(line, request.connection, request.user);
     line.extend_from_slice(b" \"");
     escape(line, request.method.as_bytes());
@@ -24,15 +34,15 @@ pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_miles
     push_number(line, request.bytes_sent);
     push_header(line, request.referer);
     push_header(line, request.user_agent);
-    fields::request(&mut Tail(line), request);
+    fields::request(&mut Pairs::new(line, Tail), request);
     if has_milestones {
-        fields::milestones(&mut Tail(line), request.connection);
+        fields::milestones(&mut Pairs::new(line, Tail), request.connection);
     }
     line.push(b'\n');
 }
 
 /// Appends the line of a handshake that failed: a request line of `-` with status 000, so that log tools skip it.
-pub(super) fn handshake(
+fn handshake(
     line: &mut Vec<u8>,
     connection: &ConnectionRecord,
     outcome: HandshakeOutcome,
@@ -40,21 +50,21 @@ pub(super) fn handshake(
 ) {
     start(line, connection, None);
     line.extend_from_slice(b" \"-\" 000 0 \"-\" \"-\"");
-    fields::handshake(&mut Tail(line), connection, outcome);
+    fields::handshake(&mut Pairs::new(line, Tail), connection, outcome);
     if has_milestones {
-        fields::milestones(&mut Tail(line), connection);
+        fields::milestones(&mut Pairs::new(line, Tail), connection);
     }
     line.push(b'\n');
 }
 
 /// Appends the line of a malformed request, with the excerpt in place of the request line.
-pub(super) fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppressed: u64) {
+fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppressed: u64) {
     start(line, request.connection, None);
     push_header(line, Some(request.excerpt));
     line.push(b' ');
     push_status(line, request.status);
     line.extend_from_slice(b" 0 \"-\" \"-\"");
-    fields::malformed(&mut Tail(line), request, suppressed);
+    fields::malformed(&mut Pairs::new(line, Tail), request, suppressed);
     line.push(b'\n');
 }
 
@@ -104,68 +114,5 @@ pub(super) fn escape(line: &mut Vec<u8>, value: &[u8]) {
             let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
             line.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
         }
-    }
-}
-
-/// The fields after the combined format.
-struct Tail<'a>(&'a mut Vec<u8>);
-
-impl Tail<'_> {
-    fn key(&mut self, key: &str) {
-        self.0.push(b' ');
-        self.0.extend_from_slice(key.as_bytes());
-        self.0.push(b'=');
-    }
-}
-
-impl Fields for Tail<'_> {
-    fn text(&mut self, key: &'static str, value: &[u8]) {
-        self.key(key);
-        self.0.push(b'"');
-        escape(self.0, value);
-        self.0.push(b'"');
-    }
-
-    fn word(&mut self, key: &'static str, value: &str) {
-        self.key(key);
-        self.0.extend_from_slice(value.as_bytes());
-    }
-
-    fn number(&mut self, key: &'static str, value: u64) {
-        self.key(key);
-        push_number(self.0, value);
-    }
-
-    fn time(&mut self, key: &'static str, value: SystemTime) {
-        self.key(key);
-        clock::rfc3339_micros(self.0, value);
-    }
-
-    fn numbers(&mut self, key: &'static str, values: impl Iterator<Item = (&'static str, u64)>) {
-        self.key(key);
-        self.0.push(b'"');
-        for (place, (name, value)) in values.enumerate() {
-            if place > 0 {
-                self.0.push(b' ');
-            }
-            self.0.extend_from_slice(name.as_bytes());
-            self.0.push(b'=');
-            push_number(self.0, value);
-        }
-        self.0.push(b'"');
-    }
-
-    fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]) {
-        self.key(key);
-        self.0.push(b'"');
-        for (place, (name, text)) in values.iter().enumerate() {
-            if place > 0 {
-                self.0.extend_from_slice(b"; ");
-            }
-            self.0.extend_from_slice(name.as_bytes());
-            self.0.extend_from_slice(b": ");
-            escape(self.0, text.as_bytes());
-        }
-        self.0.push(b'"');
     }
 }

@@ -1,7 +1,8 @@
-//! Collects lines from workers without blocking them, and writes them from one thread.
+//! Collects the lines of an output from workers without blocking them, and writes them from one thread.
 //!
 //! Each logging thread appends to its own buffer; the writer thread swaps the buffers. The lock of a buffer is held
-//! while a line is formatted or two pointers are swapped, never during a write.
+//! while a line is formatted or two pointers are swapped, never during a write. While a receiver is down, lines wait in
+//! these buffers, whose size is limited.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -13,9 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{AccessLogError, AccessLogTarget};
+use super::error::AccessLogError;
+use super::receiver::Receiver as LineReceiver;
+use super::settings::AccessLogTarget;
 
 /// Capacity of a thread's buffer in bytes; further lines are dropped.
 const FULL: usize = 1 << 20;
@@ -23,17 +26,15 @@ const FULL: usize = 1 << 20;
 const MUCH: usize = 64 << 10;
 /// Interval between writes under load, and so the maximum delay of a line.
 const GATHER: Duration = Duration::from_millis(50);
-/// Timeout for writing the remaining lines when the log is closed.
-const LAST_LINES: Duration = Duration::from_secs(2);
 
 type Slot = Mutex<Vec<u8>>;
 
 thread_local! {
-    /// This thread's buffer of the log it wrote to last, with that log's number.
-    static SLOT: RefCell<Option<(u64, Arc<Slot>)>> = const { RefCell::new(None) };
+    /// This thread's buffers, with the numbers of their outputs. A handful: those of outputs that have ended are removed.
+    static SLOTS: RefCell<Vec<(u64, Arc<Slot>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The end of a log where lines go in.
+/// The end of an output where lines go in.
 #[derive(Debug)]
 pub(super) struct Writer {
     shared: Arc<Shared>,
@@ -53,9 +54,9 @@ struct Shared {
 }
 
 impl Writer {
-    /// Opens `target` and starts the thread.
-    pub(super) fn start(target: &AccessLogTarget) -> Result<Self, AccessLogError> {
-        let mut sink = Sink::open(target)?;
+    /// Opens `target`, which logs and metrics call `name`, and starts the thread.
+    pub(super) fn start(target: &AccessLogTarget, name: &str) -> Result<Self, AccessLogError> {
+        let mut sink = Sink::open(target, name)?;
         let shared = Arc::new(Shared::new());
         let (alive, ended) = mpsc::channel();
         let for_thread = Arc::clone(&shared);
@@ -72,7 +73,7 @@ impl Writer {
 
     /// Appends the output of `format` to this thread's buffer, or drops it if the buffer is full.
     pub(super) fn append(&self, format: impl FnOnce(&mut Vec<u8>)) {
-        let much = SLOT.with_borrow_mut(|cached| self.shared.append(cached, format));
+        let much = SLOTS.with_borrow_mut(|slots| self.shared.append(slots, format));
         if much || self.shared.wakes() {
             self.thread.unpark();
         }
@@ -88,15 +89,25 @@ impl Writer {
     pub(super) fn dropped(&self) -> &Arc<AtomicU64> {
         &self.shared.dropped
     }
-}
 
-impl Drop for Writer {
-    fn drop(&mut self) {
+    /// Ends the thread after the remaining lines.
+    pub(super) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.thread.unpark();
-        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// Waits for the end of the thread until `limit`.
+    pub(super) fn wait(&self, limit: Instant) {
+        let ended = lock(&self.ended);
         // The channel carries no message: the wait ends when the thread ends, or at the timeout.
-        let _ = ended.recv_timeout(LAST_LINES);
+        let _ = ended.recv_timeout(limit.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Never waits: after a reload, the last user of a log may be a worker.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -114,13 +125,14 @@ impl Shared {
     }
 
     /// Whether the buffer is full enough to wake the writing thread early.
-    fn append(&self, cached: &mut Option<(u64, Arc<Slot>)>, format: impl FnOnce(&mut Vec<u8>)) -> bool {
-        if cached.as_ref().is_none_or(|(number, _)| *number != self.number) {
-            *cached = Some((self.number, self.add_slot()));
-        }
-        let Some((_, slot)) = cached else {
-            return false;
-        };
+    fn append(&self, slots: &mut Vec<(u64, Arc<Slot>)>, format: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let own = slots.iter().position(|(number, _)| *number == self.number).unwrap_or_else(|| {
+            // The threads of outputs that have ended hold their buffers no longer.
+            slots.retain(|(_, slot)| Arc::strong_count(slot) > 1);
+            slots.push((self.number, self.add_slot()));
+            slots.len() - 1
+        });
+        let (_, slot) = &slots[own];
         let mut buffer = lock(slot);
         let before = buffer.len();
         if before >= FULL {
@@ -148,19 +160,32 @@ impl Shared {
         loop {
             // Read before draining: lines appended before `stop` was set are then written.
             let stop = self.stop.load(Ordering::Acquire);
-            if self.reopen.swap(false, Ordering::AcqRel) {
-                sink.reopen();
+            if self.reopen.swap(false, Ordering::AcqRel) || stop {
+                sink.reopen(stop);
             }
-            if self.drain(sink, &mut batch) {
-                if !stop {
-                    thread::park_timeout(GATHER);
-                }
-            } else if stop {
-                return;
-            } else {
+            if let Some(wait) = sink.pause() {
+                thread::park_timeout(wait);
+                continue;
+            }
+            let any = self.drain(sink, &mut batch);
+            if stop && (!any || sink.pause().is_some()) {
+                return self.lose(sink, &batch);
+            } else if any && !stop {
+                thread::park_timeout(GATHER);
+            } else if !any {
                 self.sleep();
             }
         }
+    }
+
+    /// Counts the lines that a receiver did not take before the end.
+    fn lose(&self, sink: &Sink, batch: &[u8]) {
+        let mut lost = sink.lines(batch);
+        for slot in self.slots() {
+            lost += sink.lines(&mem::take(&mut *lock(&slot)));
+        }
+        self.dropped.fetch_add(lost, Ordering::Relaxed);
+        lock(&self.slots).clear();
     }
 
     /// Sleeps until a line arrives. A line appended before its buffer is checked here is seen; a line appended later
@@ -173,28 +198,26 @@ impl Shared {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Writes the buffer. Returns whether it held anything.
+    /// Writes the buffers, after the rest of an earlier `batch`, until the receiver is down. Returns whether they held
+    /// anything.
     fn drain(&self, sink: &mut Sink, batch: &mut Vec<u8>) -> bool {
         let mut any = false;
-        for slot in self.slots() {
-            mem::swap(&mut *lock(&slot), batch);
+        for slot in [None].into_iter().chain(self.slots().into_iter().map(Some)) {
+            if let Some(slot) = slot {
+                mem::swap(&mut *lock(&slot), batch);
+            }
             if !batch.is_empty() {
                 any = true;
-                self.write(sink, batch);
+                let lost = sink.write(batch);
+                self.dropped.fetch_add(lost, Ordering::Relaxed);
             }
-            batch.clear();
+            if !batch.is_empty() {
+                return true;
+            }
             // The buffers rotate among all threads, so one burst must not leave each of them large.
             batch.shrink_to(4 * MUCH);
         }
         any
-    }
-
-    fn write(&self, sink: &mut Sink, batch: &[u8]) {
-        if !sink.write(batch) {
-            // Each line ends with a newline, so the number of pieces after the first is the number of lines.
-            let lines = batch.split(|byte| *byte == b'\n').skip(1).count();
-            self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
-        }
     }
 
     /// The buffers in use. Buffers of threads that have ended are removed once they are empty.
@@ -213,6 +236,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// An opened target.
 #[derive(Debug)]
 struct Sink {
+    name: Box<str>,
     target: Target,
     failing: bool,
 }
@@ -222,10 +246,11 @@ enum Target {
     Stdout,
     Stderr,
     File(PathBuf, File),
+    Receiver(LineReceiver),
 }
 
 impl Sink {
-    fn open(target: &AccessLogTarget) -> Result<Self, AccessLogError> {
+    fn open(target: &AccessLogTarget, name: &str) -> Result<Self, AccessLogError> {
         let target = match target {
             AccessLogTarget::Stdout => Target::Stdout,
             AccessLogTarget::Stderr => Target::Stderr,
@@ -234,33 +259,59 @@ impl Sink {
                     open_file(path).map_err(|source| AccessLogError::Open { path: path.clone(), source })?;
                 Target::File(path.clone(), file)
             }
+            AccessLogTarget::Syslog(settings) => Target::Receiver(LineReceiver::syslog(&settings.server)),
+            AccessLogTarget::Journal(settings) => Target::Receiver(LineReceiver::journal(&settings.socket)),
         };
-        Ok(Self { target, failing: false })
+        Ok(Self { name: name.into(), target, failing: false })
     }
 
-    fn reopen(&mut self) {
-        if let Target::File(path, file) = &mut self.target {
-            match open_file(path) {
+    /// Opens a file again, or ends the pause of a receiver that is down. `is_last`: no file is opened.
+    fn reopen(&mut self, is_last: bool) {
+        match &mut self.target {
+            Target::File(path, file) if !is_last => match open_file(path) {
                 Ok(new) => *file = new,
                 Err(error) => tracing::error!(path = %path.display(), %error, "cannot reopen the access log"),
-            }
+            },
+            Target::Receiver(receiver) => receiver.end_pause(),
+            _ => {}
         }
     }
 
-    /// Returns whether it succeeded. The first of several failures is logged.
-    fn write(&mut self, batch: &[u8]) -> bool {
+    /// The time until the next attempt to reach a receiver that is down.
+    fn pause(&self) -> Option<Duration> {
+        match &self.target {
+            Target::Receiver(receiver) => receiver.pause(),
+            _ => None,
+        }
+    }
+
+    /// Writes the lines and removes them; of a receiver that is down, the rest stays. Returns the number of lines that are
+    /// lost. The first of several failures is logged.
+    fn write(&mut self, batch: &mut Vec<u8>) -> u64 {
         let result = match &mut self.target {
             Target::Stdout => write_flush(&mut io::stdout().lock(), batch),
             Target::Stderr => io::stderr().lock().write_all(batch),
             Target::File(_, file) => file.write_all(batch),
+            Target::Receiver(receiver) => return receiver.write(batch, &self.name),
         };
         if let Err(error) = &result
             && !self.failing
         {
-            tracing::error!(%error, "cannot write the access log; lines are lost");
+            tracing::error!(output = &*self.name, %error, "cannot write the access log; lines are lost");
         }
         self.failing = result.is_err();
-        !self.failing
+        let lost = if self.failing { self.lines(batch) } else { 0 };
+        batch.clear();
+        lost
+    }
+
+    /// The number of lines in `batch`.
+    fn lines(&self, batch: &[u8]) -> u64 {
+        match &self.target {
+            Target::Receiver(receiver) => receiver.messages(batch).count() as u64,
+            // Each line ends with a newline, so the number of pieces after the first is the number of lines.
+            _ => batch.split(|byte| *byte == b'\n').skip(1).count() as u64,
+        }
     }
 }
 

@@ -278,9 +278,14 @@ fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
         let labels = [("host", certificate.host.as_str()), ("algorithm", certificate.algorithm.as_str())];
         family.gauge(&labels, certificate.not_after)?;
     }
-    let mut family =
-        page.counter("access_log_lost_lines", "Access log lines dropped because the target was too slow.")?;
-    family.counter(&[], metrics.lost_lines())
+    let mut family = page.counter(
+        "access_log_lost_lines",
+        "Access log lines that an output lost: its target was too slow or down.",
+    )?;
+    for (output, lost) in metrics.lost_lines() {
+        family.counter(&[("output", &*output)], lost)?;
+    }
+    Ok(())
 }
 
 fn load(counter: &AtomicU64) -> u64 {

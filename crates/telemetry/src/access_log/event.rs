@@ -1,0 +1,41 @@
+//! Facts of one line of the access log.
+
+use crate::outcome::HandshakeOutcome;
+use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
+
+/// The facts of one line.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event<'a> {
+    Request(&'a RequestRecord<'a>),
+    Handshake(&'a ConnectionRecord, HandshakeOutcome),
+    /// With the number of lines that were left out before this one.
+    Malformed(&'a MalformedRecord<'a>, u64),
+}
+
+impl Event<'_> {
+    /// Name of the kind of line.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Request(_) => "request",
+            Self::Handshake(..) => "handshake",
+            Self::Malformed(..) => "malformed",
+        }
+    }
+
+    pub(super) fn connection(&self) -> &ConnectionRecord {
+        match self {
+            Self::Request(request) => request.connection,
+            Self::Handshake(connection, _) => connection,
+            Self::Malformed(request, _) => request.connection,
+        }
+    }
+
+    /// Whether the line has the milestones of its connection.
+    pub(super) fn begins_connection(&self) -> bool {
+        match self {
+            Self::Request(request) => request.connection.requests == 1,
+            Self::Handshake(..) => true,
+            Self::Malformed(..) => false,
+        }
+    }
+}
