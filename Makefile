@@ -35,6 +35,7 @@
 # make connections     latency and memory of 10,000 HTTP/2 connections on one core    CONNECTIONS='--minutes 2'        12 minutes, quiet
 # make worst           memory and a visitor's requests beside all attacks on memory     WORST='--addresses 1'            7 minutes, quiet
 # make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     MANY='--names 10000'             5 minutes, 1 GB of disk
+# make gitea           Gitea behind brisk: clone, push, pages. Builds Gitea                                             minutes, once
 # make clients         results of TLS clients with brisk                                CLIENTS='--only curl'            10 minutes
 # make audit           comparison of brisk probe --audit with testssl.sh                AUDIT='--only HSTS'              30 minutes
 #
@@ -88,7 +89,7 @@ TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page priorities beacons visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page priorities beacons visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients gitea audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -263,6 +264,11 @@ clients: build
 	@CACHE=$(CACHE) tools/setup clients
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/clients/run --output docs/results/clients.md $(CLIENTS)
+
+gitea:
+	@CACHE=$(CACHE) tools/setup build gitea
+	cargo test --locked --package brisk-cli --tests --no-run
+	cargo test --locked --package brisk-behaviour --test browsers -- --ignored gitea
 
 audit: build
 	@CACHE=$(CACHE) tools/setup test

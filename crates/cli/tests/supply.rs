@@ -50,8 +50,19 @@ const SEVERAL_VERSIONS: &[&str] = &[
     "windows-sys",
 ];
 
-const PURPOSES: &[&str] =
-    &["build", "test", "peers", "agreement", "flood", "strangers", "page", "clients", "sbom", "kernels"];
+const PURPOSES: &[&str] = &[
+    "build",
+    "test",
+    "peers",
+    "agreement",
+    "flood",
+    "strangers",
+    "page",
+    "clients",
+    "gitea",
+    "sbom",
+    "kernels",
+];
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))

@@ -9,15 +9,26 @@ const LIST: &str = include_str!("../../../tools/programs");
 /// prepared by `tools/setup` might lack it, or if it is not installed.
 pub fn program(name: &str) -> PathBuf {
     assert!(
-        is_listed(name),
+        is_listed(name, "test"),
         "tests may not start {name}: tools/programs, from which it would be installed, does not list it for `test`"
     );
     find(name).unwrap_or_else(|| panic!("{name} is missing: run `make setup`"))
 }
 
+/// The path of the program that `tools/programs` lists for the target `name` of the Makefile, and the folder with its data. Only
+/// ignored tests, which the target runs, start it.
+pub fn of_target(name: &str) -> (PathBuf, PathBuf) {
+    assert!(is_listed(name, name), "tools/programs does not list {name} for the target of this name");
+    let missing = || panic!("{name} is missing: run `make {name}`");
+    (find(name).unwrap_or_else(missing), cache().join(name))
+}
+
 /// The path of a program that `tools/programs` marks as optional, if it is installed; otherwise the test is to be skipped.
 pub(crate) fn optional(name: &str) -> Option<PathBuf> {
-    assert!(is_listed(name), "tests may not start {name}: tools/programs does not list it for `test`");
+    assert!(
+        is_listed(name, "test"),
+        "tests may not start {name}: tools/programs does not list it for `test`"
+    );
     let found = find(name);
     if found.is_none() {
         eprintln!("skipped: {name} is not installed");
@@ -27,26 +38,29 @@ pub(crate) fn optional(name: &str) -> Option<PathBuf> {
 
 /// The folder of Python modules that `tools/programs` calls `name`. Fails the test like [`program`].
 pub fn python_modules(name: &str) -> PathBuf {
-    assert!(is_listed(name), "tests may not use {name}: tools/programs does not list it for `test`");
-    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let folder = home.join(".cache/brisk").join(name);
+    assert!(is_listed(name, "test"), "tests may not use {name}: tools/programs does not list it for `test`");
+    let folder = cache().join(name);
     assert!(folder.is_dir(), "{name} is missing: run `make setup`");
     folder
 }
 
+fn cache() -> PathBuf {
+    PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache/brisk")
+}
+
 fn find(name: &str) -> Option<PathBuf> {
-    let cache = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/brisk/bin"));
+    let cache = cache().join("bin");
     let tools = env::var_os("BRISK_TOOLS").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    let mut folders = tools.into_iter().chain(cache).chain(env::split_paths(&path)).chain(system);
+    let mut folders = tools.into_iter().chain([cache]).chain(env::split_paths(&path)).chain(system);
     folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
 }
 
-fn is_listed(name: &str) -> bool {
+fn is_listed(name: &str, purpose: &str) -> bool {
     let lines = LIST.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|words| match words[..] {
-        [purposes, command, ..] => command == name && purposes.split(',').any(|purpose| purpose == "test"),
+        [purposes, command, ..] => command == name && purposes.split(',').any(|own| own == purpose),
         _ => false,
     })
 }
@@ -57,11 +71,11 @@ mod tests {
 
     #[test]
     fn only_programs_that_are_installed_for_tests_are_listed() {
-        assert!(is_listed("nginx"), "for several purposes");
-        assert!(is_listed("h2spec"), "with several packages");
-        assert!(!is_listed("hitch"), "for measurements alone");
-        assert!(!is_listed("debian"), "no command");
-        assert!(!is_listed("#"), "a comment");
+        assert!(is_listed("nginx", "test"), "for several purposes");
+        assert!(is_listed("h2spec", "test"), "with several packages");
+        assert!(!is_listed("hitch", "test"), "for measurements alone");
+        assert!(!is_listed("debian", "test"), "no command");
+        assert!(!is_listed("#", "test"), "a comment");
     }
 
     #[test]

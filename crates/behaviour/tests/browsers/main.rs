@@ -19,6 +19,7 @@ mod devtools;
 mod dictionaries;
 mod early_hints;
 mod fleet_clients;
+mod gitea;
 mod grpc;
 mod h2spec;
 mod http3_browsers;
