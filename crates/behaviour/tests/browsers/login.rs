@@ -102,7 +102,7 @@ fn a_user_logs_in_with_oauth2_proxy_sees_the_page_and_logs_out() {
     let (status, url, content) = portal.log_in(&page);
     let log = portal.proxy.stdout() + &portal.proxy.stderr();
     assert_eq!((&*status, &*url, &*content), ("200", &*page, "page of test-user@zitadel.ch"), "{log}");
-    // The identity is that of the session, whatever the client writes.
+    // Headers of the client do not change the identity of the session.
     assert_eq!(portal.browse(&forged, &page).2, "page of test-user@zitadel.ch");
     let head = portal.origin.last_request().head;
     assert_eq!(head.line, "GET /private/page?a=1&b=%20 HTTP/1.1");
