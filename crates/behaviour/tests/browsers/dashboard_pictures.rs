@@ -235,7 +235,7 @@ fn the_dashboard_under_load() {
     page.wait_for("document.getElementById('v-experiments').textContent.includes('decided')");
     fs::create_dir_all(FOLDER).expect("a folder");
     let screens =
-        [("light", 1280, 1080, "light"), ("dark", 1280, 1080, "dark"), ("phone", 390, 844, "light")];
+        [("light", 1280, 1040, "light"), ("dark", 1280, 1040, "dark"), ("phone", 390, 844, "light")];
     for (part, suffix) in [("main", ""), ("visitors", "-visitors")] {
         for (name, width, height, scheme) in screens {
             // Of the visitors a telephone shows the experiments alone.
@@ -246,8 +246,9 @@ fn the_dashboard_under_load() {
                  document.getElementById({part:?}).scrollIntoView();
                  new Promise(done => setTimeout(done, 2500))"
             ));
-            let picture = STANDARD.decode(page.picture()).expect("base64");
-            fs::write(Path::new(FOLDER).join(format!("{name}{suffix}.png")), picture).expect("a picture");
+            let picture = STANDARD.decode(page.picture(90)).expect("base64");
+            assert!(picture.len() < 150_000, "{name}{suffix}: {} bytes", picture.len());
+            fs::write(Path::new(FOLDER).join(format!("{name}{suffix}.webp")), picture).expect("a picture");
         }
     }
 }

@@ -29,5 +29,6 @@ mod net_log;
 mod pages_in_chromium;
 mod probe_page;
 mod profiles;
+mod terminal_pictures;
 mod upstream_envoy;
 mod websocket_h2;
