@@ -74,7 +74,8 @@ pub(crate) struct Exchange {
     reserved: Option<Reserved>,
     /// Bytes and end of the connection or stream after a switch of protocols.
     switched: Option<Box<Joined>>,
-    /// Heads of the request and the response, until the latter is sent; `None` also over HTTP/1.1.
+    /// Heads of the request and the response, until the latter is sent, then the parts of the former that the access log
+    /// holds; `None` over HTTP/1.1.
     heads: Option<HeldBytes>,
     _in_flight: RequestGuard,
 }
@@ -239,8 +240,7 @@ impl Exchange {
     }
 
     fn sent(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {
-        // The body is polled once the head is written.
-        self.heads = None;
+        self.release_heads();
         self.hold(polled.is_ready());
         match polled {
             Poll::Ready(Some(Ok(frame))) => {

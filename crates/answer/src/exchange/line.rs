@@ -33,11 +33,23 @@ pub(super) struct Line {
     pub(super) user: Option<Arc<str>>,
     /// The trace that the request belongs to.
     pub(super) trace: Option<TraceId>,
+    /// Bytes of all these parts, at most those of the head.
+    pub(super) held: usize,
     /// Experiments of the host that include the connection, each with the arm.
     pub(super) experiments: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl Exchange {
+    /// Releases the memory of heads, except for the parts of the request's head that the access log holds until the end. The
+    /// body is polled once the head of the response is written.
+    pub(super) fn release_heads(&mut self) {
+        let Some(heads) = &mut self.heads else { return };
+        match self.line.as_ref().map_or(0, |line| line.held) {
+            0 => self.heads = None,
+            kept => heads.remove(heads.bytes().saturating_sub(kept)),
+        }
+    }
+
     /// Adds the arms of the connection in the host's experiments to the access log.
     pub(crate) fn name_arms(&mut self, experiments: &HostExperiments) {
         if let (Some(line), Some(arms)) = (&mut self.line, self.connection.extras.arms()) {
@@ -68,15 +80,20 @@ impl Line {
     /// The parts that `log` needs.
     pub(super) fn of(request: &Parts, log: &AccessLog) -> Self {
         let header = |name| request.headers.get(name).cloned();
-        let headers = log.headers().iter().map(|name| request.headers.get(&**name).cloned()).collect();
+        let [host, referer, user_agent] = [header::HOST, header::REFERER, header::USER_AGENT].map(header);
+        let headers: Box<[_]> =
+            log.headers().iter().map(|name| request.headers.get(&**name).cloned()).collect();
+        let values = [&host, &referer, &user_agent].into_iter().chain(&headers).flatten();
+        let held = values.map(HeaderValue::len).sum::<usize>() + length(&request.uri);
         Self {
             method: request.method.clone(),
             uri: request.uri.clone(),
             version: request.version,
-            host: header(header::HOST),
-            referer: header(header::REFERER),
-            user_agent: header(header::USER_AGENT),
+            host,
+            referer,
+            user_agent,
             headers,
+            held,
             user: None,
             trace: None,
             experiments: Vec::new(),
@@ -101,5 +118,56 @@ impl Line {
     /// Path and query.
     pub(super) fn path(&self) -> &str {
         self.uri.path_and_query().map_or("", PathAndQuery::as_str)
+    }
+}
+
+fn length(uri: &Uri) -> usize {
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    authority + uri.path_and_query().map_or(0, |path| path.as_str().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use brisk_http_connection::held::Account;
+    use brisk_http_connection::testing::connection;
+    use brisk_telemetry::access_log::{AccessLogSettings, AccessLogTarget};
+    use brisk_telemetry::{AccessLog, Metrics, RequestId};
+    use brisk_transform::body::Body;
+    use http::{Request, Response};
+    use http_body_util::BodyExt;
+
+    use super::super::{Exchange, Telemetry};
+
+    /// Bytes of heads that a connection holds during the response to a request with a `Referer` of 10,000 bytes.
+    async fn held_during_the_response(log: Option<AccessLog>) -> usize {
+        let telemetry =
+            Rc::new(Telemetry { metrics: Metrics::new(), access_log: log.map(std::sync::Arc::new) });
+        let connection = connection();
+        let held = || connection.multiplex().accounts.held(Account::Heads);
+        connection.multiplex();
+        let request =
+            Request::get("/path").header("referer", "r".repeat(10_000)).header("x-other", "o".repeat(5000));
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        let mut exchange = Exchange::begin(&telemetry, &connection, RequestId(1), &head);
+        exchange.hold_head(|| 16_000).expect("room");
+        drop(head);
+        assert_eq!(held(), 16_000);
+        let mut body = exchange.respond(Response::new(Body::full("hello"))).into_body();
+        body.frame().await.expect("a frame").expect("data");
+        let during = held();
+        drop(body);
+        assert_eq!(held(), 0);
+        during
+    }
+
+    #[tokio::test]
+    async fn parts_of_a_head_that_the_log_holds_count_until_the_end() {
+        let target = AccessLogTarget::File("/dev/null".into());
+        let output = AccessLogSettings { target, ..AccessLogSettings::default() };
+        let log = AccessLog::open(&[output]).expect("a log");
+        assert_eq!(held_during_the_response(log).await, 10_000 + "/path".len());
+        assert_eq!(held_during_the_response(None).await, 0);
     }
 }
