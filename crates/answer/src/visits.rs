@@ -37,6 +37,9 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const NEL: HeaderName = HeaderName::from_static("nel");
 const REPORT_TO: HeaderName = HeaderName::from_static("report-to");
 
+/// Number of bytes of a page's path that are remembered until its beacon.
+const LONGEST_PATH: usize = 256;
+
 /// Policy of Network Error Logging: browsers report all failures and no successes, until a week after the last visit.
 const NEL_POLICY: HeaderValue = HeaderValue::from_static(
     "{\"report_to\":\"brisk\",\"max_age\":604800,\"success_fraction\":0.0,\"failure_fraction\":1.0}",
@@ -75,6 +78,8 @@ pub(crate) struct SiteVisits {
 pub(crate) struct PageView {
     visits: Rc<SiteVisits>,
     route: Arc<str>,
+    /// Path of the request, shortened; empty if the page is not measured.
+    path: Box<str>,
     version: Version,
     user_agent: Option<HeaderValue>,
     /// Host and port for failure reports; `None` disables them.
@@ -132,6 +137,7 @@ impl SiteVisits {
         Some(Box::new(PageView {
             visits: Rc::clone(self),
             route: Arc::clone(route),
+            path: if is_measured { shortened(head.uri.path()).into() } else { Box::default() },
             version: head.version,
             user_agent: head.headers.get(header::USER_AGENT).cloned(),
             authority,
@@ -208,6 +214,11 @@ impl PageView {
 fn is_page_view(head: &Parts) -> bool {
     let is = |name: &HeaderName, value: &str| head.headers.get(name).is_some_and(|found| found == value);
     head.method == Method::GET && is(&SEC_FETCH_DEST, "document") && is(&SEC_FETCH_MODE, "navigate")
+}
+
+/// The first [`LONGEST_PATH`] bytes of a path.
+fn shortened(path: &str) -> &str {
+    &path[..path.floor_char_boundary(LONGEST_PATH)]
 }
 
 /// Whether the client sends Global Privacy Control.

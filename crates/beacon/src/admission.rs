@@ -22,6 +22,9 @@ const REPORTED: Rate = Rate { interval: Duration::from_secs(6), burst: 10 };
 /// a client to decide an experiment.
 const COMPARED: Rate = Rate { interval: Duration::from_mins(10), burst: 1 };
 
+/// Limit per client on pages that no other visit had: enough for a first visitor, too few to take the table.
+const ADDED_PAGES: Rate = Rate { interval: Duration::from_hours(1), burst: 32 };
+
 /// Limit of all clients: beacons per second, and in a burst.
 const IN_SECOND: u64 = 1000;
 const AT_ONCE: u64 = 2000;
@@ -30,6 +33,7 @@ const AT_ONCE: u64 = 2000;
 #[derive(Debug)]
 pub(crate) struct Admission {
     rates: Rates,
+    added_pages: Rates,
     all: Bucket,
 }
 
@@ -43,7 +47,12 @@ impl Admission {
             handshakes: Some(REPORTED),
             errors: Some(COMPARED),
         };
-        Self { rates: Rates::new(limits, Arc::default()), all: Bucket::new() }
+        let added_pages = RateLimits { requests: Some(ADDED_PAGES), ..RateLimits::default() };
+        Self {
+            rates: Rates::new(limits, Arc::default()),
+            added_pages: Rates::new(added_pages, Arc::default()),
+            all: Bucket::new(),
+        }
     }
 
     /// Whether one more page view of `client` may be measured; `None` is many clients.
@@ -58,6 +67,12 @@ impl Admission {
             return Err(Refusal::ClientRate);
         }
         if self.all.take() { Ok(()) } else { Err(Refusal::Rate) }
+    }
+
+    /// Whether `client` may add a page that no other visit had; `None` represents many clients, which have the share of
+    /// the host only.
+    pub(crate) fn may_add_page(&self, client: Option<IpAddr>) -> bool {
+        client.is_none_or(|client| self.added_pages.take(client, Event::Request).is_ok())
     }
 
     /// Whether one more event that `client` reports is counted; `None` is many clients.

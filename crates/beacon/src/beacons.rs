@@ -2,15 +2,15 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use brisk_telemetry::RequestId;
 use brisk_visits::{Arms, Connection, Metric, Visit, Visits};
 
 use crate::admission::Admission;
 use crate::counts::{Counts, Insertion, add};
 use crate::page::Page;
-use crate::pages::{Issued, Pages};
+use crate::pages::{Claimed, Issued, Pages};
+use crate::paths;
 use crate::refusal::Refusal;
 use crate::reports;
 use crate::token::Token;
@@ -116,18 +116,36 @@ impl Beacons {
 
     fn join(&self, page: &Page, host: &Arc<str>, client: Option<IpAddr>) -> Result<(), Refusal> {
         let token = page.token.ok_or(Refusal::UnknownId)?;
-        let (issued, ago) = self.pages.take(token, host, Instant::now())?;
-        let (request, answered_in) = (issued.request, issued.first_byte_in());
-        let mut visit = issued.joined(page, ago)?;
-        let is_compared = visit.connection == Connection::New && !visit.arms.is_empty();
-        if is_compared && !self.admission.may_compare(client) {
-            visit.arms = Arms::default();
+        let Claimed { issued, ago, views } = self.pages.claim(token, host, page.into(), Instant::now())?;
+        if page.is_load {
+            let mut visit = issued.joined(page, ago)?;
+            let is_compared = visit.connection == Connection::New && !visit.arms.is_empty();
+            if is_compared && !self.admission.may_compare(client) {
+                visit.arms = Arms::default();
+            }
+            self.counts.resources(&page.resources);
+            self.record(visit, &issued, &issued.path, client);
+            add(&self.counts.joined, 1);
         }
-        log(request, answered_in, &visit);
-        add(&self.counts.joined, 1);
-        self.counts.resources(&page.resources);
-        self.visits.record(visit);
+        for (place, view) in page.views[..views].iter().enumerate() {
+            if !self.may_measure(client) {
+                return Err(Refusal::ClientRate);
+            }
+            let visit = issued.viewed(view, ago)?;
+            self.record(visit, &issued, view.path.as_deref().unwrap_or(&issued.path), client);
+            add(&self.counts.joined, (!page.is_load && place == 0).into());
+        }
         Ok(())
+    }
+
+    /// Records a visit to the page at `path`.
+    fn record(&self, mut visit: Visit, issued: &Issued, path: &str, client: Option<IpAddr>) {
+        let may_add = || self.admission.may_add_page(client);
+        let path = paths::pattern(path);
+        visit.page = self.visits.page(&visit.host, &path, may_add);
+        log(issued, &visit, &path);
+        self.counts.view(visit.navigation);
+        self.visits.record(visit);
     }
 
     pub(crate) fn counts(&self) -> &Counts {
@@ -136,19 +154,25 @@ impl Beacons {
 }
 
 /// Logs the visit with the id of the request, under which the access log has the same connection.
-fn log(request: RequestId, answered_in: Option<Duration>, visit: &Visit) {
+fn log(issued: &Issued, visit: &Visit, path: &str) {
     tracing::debug!(
-        %request,
+        request = %issued.request,
         session = visit.session.name(),
         connection = visit.connection.name(),
         navigation = visit.navigation.name(),
         wait = visit.measures.get(Metric::Wait),
-        answered_in = answered_in.map(|time| time.as_secs_f64() * 1e3),
+        answered_in = issued.first_byte_in().map(|time| time.as_secs_f64() * 1e3),
         ttfb = visit.measures.get(Metric::FirstByte),
         connect = visit.measures.get(Metric::Connect),
         tls = visit.measures.get(Metric::Tls),
         handshake = visit.measures.get(Metric::Handshake),
         rtt = visit.measures.get(Metric::RoundTrip),
+        load = visit.measures.get(Metric::Load),
+        fcp = visit.measures.get(Metric::FirstPaint),
+        lcp = visit.measures.get(Metric::LargestPaint),
+        inp = visit.measures.get(Metric::Interaction),
+        cls = visit.measures.get(Metric::Shift),
+        path,
         "a beacon joined the visit of its page"
     );
 }
@@ -156,9 +180,11 @@ fn log(request: RequestId, answered_in: Option<Duration>, visit: &Visit) {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
+    use std::time::Duration;
 
+    use brisk_telemetry::RequestId;
     use brisk_telemetry::metrics::Metrics;
-    use brisk_visits::{Arm, Experiment, Settings};
+    use brisk_visits::{Arm, Experiment, Query, Settings, Span};
 
     use super::*;
     use crate::BeaconMetrics;
@@ -170,6 +196,7 @@ mod tests {
         let token = beacons.issue(Issued {
             request: RequestId(1),
             visit: Visit::new(Arc::clone(&host), "/".into()),
+            path: "/".into(),
             answered_in: Duration::ZERO,
             held_since_hello: None,
             may_be_hinted: true,
@@ -180,6 +207,80 @@ mod tests {
         assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host, None), Ok(()));
         assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host, None), Err(Refusal::UnknownId));
         assert_eq!(beacons.counts.joined.load(Ordering::Relaxed), 1);
+    }
+
+    /// An id of a page at `/start` of `host`.
+    fn issued(beacons: &Beacons, host: &Arc<str>) -> String {
+        let token = beacons.issue(Issued {
+            request: RequestId(1),
+            visit: Visit::new(Arc::clone(host), "/".into()),
+            path: "/start".into(),
+            answered_in: Duration::ZERO,
+            held_since_hello: None,
+            may_be_hinted: true,
+        });
+        String::from_utf8_lossy(&token.digits()).into_owned()
+    }
+
+    #[test]
+    fn ten_soft_navigations_are_ten_views_beside_the_load() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let visits = Visits::open(folder.path(), Settings::default()).expect("a store");
+        // The pages of the database are read before the first flush ends.
+        assert!(visits.flush(Duration::from_mins(1)));
+        let beacons = Beacons::new(visits.clone());
+        let host: Arc<str> = "a".into();
+        let view = |number| format!("&view=soft&page=/p{}/{number}&cls=0", number % 2);
+        let views = (0..10).map(view).collect::<Vec<_>>().concat();
+        let form = format!("id={}&nav=navigate&ttfb=1{views}", issued(&beacons, &host));
+        assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host, None), Ok(()));
+        assert_eq!(beacons.counts.joined.load(Ordering::Relaxed), 1, "one beacon");
+        assert!(visits.flush(Duration::from_mins(1)));
+        let query = Query { host: None, page: None, span: Span::Hour, metric: Metric::Shift };
+        let reader = visits.reader().expect("a reader");
+        let cuts = reader.cuts(&query).expect("cuts");
+        let values = |name: &str| {
+            let cut = cuts.dimensions.iter().find(|cut| cut.dimension == name).expect("a dimension");
+            let mut values: Vec<_> =
+                cut.values.iter().map(|value| (value.name.clone(), value.visits)).collect();
+            values.sort_unstable();
+            values
+        };
+        let of = |name: &str, count| (name.to_owned(), count);
+        assert_eq!(values("navigation"), [of("navigate", 1), of("soft", 10)]);
+        assert_eq!(values("page"), [of("a/p0/*", 5), of("a/p1/*", 5), of("a/start", 1)]);
+        let page = Query { page: Some("a/p0/*".to_owned()), ..query };
+        assert_eq!(reader.cuts(&page).expect("cuts").visits, 5);
+    }
+
+    #[test]
+    fn one_client_adds_few_views_and_few_pages() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let visits = Visits::open(folder.path(), Settings::default()).expect("a store");
+        assert!(visits.flush(Duration::from_mins(1)));
+        let beacons = Beacons::new(visits.clone());
+        let host: Arc<str> = "a".into();
+        let client = |last| Some(IpAddr::from([10, 0, 0, last]));
+        let word =
+            |number: u8| String::from_utf8_lossy(&[b'a' + number / 26, b'a' + number % 26]).into_owned();
+        let form = |id: &str, from: u8| {
+            let view = |number| format!("&view=soft&page=/{}", word(from + number));
+            let views = (0..40).map(view).collect::<Vec<_>>().concat();
+            format!("id={id}{views}")
+        };
+        let id = issued(&beacons, &host);
+        let take =
+            |id: &str, from, client| beacons.take(Kind::Form, form(id, from).as_bytes(), &host, client);
+        assert_eq!(take(&id, 0, client(1)), Ok(()));
+        assert_eq!(take(&id, 40, client(1)), Err(Refusal::ClientRate));
+        assert_eq!(take(&issued(&beacons, &host), 0, client(2)), Ok(()), "another client");
+        assert!(visits.flush(Duration::from_mins(1)));
+        let query = Query { host: None, page: None, span: Span::Hour, metric: Metric::Shift };
+        let cuts = visits.reader().expect("a reader").cuts(&query).expect("cuts");
+        let pages = cuts.dimensions.iter().find(|cut| cut.dimension == "page").expect("pages");
+        assert!(cuts.visits < 150, "{}", cuts.visits);
+        let other = pages.values.iter().find(|value| value.name == "other").expect("other pages");
+        assert!((32..=66).contains(&(pages.values.len() + pages.left_out)) && other.visits > 8, "{pages:?}");
     }
 
     #[test]
@@ -206,6 +307,7 @@ mod tests {
             let token = beacons.issue(Issued {
                 request,
                 visit,
+                path: "/".into(),
                 answered_in,
                 held_since_hello: None,
                 may_be_hinted: true,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use brisk_telemetry::metrics::{Collector, Encoder};
+use brisk_visits::Navigation;
 
 use crate::beacons::Beacons;
 use crate::page::PROTOCOLS;
@@ -40,6 +41,7 @@ pub(crate) struct Counts {
     pub(crate) forgotten: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) joined: AtomicU64,
+    views: [AtomicU64; Navigation::ALL.len()],
     refused: [AtomicU64; Refusal::ALL.len()],
     insertions: [AtomicU64; Insertion::ALL.len()],
     resources: [AtomicU64; PROTOCOLS.len()],
@@ -55,6 +57,7 @@ impl Counts {
             forgotten: zero(),
             received: zero(),
             joined: zero(),
+            views: std::array::from_fn(|_| zero()),
             refused: std::array::from_fn(|_| zero()),
             insertions: std::array::from_fn(|_| zero()),
             resources: std::array::from_fn(|_| zero()),
@@ -65,6 +68,10 @@ impl Counts {
 
     pub(crate) fn refused(&self, refusal: Refusal) {
         add(&self.refused[refusal as usize], 1);
+    }
+
+    pub(crate) fn view(&self, navigation: Navigation) {
+        add(&self.views[navigation as usize], 1);
     }
 
     pub(crate) fn insertion(&self, insertion: Insertion) {
@@ -114,6 +121,12 @@ impl Collector for BeaconMetrics {
             ("beacons_joined", "Beacons that became visits.", &counts.joined),
         ] {
             page.counter(name, help)?.counter(&[], value(count))?;
+        }
+        let mut family =
+            page.counter("beacon_views", "Page views of joined beacons, by their navigation.")?;
+        for navigation in Navigation::ALL {
+            family
+                .counter(&[("navigation", navigation.name())], value(&counts.views[*navigation as usize]))?;
         }
         let mut family = page.counter("beacons_refused", "Beacons that were dropped, by reason.")?;
         for refusal in Refusal::ALL {

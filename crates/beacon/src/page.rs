@@ -1,4 +1,7 @@
 //! Measurements of a page: beacons of the built-in script and of Boomerang.
+//!
+//! The script of earlier versions sends the load of a page only. After the load, or without it, a beacon of this version
+//! contains further views of the page; each begins with the key `view`. So cached scripts are still understood.
 
 use brisk_visits::{Measures, Metric, Navigation};
 
@@ -21,6 +24,23 @@ pub struct Page {
     pub measures: Measures,
     /// Resources by the protocol that they came by; see `PROTOCOLS`.
     pub resources: [u32; PROTOCOLS.len()],
+    /// Whether the beacon contains the load of the page, and not only further views.
+    pub is_load: bool,
+    /// Whether the page is gone, so that no further beacon comes.
+    pub is_last: bool,
+    /// Further views, in order.
+    pub views: Vec<View>,
+}
+
+/// A view of a page that is loaded already: a soft navigation, or a return from the back/forward cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// Kind of the view; never a load.
+    pub kind: Navigation,
+    /// Path, optionally with a route of the application after `#`.
+    pub path: Option<Box<str>>,
+    /// Measured values.
+    pub measures: Measures,
 }
 
 /// Protocols of resources, by their keys in a beacon.
@@ -34,6 +54,19 @@ const LONGEST_VALUE: usize = 64;
 
 /// Maximum number of resources that a page reports: browsers keep 250 unless a page raises the limit.
 const MOST_RESOURCES: u32 = 10_000;
+
+/// Maximum number of further views of a beacon. The script sends about 20 at once.
+const MOST_VIEWS: usize = 64;
+
+/// Maximum length of the path of a view, in bytes.
+const LONGEST_PATH: usize = 256;
+
+/// Metrics of a soft navigation: the others belong to the load of the page.
+const OF_SOFT: &[Metric] = &[Metric::Interaction, Metric::Shift];
+
+/// Metrics of a return from the back/forward cache.
+const OF_RETURN: &[Metric] =
+    &[Metric::Interaction, Metric::Shift, Metric::FirstByte, Metric::FirstPaint, Metric::LargestPaint];
 
 /// Metrics of the built-in script, under their own names.
 const OWN: [Metric; 12] = [
@@ -79,6 +112,7 @@ impl Page {
             is_any |= page.take(&key, &value, &mut times)?;
         }
         page.between(&times)?;
+        page.is_load |= page.views.is_empty();
         if is_any { Ok(page) } else { Err(Refusal::Malformed) }
     }
 
@@ -89,6 +123,16 @@ impl Page {
         value: &str,
         times: &mut [Option<f64>; TIMES.len()],
     ) -> Result<bool, Refusal> {
+        if key == "end" {
+            self.is_last = true;
+            return Ok(false);
+        }
+        if key == "view" {
+            return self.begin_view(value).map(|()| true);
+        }
+        if let Some(view) = self.views.last_mut().filter(|_| !matches!(key, "id" | "brisk")) {
+            return view.take(key, value);
+        }
         // Unknown keys may have long values.
         let value = Some(value).filter(|value| value.len() <= LONGEST_VALUE).ok_or(Refusal::Malformed);
         if matches!(key, "id" | "brisk") {
@@ -96,8 +140,21 @@ impl Page {
             self.is_own = key == "id";
             return fill(&mut self.token, token).map(|()| true);
         }
+        let is_known = self.take_load(key, value, times)?;
+        self.is_load |= is_known;
+        Ok(is_known)
+    }
+
+    /// Processes a pair that belongs to the load of the page. Returns whether its key is known.
+    fn take_load(
+        &mut self,
+        key: &str,
+        value: Result<&str, Refusal>,
+        times: &mut [Option<f64>; TIMES.len()],
+    ) -> Result<bool, Refusal> {
         if key == "nav" {
-            let navigation = Navigation::named(value?).unwrap_or(Navigation::Other);
+            let navigation = Navigation::named(value?).filter(|navigation| navigation.is_load());
+            let navigation = navigation.unwrap_or(Navigation::Other);
             return fill(&mut self.navigation, navigation).map(|()| true);
         }
         let read = || number(value?).ok_or(Refusal::Malformed);
@@ -119,7 +176,16 @@ impl Page {
         let metric =
             own.or_else(|| BOOMERANG.iter().find(|(known, _)| *known == key).map(|(_, metric)| *metric));
         let Some(metric) = metric else { return Ok(false) };
-        self.set(metric, read()?).map(|()| true)
+        set(&mut self.measures, metric, read()?).map(|()| true)
+    }
+
+    fn begin_view(&mut self, kind: &str) -> Result<(), Refusal> {
+        let kind = Navigation::named(kind).filter(|kind| !kind.is_load()).ok_or(Refusal::Malformed)?;
+        if self.views.len() == MOST_VIEWS {
+            return Err(Refusal::Malformed);
+        }
+        self.views.push(View { kind, path: None, measures: Measures::default() });
+        Ok(())
     }
 
     /// Computes durations from Boomerang's points in time.
@@ -133,18 +199,36 @@ impl Page {
             (Metric::Wait, asked, answered),
         ] {
             if let (Some(from), Some(to)) = (from, to) {
-                self.set(metric, to - from)?;
+                set(&mut self.measures, metric, to - from)?;
             }
         }
         Ok(())
     }
+}
 
-    fn set(&mut self, metric: Metric, value: f64) -> Result<(), Refusal> {
-        if self.measures.get(metric).is_some() {
+impl View {
+    /// Processes a pair that belongs to the view. Returns whether its key is known.
+    fn take(&mut self, key: &str, value: &str) -> Result<bool, Refusal> {
+        if key == "page" {
+            let is_path = value.starts_with('/') && value.len() <= LONGEST_PATH;
+            let path = is_path.then(|| value.into()).ok_or(Refusal::Malformed)?;
+            return fill(&mut self.path, path).map(|()| true);
+        }
+        let Some(metric) = OWN.iter().find(|metric| metric.name() == key) else { return Ok(false) };
+        let allowed = if self.kind == Navigation::Soft { OF_SOFT } else { OF_RETURN };
+        if !allowed.contains(metric) {
             return Err(Refusal::Malformed);
         }
-        if self.measures.set(metric, value) { Ok(()) } else { Err(Refusal::Implausible) }
+        set(&mut self.measures, *metric, number(value).ok_or(Refusal::Malformed)?).map(|()| true)
     }
+}
+
+/// Sets a metric that must be missing before.
+fn set(measures: &mut Measures, metric: Metric, value: f64) -> Result<(), Refusal> {
+    if measures.get(metric).is_some() {
+        return Err(Refusal::Malformed);
+    }
+    if measures.set(metric, value) { Ok(()) } else { Err(Refusal::Implausible) }
 }
 
 /// Parses a number as scripts write them: digits, optionally with a point and a sign; no exponent and no words.
@@ -226,6 +310,52 @@ mod tests {
         }
         let many = format!("ttfb=1{}", "&x=1".repeat(MOST_FIELDS));
         assert_eq!(Page::read(many.as_bytes()), Err(Refusal::Malformed));
+    }
+
+    #[test]
+    fn views_follow_the_load_or_come_without_it() {
+        let views = "view=soft&page=%2Fa%2F1%23%2Fb&inp=24&cls=0.05&x=1&view=back_forward_cache&page=%2Fa&lcp=12.5&fcp=12.5&ttfb=0&cls=0";
+        for (load, is_load) in [("&nav=navigate&ttfb=20&inp=8", true), ("", false)] {
+            let page = Page::read(format!("id={ID}{load}&{views}").as_bytes()).expect("a page");
+            assert_eq!((page.is_load, page.is_last, page.views.len()), (is_load, false, 2), "{load}");
+            assert_eq!(page.measures.get(Metric::Interaction).is_some(), is_load);
+            let [soft, back] = &page.views[..] else { panic!("two views") };
+            assert_eq!((soft.kind, soft.path.as_deref()), (Navigation::Soft, Some("/a/1#/b")));
+            assert_eq!((back.kind, back.path.as_deref()), (Navigation::BackForwardCache, Some("/a")));
+            let has =
+                |view: &View| OF_RETURN.iter().filter(|metric| view.measures.get(**metric).is_some()).count();
+            assert_eq!((has(soft), has(back)), (2, 4));
+        }
+        assert!(Page::read(b"view=soft&end=1").expect("a page").is_last);
+        for form in ["nav=reload", "ttfb=1", "brisk=0123456789abcdef0011223344556677"] {
+            assert!(Page::read(form.as_bytes()).expect("a page").is_load, "{form}");
+        }
+    }
+
+    #[test]
+    fn views_that_cannot_be_are_refused() {
+        let many = format!("{}view=soft", "view=soft&".repeat(MOST_VIEWS));
+        let long = format!("view=soft&page=/{}", "x".repeat(LONGEST_PATH));
+        for form in [
+            "view=navigate",
+            "view=reload",
+            "view=",
+            "view=soft&lcp=100",
+            "view=soft&ttfb=1",
+            "view=soft&load=1",
+            "view=soft&inp=1&inp=2",
+            "view=soft&inp=1e3",
+            "view=soft&page=a",
+            "view=soft&page=/a&page=/b",
+            "view=back_forward_cache&bytes=7",
+            &many,
+            &long,
+        ] {
+            assert_eq!(Page::read(form.as_bytes()), Err(Refusal::Malformed), "{form}");
+        }
+        for form in ["view=soft&inp=-1", "view=soft&inp=600001"] {
+            assert_eq!(Page::read(form.as_bytes()), Err(Refusal::Implausible), "{form}");
+        }
     }
 
     #[test]

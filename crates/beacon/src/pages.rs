@@ -1,4 +1,4 @@
-//! Page views with an id that await their beacon: a table of fixed size, shared by all workers.
+//! Pages with an id that await their beacons: a table of fixed size, shared by all workers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -7,14 +7,16 @@ use brisk_telemetry::RequestId;
 use brisk_visits::{Connection, Metric, Navigation, Visit};
 
 use crate::Refusal;
-use crate::page::Page;
+use crate::page::{Page, View};
 use crate::token::Token;
 
 /// Places of a set; an id has one set.
 const WAYS: usize = 8;
 /// Page views that are remembered: each takes some 400 bytes, and room is taken as they come.
 const PLACES: usize = 1 << 16;
-/// Maximum time between a page view and its beacon.
+/// Further views that one id may have.
+const MOST_VIEWS: usize = 250;
+/// Maximum time between a page view and its beacon, and between two beacons of a page.
 const LIFETIME: Duration = Duration::from_hours(1);
 
 /// Browsers round their clocks, to 1 ms or less unless they hide more.
@@ -35,6 +37,8 @@ pub struct Issued {
     pub request: RequestId,
     /// The visit without measurements of the page.
     pub visit: Visit,
+    /// The path of the page, at most some hundred bytes.
+    pub path: Box<str>,
     /// Time from the head of the request to the head of the response, measured by the gateway.
     pub answered_in: Duration,
     /// Time from the `ClientHello` to the head of the request, if this is the first request and arrived as soon as
@@ -48,7 +52,38 @@ pub struct Issued {
 struct Pending {
     token: Token,
     at: Instant,
-    issued: Issued,
+    /// Time of the last beacon, or of the response.
+    used: Instant,
+    /// Whether the measurements of the load have not come yet.
+    awaits_load: bool,
+    /// Further views that may come.
+    views: usize,
+    /// Shared, so that a place is small and a beacon copies nothing.
+    issued: Arc<Issued>,
+}
+
+/// The views of a beacon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub(crate) is_load: bool,
+    pub(crate) is_last: bool,
+    pub(crate) views: usize,
+}
+
+impl From<&Page> for Claim {
+    fn from(page: &Page) -> Self {
+        Self { is_load: page.is_load, is_last: page.is_last, views: page.views.len() }
+    }
+}
+
+/// A page of which a beacon came.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub(crate) issued: Arc<Issued>,
+    /// Time since the response.
+    pub(crate) ago: Duration,
+    /// Number of further views that count, of those in the beacon.
+    pub(crate) views: usize,
 }
 
 /// The table.
@@ -62,26 +97,37 @@ impl Pages {
         Self { sets: (0..PLACES / WAYS).map(|_| Mutex::default()).collect() }
     }
 
-    /// Remembers a page view. Whether another one, whose time was not over, had to be forgotten for it.
+    /// Remembers a page. Whether another one that awaited its first beacon had to be forgotten for it. Pages whose load
+    /// is known are forgotten first.
     pub(crate) fn put(&self, token: Token, issued: Issued, now: Instant) -> bool {
+        let new = Pending {
+            token,
+            at: now,
+            used: now,
+            awaits_load: true,
+            views: MOST_VIEWS,
+            issued: Arc::new(issued),
+        };
         let mut set = self.set(token);
         set.retain(|pending| !is_over(pending, now));
-        let is_full = set.len() >= WAYS;
-        if is_full {
-            let oldest = (0..set.len()).min_by_key(|place| set[*place].at).unwrap_or(0);
-            set.swap_remove(oldest);
+        if set.len() >= WAYS {
+            let least = |place: &usize| (set[*place].awaits_load, set[*place].used);
+            let oldest = (0..set.len()).min_by_key(least).unwrap_or(0);
+            return std::mem::replace(&mut set[oldest], new).awaits_load;
         }
-        set.push(Pending { token, at: now, issued });
-        is_full
+        set.push(new);
+        false
     }
 
-    /// Removes and returns a page view of `host`, with the time since its response.
-    pub(crate) fn take(
+    /// Claims the load of a page of `host`, which is possible once, and further views, of which [`MOST_VIEWS`] count for
+    /// each page. The last claim forgets the page.
+    pub(crate) fn claim(
         &self,
         token: Token,
         host: &Arc<str>,
+        claim: Claim,
         now: Instant,
-    ) -> Result<(Issued, Duration), Refusal> {
+    ) -> Result<Claimed, Refusal> {
         let mut set = self.set(token);
         let place = set.iter().position(|pending| pending.token == token).ok_or(Refusal::UnknownId)?;
         if is_over(&set[place], now) {
@@ -91,8 +137,17 @@ impl Pages {
         if set[place].issued.visit.host != *host {
             return Err(Refusal::OtherHost);
         }
-        let pending = set.swap_remove(place);
-        Ok((pending.issued, now.saturating_duration_since(pending.at)))
+        let pending = &mut set[place];
+        let views = claim.views.min(pending.views);
+        if claim.is_load && !pending.awaits_load || !claim.is_load && views == 0 {
+            return Err(Refusal::UnknownId);
+        }
+        pending.awaits_load &= !claim.is_load;
+        pending.views -= views;
+        pending.used = now;
+        let ago = now.saturating_duration_since(pending.at);
+        let issued = if claim.is_last { set.swap_remove(place).issued } else { Arc::clone(&pending.issued) };
+        Ok(Claimed { issued, ago, views })
     }
 
     fn set(&self, token: Token) -> std::sync::MutexGuard<'_, Vec<Pending>> {
@@ -101,7 +156,7 @@ impl Pages {
 }
 
 fn is_over(pending: &Pending, now: Instant) -> bool {
-    now.saturating_duration_since(pending.at) > LIFETIME
+    now.saturating_duration_since(pending.used) > LIFETIME
 }
 
 impl Issued {
@@ -111,16 +166,32 @@ impl Issued {
     }
 
     /// The visit, if the measurements of the page are plausible. The response was sent `ago`.
-    pub(crate) fn joined(self, page: &Page, ago: Duration) -> Result<Visit, Refusal> {
+    pub(crate) fn joined(&self, page: &Page, ago: Duration) -> Result<Visit, Refusal> {
         self.check(page, ago)?;
         let waited = self.waited_for_connection(page);
-        let mut visit = self.visit;
+        let mut visit = self.visit.clone();
         visit.at = SystemTime::now();
         if let Some(navigation) = page.navigation {
             visit.navigation = navigation;
         }
         note_connection(&mut visit, waited);
         visit.measures.extend(&page.measures);
+        Ok(visit)
+    }
+
+    /// A further view of the page as a visit, if its measurements are plausible. It waited for no response, so that
+    /// only the round-trip time remains of the gateway's measurements.
+    pub(crate) fn viewed(&self, view: &View, ago: Duration) -> Result<Visit, Refusal> {
+        let latest = milliseconds(ago) + LATER;
+        for metric in [Metric::FirstByte, Metric::FirstPaint, Metric::LargestPaint, Metric::Interaction] {
+            require(view.measures.get(metric).is_none_or(|value| value <= latest))?;
+        }
+        let mut visit = self.visit.clone();
+        visit.at = SystemTime::now();
+        visit.navigation = view.kind;
+        note_connection(&mut visit, false);
+        visit.measures.remove(Metric::Upstream);
+        visit.measures.extend(&view.measures);
         Ok(visit)
     }
 
@@ -185,11 +256,15 @@ fn milliseconds(time: Duration) -> f64 {
 mod tests {
     use super::*;
 
+    const LOAD: Claim = Claim { is_load: true, is_last: false, views: 0 };
+    const VIEW: Claim = Claim { is_load: false, is_last: false, views: 1 };
+
     fn issued(host: &str, answered_in: u64) -> Issued {
         let visit = Visit::new(host.into(), "/".into());
         Issued {
             request: RequestId(1),
             visit,
+            path: "/".into(),
             answered_in: Duration::from_millis(answered_in),
             held_since_hello: Some(Duration::from_millis(60)),
             may_be_hinted: false,
@@ -201,8 +276,9 @@ mod tests {
         let (pages, now) = (Pages::new(), Instant::now());
         let (host, token) = (Arc::from("a.example"), Token::random());
         assert!(!pages.put(token, issued("a.example", 1), now));
-        let taken =
-            |token, host: &str| pages.take(token, &host.into(), now).map(|(issued, _)| issued.visit.host);
+        let taken = |token, host: &str| {
+            pages.claim(token, &host.into(), LOAD, now).map(|page| Arc::clone(&page.issued.visit.host))
+        };
         assert_eq!(taken(Token::random(), "a.example"), Err(Refusal::UnknownId));
         assert_eq!(taken(token, "b.example"), Err(Refusal::OtherHost));
         assert_eq!(taken(token, "a.example"), Ok(host));
@@ -216,10 +292,73 @@ mod tests {
         let token = Token::random();
         pages.put(token, issued("a", 1), now);
         let later = now + LIFETIME + Duration::from_secs(1);
-        assert_eq!(pages.take(token, &host, later).map(|_| ()), Err(Refusal::UnknownId));
+        assert_eq!(pages.claim(token, &host, LOAD, later).map(|_| ()), Err(Refusal::UnknownId));
         let forgotten = (0..2 * PLACES).filter(|_| pages.put(Token::random(), issued("a", 1), now)).count();
         let kept: usize = pages.sets.iter().map(|set| set.lock().unwrap().len()).sum();
         assert!(kept <= PLACES && kept > PLACES / 2 && forgotten == 2 * PLACES - kept, "{kept}");
+    }
+
+    #[test]
+    fn an_id_has_one_load_and_a_limited_number_of_further_views() {
+        let (pages, now) = (Pages::new(), Instant::now());
+        let (host, token) = (Arc::from("a"), Token::random());
+        pages.put(token, issued("a", 1), now);
+        let claim = |is_load, views, now| {
+            let claim = Claim { is_load, views, is_last: false };
+            pages.claim(token, &host, claim, now).map(|page| page.views)
+        };
+        assert_eq!(claim(false, 10, now), Ok(10), "the load may come later");
+        assert_eq!(claim(true, 1, now), Ok(1));
+        assert_eq!(claim(true, 1, now), Err(Refusal::UnknownId));
+        // An hour after the last beacon, not after the response.
+        let later = now + LIFETIME;
+        assert_eq!(claim(false, MOST_VIEWS, later), Ok(MOST_VIEWS - 11));
+        assert_eq!(claim(false, 1, later + LIFETIME), Err(Refusal::UnknownId));
+        // The last beacon forgets the page.
+        let token = Token::random();
+        pages.put(token, issued("a", 1), now);
+        let last = Claim { is_last: true, ..LOAD };
+        assert!(pages.claim(token, &host, last, now).is_ok());
+        assert!(pages.set(token).iter().all(|pending| pending.token != token));
+    }
+
+    #[test]
+    fn pages_whose_load_is_known_are_forgotten_first() {
+        let (pages, now) = (Pages::new(), Instant::now());
+        let host: Arc<str> = "a".into();
+        let known: Vec<_> = (0..PLACES)
+            .map(|_| {
+                let token = Token::random();
+                pages.put(token, issued("a", 1), now);
+                pages.claim(token, &host, LOAD, now).map(|_| token)
+            })
+            .collect();
+        let forgotten = (0..PLACES / 64).filter(|_| pages.put(Token::random(), issued("a", 1), now)).count();
+        assert_eq!(forgotten, 0);
+        let remain = known.iter().flatten().filter(|token| pages.claim(**token, &host, VIEW, now).is_ok());
+        assert!((1..PLACES).contains(&remain.count()));
+    }
+
+    #[test]
+    fn a_further_view_has_nothing_of_the_load() {
+        let mut page = issued("a", 100);
+        page.visit.connection = Connection::New;
+        for metric in [Metric::Handshake, Metric::Queue, Metric::RoundTrip, Metric::Upstream] {
+            assert!(page.visit.measures.set(metric, 20.0));
+        }
+        let viewed = |form: &str| {
+            let beacon = Page::read(form.as_bytes()).expect("a page");
+            page.viewed(&beacon.views[0], Duration::from_secs(1))
+        };
+        let visit = viewed("view=soft&inp=40&cls=0.1").expect("a visit");
+        let measured: Vec<_> =
+            Metric::ALL.iter().filter(|metric| visit.measures.get(**metric).is_some()).collect();
+        assert_eq!(measured, [&Metric::Interaction, &Metric::Shift, &Metric::RoundTrip]);
+        assert_eq!((visit.navigation, visit.connection), (Navigation::Soft, Connection::Reused));
+        assert!(viewed("view=back_forward_cache&lcp=30&fcp=30&ttfb=0").is_ok());
+        for wrong in ["view=back_forward_cache&lcp=3500", "view=soft&inp=3500"] {
+            assert_eq!(viewed(wrong), Err(Refusal::Implausible), "{wrong}");
+        }
     }
 
     #[test]

@@ -68,9 +68,10 @@ static PUBLIC: [Asset; 8] = [
 ];
 
 /// Files that the page loads when visits are stored, and that of the documentation. They need no authorization either.
-static LATER: [Asset; 3] = [
+static LATER: [Asset; 4] = [
     Asset::new("/visitors.js", SCRIPT, include_bytes!("assets/visitors.js")),
     Asset::new("/lines.js", SCRIPT, include_bytes!("assets/lines.js")),
+    Asset::new("/pages.js", SCRIPT, include_bytes!("assets/pages.js")),
     Asset::new("/docs.css", STYLE, include_bytes!("assets/docs.css")),
 ];
 

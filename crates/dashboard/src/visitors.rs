@@ -106,8 +106,8 @@ async fn run_exclusively<T: Send + 'static>(
     spawn_blocking(run_exclusively).await
 }
 
-/// Responds to `?span=hour|day|month&metric=ttfb&host=NAME&by=route&and=network&at=SECONDS`. Without a host, all hosts are
-/// included; without a moment, nothing is compared.
+/// Responds to `?span=hour|day|month&metric=ttfb&host=NAME&by=route&and=network&at=SECONDS&page=NAME`. Without a host or
+/// page, all are included; without a moment, nothing is compared, nor are single pages.
 pub(crate) async fn answer(visits: &Visits, queries: &QueryCache, query: &str) -> Response<Body> {
     let Some(reader) = visits.reader() else { return responses::json(&json!({ "on": false })) };
     let Some(query) = parse_query(query) else {
@@ -142,10 +142,12 @@ fn parse_query(query: &str) -> Option<Selection> {
         form::field(query.as_bytes(), name, LONGEST_NAME).unwrap_or_else(|| usual.to_owned())
     };
     let host = Some(field("host", "")).filter(|host| !host.is_empty());
+    let page = Some(field("page", "")).filter(|page| !page.is_empty());
     let at = field("at", "");
     Some(Selection {
         query: Query {
             host,
+            page,
             span: Span::named(&field("span", "hour"))?,
             metric: Metric::named(&field("metric", "ttfb"))?,
         },
@@ -160,10 +162,6 @@ fn all(visits: &Visits, reader: &Reader, selection: &Selection) -> Value {
     let Selection { query, by, and, at } = selection;
     let mut error = None;
     let status = visits.status();
-    let series = SHOWN.map(|metric| {
-        let query = Query { metric, ..query.clone() };
-        value(reader.series(&query), &mut error)
-    });
     let hosts = reader.hosts().map(|mut hosts| {
         let more = hosts.len().saturating_sub(HOSTS);
         hosts.truncate(HOSTS);
@@ -171,11 +169,24 @@ fn all(visits: &Visits, reader: &Reader, selection: &Selection) -> Value {
     });
     let hosts = value(hosts, &mut error);
     let analysis = value(reader.analysis(query, [*by, *and]), &mut error);
+    let series = SHOWN.map(|metric| {
+        if query.page.is_some() {
+            let all = analysis["series"].as_array().into_iter().flatten();
+            return all
+                .into_iter()
+                .find(|series| series["metric"] == metric.name())
+                .cloned()
+                .unwrap_or_default();
+        }
+        let query = Query { metric, ..query.clone() };
+        value(reader.series(&query), &mut error)
+    });
     let experiments = value(reader.experiments(), &mut error);
     let marks = value(reader.marks(query), &mut error);
     let changes = SHOWN.map(|metric| {
         let query = Query { metric, ..query.clone() };
-        at.map_or(Value::Null, |at| value(reader.change(&query, at), &mut error))
+        at.filter(|_| query.page.is_none())
+            .map_or(Value::Null, |at| value(reader.change(&query, at), &mut error))
     });
     json!({
         "on": true,
@@ -189,6 +200,7 @@ fn all(visits: &Visits, reader: &Reader, selection: &Selection) -> Value {
         "worth": analysis["worth"],
         "experiments": experiments,
         "lines": analysis["lines"],
+        "distributions": analysis["distributions"],
         "table": analysis["table"],
         "marks": marks,
         "changes": changes,
@@ -220,6 +232,8 @@ mod tests {
             (Span::Day, Metric::LargestPaint, Some("a.test"))
         );
         assert_eq!(parse_query("").map(|query| (query.query.host, query.at)), Some((None, None)));
+        let query = parse_query("by=page&page=a.test/x%2F*").expect("a question");
+        assert_eq!((query.by, query.query.page.as_deref()), (Dimension::Page, Some("a.test/x/*")));
         let query = parse_query("by=browser&and=http&at=1795000000").expect("a question");
         assert_eq!(
             (query.by, query.and, query.at),
@@ -277,6 +291,7 @@ mod tests {
         for number in 0..40 {
             let mut visit = Visit::new("site.test".into(), "/".into());
             assert!(visit.measures.set(Metric::FirstByte, 100.0 + f64::from(number)));
+            visit.page = Some(["site.test/", "site.test/item/*"][number as usize % 2].into());
             visits.record(visit);
         }
         assert!(visits.flush(Duration::from_mins(1)));
@@ -289,5 +304,15 @@ mod tests {
             medians.filter_map(|point| point["p50"].as_f64()).all(|p50| (90.0..150.0).contains(&p50)),
             "{shown}"
         );
+        let query = parse_query("span=hour&metric=ttfb&page=site.test/item/*").expect("a question");
+        let shown = all(&visits, &reader, &query);
+        assert_eq!((&shown["error"], &shown["cuts"]["visits"]), (&Value::Null, &json!(20)), "{shown}");
+        let points = |place: usize| shown["series"][place]["points"].as_array().map_or(0, Vec::len);
+        assert!(points(1) > 0 && points(2) == 0, "{shown}");
+        let found = shown["distributions"].as_array().expect("distributions");
+        let first = found.iter().find(|one| one["metric"] == "ttfb").expect("a distribution");
+        assert_eq!(first["visits"], json!([20, 0, 0, 0, 0, 0, 0, 0]));
+        let query = parse_query("page=site.test/none").expect("a question");
+        assert_eq!(all(&visits, &reader, &query)["cuts"]["visits"], 0);
     }
 }

@@ -54,6 +54,8 @@ closed! {
         Host = "host",
         /// Route.
         Route = "route",
+        /// Page: host and path.
+        Page = "page",
     }
 }
 
@@ -94,6 +96,7 @@ impl Dimension {
             Self::Navigation => row.navigation.into(),
             Self::Host => visit.host,
             Self::Route => row.route,
+            Self::Page => row.page,
         }
     }
 
@@ -124,6 +127,7 @@ impl Dimension {
             Self::Navigation => closed(Navigation::ALL, number, Navigation::name),
             Self::Host => sample.name(Kind::Host, number).to_owned(),
             Self::Route => sample.name(Kind::Route, number).to_owned(),
+            Self::Page => sample.name(Kind::Page, number).to_owned(),
         }
     }
 
@@ -272,7 +276,7 @@ mod tests {
         let mut visit = Visit::new("example.com".into(), "/".into());
         visit.measures.set(Metric::FirstByte, ms);
         fill(&mut visit);
-        let numbers = Numbers { route: 3, network: 2, arms: [(7, 1), (0, 0), (0, 0), (0, 0)] };
+        let numbers = Numbers { route: 3, network: 2, page: 4, arms: [(7, 1), (0, 0), (0, 0), (0, 0)] };
         Sampled { weight, host: 1, period: 0, at: 0, row: Row::new(&visit, numbers) }
     }
 
@@ -284,9 +288,10 @@ mod tests {
     #[test]
     fn visits_are_counted_by_the_values_of_every_dimension() {
         let mut sample = Sample { visits: 50, ..Sample::default() };
-        sample.names = [((0, 1), "example.com"), ((1, 3), "/shop"), ((2, 2), "cable")]
-            .map(|(key, name)| (key, name.to_owned()))
-            .into();
+        sample.names =
+            [((0, 1), "example.com"), ((1, 3), "/shop"), ((2, 2), "cable"), ((3, 4), "example.com/shop/*")]
+                .map(|(key, name)| (key, name.to_owned()))
+                .into();
         sample.experiments.insert(7, ("records".to_owned(), vec!["16 KiB".to_owned(), "4 KiB".to_owned()]));
         for number in 0..10 {
             sample.rows.push(sampled(4.0, 100.0 + f64::from(number), |visit| {
@@ -319,6 +324,7 @@ mod tests {
             ("host", vec![one("example.com", 50)]),
             ("route", vec![one("/shop", 50)]),
             ("network", vec![one("cable", 50)]),
+            ("page", vec![one("example.com/shop/*", 50)]),
             ("experiment records", vec![one("4 KiB", 40)]),
         ] {
             assert_eq!(names(&cuts, dimension), expected, "{dimension}");

@@ -91,7 +91,8 @@ impl Figures {
         observe(&figures.first_byte, visit, Metric::FirstByte);
         observe(&figures.largest_paint, visit, Metric::LargestPaint);
         observe(&figures.interaction, visit, Metric::Interaction);
-        for experiment in definitions.of_host(&visit.host) {
+        let loads = visit.navigation.is_load().then(|| definitions.of_host(&visit.host));
+        for experiment in loads.into_iter().flatten() {
             counts.sights.entry(experiment).or_default().count(visit, experiment);
         }
         if visit.connection != Connection::Reused && visit.browser != Browser::Robot {

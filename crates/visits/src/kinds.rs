@@ -174,6 +174,15 @@ closed! {
         Prerender = "prerender",
         /// Restored by the browser.
         Restore = "restore",
+        /// Within the page, whose script changed the URL (a soft navigation).
+        Soft = "soft",
+    }
+}
+
+impl Navigation {
+    /// Whether a response of the gateway was waited for. The other views reuse a page that the browser already has.
+    pub const fn is_load(self) -> bool {
+        !matches!(self, Self::BackForwardCache | Self::Soft)
     }
 }
 

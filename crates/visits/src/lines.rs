@@ -65,7 +65,7 @@ pub struct Cell {
 }
 
 /// Values of the metric, each with its weight.
-type Values = Vec<(f64, f64)>;
+pub(crate) type Values = Vec<(f64, f64)>;
 
 /// Lines of `dimension` with points of `step` seconds.
 pub(crate) fn lines(sample: &Sample, metric: Metric, dimension: Dimension, step: i64) -> Lines {
@@ -137,7 +137,7 @@ fn most_visited(sample: &Sample, dimension: Dimension, most: usize) -> Vec<(u16,
 }
 
 /// The value that a `share` of the weight does not exceed; `None` for fewer than six values.
-fn percentile(values: &mut Values, share: f64) -> Option<f64> {
+pub(crate) fn percentile(values: &mut Values, share: f64) -> Option<f64> {
     if values.len() < FEWEST {
         return None;
     }

@@ -66,6 +66,18 @@ impl Metric {
         }
     }
 
+    /// The thresholds of Web Vitals: values up to the first are good, above the second poor. `None` for other metrics.
+    pub const fn thresholds(self) -> Option<[f64; 2]> {
+        match self {
+            Self::LargestPaint => Some([2_500.0, 4_000.0]),
+            Self::Interaction => Some([200.0, 500.0]),
+            Self::Shift => Some([0.1, 0.25]),
+            Self::FirstPaint => Some([1_800.0, 3_000.0]),
+            Self::FirstByte => Some([800.0, 1_800.0]),
+            _ => None,
+        }
+    }
+
     /// Factor of values in histograms, whose unit is a hundredth: layout shifts are small numbers.
     pub(crate) const fn histogram_scale(self) -> f64 {
         match self {

@@ -1,6 +1,7 @@
 //! Queries of the database: series of quantiles, samples of visits, experiments.
 
 mod changes;
+mod page_series;
 mod sample;
 
 use std::collections::{BTreeMap, HashMap};
@@ -104,6 +105,8 @@ impl Span {
 pub struct Query {
     /// Host; `None` for all hosts.
     pub host: Option<String>,
+    /// Name of a page; `None` for all pages. Applies to figures from samples only.
+    pub page: Option<String>,
     /// Time span.
     pub span: Span,
     /// Metric.
@@ -332,9 +335,13 @@ impl Database {
 
     /// The number of a host; `None` if it has no visits.
     fn host(&self, name: Option<&str>) -> Result<Option<i64>, VisitsError> {
-        let Some(name) = name else { return Ok(Some(ALL_HOSTS)) };
+        name.map_or(Ok(Some(ALL_HOSTS)), |name| self.number(Kind::Host, name))
+    }
+
+    /// The number of a name; `None` if it is unknown.
+    fn number(&self, kind: Kind, name: &str) -> Result<Option<i64>, VisitsError> {
         let text = "SELECT number FROM name WHERE kind = ? AND text = ?";
         let mut statement = self.connection.prepare(text)?;
-        Ok(statement.query_row(params![Kind::Host as u8, name], |row| row.get(0)).optional()?)
+        Ok(statement.query_row(params![kind as u8, name], |row| row.get(0)).optional()?)
     }
 }

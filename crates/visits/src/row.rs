@@ -8,6 +8,9 @@ use crate::visit::Visit;
 
 /// Maximum number of arms in a row.
 pub(crate) const ARMS: usize = 4;
+/// Kinds with fewer than 16 values, in whose upper halves a row has the number of its page. Rows of earlier versions
+/// have zeros there, which is no page, so that databases keep their rows.
+const HALVES: usize = 4;
 /// Length of a row in bytes.
 pub(crate) const LENGTH: usize = 2 * (3 + 2) + 9 + 3 * ARMS + 2 * METRICS;
 
@@ -19,6 +22,7 @@ pub(crate) struct Row {
     pub(crate) group: u16,
     pub(crate) route: u16,
     pub(crate) network: u16,
+    pub(crate) page: u16,
     pub(crate) http: u8,
     pub(crate) session: u8,
     pub(crate) early_data: u8,
@@ -38,6 +42,7 @@ pub(crate) struct Row {
 pub(crate) struct Numbers {
     pub(crate) route: u16,
     pub(crate) network: u16,
+    pub(crate) page: u16,
     pub(crate) arms: [(u16, u8); ARMS],
 }
 
@@ -49,6 +54,7 @@ impl Row {
             group: visit.group.map_or(0, Into::into),
             route: numbers.route,
             network: numbers.network,
+            page: numbers.page,
             http: visit.http.map_or(0, http_number),
             session: visit.session as u8,
             early_data: visit.early_data.map_or(0, early_data_number),
@@ -68,7 +74,12 @@ impl Row {
         for number in [self.version, self.suite, self.group, self.route, self.network] {
             bytes.extend(number.to_le_bytes());
         }
-        bytes.extend([self.http, self.session, self.early_data, self.connection, self.certificate]);
+        let mut halves: [u8; HALVES] = [self.http, self.early_data, self.connection, self.certificate];
+        for (place, half) in halves.iter_mut().enumerate() {
+            *half = *half & 0xf | (self.page >> (4 * place) << 4) as u8;
+        }
+        let [http, early_data, connection, certificate] = halves;
+        bytes.extend([http, self.session, early_data, connection, certificate]);
         bytes.extend([self.window, self.browser, self.device, self.navigation]);
         for (experiment, arm) in self.arms {
             bytes.extend(experiment.to_le_bytes());
@@ -82,13 +93,30 @@ impl Row {
         let mut reader = Bytes(bytes);
         let [version, suite, group, route, network] = std::array::from_fn(|_| reader.u16());
         let kinds: [u8; 9] = std::array::from_fn(|_| reader.u8());
-        let [http, session, early_data, connection, certificate, window, browser, device, navigation] = kinds;
+        let [
+            mut http,
+            session,
+            mut early_data,
+            mut connection,
+            mut certificate,
+            window,
+            browser,
+            device,
+            navigation,
+        ] = kinds;
+        let halves: [&mut u8; HALVES] = [&mut http, &mut early_data, &mut connection, &mut certificate];
+        let page = halves.into_iter().rev().fold(0, |page, half| {
+            let upper = *half >> 4;
+            *half &= 0xf;
+            page << 4 | u16::from(upper)
+        });
         Self {
             version,
             suite,
             group,
             route,
             network,
+            page,
             http,
             session,
             early_data,
@@ -178,12 +206,25 @@ mod tests {
         for (number, metric) in Metric::ALL.iter().enumerate() {
             visit.measures.set(*metric, number as f64 * 1.5);
         }
-        let numbers = Numbers { route: 300, network: 2, arms: [(1, 0), (700, 7), (0, 0), (0, 0)] };
+        let numbers =
+            Numbers { route: 300, network: 2, page: 0xfedc, arms: [(1, 0), (700, 7), (0, 0), (0, 0)] };
         let row = Row::new(&visit, numbers);
         let mut bytes = Vec::new();
         row.write(&mut bytes);
         assert_eq!(Row::read(bytes[..].try_into().unwrap()), row);
         assert_eq!((http(row.http), early_data(row.early_data)), (visit.http, visit.early_data));
+    }
+
+    #[test]
+    fn a_row_without_a_page_is_as_before_pages_were_stored() {
+        let mut visit = Visit::new("example.com".into(), "/".into());
+        (visit.http, visit.connection) = (Some(HttpVersion::Http3), Connection::Reused);
+        let mut bytes = Vec::new();
+        Row::new(&visit, Numbers::default()).write(&mut bytes);
+        assert_eq!((bytes.len(), &bytes[10..15]), (LENGTH, &[4, 0, 0, 2, 0][..]));
+        assert_eq!(Row::read(bytes[..].try_into().unwrap()).page, 0);
+        assert!(HTTP.len() < 16 && EARLY_DATA.len() < 16);
+        assert!(Connection::ALL.len() <= 16 && CertificateType::ALL.len() <= 16);
     }
 
     #[test]

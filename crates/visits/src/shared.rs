@@ -9,6 +9,7 @@ use crossbeam_channel::Sender;
 
 use crate::experiment::{Definitions, ExperimentId};
 use crate::figures::Figures;
+use crate::pages::Pages;
 use crate::sequential::Decision;
 use crate::settings::Settings;
 
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) is_closed: AtomicBool,
     pub(crate) error: Mutex<Option<String>>,
     pub(crate) figures: Figures,
+    pub(crate) pages: Pages,
     /// Decisions on the compared experiments that have been read from the database.
     pub(crate) decisions: ArcSwap<Decisions>,
 }

@@ -122,6 +122,14 @@ impl Store {
         Ok((pages * self.pragma("page_size")?) as u64)
     }
 
+    /// Names of the pages.
+    pub(crate) fn pages(&self) -> Result<Vec<String>, VisitsError> {
+        let text = "SELECT text FROM name WHERE kind = ?";
+        let mut statement = self.connection.prepare_cached(text)?;
+        let names = statement.query_map([Kind::Page as u8], |row| row.get(0))?;
+        Ok(names.collect::<Result<_, _>>()?)
+    }
+
     fn pragma(&self, name: &str) -> Result<i64, VisitsError> {
         Ok(self.connection.pragma_query_value(None, name, |row| row.get(0))?)
     }
@@ -213,6 +221,9 @@ impl Write<'_> {
         let mut numbers = Numbers { route: number(Kind::Route, &visit.route)?, ..Numbers::default() };
         if let Some(label) = visit.network.label() {
             numbers.network = number(Kind::Network, label)?;
+        }
+        if let Some(page) = &visit.page {
+            numbers.page = number(Kind::Page, page)?;
         }
         for (place, arm) in numbers.arms.iter_mut().zip(visit.arms.iter()) {
             let experiment =

@@ -22,6 +22,9 @@ pub struct Visit {
     pub host: Arc<str>,
     /// Path of the configured route; never the path of the request.
     pub route: Arc<str>,
+    /// Host and path of the page, from [`Visits::page`](crate::Visits::page), which limits their number; `None` is any
+    /// other page.
+    pub page: Option<Arc<str>>,
     /// TLS version.
     pub version: Option<ProtocolVersion>,
     /// Cipher suite.
@@ -61,6 +64,7 @@ impl Visit {
             at: SystemTime::now(),
             host,
             route,
+            page: None,
             version: None,
             suite: None,
             group: None,

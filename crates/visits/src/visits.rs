@@ -17,6 +17,7 @@ use crate::experiment::{Definitions, Experiment, ExperimentId};
 use crate::figures::{Figures, VisitsCollector};
 use crate::marks;
 use crate::network::Network;
+use crate::pages::Pages;
 use crate::reader::Reader;
 use crate::sequential::Decision;
 use crate::settings::Settings;
@@ -78,6 +79,7 @@ impl Visits {
             is_closed: AtomicBool::new(false),
             error: Mutex::new(None),
             figures: Figures::default(),
+            pages: Pages::default(),
             decisions: ArcSwap::default(),
         });
         let folder: Arc<Path> = folder.into();
@@ -125,6 +127,12 @@ impl Visits {
     pub fn network(&self, address: IpAddr) -> Network {
         let inner = self.0.as_ref();
         inner.map_or(Network::UNKNOWN, |inner| inner.shared.settings.load().networks.find(address))
+    }
+
+    /// The name of the page at `path` of `host`, for [`Visit::page`]. The number of pages is limited, with a share for
+    /// each host; `may_add` is asked before a new one is added. `None` is any other page. Takes a lock for a short time.
+    pub fn page(&self, host: &str, path: &str, may_add: impl FnOnce() -> bool) -> Option<Arc<str>> {
+        self.0.as_ref()?.shared.pages.name(host, path, may_add)
     }
 
     /// Sets the experiments of the configuration and returns their ids in the same order. Previous experiments that

@@ -31,6 +31,8 @@ pub(crate) struct Writer {
     file: Option<Identity>,
     clock: Clock,
     started: Instant,
+    /// Day on which the pages were read from the database; `None` before that.
+    pages_of: Option<i64>,
     /// Last error of the maintenance beside writing.
     trouble: Option<String>,
     said: Said,
@@ -48,6 +50,7 @@ impl Writer {
             file: None,
             clock,
             started,
+            pages_of: None,
             trouble: None,
             said: Said::default(),
         }
@@ -195,6 +198,14 @@ impl Writer {
     fn look_after(&mut self) {
         let (now, uptime, settings) = (unix_seconds(), self.started.elapsed(), self.shared.settings.load());
         let Some(store) = &mut self.store else { return };
+        let day = now / store::DAY;
+        if self.pages_of != Some(day)
+            && let Ok(pages) = store.pages()
+        {
+            // Once a day, since pages without visits are removed.
+            self.shared.pages.replace(pages);
+            self.pages_of = Some(day);
+        }
         let before = self.shared.decisions.load();
         let decided = store.decide(&self.shared.definitions, &before, now);
         let decided = decided.map(|decided| {

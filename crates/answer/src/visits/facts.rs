@@ -34,6 +34,7 @@ pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
     Issued {
         request: exchange.id(),
         visit,
+        path: view.path.clone(),
         answered_in: exchange.elapsed(),
         held_since_hello: held_since_hello(&record).filter(|_| is_new),
         may_be_hinted: view.may_be_hinted,

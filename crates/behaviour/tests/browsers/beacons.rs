@@ -317,6 +317,43 @@ fn what_is_no_page_view_and_what_is_not_drawn_stays() {
 }
 
 #[test]
+fn a_page_with_thousands_of_views_has_few() {
+    let site = site("true", 1);
+    let mut stream = site.connect();
+    let views =
+        |kind: &str| sum(&site.brisk, "brisk_beacon_views_total", &[&format!("navigation=\"{kind}\"")]);
+    let id = page_view(&mut stream, "").expect("an id");
+    // The load, then views without it, also after a return.
+    let load = format!("id={id}&nav=navigate&wait=5000&ttfb=5000");
+    assert_eq!(
+        post(&mut stream, NAME, OWN, &format!("{load}&view=soft&page=/a&inp=8&view=soft&page=/b")),
+        204
+    );
+    assert_eq!((views("navigate"), views("soft")), (1, 2));
+    let back = format!("id={id}&view=back_forward_cache&page=/a&ttfb=0&fcp=9&lcp=9&cls=0&view=soft&page=/b");
+    assert_eq!(post(&mut stream, NAME, OWN, &back), 204);
+    assert_eq!((views("back_forward_cache"), views("soft"), joined(&site.brisk)), (1, 3, 2));
+    // Views of unknown kinds, with metrics of a load, or with invalid paths.
+    let huge = format!("view=soft&page=/{}", "x".repeat(5000));
+    for (number, wrong) in
+        ["view=reload", "view=soft&lcp=100", "view=soft&page=a", &huge].into_iter().enumerate()
+    {
+        assert_eq!(post(&mut stream, NAME, OWN, &format!("id={id}&{wrong}")), 204);
+        refused(&site, "malformed", number as u64 + 1);
+    }
+    assert_eq!(post(&mut stream, NAME, OWN, &format!("id={id}&view=soft&inp=500000")), 204);
+    refused(&site, "implausible", 1);
+    // Thousands of views of one address.
+    for _ in 0..100 {
+        let many: Vec<_> = (0..60).map(|number| format!("&view=soft&page=/p{number}")).collect();
+        assert_eq!(post(&mut stream, NAME, OWN, &format!("id={id}{}", many.concat())), 204);
+    }
+    assert!(views("soft") < 200, "{}", views("soft"));
+    assert!(sum(&site.brisk, "brisk_beacons_refused_total", &["reason=\"client-rate\""]) > 30);
+    site.assert_alive();
+}
+
+#[test]
 fn large_and_many_beacons_cost_their_senders_alone() {
     let site = site("true", 1);
     site.brisk.write("large", "x".repeat(1 << 20));

@@ -11,9 +11,10 @@ use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::process::run;
 use brisk_visits::{Browser, Metric, Settings, Visit, Visits};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::dashboard_page::{page, serious};
+use crate::devtools::Page;
 
 /// Visits of the last hour: the largest paint takes 5 s, in Firefox 1 s; interactions take 100 ms.
 fn visitors(folder: &Path) {
@@ -23,6 +24,7 @@ fn visitors(folder: &Path) {
         visit.at = SystemTime::now() - Duration::from_secs(u64::from(number) * 5);
         // The latest minute may have one visit only, which is then one of Chrome.
         visit.browser = if number % 3 == 2 { Browser::Firefox } else { Browser::Chrome };
+        visit.page = Some(["site.test/", "site.test/item/*"][usize::from(number % 3 == 2)].into());
         let paint = if visit.browser == Browser::Firefox { 1000.0 } else { 5000.0 };
         for (metric, value) in [
             (Metric::LargestPaint, paint),
@@ -37,6 +39,25 @@ fn visitors(folder: &Path) {
         visits.record(visit);
     }
     assert!(visits.close(Duration::from_mins(1)), "{:?}", visits.status());
+}
+
+/// Place of a point of the quickest page in the chart by value.
+const POINT: &str = "(async () => {
+  const over = document.querySelector('#v-lines .u-over');
+  over.scrollIntoView({ block: 'center', behavior: 'instant' });
+  // Chromium finds the target of a click in the last frame.
+  await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const box = over.getBoundingClientRect();
+  // The scale ends 15 % above the highest value, 5 s; the page has 1 s.
+  return [box.left + box.width * 0.55, box.top + box.height * (1 - 1 / 5.75)];
+})()";
+
+/// Clicks as a visitor with a mouse does.
+fn click(page: &mut Page, place: &Value) {
+    for (kind, button) in [("mouseMoved", "none"), ("mousePressed", "left"), ("mouseReleased", "left")] {
+        let event = json!({ "type": kind, "x": place[0], "y": place[1], "button": button, "clickCount": 1 });
+        page.call("Input.dispatchMouseEvent", &event);
+    }
 }
 
 #[test]
@@ -75,6 +96,27 @@ fn charts_have_thresholds_lines_by_value_and_marks_of_deployments() {
     page.script(&choose("v-by", "browser"));
     let legend = "document.getElementById('l-lines').textContent";
     page.wait_for(&format!("{legend}.includes('chrome (400)') && {legend}.includes('firefox (200)')"));
+    // One page, by its row, and all again.
+    page.script("document.querySelector('#v-pages button[value=\"site.test/item/*\"]').click()");
+    page.wait_for("document.getElementById('v-lcp-name').textContent.startsWith('largest paint (LCP): 1.0')");
+    page.wait_for(&format!("{legend}.includes('firefox (200)') && !{legend}.includes('chrome')"));
+    let spread = "document.getElementById('v-spread').textContent";
+    page.wait_for(&format!("{spread}.includes('of site.test/item/*')"));
+    assert_eq!(
+        page.script(&format!("/largest paint \\(LCP\\)2001\\.0\\d s100 %0 %0 %/.test({spread})")),
+        true
+    );
+    page.script(&choose("v-page", ""));
+    page.wait_for(&format!("{legend}.includes('chrome (400)')"));
+    // One page, by a click on a point of its line.
+    page.script(&choose("v-by", "page"));
+    page.wait_for(&format!("{legend}.includes('site.test/ (400)')"));
+    let point = page.script(POINT);
+    click(&mut page, &point);
+    page.wait_for("document.getElementById('v-page').value === 'site.test/item/*'");
+    page.wait_for("document.getElementById('v-lcp-name').textContent.startsWith('largest paint (LCP): 1.0')");
+    page.script(&choose("v-page", ""));
+    page.wait_for(&format!("{legend}.includes('site.test/ (400)')"));
     // Before and after the deployment.
     page.wait_for(
         "[...document.getElementById('v-at').options].some(one => one.textContent.endsWith('v1.4.2'))",

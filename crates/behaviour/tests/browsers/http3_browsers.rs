@@ -1,15 +1,15 @@
 //! HTTP/3 with Chromium and Firefox: pages, returning connections with early data, and WebSocket.
 
 use std::fs;
-use std::process::Command;
 
 use brisk_behaviour::h3_client::h3_site;
-use brisk_behaviour::site::{LIMIT, NAME, Site, upstream};
+use brisk_behaviour::site::{NAME, Site, upstream};
 use brisk_behaviour::websocket::echo;
-use brisk_testkit::process::{Process, command, run, wait_until};
+use brisk_testkit::process::wait_until;
 use serde_json::Value;
 
 use crate::chromium::Chromium;
+use crate::firefox::firefox;
 
 /// Requests again each time after its connection was closed.
 const PAGE: &str = "<!doctype html><script>
@@ -110,35 +110,15 @@ fn chromium_has_a_websocket_beside_its_page() {
     assert_eq!(logged(&site, "/said-hello")["protocol"], "HTTP/3.0");
 }
 
-/// Firefox with a new profile that trusts the CA of the site and uses HTTP/3 for its origin.
-fn firefox(site: &Site, path: &str) -> Process {
-    let profile = site.brisk.folder().join("firefox");
-    fs::create_dir(&profile).expect("a folder");
-    let database = format!("sql:{}", profile.display());
-    let mut trust = command("certutil");
-    trust.args(["-A", "-d", &database, "-n", "test", "-t", "C,,", "-i"]).arg(site.ca.root_file());
-    run(&mut trust, b"", LIMIT).success();
+#[test]
+fn firefox_returns_with_early_data() {
+    let site = returning();
     let port = site.brisk.https().port();
     let preferences = [
         format!("\"network.http.http3.alt-svc-mapping-for-testing\", \"localhost;h3=:{port}\""),
         "\"network.http.http3.disable_when_third_party_roots_found\", false".to_owned(),
         "\"network.http.http3.enable\", true".to_owned(),
-        "\"network.dns.disableIPv6\", true".to_owned(),
-        "\"browser.shell.checkDefaultBrowser\", false".to_owned(),
-        "\"datareporting.policy.dataSubmissionEnabled\", false".to_owned(),
-        "\"network.captive-portal-service.enabled\", false".to_owned(),
-        "\"network.connectivity-service.enabled\", false".to_owned(),
     ];
-    let lines = preferences.map(|preference| format!("user_pref({preference});\n"));
-    fs::write(profile.join("user.js"), lines.concat()).expect("a file");
-    let mut firefox: Command = command("firefox-esr");
-    firefox.env("HOME", site.brisk.folder()).args(["--headless", "--no-remote", "--profile"]).arg(&profile);
-    Process::start(firefox.arg(format!("https://localhost:{port}{path}")))
-}
-
-#[test]
-fn firefox_returns_with_early_data() {
-    let site = returning();
-    let _running = firefox(&site, "/");
+    let _running = firefox(&site, &preferences, "/");
     assert_early(&site);
 }

@@ -2,6 +2,7 @@
 // Loaded when visits are stored.
 
 import { byId, clock, colour, count, el, legend, table } from './parts.js';
+import { button } from './pages.js';
 
 /** Metric, name, and the thresholds of Web Vitals: up to the first is good, above the second is poor. */
 const METRICS = {
@@ -79,6 +80,17 @@ function chart(id, metric, lines, range, marks) {
   }, [times, ...columns], host));
 }
 
+/** A click on a point says which line it belongs to. */
+function pick(plot, dimension) {
+  plot.over.addEventListener('click', () => {
+    const { idx, top } = plot.cursor;
+    const at = (series, index) => (index && series[idx] !== null && series[idx] !== undefined ? Math.abs(plot.valToPos(series[idx], 'y') - top) : Infinity);
+    const distances = plot.data.map(at);
+    const nearest = distances.indexOf(Math.min(...distances));
+    if (distances[nearest] < 20) byId('v-lines').dispatchEvent(new CustomEvent('pick', { detail: { dimension, name: plot.series[nearest].label } }));
+  });
+}
+
 /** A small chart for each metric. */
 function overview(found, range) {
   const holder = byId('v-vitals');
@@ -98,14 +110,15 @@ function overview(found, range) {
 }
 
 function byDimension(found, metric, range) {
-  const lines = (found.lines || {}).values || [];
-  byId('v-lines').setAttribute('aria-label', `75th percentile of ${metric} over time by ${(found.lines || {}).dimension}`);
+  const { values: lines = [], dimension } = found.lines || {};
+  byId('v-lines').setAttribute('aria-label', `75th percentile of ${metric} over time by ${dimension}`);
   chart('v-lines', metric, lines, range, found.marks || []);
+  pick(plots.get('v-lines'), dimension);
   legend('l-lines', lines.map((line, index) => ({ name: `${line.name} (${count(line.visits)})`, colour: COLOURS[index % COLOURS.length] })));
   const of = found.table || { dimensions: ['', ''], rows: [], columns: [], cells: [] };
   table('v-pairs', `75th percentile by ${of.dimensions[0]} and ${of.dimensions[1]}, with visits`,
     [[of.dimensions[0], 'long'], ...of.columns.map((column) => [column, 'n'])],
-    of.rows.map((row, index) => [row, ...of.cells[index].map((cell) => (cell ? `${value(metric, cell.p75)} (${count(cell.visits)})` : '–'))]),
+    of.rows.map((row, index) => [of.dimensions[0] === 'page' ? button(row) : row, ...of.cells[index].map((cell) => (cell ? `${value(metric, cell.p75)} (${count(cell.visits)})` : '–'))]),
     'No visit in this time.');
 }
 
@@ -114,7 +127,7 @@ function changes(found) {
   const cell = (metric, of) => (of ? `${value(metric, of.value)} (${value(metric, of.low)} to ${value(metric, of.high)}), ${count(of.count)}` : 'no visit');
   table('v-change', 'Before and after: 75th percentile with its 95 % interval, and visits', [['of', 'w'], ['before', 'n'], ['after', 'n']],
     rows.map(([change, series]) => [(METRICS[series.metric] || [series.metric])[0], cell(series.metric, change.before), cell(series.metric, change.after)]),
-    'Choose a mark above.');
+    byId('v-page').value ? 'Only all pages can be compared.' : 'Choose a mark above.');
 }
 
 /** The marks to compare; a chosen one stays. */

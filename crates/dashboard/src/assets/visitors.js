@@ -10,12 +10,13 @@ const percent = (part) => `${(100 * part).toFixed(part < 0.1 ? 1 : 0)} %`;
 const signed = (part) => `${part > 0 ? '+' : ''}${(100 * part).toFixed(1)}`;
 const when = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ');
 
-const CHOICES = ['span', 'metric', 'host', 'by', 'and', 'at'];
+const CHOICES = ['span', 'metric', 'host', 'by', 'and', 'at', 'page'];
 
 let turn = 0;
 
 export async function visitors() {
-  const asked = CHOICES.map((name) => `${name}=${encodeURIComponent(byId(`v-${name}`).value)}`);
+  // The choice of a page is made by pages.js.
+  const asked = CHOICES.map((name) => `${name}=${encodeURIComponent((byId(`v-${name}`) || { value: '' }).value)}`);
   const own = turn += 1;
   const found = await ask(`/api/visitors?${asked.join('&')}`).catch((error) => ({ error }));
   if (own !== turn) return;
@@ -23,7 +24,8 @@ export async function visitors() {
   byId('visitors').hidden = byId('n-visitors').hidden = !found.on;
   if (!found.on) return;
   show(found);
-  const { lines } = await import('./lines.js');
+  const [{ lines }, { pages }] = await Promise.all([import('./lines.js'), import('./pages.js')]);
+  pages(found);
   lines(found, byId('v-metric').value);
 }
 
@@ -81,4 +83,4 @@ function show(found) {
   table('v-experiments', 'Experiments', [['arm', 'long'], ['visits', 'n'], ['mean', 'n wide'], ['difference', 'n']], arms, 'There is no experiment.');
 }
 
-CHOICES.forEach((name) => byId(`v-${name}`).addEventListener('change', visitors));
+CHOICES.slice(0, -1).forEach((name) => byId(`v-${name}`).addEventListener('change', visitors));

@@ -4,9 +4,11 @@ use std::sync::PoisonError;
 
 use serde::Serialize;
 
-use super::{Database, Query, Reader};
+use super::page_series::series;
+use super::{Database, Query, Reader, Series};
 use crate::clock::unix_seconds;
 use crate::cuts::{Cuts, Dimension, cuts};
+use crate::distributions::{Distribution, distributions};
 use crate::error::VisitsError;
 use crate::histogram::TimeHistogram;
 use crate::lines::{Lines, SHARE, Table, lines, table};
@@ -24,6 +26,11 @@ pub struct Analysis {
     pub lines: Lines,
     /// The 75th percentile by the values of two dimensions.
     pub table: Table,
+    /// Distributions of the metrics with thresholds.
+    pub distributions: Vec<Distribution>,
+    /// Quantiles over time of the queried page; empty for all pages, whose quantiles are more precise in
+    /// [`Reader::series`].
+    pub series: Vec<Series>,
 }
 
 /// Visits before and after a moment.
@@ -76,6 +83,8 @@ impl Reader {
             worth: worth(&sample, metric),
             lines: lines(&sample, metric, dimensions[0], query.span.line_step()),
             table: table(&sample, metric, dimensions),
+            distributions: distributions(&sample),
+            series: if query.page.is_some() { series(&sample, query.span.line_step()) } else { Vec::new() },
         })
     }
 

@@ -7,7 +7,7 @@ use crate::error::VisitsError;
 use crate::random::Random;
 use crate::row::{self, Row};
 use crate::sample::{Sample, Sampled};
-use crate::store::{ALL_HOSTS, LEVEL_MINUTE, SAMPLE_HOUR};
+use crate::store::{ALL_HOSTS, Kind, LEVEL_MINUTE, SAMPLE_HOUR};
 
 /// Maximum number of rows read, beyond one per portion.
 const ROWS: usize = 100_000;
@@ -50,6 +50,11 @@ impl Database {
                 at,
                 row: Row::read(row),
             }));
+        }
+        if let Some(page) = &query.page {
+            let number = self.number(Kind::Page, page)?;
+            sample.rows.retain(|visit| number == Some(visit.row.page.into()));
+            sample.visits = sample.rows.iter().map(|visit| visit.weight).sum::<f64>().round() as u64;
         }
         self.read_names(&mut sample)?;
         Ok(sample)

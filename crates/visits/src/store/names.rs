@@ -1,4 +1,4 @@
-//! Numbers of names: hosts, routes, networks, experiments. Each kind has a limit; names beyond it share number 0.
+//! Numbers of names: hosts, routes, networks, pages, experiments. Each kind has a limit; names beyond it share number 0.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::DAY;
 use crate::error::VisitsError;
 use crate::experiment::{Definitions, Experiment, ExperimentId, MOST_ARMS};
+use crate::pages::MOST;
 
 /// Maximum length of a stored name in bytes.
 const LONGEST: usize = 255;
@@ -18,10 +19,9 @@ pub(crate) enum Kind {
     Host = 0,
     Route = 1,
     Network = 2,
+    Page = 3,
 }
 
-/// Maximum number of names per kind.
-const MOST: u16 = 8_192;
 /// Maximum number of experiments.
 const MOST_EXPERIMENTS: i64 = 10_000;
 

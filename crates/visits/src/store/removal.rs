@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, TransactionBehavior};
 
-use super::{DAY, HOUR, LEVEL_MINUTE, SAMPLE_HOUR, SERIES_HOUR, SERIES_TEN_MINUTES, Store};
+use super::{DAY, HOUR, Kind, LEVEL_MINUTE, SAMPLE_HOUR, SERIES_HOUR, SERIES_TEN_MINUTES, Store};
 use crate::error::VisitsError;
 use crate::row;
 use crate::settings::Settings;
@@ -55,6 +55,9 @@ impl Store {
             self.connection.prepare_cached(&text)?.execute([level, oldest])?;
         }
         self.connection.execute("DELETE FROM name WHERE used < ?", [(now - KEEP_NAMES) / DAY - 1])?;
+        // Pages come and go. After this time, no sample has their numbers.
+        let text = "DELETE FROM name WHERE kind = ? AND used < ?";
+        self.connection.execute(text, [Kind::Page as i64, keep / DAY - 1])?;
         self.connection.execute("DELETE FROM experiment WHERE ended < ?", [now - KEEP_NAMES])?;
         self.connection.execute("DELETE FROM arm WHERE experiment NOT IN (SELECT id FROM experiment)", [])?;
         self.connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('latest', ?)", [now])?;

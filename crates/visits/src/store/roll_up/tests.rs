@@ -34,7 +34,7 @@ fn write(store: &mut Store, visits: impl IntoIterator<Item = Visit>) {
 }
 
 fn query(host: Option<&str>, span: Span) -> Query {
-    Query { host: host.map(str::to_owned), span, metric: Metric::FirstByte }
+    Query { host: host.map(str::to_owned), page: None, span, metric: Metric::FirstByte }
 }
 
 /// Visits in the series and in the sample of a span, and rows of the sample.
