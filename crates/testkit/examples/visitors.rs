@@ -2,9 +2,10 @@
 //! and its beacon if the response contains an ID. Prints the number of pages with an ID.
 //!
 //! Resources are requested sequentially (`http1`), pipelined (`pipelined`, as no browser does), or concurrently
-//! (`http2`).
+//! (`http2`). With `three-pages`, a visit over HTTP/2 has three pages; browsers leave a page when the next one has begun, so
+//! that the beacon of a page comes with the requests for the resources of the next.
 //!
-//! usage: visitors PORT ROOT NAME COUNT RESOURCES resumed|full http1|pipelined|http2
+//! usage: visitors PORT ROOT NAME COUNT RESOURCES resumed|full http1|pipelined|http2|three-pages
 
 use std::io::{BufReader, Write};
 use std::net::SocketAddr;
@@ -27,7 +28,7 @@ const BROWSER: &str =
 
 /// Times of a page on a busy machine, longer than those of any measured server.
 const FORM: &str = "nav=navigate&connect=1.1&tls=2.2&wait=2003.1&ttfb=2004.2&load=2050.3&fcp=2040.1&lcp=2045.9&cls=0.0012\
-                    &connections=1&bytes=81920&h1=60&h2=0&h3=0&other=0";
+                    &connections=1&bytes=81920&h1=60&h2=0&h3=0&other=0&end=1";
 
 const PAGE: (&str, [(&str, &str); 4]) = (
     "/page.html",
@@ -55,6 +56,13 @@ enum Protocol {
     Http1,
     Pipelined,
     Http2,
+    ThreePages,
+}
+
+impl Protocol {
+    fn pages(self) -> usize {
+        if matches!(self, Self::ThreePages) { 3 } else { 1 }
+    }
 }
 
 struct Visitor<'a> {
@@ -69,7 +77,11 @@ struct Visitor<'a> {
 impl Visitor<'_> {
     fn client(&self) -> TlsClient {
         let client = TlsClient::new(self.root, self.name);
-        if matches!(self.protocol, Protocol::Http2) { client.alpn(&["h2"]) } else { client }
+        if matches!(self.protocol, Protocol::Http2 | Protocol::ThreePages) {
+            client.alpn(&["h2"])
+        } else {
+            client
+        }
     }
 
     /// Performs one visit. Returns whether the page was measured.
@@ -84,7 +96,7 @@ impl Visitor<'_> {
         match self.protocol {
             Protocol::Http1 => self.over_http1(client, 1),
             Protocol::Pipelined => self.over_http1(client, self.resources),
-            Protocol::Http2 => {
+            Protocol::Http2 | Protocol::ThreePages => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
                 runtime.expect("a runtime").block_on(self.over_http2(client))
             }
@@ -126,29 +138,42 @@ impl Visitor<'_> {
         let tls = TlsConnector::from(client.config()).connect(name, tcp).await.expect("a handshake");
         let (mut requests, connection) = h2::client::handshake(tls).await.expect("HTTP/2");
         let visits = async {
-            let page = self.get(&mut requests, &PAGE).await;
-            let resources: Vec<_> =
-                (0..self.resources).map(|_| self.get(&mut requests.clone(), &RESOURCE)).collect();
-            for resource in resources {
-                resource.await;
+            let mut id: Option<String> = None;
+            for _ in 0..self.protocol.pages() {
+                let page = self.get(&mut requests, &PAGE).await;
+                let resources: Vec<_> =
+                    (0..self.resources).map(|_| self.get(&mut requests.clone(), &RESOURCE)).collect();
+                let left = id.as_deref().map(|id| self.leave(&mut requests, id));
+                for resource in resources {
+                    resource.await;
+                }
+                if let Some(left) = left {
+                    left.await;
+                }
+                let ids = page.get_all("server-timing").iter();
+                id = ids.into_iter().find_map(|value| visit_id(value.to_str().ok()?).map(str::to_owned));
             }
-            let id = page.get_all("server-timing").iter().find_map(|value| visit_id(value.to_str().ok()?));
             let Some(id) = id else { return false };
-            let beacon = self
-                .request("POST", BEACON)
-                .header("origin", format!("https://{}", self.name))
-                .header("sec-fetch-site", "same-origin")
-                .header("content-type", BEACON_TYPE);
-            let (answer, mut body) =
-                requests.send_request(beacon.body(()).expect("a request"), false).expect("a stream");
-            body.send_data(format!("id={id}&{FORM}").into(), true).expect("a stream that is open");
-            assert_eq!(answer.await.expect("an answer").status(), 204);
+            self.leave(&mut requests, &id).await;
             true
         };
         tokio::select! {
             is_measured = visits => is_measured,
             ended = connection => panic!("the connection ended: {ended:?}"),
         }
+    }
+
+    /// Sends the beacon of a page at once; returns when its response has come.
+    fn leave(&self, requests: &mut SendRequest<Bytes>, id: &str) -> impl Future<Output = ()> + use<> {
+        let beacon = self
+            .request("POST", BEACON)
+            .header("origin", format!("https://{}", self.name))
+            .header("sec-fetch-site", "same-origin")
+            .header("content-type", BEACON_TYPE);
+        let (answer, mut body) =
+            requests.send_request(beacon.body(()).expect("a request"), false).expect("a stream");
+        body.send_data(format!("id={id}&{FORM}").into(), true).expect("a stream that is open");
+        async { assert_eq!(answer.await.expect("an answer").status(), 204) }
     }
 
     fn request(&self, method: &str, path: &str) -> http::request::Builder {
@@ -197,7 +222,7 @@ fn answers(stream: &mut BufReader<TlsStream>, requests: &str, count: usize) -> M
 fn main() {
     let arguments: Vec<_> = std::env::args().collect();
     let [_, port, root, name, count, resources, session, protocol] = &arguments[..] else {
-        panic!("usage: PORT ROOT NAME COUNT RESOURCES resumed|full http1|pipelined|http2")
+        panic!("usage: PORT ROOT NAME COUNT RESOURCES resumed|full http1|pipelined|http2|three-pages")
     };
     let number = |text: &String| text.parse::<usize>().expect("a number");
     let (count, port) = (number(count), port.parse::<u16>().expect("a port"));
@@ -211,6 +236,7 @@ fn main() {
             "http1" => Protocol::Http1,
             "pipelined" => Protocol::Pipelined,
             "http2" => Protocol::Http2,
+            "three-pages" => Protocol::ThreePages,
             other => panic!("{other} is no protocol"),
         },
     };
