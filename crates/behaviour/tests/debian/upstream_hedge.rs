@@ -54,8 +54,10 @@ fn a_request_without_a_response_is_sent_to_another_server_and_canceled_at_the_fi
             assert_eq!(connection.get(NAME, "/name").text(), fast.address().port().to_string());
         }
         let asked = counts[0].load(Ordering::SeqCst) - before;
-        assert!(asked >= 2, "{asked}");
-        assert_eq!((hedges(&site, "won"), hedges(&site, "lost"), hedges(&site, "budget")), (asked, 0, 0));
+        let (won, lost) = (hedges(&site, "won"), hedges(&site, "lost"));
+        // Every other request begins at this server. On a busy machine the fast one may be late too.
+        assert!(won >= 2, "{won}");
+        assert_eq!((won + lost, hedges(&site, "budget")), (asked, 0));
         wait_until("canceled requests", || {
             (counts[1].load(Ordering::SeqCst) == counts[0].load(Ordering::SeqCst)).then_some(())
         });
