@@ -21,7 +21,7 @@ const FAULTS: [&str; 5] =
 fn assets() -> (PathBuf, PathBuf) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     (
-        repository.join("docs/dashboard/light.png"),
+        repository.join("docs/dashboard/light.webp"),
         PathBuf::from("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"),
     )
 }
@@ -31,7 +31,7 @@ fn assets() -> (PathBuf, PathBuf) {
 fn make(folder: &Path, other: Option<&str>) {
     fs::create_dir_all(folder).expect("a folder");
     let (picture, font) = assets();
-    fs::copy(picture, folder.join("large.png")).expect("a picture");
+    fs::copy(picture, folder.join("large.webp")).expect("a picture");
     fs::copy(font, folder.join("text.ttf")).expect("a font");
     let (display, priority) =
         if other.is_some() { ("", "") } else { ("font-display: swap;", "fetchpriority=high") };
@@ -46,7 +46,7 @@ fn make(folder: &Path, other: Option<&str>) {
         other.map(|origin| format!("<img src='{origin}/small.png' width=20 height=20>")).unwrap_or_default();
     let page = format!(
         "<!doctype html><meta charset=utf-8><title>page</title><link rel=stylesheet href=/page.css><link rel=icon href=data:,>\
-         <h1>Page</h1><img src=/large.png {priority} width=900 height=600>{elsewhere}{}",
+         <h1>Page</h1><img src=/large.webp {priority} width=900 height=600>{elsewhere}{}",
         "<p>a line of text</p>".repeat(200)
     );
     fs::write(folder.join("index.html"), page).expect("a page");
@@ -105,7 +105,7 @@ fn five_planted_faults_are_found_on_each_of_three_sites() {
     let types = "default_type text/html; types { text/css css; image/png png; font/ttf ttf; }";
     let root = folder.path().display();
     let page = format!("location = / {{ root {root}; try_files /index.html =404; {types} }}");
-    let files = format!("location ~ ^/(page.css|large.png|text.ttf)$ {{ root {root}; {types} }}");
+    let files = format!("location ~ ^/(page.css|large.webp|text.ttf)$ {{ root {root}; {types} }}");
     let directives = format!("ssl_protocols TLSv1.3; {page} {files}");
     let nginx = Nginx::https_with(&ca.server(&NAMES).issue(), &directives);
     let (ids, page) = found(&ca, nginx.address().port());
@@ -149,7 +149,7 @@ fn a_right_page_has_no_finding_and_its_har_can_be_read() {
     let mut command = probe(&site.ca, port);
     command.env("COLUMNS", "80").arg("--har").arg(&har).arg("--html").arg(&html);
     let text = run(&mut command, b"", LIMIT).success();
-    for part in ["Page load in Chrome", "4 requests", "/large.png", "LCP", "█"] {
+    for part in ["Page load in Chrome", "4 requests", "/large.webp", "LCP", "█"] {
         assert!(text.contains(part), "no {part}: {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
