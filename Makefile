@@ -23,6 +23,7 @@
 # make page            cost of HTTPS for a page in Chromium, and effect of each feature PAGE='--only records'            15 minutes
 # make priorities      urgent responses behind others, at three rates, for brisk, nginx, HAProxy and h2o  PRIORITIES='--rate 10'  15 minutes, quiet
 # make beacons         accuracy of the waiting times that pages measure, over a link                                     4 minutes
+# make vitals          Web Vitals of beacons beside the entries of three browsers       VITALS='--browser Firefox'      8 minutes
 # make visit-cost      processor time of measuring a visitor                            VISIT_COST='--rounds 31'         2 minutes, quiet
 # make visits          a million visits with a hidden effect; size of a store of 30 days of 100 hosts                    minutes
 # make compression     compressed text per CPU second, with nginx, Caddy and Envoy      COMPRESSION='--rounds 9'         4 minutes
@@ -46,7 +47,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
 # Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/soak-http3, bench/offences, bench/pipelines, bench/connections, bench/worst,
-# bench/page, bench/priorities, bench/beacons, bench/visit-cost, bench/probe, bench/capture, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
+# bench/page, bench/priorities, bench/beacons, bench/vitals, bench/visit-cost, bench/probe, bench/capture, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
@@ -55,6 +56,7 @@ KEYLESS ?=
 PAGE ?=
 PRIORITIES ?=
 BEACONS ?=
+VITALS ?=
 VISIT_COST ?=
 PROBE ?=
 CAPTURE ?=
@@ -89,7 +91,7 @@ TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page priorities beacons visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients gitea audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page priorities beacons vitals visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients gitea audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -210,6 +212,11 @@ beacons: build
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
 	  bench/beacons --output docs/results/beacons.md $(BEACONS)
+
+vitals: build
+	@CACHE=$(CACHE) tools/setup vitals
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/vitals --output docs/results/beacons.md $(VITALS)
 
 compression: build
 	@CACHE=$(CACHE) tools/setup peers page

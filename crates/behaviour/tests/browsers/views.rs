@@ -91,8 +91,8 @@ fn wait(site: &Site, count: usize) -> Vec<View> {
     wait_until("views", || Some(views(site)).filter(|views| views.len() >= count))
 }
 
-/// Runs `check` on what a browser did at `path` of new sites: Chromium and Firefox, each with the Navigation API, and
-/// Firefox without it.
+/// Calls `check` with the views of each browser at `path` of a new site: Chromium, and Firefox with and without the
+/// Navigation API.
 fn in_browsers(pages: &[(&str, &str, &str)], path: &str, count: usize, check: impl Fn(&str, &[View])) {
     let url = |site: &Site| format!("https://localhost:{}{path}", site.brisk.https().port());
     let site = site(pages);
