@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use brisk_http::error::BodyError;
-use brisk_http::trace_context::TraceId;
 use brisk_http::validate::Refusal;
 use brisk_http::version;
 use brisk_http_connection::chunk::Reserved;
@@ -345,7 +344,8 @@ impl Exchange {
             upstream: server.as_deref().map(Server::name),
             upstream_time: self.outcome.time(),
             user: line.user.as_deref(),
-            trace: line.trace.map(TraceId::bits),
+            upstream_start: line.upstream_start.get(),
+            trace: line.trace,
             referer: line.referer.as_ref().map(HeaderValue::as_bytes),
             user_agent: line.user_agent.as_ref().map(HeaderValue::as_bytes),
             headers: &line.headers(),

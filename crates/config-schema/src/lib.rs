@@ -27,6 +27,7 @@ mod keyserver;
 mod limit;
 mod maintenance;
 mod map;
+mod otlp;
 mod redis;
 mod trace;
 mod upstream_path;
@@ -71,6 +72,7 @@ use values::{
 
 pub use keys::{KeyFamily, Keys};
 pub use maintenance::Maintenance;
+pub use otlp::Otlp;
 pub use trace::Trace;
 pub use upstream_path::{RewriteDocuments, RewritePath, StripPrefix};
 pub use upstreams::{
@@ -89,6 +91,7 @@ pub struct Config {
     pub sessions: Sessions,
     pub keys: Keys,
     pub access_log: AccessLog,
+    pub otlp: Option<Otlp>,
     pub admin: Admin,
     pub visits: Visits,
     pub experiment: BTreeMap<String, Experiment>,

@@ -31,6 +31,7 @@ mod maintenance;
 mod maps;
 mod names;
 mod on_demand;
+mod otlp;
 mod pace;
 mod redis;
 mod remote;

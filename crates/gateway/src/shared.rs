@@ -267,5 +267,5 @@ fn start_token_keys(sources: &[Arc<KeySource>]) {
 }
 
 fn open_access_log(settings: &GatewaySettings) -> Result<Option<Arc<AccessLog>>, GatewayError> {
-    Ok(AccessLog::open(&settings.access_log)?.map(Arc::new))
+    Ok(AccessLog::open(&settings.access_log, brisk_otlp::connect)?.map(Arc::new))
 }

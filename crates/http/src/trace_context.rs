@@ -47,13 +47,31 @@ impl fmt::Display for TraceId {
 pub struct TraceContext {
     /// The trace.
     pub id: TraceId,
+    /// ID of the caller's operation; 0 for a new trace.
+    parent: u64,
     flags: u8,
 }
 
 impl TraceContext {
     /// A new trace that is to be recorded, with an ID of random bits.
     pub fn new(bits: u128) -> Self {
-        Self { id: TraceId::new(bits), flags: SAMPLED | RANDOM }
+        Self { id: TraceId::new(bits), parent: 0, flags: SAMPLED | RANDOM }
+    }
+
+    /// The same trace, which is not to be recorded.
+    #[must_use]
+    pub fn unrecorded(self) -> Self {
+        Self { flags: self.flags & !SAMPLED, ..self }
+    }
+
+    /// ID of the caller's operation; `None` for a new trace.
+    pub fn parent(self) -> Option<u64> {
+        Some(self.parent).filter(|parent| *parent != 0)
+    }
+
+    /// Whether the trace is to be recorded.
+    pub fn is_recorded(self) -> bool {
+        self.flags & SAMPLED != 0
     }
 
     /// The trace of a request. `None` without a valid `traceparent`; several ones are not valid.
@@ -74,7 +92,8 @@ impl TraceContext {
             return None;
         }
         // Other flags are unknown and are not passed on (section 3.2.2.5).
-        Some(Self { id: TraceId(id), flags: u8::try_from(flags).ok()? & (SAMPLED | RANDOM) })
+        let parent = u64::try_from(parent).ok()?;
+        Some(Self { id: TraceId(id), parent, flags: u8::try_from(flags).ok()? & (SAMPLED | RANDOM) })
     }
 
     /// Writes the headers for the next server: this trace with the ID of an operation, which is not zero. A `tracestate` that is

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
+use crate::record::{ConnectionEnd, ConnectionRecord, MalformedRecord, RequestRecord};
 use crate::throttle::Throttle;
 
 mod clock;
@@ -18,6 +18,7 @@ mod error;
 mod event;
 mod fields;
 mod json;
+mod otlp;
 mod pairs;
 mod receiver;
 mod settings;
@@ -28,9 +29,10 @@ mod writer;
 use envelope::Envelope;
 pub use error::AccessLogError;
 use event::Event;
+pub use otlp::{Connect, Exported, Exporter};
 pub use settings::{
-    AccessLogFormat, AccessLogSettings, AccessLogTarget, AppName, ElementId, Facility, JournalSettings,
-    Sample, Severity, SyslogServer, SyslogSettings,
+    AccessLogFormat, AccessLogSettings, AccessLogTarget, AppName, ElementId, ExportHeaders, Facility,
+    JournalSettings, OtlpSettings, OtlpSignal, Sample, Severity, SyslogServer, SyslogSettings,
 };
 pub use template::LogTemplate;
 use writer::Writer;
@@ -67,14 +69,14 @@ struct Output {
 }
 
 impl AccessLog {
-    /// Opens the targets and starts a thread for each. `None` without outputs.
+    /// Opens the targets and starts a thread for each; `connect` creates the exporters of OTLP. `None` without outputs.
     ///
     /// # Errors
     ///
-    /// A file that cannot be opened. A receiver that cannot be reached is no error: it may be started later.
-    pub fn open(outputs: &[AccessLogSettings]) -> Result<Option<Self>, AccessLogError> {
+    /// A file that cannot be opened, or trust anchors of an exporter that cannot be read. A receiver that cannot be reached is no error: it may be started later.
+    pub fn open(outputs: &[AccessLogSettings], connect: Connect) -> Result<Option<Self>, AccessLogError> {
         let mut headers = Vec::new();
-        let outputs = outputs.iter().map(|output| Output::open(output, &mut headers));
+        let outputs = outputs.iter().map(|output| Output::open(output, connect, &mut headers));
         let outputs = outputs.collect::<Result<Box<[_]>, _>>()?;
         let malformed = Throttle::with_burst(MALFORMED_INTERVAL, MALFORMED_BURST);
         Ok((!outputs.is_empty()).then(|| Self { outputs, headers: headers.into(), malformed }))
@@ -104,6 +106,23 @@ impl AccessLog {
         let Some(suppressed) = self.malformed.pass() else { return };
         let excerpt = &request.excerpt[..request.excerpt.len().min(EXCERPT)];
         self.log_all(Event::Malformed(&MalformedRecord { excerpt, ..*request }, suppressed));
+    }
+
+    /// Exports the spans of a connection that has ended, if an output takes spans.
+    pub fn log_connection(&self, connection: &ConnectionRecord, end: ConnectionEnd) {
+        for output in &self.outputs {
+            if let Envelope::Spans(spans) = &output.envelope {
+                output.writer.append(|buffer| spans.connection(buffer, connection, end));
+            }
+        }
+    }
+
+    /// Whether a trace that begins here is to be recorded. Without an output for spans, the upstream may decide.
+    pub fn samples_trace(&self, trace: u128) -> bool {
+        self.outputs.iter().all(|output| match &output.envelope {
+            Envelope::Spans(spans) => spans.samples(trace),
+            _ => true,
+        })
     }
 
     fn log_all(&self, event: Event<'_>) {
@@ -138,7 +157,11 @@ impl AccessLog {
 
 impl Output {
     /// Adds the request headers that the lines need to `headers`.
-    fn open(settings: &AccessLogSettings, headers: &mut Vec<Box<str>>) -> Result<Self, AccessLogError> {
+    fn open(
+        settings: &AccessLogSettings,
+        connect: Connect,
+        headers: &mut Vec<Box<str>>,
+    ) -> Result<Self, AccessLogError> {
         let name = settings.target.to_string();
         let format = match &settings.format {
             AccessLogFormat::Template(template) => {
@@ -147,7 +170,7 @@ impl Output {
             format => format.clone(),
         };
         Ok(Self {
-            writer: Writer::start(&settings.target, &name)?,
+            writer: Writer::start(&settings.target, &name, connect)?,
             name: name.into(),
             format,
             envelope: Envelope::of(&settings.target),

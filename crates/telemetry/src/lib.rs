@@ -26,7 +26,7 @@ pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};
 pub use recent::RecentConnection;
 pub use record::{
     ClientFingerprints, ConnectionEnd, ConnectionRecord, MalformedRecord, QuicPath, RecordSink,
-    RequestRecord, TlsFacts,
+    RequestRecord, RequestSpan, TlsFacts,
 };
 pub use request_id::{RequestId, RequestIds};
 pub use sink::Sink;

@@ -218,8 +218,10 @@ pub struct RequestRecord<'a> {
     pub upstream_time: Option<Duration>,
     /// Name of the authenticated user.
     pub user: Option<&'a str>,
-    /// ID of the trace that it belongs to (W3C Trace Context).
-    pub trace: Option<u128>,
+    /// Time from the request's head to the start of forwarding, if it was forwarded and belongs to a trace.
+    pub upstream_start: Option<Duration>,
+    /// Its place in a trace.
+    pub trace: Option<RequestSpan>,
     /// `Referer` header.
     pub referer: Option<&'a [u8]>,
     /// `User-Agent` header.
@@ -236,6 +238,21 @@ pub struct RequestRecord<'a> {
     pub upgraded_end: Option<UpgradedEnd>,
     /// The experiments that its connection was drawn for, each with the arm that it got.
     pub experiments: &'a [(Arc<str>, Arc<str>)],
+}
+
+/// The place of a request in a trace (W3C Trace Context). IDs are not zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestSpan {
+    /// ID of the trace.
+    pub trace: u128,
+    /// ID of the caller's span; `None` if the trace begins here.
+    pub parent: Option<u64>,
+    /// ID of the request's span.
+    pub id: u64,
+    /// ID of the span of the upstream, which the upstream knows as its parent.
+    pub upstream: u64,
+    /// Whether the trace is recorded.
+    pub is_sampled: bool,
 }
 
 /// Facts of bytes that were refused before they became a request.

@@ -70,6 +70,9 @@ impl RecordSink for Sink {
                 log.log_handshake(record, outcome);
             }
         }
+        if let Some(log) = self.access_log().as_ref() {
+            log.log_connection(record, end);
+        }
         self.recent.push(RecentConnection::new(record, end));
     }
 }

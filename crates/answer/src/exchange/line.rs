@@ -1,9 +1,11 @@
 //! The parts of a request's head for the access log.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use brisk_http::trace_context::TraceId;
-use brisk_telemetry::{AccessLog, Side};
+use brisk_telemetry::{AccessLog, RequestSpan, Side};
 use brisk_trials::HostExperiments;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -31,8 +33,10 @@ pub(super) struct Line {
     headers: Box<[Option<HeaderValue>]>,
     /// The authenticated user.
     pub(super) user: Option<Arc<str>>,
-    /// The trace that the request belongs to.
-    pub(super) trace: Option<TraceId>,
+    /// The place of the request in a trace.
+    pub(super) trace: Option<RequestSpan>,
+    /// Time from the head to the start of forwarding, if the request belongs to a trace.
+    pub(super) upstream_start: Cell<Option<Duration>>,
     /// Bytes of all these parts, at most those of the head.
     pub(super) held: usize,
     /// Experiments of the host that include the connection, each with the arm.
@@ -68,10 +72,22 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Adds the trace to the access log.
-    pub(crate) fn name_trace(&mut self, trace: TraceId) {
+    /// Adds the trace to the access log and to exported spans.
+    pub(crate) fn name_trace(&mut self, trace: RequestSpan) {
         if let Some(line) = &mut self.line {
             line.trace = Some(trace);
+        }
+    }
+
+    /// Whether a new trace is to be recorded.
+    pub(crate) fn samples_trace(&self, trace: TraceId) -> bool {
+        self.telemetry.access_log.as_ref().is_none_or(|log| log.samples_trace(trace.bits()))
+    }
+
+    /// Records that forwarding begins.
+    pub(crate) fn mark_upstream(&self) {
+        if let Some(line) = &self.line {
+            line.upstream_start.set(Some(self.elapsed()));
         }
     }
 }
@@ -96,6 +112,7 @@ impl Line {
             held,
             user: None,
             trace: None,
+            upstream_start: Cell::default(),
             experiments: Vec::new(),
         }
     }
@@ -166,7 +183,7 @@ mod tests {
     async fn parts_of_a_head_that_the_log_holds_count_until_the_end() {
         let target = AccessLogTarget::File("/dev/null".into());
         let output = AccessLogSettings { target, ..AccessLogSettings::default() };
-        let log = AccessLog::open(&[output]).expect("a log");
+        let log = AccessLog::open(&[output], |_| Err(String::new())).expect("a log");
         assert_eq!(held_during_the_response(log).await, 10_000 + "/path".len());
         assert_eq!(held_during_the_response(None).await, 0);
     }

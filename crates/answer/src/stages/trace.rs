@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use brisk_http::trace_context::TraceContext;
+use brisk_telemetry::RequestSpan;
 use http::HeaderMap;
 
 use crate::exchange::Exchange;
@@ -21,6 +22,8 @@ pub(super) struct TraceStage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestTrace {
     context: TraceContext,
+    /// ID of the operation that the upstream has as its parent.
+    upstream: u64,
     is_continued: bool,
 }
 
@@ -39,17 +42,26 @@ impl Stage for TraceStage {
         let continued = Some(&request.head.headers).filter(|_| self.continues).and_then(TraceContext::of);
         let context = continued.unwrap_or_else(|| {
             let half = |number: u8| u128::from(self.random.hash_one((exchange.id(), number)));
-            TraceContext::new(half(0) << 64 | half(1))
+            let trace = TraceContext::new(half(0) << 64 | half(1));
+            if exchange.samples_trace(trace.id) { trace } else { trace.unrecorded() }
         });
-        exchange.name_trace(context.id);
-        state.trace = Some(Box::new(RequestTrace { context, is_continued: continued.is_some() }));
+        let operation = |number: u8| self.random.hash_one((exchange.id(), number)).max(1);
+        let upstream = operation(2);
+        exchange.name_trace(RequestSpan {
+            trace: context.id.bits(),
+            parent: context.parent(),
+            id: operation(3),
+            upstream,
+            is_sampled: context.is_recorded(),
+        });
+        state.trace = Some(Box::new(RequestTrace { context, upstream, is_continued: continued.is_some() }));
         Flow::Continue
     }
 
     fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
         if let Some(trace) = &state.trace {
-            let operation = self.random.hash_one((exchange.id(), 2_u8));
-            trace.context.write(operation, trace.is_continued, headers);
+            exchange.mark_upstream();
+            trace.context.write(trace.upstream, trace.is_continued, headers);
         }
     }
 }

@@ -27,6 +27,7 @@ mod http3_browsers;
 mod http3_clients;
 mod login;
 mod net_log;
+mod otlp;
 mod pages_in_chromium;
 mod probe_page;
 mod profiles;

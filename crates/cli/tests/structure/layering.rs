@@ -35,7 +35,7 @@ const LAYERS: &[&[&str]] = &[
         "http-client",
         "quic",
     ],
-    &["upstream", "capture", "jwt"],
+    &["upstream", "capture", "jwt", "otlp"],
     &["transform", "config-schema"],
     &["answer"],
     &["http-server"],

@@ -81,17 +81,21 @@ fn output(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Op
             AccessLogFormat::Template(Arc::new(template))
         }
     };
-    let sample = raw.sample.and_then(|share| {
-        let sample = Sample::new(share);
-        if sample.is_none() {
-            let message =
-                format!("{share} is no share of requests: write a number above 0 and at most 1, as 0.01");
-            context.findings.wrong(&path.key("sample"), message);
-        }
-        sample
-    });
+    let sample = share(raw.sample, path, context);
     let target = target(raw, path, context)?;
     Some(AccessLogSettings { format, target, sample, has_milestones: raw.milestones.unwrap_or(false) })
+}
+
+/// The share in the key `sample`; `None`: all.
+pub(super) fn share(written: Option<f64>, path: &KeyPath, context: &mut Context<'_>) -> Option<Sample> {
+    let share = written?;
+    let sample = Sample::new(share);
+    if sample.is_none() {
+        let message =
+            format!("{share} is no share of requests: write a number above 0 and at most 1, as 0.01");
+        context.findings.wrong(&path.key("sample"), message);
+    }
+    sample
 }
 
 fn target(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Option<AccessLogTarget> {

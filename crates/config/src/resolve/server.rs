@@ -20,7 +20,7 @@ use brisk_http_server::{HttpSettings, HttpTimeouts};
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_server::ServerSettings;
-use brisk_telemetry::access_log::AccessLogSettings;
+use brisk_telemetry::access_log::{AccessLogSettings, Sample};
 use brisk_tls::settings::TlsSettings;
 use brisk_trials::Experiments;
 use brisk_upstream::settings::GroupSettings;
@@ -29,7 +29,9 @@ use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
 use super::context::Context;
-use super::{access_log, certificates, dashboard, experiments, http3, isolation, keys, limits, sessions};
+use super::{
+    access_log, certificates, dashboard, experiments, http3, isolation, keys, limits, otlp, sessions,
+};
 use crate::key_settings::KeySettings;
 use crate::raw;
 use crate::values::{self, Address, ClientConnections};
@@ -154,9 +156,19 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         sessions: sessions::sessions(raw, tls.session_lifetime, context),
         tls,
         keys,
-        access_log: access_log::access_log(&raw.access_log, context),
+        access_log: logs(raw, context),
         dashboard: dashboard::dashboard(raw.dashboard.as_ref(), context),
     }
+}
+
+/// The outputs of the access log, and the export of log records and spans.
+fn logs(raw: &raw::Config, context: &mut Context<'_>) -> Vec<AccessLogSettings> {
+    let mut outputs = access_log::access_log(&raw.access_log, context);
+    if let Some(written) = &raw.otlp {
+        let lines = raw.access_log.sample.and_then(Sample::new);
+        outputs.extend(otlp::otlp(written, lines, context));
+    }
+    outputs
 }
 
 fn proxy_protocol(written: Option<&values::ProxyProtocol>) -> ProxyProtocol {

@@ -318,3 +318,40 @@ fn an_access_log_has_several_outputs() {
     let message = checked(folder().path(), &with(&nine)).expect_err("too many");
     assert!(message.contains("access_log.output[8]: more than 8 outputs"), "{message}");
 }
+
+#[test]
+fn otlp_adds_outputs_for_its_signals() {
+    let with = |keys: &str| {
+        format!("{LISTENER}[access_log]\nformat = \"off\"\nsample = 0.5\n[otlp]\n{keys}\n{HOST}")
+    };
+    let endpoint = "endpoint = \"http://127.0.0.1:4318/\"\n";
+    let logs = accepted(&with(endpoint)).settings.access_log;
+    let names: Vec<_> = logs.iter().map(|log| log.target.to_string()).collect();
+    assert_eq!(names, ["http://127.0.0.1:4318/v1/logs", "http://127.0.0.1:4318/v1/traces"]);
+    assert_eq!((logs[0].sample, logs[1].sample), (Sample::new(0.5), None));
+    assert_eq!(accepted(&with(&format!("{endpoint}logs = false"))).settings.access_log.len(), 1);
+    for (keys, message) in [
+        (
+            "endpoint = \"collector:4318\"",
+            "7:12: otlp.endpoint: \"collector:4318\" is no URL: write one as \"http://127.0.0.1:4318\"",
+        ),
+        (
+            "endpoint = \"http://a\"\nlogs = false\ntraces = false",
+            "6:1: otlp: exports nothing: logs and traces are false",
+        ),
+        (
+            "endpoint = \"http://a\"\nheaders = { \"a b\" = \"c\" }",
+            "8:21: otlp.headers.\"a b\": is no header: write a name and a value of HTTP",
+        ),
+        (
+            "endpoint = \"http://a\"\ntimeout = \"2m\"",
+            "8:11: otlp.timeout: is out of range: write \"100ms\" to \"1m\"",
+        ),
+        (
+            "endpoint = \"http://a\"\nsample = 2.0",
+            "8:10: otlp.sample: 2 is no share of requests: write a number above 0 and at most 1, as 0.01",
+        ),
+    ] {
+        refused(&with(keys), &format!("brisk.toml:{message}"));
+    }
+}

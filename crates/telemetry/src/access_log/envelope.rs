@@ -9,8 +9,9 @@ use std::time::SystemTime;
 use super::clock;
 use super::event::Event;
 use super::fields;
+use super::otlp::{self, Spans};
 use super::pairs::{Pairs, Style};
-use super::settings::{AccessLogTarget, Facility, JournalSettings, Severity, SyslogSettings};
+use super::settings::{AccessLogTarget, Facility, JournalSettings, OtlpSignal, Severity, SyslogSettings};
 
 /// The form in which an output receives lines.
 #[derive(Debug)]
@@ -21,6 +22,10 @@ pub(super) enum Envelope {
     Syslog(Syslog),
     /// An entry of the journal, followed by an empty line.
     Journal(Journal),
+    /// A log record of OTLP.
+    Record,
+    /// Spans of OTLP.
+    Spans(Spans),
 }
 
 impl Envelope {
@@ -29,6 +34,10 @@ impl Envelope {
             AccessLogTarget::Stdout | AccessLogTarget::Stderr | AccessLogTarget::File(_) => Self::Bare,
             AccessLogTarget::Syslog(settings) => Self::Syslog(Syslog::new(settings)),
             AccessLogTarget::Journal(settings) => Self::Journal(Journal::new(settings)),
+            AccessLogTarget::Otlp(settings) => match settings.signal {
+                OtlpSignal::Logs => Self::Record,
+                OtlpSignal::Traces => Self::Spans(Spans::new(settings)),
+            },
         }
     }
 
@@ -44,6 +53,12 @@ impl Envelope {
             Self::Bare => line(buffer),
             Self::Syslog(syslog) => syslog.enclose(buffer, event, has_milestones, line),
             Self::Journal(journal) => journal.enclose(buffer, event, has_milestones, line),
+            Self::Record => otlp::log_record(buffer, event, line),
+            Self::Spans(spans) => {
+                if let Event::Request(request) = event {
+                    spans.request(buffer, request);
+                }
+            }
         }
     }
 }

@@ -18,4 +18,12 @@ pub enum AccessLogError {
     /// The thread that writes could not be started.
     #[error("cannot start the thread that writes the access log: {0}")]
     Thread(#[source] io::Error),
+    /// The exporter could not be prepared.
+    #[error("cannot export to {output}: {reason}")]
+    Exporter {
+        /// The output.
+        output: String,
+        /// The reason.
+        reason: String,
+    },
 }

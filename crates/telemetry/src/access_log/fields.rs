@@ -67,7 +67,7 @@ pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     line.text("host", request.host.as_bytes());
     line.word("id", str::from_utf8(&request.id.digits()).unwrap_or_default());
     if let Some(trace) = request.trace {
-        line.word("trace", &format!("{trace:032x}"));
+        line.word("trace", &format!("{:032x}", trace.trace));
     }
     line.number("bytes_received", request.bytes_received);
     line.number("duration_us", micros(request.duration));

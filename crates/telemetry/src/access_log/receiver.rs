@@ -1,4 +1,4 @@
-//! Receivers of messages: syslog servers over UDP, TCP and Unix sockets, and the journal of systemd.
+//! Receivers of messages: syslog servers over UDP, TCP and Unix sockets, the journal of systemd, and receivers of OTLP.
 //!
 //! Only the thread of the output uses a receiver. It may wait for a receiver for a limited time. A receiver that fails is
 //! tried again after growing pauses, in which its messages stay in the buffers of the workers.
@@ -16,7 +16,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
-use super::settings::SyslogServer;
+use super::otlp::{self, Exported, Exporter};
+use super::settings::{OtlpSettings, SyslogServer};
 use crate::throttle::Throttle;
 
 /// Maximum time for which a connection is established, and for which a receiver may accept nothing.
@@ -32,6 +33,9 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// The least time between two warnings about refused lines.
 const WARNINGS: Duration = Duration::from_mins(1);
+
+/// Interval between export requests: each is a connection.
+const EXPORTS: Duration = Duration::from_secs(1);
 
 /// Bytes of TCP frames that are written together, and the time that this may take.
 const CHUNK: usize = 64 << 10;
@@ -54,6 +58,7 @@ pub(super) struct Receiver {
 enum Address {
     Syslog(SyslogServer),
     Journal(PathBuf),
+    Otlp(Box<OtlpSettings>, Box<dyn Exporter>),
 }
 
 #[derive(Debug)]
@@ -62,6 +67,8 @@ enum Socket {
     Tcp(TcpStream),
     Unix(UnixDatagram),
     Journal(UnixDatagram),
+    /// The exporter connects for each request.
+    Exporter,
 }
 
 impl Receiver {
@@ -71,6 +78,15 @@ impl Receiver {
 
     pub(super) fn journal(socket: &Path) -> Self {
         Self::new(Address::Journal(socket.to_owned()))
+    }
+
+    pub(super) fn otlp(settings: &OtlpSettings, exporter: Box<dyn Exporter>) -> Self {
+        Self::new(Address::Otlp(Box::new(settings.clone()), exporter))
+    }
+
+    /// Interval between writes, if it is longer than that of other outputs.
+    pub(super) fn gather(&self) -> Option<Duration> {
+        matches!(self.address, Address::Otlp(..)).then_some(EXPORTS)
     }
 
     fn new(address: Address) -> Self {
@@ -100,7 +116,12 @@ impl Receiver {
 
     /// The messages in `batch`.
     pub(super) fn messages<'a>(&self, batch: &'a [u8]) -> Messages<'a> {
-        Messages { batch, at: 0, is_journal: matches!(self.address, Address::Journal(_)) }
+        let framing = match self.address {
+            Address::Syslog(_) => Framing::Line,
+            Address::Journal(_) => Framing::Entry,
+            Address::Otlp(..) => Framing::Record,
+        };
+        Messages { batch, at: 0, framing }
     }
 
     /// Sends the messages in `batch` and removes them. If the receiver fails, the rest stays. Returns the number of messages
@@ -153,6 +174,10 @@ impl Receiver {
             self.socket = Some(self.address.connect()?);
             self.connected = Instant::now();
         }
+        if let Address::Otlp(settings, exporter) = &mut self.address {
+            *loss = export(settings, &mut **exporter, batch)?;
+            return Ok(());
+        }
         let mut messages = self.messages(batch);
         let Some(socket) = &mut self.socket else { return Ok(()) };
         if let Socket::Tcp(stream) = socket {
@@ -185,7 +210,18 @@ pub(super) struct Messages<'a> {
     batch: &'a [u8],
     /// Start of the next message.
     at: usize,
-    is_journal: bool,
+    framing: Framing,
+}
+
+/// End of a message.
+#[derive(Clone, Copy, Debug)]
+enum Framing {
+    /// A line feed.
+    Line,
+    /// An empty line.
+    Entry,
+    /// The length is at its start.
+    Record,
 }
 
 impl<'a> Iterator for Messages<'a> {
@@ -193,13 +229,14 @@ impl<'a> Iterator for Messages<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = &self.batch[self.at..];
-        let message = if self.is_journal {
+        let (length, separator) = match self.framing {
+            Framing::Line => (rest.iter().position(|byte| *byte == b'\n')?, 1),
             // The last field of an entry ends with a line feed too.
-            &rest[..=rest.windows(2).position(|pair| pair == b"\n\n")?]
-        } else {
-            &rest[..rest.iter().position(|byte| *byte == b'\n')?]
+            Framing::Entry => (rest.windows(2).position(|pair| pair == b"\n\n")? + 1, 1),
+            Framing::Record => (otlp::record_length(rest)?, 0),
         };
-        self.at += message.len() + 1;
+        let message = rest.get(..length)?;
+        self.at += length + separator;
         Some(message)
     }
 }
@@ -220,7 +257,22 @@ impl Address {
             }),
             Self::Syslog(SyslogServer::Unix(path)) => unix(path).map(Socket::Unix),
             Self::Journal(path) => unix(path).map(Socket::Journal),
+            Self::Otlp(..) => Ok(Socket::Exporter),
         }
+    }
+}
+
+/// Exports all records in `batch`. Returns those that the receiver refused.
+fn export(settings: &OtlpSettings, exporter: &mut dyn Exporter, batch: &[u8]) -> io::Result<Loss> {
+    match exporter.export(otlp::export_request(settings, batch)) {
+        Exported::Accepted(response) => {
+            Ok(Loss { lines: otlp::rejected(&response), reason: "rejected in a response".to_owned() })
+        }
+        Exported::Refused(reason) => {
+            let records = Messages { batch, at: 0, framing: Framing::Record };
+            Ok(Loss { lines: records.count() as u64, reason })
+        }
+        Exported::Unavailable(reason) => Err(io::Error::other(reason)),
     }
 }
 
@@ -265,7 +317,7 @@ impl Socket {
                 }
                 result => result.map(drop),
             },
-            Self::Tcp(_) => Ok(()),
+            Self::Tcp(_) | Self::Exporter => Ok(()),
         }
     }
 }

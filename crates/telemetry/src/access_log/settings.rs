@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::template::LogTemplate;
 use crate::outcome::named;
@@ -35,6 +36,8 @@ pub enum AccessLogTarget {
     Syslog(SyslogSettings),
     /// The journal of systemd.
     Journal(JournalSettings),
+    /// A receiver of OTLP, the protocol of OpenTelemetry.
+    Otlp(OtlpSettings),
 }
 
 /// The name of the output in logs and metrics.
@@ -46,6 +49,7 @@ impl fmt::Display for AccessLogTarget {
             Self::File(path) => path.display().fmt(f),
             Self::Syslog(syslog) => syslog.server.fmt(f),
             Self::Journal(journal) => write!(f, "journal:{}", journal.socket.display()),
+            Self::Otlp(otlp) => write!(f, "{}/{}", otlp.endpoint.trim_end_matches('/'), otlp.signal.path()),
         }
     }
 }
@@ -78,6 +82,44 @@ pub struct JournalSettings {
     pub severity: Severity,
     /// `SYSLOG_IDENTIFIER` of the entries.
     pub app_name: AppName,
+}
+
+/// Export of one signal to a receiver of OTLP over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtlpSettings {
+    /// URL of the receiver, without the path of the signal.
+    pub endpoint: String,
+    /// Log records or spans.
+    pub signal: OtlpSignal,
+    /// The attribute `service.name`.
+    pub service_name: String,
+    /// Share of the traces that begin here that are recorded; `None`: all. Traces of clients are recorded as their flag demands.
+    pub sample: Option<Sample>,
+    /// PEM file with trust anchors. Default: those of the system.
+    pub ca: Option<PathBuf>,
+    /// Further headers of requests.
+    pub headers: ExportHeaders,
+    /// Timeout of a request.
+    pub timeout: Duration,
+}
+
+/// Names and values of headers. `Debug` shows the names only, since values may be credentials.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExportHeaders(pub Vec<(String, String)>);
+
+impl fmt::Debug for ExportHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+/// Kind of exported data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtlpSignal {
+    /// Lines as log records.
+    Logs,
+    /// Spans of connections and requests.
+    Traces,
 }
 
 /// Transport and address of a syslog server.
@@ -277,8 +319,13 @@ impl Sample {
         (share > 0.0 && share <= 1.0).then_some(Self((share * u64::MAX as f64) as u64))
     }
 
+    /// Whether the share includes this random number.
+    pub(super) fn includes_random(self, number: u64) -> bool {
+        number <= self.0
+    }
+
     /// Whether the request has a line. Its ID is random.
     pub(super) fn includes(self, request: &RequestRecord<'_>) -> bool {
-        request.id.0 <= self.0 || request.error.is_some() || request.status >= 500
+        self.includes_random(request.id.0) || request.error.is_some() || request.status >= 500
     }
 }

@@ -308,7 +308,7 @@ fn of_request(request: &RequestRecord<'_>, field: Field, line: &mut Vec<u8>) {
         Field::Trace => {
             if let Some(trace) = request.trace {
                 // A vector takes all bytes.
-                let _ = write!(line, "{trace:032x}");
+                let _ = write!(line, "{:032x}", trace.trace);
             }
         }
         Field::Upstream => text(line, request.upstream),
@@ -358,7 +358,7 @@ mod tests {
     use super::super::tests::{connection, request, secure_connection};
     use super::*;
     use crate::outcome::{HandshakeOutcome, MalformedReason};
-    use crate::record::MalformedRecord;
+    use crate::record::{MalformedRecord, RequestSpan};
 
     const COMBINED: &str = "{client.address} - {user} [{time.common}] \"{request.line}\" {response.status} {response.bytes} \
                             \"{request.header.referer}\" \"{request.header.user-agent}\"";
@@ -372,7 +372,8 @@ mod tests {
     #[test]
     fn a_line_has_the_values_of_its_variables() {
         let connection = secure_connection();
-        let record = RequestRecord { host: "[::1]:8443", trace: Some(0xab), ..request(&connection) };
+        let trace = RequestSpan { trace: 0xab, parent: None, id: 1, upstream: 2, is_sampled: true };
+        let record = RequestRecord { host: "[::1]:8443", trace: Some(trace), ..request(&connection) };
         for (text, expected) in [
             ("{client.address}:{client.port}", "203.0.113.7:51234"),
             ("{request.method} {request.path} {request.query} {request.target}", "GET /a b=c /a?b=c"),

@@ -55,6 +55,7 @@ pub(super) fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
         duration: Duration::from_micros(3100),
         upstream: Some("http://127.0.0.1:8080"),
         upstream_time: Some(Duration::from_micros(2900)),
+        upstream_start: Some(Duration::from_micros(100)),
         trace: None,
         user: None,
         referer: None,
@@ -253,8 +254,12 @@ fn file_settings(path: &std::path::Path, format: AccessLogFormat) -> AccessLogSe
     }
 }
 
+fn no_exporter(_: &OtlpSettings) -> Result<Box<dyn Exporter>, String> {
+    Err("no exporter".to_owned())
+}
+
 fn open(path: &std::path::Path, format: AccessLogFormat) -> AccessLog {
-    AccessLog::open(&[file_settings(path, format)]).unwrap().unwrap()
+    AccessLog::open(&[file_settings(path, format)], no_exporter).unwrap().unwrap()
 }
 
 #[test]
@@ -365,7 +370,7 @@ fn the_line_of_a_malformed_request_is_bounded_and_escaped() {
 #[test]
 fn a_log_that_cannot_be_opened_names_its_file() {
     let path = std::path::Path::new("/nonexistent/access.log");
-    let error = AccessLog::open(&[file_settings(path, AccessLogFormat::Text)]).unwrap_err();
+    let error = AccessLog::open(&[file_settings(path, AccessLogFormat::Text)], no_exporter).unwrap_err();
     assert!(
         error.to_string().starts_with("cannot open the access log /nonexistent/access.log: No such file"),
         "{error}"
@@ -391,7 +396,7 @@ fn outputs_have_their_own_formats_samples_and_headers() {
         file_settings(&paths[2], AccessLogFormat::Json),
     ];
     outputs[2].sample = Sample::new(1e-12);
-    let log = AccessLog::open(&outputs).unwrap().unwrap();
+    let log = AccessLog::open(&outputs, no_exporter).unwrap().unwrap();
     assert_eq!(log.headers().iter().map(|name| &**name).collect::<Vec<_>>(), ["x", "y", "z"]);
     let connection = connection();
     let headers = [Some(&b"1"[..]), None, Some(b"3")];
@@ -411,7 +416,7 @@ fn lines_of_a_receiver_that_never_came_are_counted_at_the_end() {
     };
     let target = AccessLogTarget::Journal(journal);
     let outputs = [AccessLogSettings { target, ..AccessLogSettings::default() }];
-    let log = AccessLog::open(&outputs).unwrap().unwrap();
+    let log = AccessLog::open(&outputs, no_exporter).unwrap().unwrap();
     let metrics = crate::Metrics::new();
     metrics.attach_access_log(&log);
     let connection = connection();
@@ -421,7 +426,7 @@ fn lines_of_a_receiver_that_never_came_are_counted_at_the_end() {
     wait_until(|| metrics.render().contains(sum));
     // A later log with the same output adds to the sum of one that has ended.
     drop(log);
-    let log = AccessLog::open(&outputs).unwrap().unwrap();
+    let log = AccessLog::open(&outputs, no_exporter).unwrap().unwrap();
     metrics.attach_access_log(&log);
     log.log(&request(&connection));
     log.close();

@@ -17,6 +17,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use super::error::AccessLogError;
+use super::otlp::Connect;
 use super::receiver::Receiver as LineReceiver;
 use super::settings::AccessLogTarget;
 
@@ -55,8 +56,12 @@ struct Shared {
 
 impl Writer {
     /// Opens `target`, which logs and metrics call `name`, and starts the thread.
-    pub(super) fn start(target: &AccessLogTarget, name: &str) -> Result<Self, AccessLogError> {
-        let mut sink = Sink::open(target, name)?;
+    pub(super) fn start(
+        target: &AccessLogTarget,
+        name: &str,
+        connect: Connect,
+    ) -> Result<Self, AccessLogError> {
+        let mut sink = Sink::open(target, name, connect)?;
         let shared = Arc::new(Shared::new());
         let (alive, ended) = mpsc::channel();
         let for_thread = Arc::clone(&shared);
@@ -171,7 +176,7 @@ impl Shared {
             if stop && (!any || sink.pause().is_some()) {
                 return self.lose(sink, &batch);
             } else if any && !stop {
-                thread::park_timeout(GATHER);
+                thread::park_timeout(sink.gather());
             } else if !any {
                 self.sleep();
             }
@@ -250,7 +255,7 @@ enum Target {
 }
 
 impl Sink {
-    fn open(target: &AccessLogTarget, name: &str) -> Result<Self, AccessLogError> {
+    fn open(target: &AccessLogTarget, name: &str, connect: Connect) -> Result<Self, AccessLogError> {
         let target = match target {
             AccessLogTarget::Stdout => Target::Stdout,
             AccessLogTarget::Stderr => Target::Stderr,
@@ -261,6 +266,11 @@ impl Sink {
             }
             AccessLogTarget::Syslog(settings) => Target::Receiver(LineReceiver::syslog(&settings.server)),
             AccessLogTarget::Journal(settings) => Target::Receiver(LineReceiver::journal(&settings.socket)),
+            AccessLogTarget::Otlp(settings) => {
+                let exporter = connect(settings)
+                    .map_err(|reason| AccessLogError::Exporter { output: name.to_owned(), reason })?;
+                Target::Receiver(LineReceiver::otlp(settings, exporter))
+            }
         };
         Ok(Self { name: name.into(), target, failing: false })
     }
@@ -282,6 +292,14 @@ impl Sink {
         match &self.target {
             Target::Receiver(receiver) => receiver.pause(),
             _ => None,
+        }
+    }
+
+    /// Interval between writes.
+    fn gather(&self) -> Duration {
+        match &self.target {
+            Target::Receiver(receiver) => receiver.gather().unwrap_or(GATHER),
+            _ => GATHER,
         }
     }
 
