@@ -7,6 +7,7 @@ import http.server
 import json
 import pathlib
 import sys
+import threading
 
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
@@ -73,8 +74,9 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         if status == 200:
             assert self.headers["Content-Type"] == "application/x-protobuf", self.headers
             read = {"/v1/logs": log_records, "/v1/traces": spans}[self.path]
-            for record in read(body):
-                print(json.dumps(record | {"key": self.headers["X-Key"]}), flush=True)
+            with OUTPUT:
+                for record in read(body):
+                    print(json.dumps(record | {"key": self.headers["X-Key"]}), flush=True)
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -83,5 +85,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         pass
 
 
+# Both signals arrive at the same time.
+OUTPUT = threading.Lock()
 STATUS = pathlib.Path(sys.argv[2])
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Receiver).serve_forever()
