@@ -58,6 +58,7 @@ const PURPOSES: &[&str] = &[
     "flood",
     "strangers",
     "page",
+    "vitals",
     "clients",
     "gitea",
     "sbom",
