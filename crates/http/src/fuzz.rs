@@ -28,8 +28,8 @@ pub fn path(bytes: &[u8]) {
     }
 }
 
-/// The first line is `traceparent`, the second `tracestate`. A trace that is continued is read again with the same ID, and the
-/// state stays as it was or is removed.
+/// The first line is `traceparent`, the second `tracestate`. A trace that is continued is read again with the same ID and the
+/// written operation, and the state stays as it was or is removed.
 pub fn trace_context(bytes: &[u8]) {
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n').map(HeaderValue::from_bytes);
     let Some(Ok(parent)) = lines.next() else { return };
@@ -38,7 +38,9 @@ pub fn trace_context(bytes: &[u8]) {
     headers.extend(state.clone().map(|state| (TRACESTATE, state)));
     let Some(trace) = TraceContext::of(&headers) else { return };
     trace.write(7, true, &mut headers);
-    assert_eq!(TraceContext::of(&headers), Some(trace));
+    let again = TraceContext::of(&headers).expect("what is written can be read");
+    assert_eq!((again.id, again.parent()), (trace.id, Some(7)));
+    assert_eq!(again.is_recorded(), trace.is_recorded());
     assert!(headers.get(TRACESTATE).is_none_or(|kept| Some(kept) == state.as_ref()));
 }
 
