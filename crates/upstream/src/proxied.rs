@@ -24,6 +24,8 @@ const IDLE: usize = 8;
 pub(crate) struct ProxiedConnections {
     http1: RefCell<Vec<Kept<Box<Http1>>>>,
     http2: RefCell<Vec<Kept<Rc<Http2Pool>>>>,
+    /// Servers whose list of clients has this one, once each.
+    listed: RefCell<Vec<Rc<Server>>>,
 }
 
 /// An idle HTTP/1.1 connection, or the HTTP/2 connections to a server.
@@ -55,7 +57,16 @@ impl ProxiedConnections {
             || self.http2.borrow().iter().any(|kept| kept.is_of(server))
     }
 
-    /// Closes connections to `server` that ended or were idle for `idle_ticks` sweeps. Returns whether others remain.
+    fn is_listed(&self, server: &Server) -> bool {
+        self.listed.borrow().iter().any(|own| is_same(own, server))
+    }
+
+    fn unlist(&self, server: &Server) {
+        self.listed.borrow_mut().retain(|own| !is_same(own, server));
+    }
+
+    /// Closes connections to `server` that ended or were idle for `idle_ticks` sweeps. Returns whether others remain; otherwise
+    /// the client leaves the list of the server.
     fn sweep(&self, server: &Server, idle_ticks: u32) -> bool {
         self.http1.borrow_mut().retain_mut(|kept| {
             if !kept.is_of(server) {
@@ -72,7 +83,11 @@ impl ProxiedConnections {
             // A request that has the pool may be opening a connection.
             !kept.connection.is_empty() || Rc::strong_count(&kept.connection) > 1
         });
-        self.has(server)
+        let remains = self.has(server);
+        if !remains {
+            self.unlist(server);
+        }
+        remains
     }
 
     /// Closes the idle connections to `server`, and those with requests when these end.
@@ -85,13 +100,18 @@ impl ProxiedConnections {
             }
             !is_own
         });
+        self.unlist(server);
     }
 }
 
 impl<T> Kept<T> {
     fn is_of(&self, server: &Server) -> bool {
-        ptr::eq(&raw const *self.server, server)
+        is_same(&self.server, server)
     }
+}
+
+fn is_same(own: &Rc<Server>, server: &Server) -> bool {
+    ptr::eq(&raw const **own, server)
 }
 
 impl ProxiedClients {
@@ -101,13 +121,14 @@ impl ProxiedClients {
     }
 
     /// A slot for a connection of `client` to `server`, whose clients these are.
-    fn admit(&self, client: &Connection, server: &Server) -> Option<SharePermit> {
+    fn admit(&self, client: &Connection, server: &Rc<Server>) -> Option<SharePermit> {
         if self.is_retired.get() {
             return None;
         }
         let slot = self.slots.try_acquire_any(client.client.address())?;
         let own = ProxiedConnections::with(client);
-        if !own.has(server) {
+        if !own.is_listed(server) {
+            own.listed.borrow_mut().push(Rc::clone(server));
             self.clients.borrow_mut().push(Rc::downgrade(own));
         }
         Some(slot)

@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use brisk_behaviour::site::{LIMIT, NAME, NAMES, Site, connect_from, proxy_to};
 use brisk_testkit::ca::TestCa;
@@ -122,6 +124,23 @@ fn kept_connections_close_after_the_idle_timeout() {
         let second = client_of(&mut client);
         assert_eq!(first[..3], second[..3], "{scheme}");
         assert_ne!(first[3], second[3], "{scheme}");
+    }
+}
+
+#[test]
+fn kept_connections_of_a_busy_client_remain_until_the_idle_timeout() {
+    for scheme in ["http", "h2c"] {
+        let nginx = Nginx::proxied(scheme, "");
+        let more = "proxy_protocol = \"v2\"\npool = { idle_timeout = \"1m\" }\n";
+        let site = Site::with(&group(&[&nginx.url()], more));
+        let mut client = site.connect();
+        let first = client_of(&mut client);
+        for _ in 0..100 {
+            assert_eq!(client_of(&mut client), first, "{scheme}");
+        }
+        // Idle connections are examined once a second.
+        thread::sleep(Duration::from_secs(3));
+        assert_eq!(client_of(&mut client), first, "{scheme}");
     }
 }
 
