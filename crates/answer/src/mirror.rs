@@ -15,7 +15,6 @@ use brisk_rules::{Bucket, Share};
 use brisk_telemetry::metrics::{MirrorSkip, Mirrored};
 use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
 use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
-use brisk_upstream::settings::RequestTimeouts;
 use brisk_upstream::{Group, UpstreamBody};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, UPGRADE};
@@ -168,12 +167,7 @@ impl Mirror {
             RequestBody::Again(body)
         };
         let outcome = ForwardOutcome::default();
-        let facts = ForwardFacts {
-            connection: &connection,
-            interim: None,
-            outcome: &outcome,
-            timeouts: RequestTimeouts::default(),
-        };
+        let facts = ForwardFacts::aside(&connection, &outcome);
         let answered = async {
             let response =
                 forward(&self.group, head, body, &facts).await.map_err(|error| error.to_string())?;

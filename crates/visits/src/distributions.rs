@@ -47,23 +47,11 @@ pub(crate) fn distributions(sample: &Sample) -> Vec<Distribution> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{Numbers, Row};
-    use crate::sample::Sampled;
-    use crate::visit::Visit;
-
-    fn sample(values: impl IntoIterator<Item = f64>) -> Sample {
-        let rows = values.into_iter().enumerate().map(|(number, ms)| {
-            let mut visit = Visit::new("a.test".into(), "/".into());
-            assert!(visit.measures.set(Metric::LargestPaint, ms));
-            let at = 600 + number as i64 % 2;
-            Sampled { weight: 3.0, host: 1, period: 0, at, row: Row::new(&visit, Numbers::default()) }
-        });
-        Sample { rows: rows.collect(), ..Sample::default() }
-    }
+    use crate::sample::of_paints;
 
     #[test]
     fn visits_have_the_class_of_their_value() {
-        let found = distributions(&sample([100.0, 2_000.0, 2_600.0, 3_999.0, 4_100.0, 9_000.0]));
+        let found = distributions(&of_paints([100.0, 2_000.0, 2_600.0, 3_999.0, 4_100.0, 9_000.0]));
         let paint = found.iter().find(|one| one.metric == "lcp").expect("a distribution");
         assert_eq!(paint.visits, [3, 0, 0, 3, 3, 3, 3, 3]);
         assert_eq!(found.len(), 5);

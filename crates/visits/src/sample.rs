@@ -65,6 +65,19 @@ fn date(day: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
+/// A sample with a visit for each value of LCP. Each represents three visits, and their times alternate by a second.
+#[cfg(test)]
+pub(crate) fn of_paints(values: impl IntoIterator<Item = f64>) -> Sample {
+    use crate::row::Numbers;
+    let rows = values.into_iter().enumerate().map(|(number, ms)| {
+        let mut visit = crate::Visit::new("a.test".into(), "/".into());
+        assert!(visit.measures.set(crate::Metric::LargestPaint, ms));
+        let at = 600 + number as i64 % 2;
+        Sampled { weight: 3.0, host: 1, period: 0, at, row: Row::new(&visit, Numbers::default()) }
+    });
+    Sample { rows: rows.collect(), ..Sample::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

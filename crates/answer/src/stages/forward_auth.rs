@@ -11,7 +11,6 @@ use brisk_telemetry::Side;
 use brisk_transform::body::Body;
 use brisk_transform::names::Names;
 use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
-use brisk_upstream::settings::RequestTimeouts;
 use brisk_upstream::{Group, UpstreamBody};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -93,12 +92,7 @@ impl Stage for ForwardAuthStage {
         let connection = Rc::clone(exchange.connection());
         // Not that of the exchange, whose outcome is that of the upstream.
         let outcome = ForwardOutcome::default();
-        let facts = ForwardFacts {
-            connection: &connection,
-            interim: None,
-            outcome: &outcome,
-            timeouts: RequestTimeouts::default(),
-        };
+        let facts = ForwardFacts::aside(&connection, &outcome);
         match forward(group, head, RequestBody::Empty, &facts).await {
             Ok(response) => self.decided(response, exchange).await,
             Err(error) => {

@@ -118,33 +118,40 @@ fn syslog(raw: &raw::Syslog, path: &KeyPath, context: &mut Context<'_>) -> Optio
     let size = raw.max_size.map(|size| size.0);
     let max_size = context.findings.within(&path.key("max_size"), size, MESSAGE, &(SMALLEST..=LARGEST));
     let server = read(Some(&raw.server), path, "server", context);
-    let facility = read(raw.facility.as_deref().or(Some("local7")), path, "facility", context);
-    let severity = read(raw.severity.as_deref().or(Some("info")), path, "severity", context);
-    let app_name = read(raw.app_name.as_deref().or(Some("brisk")), path, "app_name", context);
+    let origin = origin([&raw.facility, &raw.severity, &raw.app_name], path, context);
     let structured_data = read(raw.structured_data.as_deref(), path, "structured_data", context);
+    let (facility, severity, app_name) = origin?;
     Some(AccessLogTarget::Syslog(SyslogSettings {
         server: server?,
-        facility: facility?,
-        severity: severity?,
-        app_name: app_name?,
+        facility,
+        severity,
+        app_name,
         structured_data,
         max_size: usize::try_from(max_size).ok()?,
     }))
 }
 
 fn journal(raw: &raw::Journal, path: &KeyPath, context: &mut Context<'_>) -> Option<AccessLogTarget> {
-    let facility: Option<Facility> =
-        read(raw.facility.as_deref().or(Some("local7")), path, "facility", context);
-    let severity: Option<Severity> =
-        read(raw.severity.as_deref().or(Some("info")), path, "severity", context);
-    let app_name: Option<AppName> =
-        read(raw.app_name.as_deref().or(Some("brisk")), path, "app_name", context);
+    let (facility, severity, app_name) =
+        origin([&raw.facility, &raw.severity, &raw.app_name], path, context)?;
     Some(AccessLogTarget::Journal(JournalSettings {
         socket: context.base.join(raw.socket.as_deref().unwrap_or(Path::new(JOURNAL))),
-        facility: facility?,
-        severity: severity?,
-        app_name: app_name?,
+        facility,
+        severity,
+        app_name,
     }))
+}
+
+/// Facility, severity and name of the program; reports each that is wrong.
+fn origin(
+    [facility, severity, app_name]: [&Option<String>; 3],
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<(Facility, Severity, AppName)> {
+    let facility = read(facility.as_deref().or(Some("local7")), path, "facility", context);
+    let severity = read(severity.as_deref().or(Some("info")), path, "severity", context);
+    let app_name = read(app_name.as_deref().or(Some("brisk")), path, "app_name", context);
+    Some((facility?, severity?, app_name?))
 }
 
 /// Reads a value; reports one that is wrong.

@@ -24,6 +24,13 @@ pub struct ForwardFacts<'a> {
     pub timeouts: RequestTimeouts,
 }
 
+impl<'a> ForwardFacts<'a> {
+    /// Of a request beside that of the client: without hints, and with the timeouts of the group.
+    pub fn aside(connection: &'a Rc<Connection>, outcome: &'a ForwardOutcome) -> Self {
+        Self { connection, interim: None, outcome, timeouts: RequestTimeouts::default() }
+    }
+}
+
 /// Outcome of a request, for the access log.
 #[derive(Debug, Default)]
 pub struct ForwardOutcome {

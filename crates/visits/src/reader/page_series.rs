@@ -38,27 +38,15 @@ pub(super) fn series(sample: &Sample, step: i64) -> Vec<Series> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{Numbers, Row};
-    use crate::sample::Sampled;
-    use crate::visit::Visit;
-
-    fn sample(values: impl IntoIterator<Item = f64>) -> Sample {
-        let rows = values.into_iter().enumerate().map(|(number, ms)| {
-            let mut visit = Visit::new("a.test".into(), "/".into());
-            assert!(visit.measures.set(Metric::LargestPaint, ms));
-            let at = 600 + number as i64 % 2;
-            Sampled { weight: 3.0, host: 1, period: 0, at, row: Row::new(&visit, Numbers::default()) }
-        });
-        Sample { rows: rows.collect(), ..Sample::default() }
-    }
+    use crate::sample::of_paints;
 
     #[test]
     fn a_point_has_the_quantiles_of_its_interval() {
-        let all = series(&sample((1..=100).map(|number| f64::from(number) * 10.0)), 600);
+        let all = series(&of_paints((1..=100).map(|number| f64::from(number) * 10.0)), 600);
         let paint = all.iter().find(|one| one.metric == "lcp").expect("a series");
         let [point] = paint.points[..] else { panic!("{paint:?}") };
         assert_eq!((point.start, point.count), (600, 300));
         assert!((point.p50 - 500.0).abs() < 1.0 && (point.p99 - 990.0).abs() < 1.0, "{point:?}");
-        assert!(series(&sample([1.0; 5]), 600).iter().all(|one| one.points.is_empty()));
+        assert!(series(&of_paints([1.0; 5]), 600).iter().all(|one| one.points.is_empty()));
     }
 }
