@@ -21,6 +21,9 @@ const BATCH: u64 = 256;
 /// How long after the end of a run due operations are still started.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
+/// Interval at which the end of the last operations is checked.
+const POLL: Duration = Duration::from_millis(1);
+
 /// An operation to perform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operation {
@@ -150,12 +153,23 @@ impl Feed {
                 tokio::task::yield_now().await;
             }
         }
+        let last = schedule.end().map(|end| self.begin + end + GRACE);
+        // Thousands of slots that end at once would delay the responses to the last operations.
+        while self.is_busy() && last.is_none_or(|last| Instant::now() < last) {
+            timer.until(Instant::now() + POLL).await?;
+        }
         self.end_queue();
-        if let Some(end) = schedule.end().filter(|_| !self.stopped.get()) {
-            timer.until(self.begin + end + GRACE).await?;
+        if let Some(last) = last.filter(|_| !self.stopped.get()) {
+            timer.until(last).await?;
             self.discard();
         }
         Ok(())
+    }
+
+    /// Whether operations wait or are in flight.
+    fn is_busy(&self) -> bool {
+        let is_idle = self.queue.borrow().due.is_empty() && self.recorder.number_in_flight() == 0;
+        !self.stopped.get() && !is_idle
     }
 
     fn add(&self, operation: Operation) {
@@ -213,6 +227,22 @@ mod tests {
             Some(Report::Done { totals, .. }) => totals.unstarted,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[tokio::test]
+    async fn slots_end_when_no_operation_is_in_flight() {
+        let (feed, recorder, _reports) = feed(fixed(1000.0, Duration::from_millis(2)), 1000);
+        let take = async {
+            while feed.next().await.is_some() {}
+            assert_eq!(recorder.number_in_flight(), 0);
+        };
+        let operate = async {
+            let operation = recorder.in_flight();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            drop(operation);
+        };
+        let (paced, ..) = tokio::join!(feed.pace(), take, operate);
+        paced.expect("a timer");
     }
 
     #[tokio::test]

@@ -134,6 +134,11 @@ impl Recorder {
         InFlight(self)
     }
 
+    /// Number of operations in flight.
+    pub(crate) fn number_in_flight(&self) -> usize {
+        self.in_flight.get()
+    }
+
     /// Sets the number of waiting operations.
     pub(crate) fn backlog(&self, waiting: usize) {
         self.backlog.set(waiting);
