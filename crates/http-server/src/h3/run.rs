@@ -20,6 +20,8 @@ impl H3 {
                 break;
             }
             let mut runnable = mem::take(&mut self.runnable);
+            // The most urgent requests reach their upstreams first, so that their responses arrive before the others.
+            runnable.sort_by_key(|place| self.urgency(*place));
             for place in runnable.drain(..) {
                 self.run_one(place);
             }
@@ -29,6 +31,10 @@ impl H3 {
         }
         self.write_interims();
         self.dropped.clear();
+    }
+
+    fn urgency(&self, place: u32) -> u8 {
+        self.places[place as usize].as_deref().map_or(0, |stream| stream.rank.priority.urgency)
     }
 
     fn run_one(&mut self, place: u32) {
