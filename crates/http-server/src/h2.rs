@@ -16,13 +16,16 @@ pub(crate) mod testing;
 mod tests;
 mod windows;
 
+use std::cell::RefMut;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
 use brisk_http_connection::end::End;
+use brisk_tls::Stream;
 use brisk_wire::h2::frame::{Reason, WriteFrames};
 
+use self::output::Sink;
 use self::state::{Goaway, H2};
 use super::driver::{Driver, Stop};
 use super::turn::Turns;
@@ -130,8 +133,7 @@ impl Driver<'_> {
     }
 
     fn write_h2(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> io::Result<()> {
-        let mut stream = self.io.stream_mut();
-        h2.write(|bytes| stream.poll_write(cx, &[IoSlice::new(bytes)]))
+        h2.write(TlsSink { stream: self.io.stream_mut(), cx })
     }
 
     fn poll_feed(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Poll<Option<End>> {
@@ -163,6 +165,22 @@ impl Driver<'_> {
         if stream.poll_drain(cx).is_ready() {
             let _ = h2.send.flush(|bytes| stream.poll_write(cx, &[IoSlice::new(bytes)]));
         }
+    }
+}
+
+/// The output of a connection goes into TLS records.
+struct TlsSink<'a, 'b> {
+    stream: RefMut<'a, Stream>,
+    cx: &'a mut Context<'b>,
+}
+
+impl Sink for TlsSink<'_, '_> {
+    fn poll_room(&mut self) -> Poll<io::Result<usize>> {
+        self.stream.poll_room(self.cx)
+    }
+
+    fn poll_write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream.poll_write(self.cx, &[IoSlice::new(bytes)])
     }
 }
 

@@ -37,6 +37,10 @@ impl ReadyStreams {
         self.queue(priority).retain(|other| *other != place);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.iter().all(VecDeque::is_empty)
+    }
+
     /// All streams.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.queues.iter().flatten().copied()

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use crate::options;
-use crate::unsent::UNSENT;
+use crate::unsent;
 
 /// Pause of accepting while the process or the machine has no descriptors or memory left.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
@@ -65,7 +65,7 @@ pub fn adopt(socket: Socket, settings: &ListenerSettings) -> io::Result<std::net
 fn listen(socket: Socket, settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     // Accepted connections inherit these options, which saves system calls.
     socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_notsent_lowat(UNSENT)?;
+    socket.set_tcp_notsent_lowat(unsent::FIRST)?;
     if let Some(queue) = settings.fast_open {
         options::set_fast_open(&socket, queue)?;
     }

@@ -10,7 +10,10 @@ use crate::TcpInfo;
 /// Bytes of a connection that the kernel buffers beyond those in flight (`TCP_NOTSENT_LOWAT`). Data in the kernel
 /// cannot be overtaken: an urgent HTTP/2 stream would wait behind everything written before. The value corresponds to a
 /// few round trips of a fast line; [`UnsentLimit`] reduces it for slow ones.
-pub(crate) const UNSENT: u32 = 128 << 10;
+const UNSENT: u32 = 128 << 10;
+
+/// The limit of a connection whose rate is not known yet.
+pub(crate) const FIRST: u32 = 32 << 10;
 
 /// Minimum of the limit: a full TLS record.
 const LEAST: u32 = 16 << 10;
@@ -18,18 +21,15 @@ const LEAST: u32 = 16 << 10;
 /// Time for which a slow connection can send without the worker. A worker returns to a connection sooner.
 const AHEAD: Duration = Duration::from_millis(25);
 
-/// Sent bytes before the first look at a connection, and between two looks at a slow one.
-const FIRST_LOOK: u64 = 128 << 10;
+/// Maxima of sent bytes between two looks at a slow and at a fast connection.
 const SLOW_LOOK: u64 = 1 << 20;
-
-/// Maximum of sent bytes between two looks at a fast connection.
-const RARE_LOOK: u64 = 64 << 20;
+const FAST_LOOK: u64 = 64 << 20;
 
 /// The limit of one connection, derived from its rate.
 ///
 /// Costs nothing while the kernel accepts everything, and a comparison when it refuses data. A look costs one system call, and
-/// one more if the limit changes: after the first 128 KiB, then after each MiB of a slow connection; for a fast connection
-/// the distance doubles up to 64 MiB.
+/// one more if the limit changes. The first look is at the first refusal. Then the distance doubles, up to 1 MiB for a slow
+/// connection and up to 64 MiB for a fast one.
 #[derive(Debug)]
 pub struct UnsentLimit {
     bytes: u32,
@@ -38,7 +38,7 @@ pub struct UnsentLimit {
 
 impl Default for UnsentLimit {
     fn default() -> Self {
-        Self { bytes: UNSENT, next_look: FIRST_LOOK }
+        Self { bytes: FIRST, next_look: 0 }
     }
 }
 
@@ -51,6 +51,11 @@ impl UnsentLimit {
         }
     }
 
+    /// Whether the rate of the connection is low or not known.
+    pub fn is_slow(&self) -> bool {
+        self.bytes <= FIRST
+    }
+
     #[cold]
     fn adapt(&mut self, socket: &TcpStream, sent: u64) {
         let wanted = TcpInfo::of(socket).map_or(UNSENT, |info| wanted(&info));
@@ -60,7 +65,8 @@ impl UnsentLimit {
         {
             self.bytes = wanted;
         }
-        self.next_look = sent + if self.bytes < UNSENT { SLOW_LOOK } else { sent.min(RARE_LOOK) };
+        let distance = if self.bytes < UNSENT { SLOW_LOOK } else { FAST_LOOK };
+        self.next_look = sent + sent.clamp(u64::from(LEAST), distance);
     }
 }
 
@@ -69,7 +75,7 @@ fn wanted(info: &TcpInfo) -> u32 {
     let rate = u128::from(info.delivery_rate) * AHEAD.as_millis() / 1000;
     let window = u128::from(info.window) * u128::from(info.segment);
     // In slow start, the rate is still that of the window, which doubles with each round trip.
-    let ahead = if info.is_in_slow_start { rate.max(window) } else { rate };
+    let ahead = if info.is_in_slow_start { rate.max(window).max(u128::from(FIRST)) } else { rate };
     u32::try_from(ahead).unwrap_or(UNSENT).clamp(LEAST, UNSENT)
 }
 
@@ -88,7 +94,8 @@ mod tests {
         };
         for (rate, window, is_in_slow_start, limit) in [
             (1_250_000, 100, false, 31_250),
-            (1_250_000, 10, true, 31_250),
+            (1_250_000, 10, true, FIRST),
+            (10_000, 10, true, FIRST),
             (1_250_000, 40, true, 56_000),
             (10_000, 10, false, LEAST),
             (125_000_000, 10, false, UNSENT),

@@ -9,11 +9,14 @@ use rustls::unbuffered::ConnectionState;
 
 use crate::stream::broken;
 
-/// Records sent by one system call: the first value initially and after the socket has refused some, doubled up to the second
-/// whenever the socket has accepted a full batch at once. Records that the socket does not accept stay with the connection,
-/// so a client that reads little makes it hold little.
+/// Records sent by one system call: the first value initially and after the socket has refused some (a single record on a slow
+/// connection), doubled up to the second whenever the socket has accepted a full batch at once. Records that the socket does not
+/// accept stay with the connection, so a client that reads little makes it hold little.
 const RECORDS_FIRST: usize = 2;
 const RECORDS_MOST: usize = 16;
+
+/// Bytes that a connection sends in small batches first: before, the rate of the connection is not known.
+const GROWTH: u64 = 128 << 10;
 
 const SIZE: usize = RECORDS_MOST * (PLAINTEXT + OVERHEAD) + KEY_UPDATE;
 
@@ -41,17 +44,23 @@ impl Default for Batch {
 impl Batch {
     /// Whether another record may not fit.
     pub(crate) fn is_full(&self) -> bool {
-        self.len + KEY_UPDATE + PLAINTEXT + OVERHEAD > self.records * (PLAINTEXT + OVERHEAD) + KEY_UPDATE
+        self.room() == 0
     }
 
-    /// Makes the next batches small: the socket has refused records.
-    pub(crate) fn narrow(&mut self) {
-        self.records = RECORDS_FIRST;
+    /// Bytes of plaintext that fit in whole records.
+    pub(crate) fn room(&self) -> usize {
+        (self.records * (PLAINTEXT + OVERHEAD)).saturating_sub(self.len) / (PLAINTEXT + OVERHEAD) * PLAINTEXT
     }
 
-    /// Discards the records, which the socket has accepted.
-    pub(crate) fn sent(&mut self) {
-        if self.is_full() {
+    /// Makes the next batches small: the socket has refused records. Those of a slow connection have a single record, since
+    /// nothing can overtake them.
+    pub(crate) fn narrow(&mut self, is_slow: bool) {
+        self.records = if is_slow { 1 } else { RECORDS_FIRST };
+    }
+
+    /// Discards the records, which the socket has accepted; `sent` bytes of the connection altogether.
+    pub(crate) fn sent(&mut self, sent: u64) {
+        if self.is_full() && sent >= GROWTH {
             self.records = (2 * self.records).min(RECORDS_MOST);
         }
         self.clear();

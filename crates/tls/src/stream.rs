@@ -175,6 +175,17 @@ impl Stream {
         self.taken = 0;
     }
 
+    /// Number of bytes of plaintext that the next write accepts. Pending as [`poll_write`](Self::poll_write) is.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.blocked {
+            ready!(self.poll_send(cx))?;
+        }
+        let room = self.sealed.room().saturating_sub(self.gathered.len());
+        self.full = room == 0;
+        self.wakes = self.full;
+        if self.full { Poll::Pending } else { Poll::Ready(Ok(room)) }
+    }
+
     /// Accepts plaintext to send: all of `slices`, or a part of much data. Pending while the client does not read, and
     /// until the next [`poll_drain`](Self::poll_drain) once there is a batch of records. Thus a connection sends at
     /// most one batch per turn, and the others wait no longer than that.
@@ -309,14 +320,14 @@ impl Stream {
                     self.sealed.clear();
                     self.sent = 0;
                 }
-                self.sealed.narrow();
+                self.sealed.narrow(self.unsent_limit.is_slow());
                 return Poll::Pending;
             };
             let len = written?;
             self.sent += len;
             self.bytes_sent += len as u64;
         }
-        self.sealed.sent();
+        self.sealed.sent(self.bytes_sent);
         self.outgoing = Vec::new();
         self.sent = 0;
         Poll::Ready(Ok(()))

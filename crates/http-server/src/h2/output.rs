@@ -22,26 +22,42 @@ const ROOM: usize = 64 << 10;
 /// Pending output, in bytes, above which nothing is read: a client that does not read gets no further responses.
 const BACKLOG: usize = 256 << 10;
 
+/// Destination of the output: TLS, or memory in tests.
+pub(super) trait Sink {
+    /// Number of bytes that the next write accepts. Pending if there are none; the task is then registered.
+    fn poll_room(&mut self) -> Poll<io::Result<usize>>;
+
+    /// Returns the number of bytes it accepted.
+    fn poll_write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>>;
+}
+
 impl H2<'_> {
     /// Whether there is space for the responses to further frames of the client.
     pub(super) fn may_read(&self) -> bool {
         !self.is_over() && self.send.waiting() < BACKLOG
     }
 
-    /// Writes available output as far as flow control and the client permit. `take` returns the number of bytes it accepted.
+    /// Writes available output as far as flow control and the client permit.
     ///
-    /// Pending output registers the task for the next turn. Nothing follows the `GOAWAY` of a connection error.
-    pub(super) fn write(&mut self, mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>) -> io::Result<()> {
+    /// Frames are produced only for the room in `sink`, so that streams which become ready while the client does not read are
+    /// sent by their priority. Pending output registers the task for the next turn. Nothing follows the `GOAWAY` of a
+    /// connection error.
+    pub(super) fn write(&mut self, mut sink: impl Sink) -> io::Result<()> {
         let window = self.send.window;
         let mut is_blocked = false;
         while !is_blocked {
-            if self.failure.is_none() {
-                self.fill();
-            }
-            if self.send.waiting() == 0 {
+            // Called without output too: TLS then knows that nothing waits for it.
+            let room = sink.poll_room();
+            if !self.has_output() {
                 break;
             }
-            is_blocked = !self.send.flush(&mut take)?;
+            is_blocked = match room {
+                Poll::Ready(room) => {
+                    self.fill(room?.min(ROOM));
+                    !self.send.flush(|bytes| sink.poll_write(bytes))?
+                }
+                Poll::Pending => true,
+            };
             self.hold_output(self.send.waiting());
         }
         // A window that stays closed gives the client no data, and so excuses no stream from its timeout.
@@ -51,6 +67,13 @@ impl H2<'_> {
         }
         self.send.rest();
         Ok(())
+    }
+
+    /// Whether there is something to write that flow control permits.
+    fn has_output(&self) -> bool {
+        let Sending { heads, ready, window, .. } = &self.send;
+        let may_fill = !heads.is_empty() || (*window > 0 && !ready.is_empty());
+        self.send.waiting() > 0 || (self.failure.is_none() && may_fill)
     }
 
     /// Accounts `waiting` bytes of pending output as memory held by the responses.
@@ -65,9 +88,9 @@ impl H2<'_> {
         connection.worker_held(waiting.cast_signed() - before.cast_signed());
     }
 
-    /// Produces frames until [`ROOM`] is filled.
-    fn fill(&mut self) {
-        while self.send.waiting() < ROOM {
+    /// Produces frames until `room` is filled.
+    fn fill(&mut self, room: usize) {
+        while self.failure.is_none() && self.send.waiting() < room {
             if let Some(place) = self.send.heads.pop_front() {
                 self.write_head(place);
             } else if self.send.window > 0

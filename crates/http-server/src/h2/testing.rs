@@ -1,11 +1,13 @@
 //! HTTP/2 connection without TLS and socket, for tests and for libFuzzer.
 
-use std::task::{Context, Poll, Waker};
+use std::io;
+use std::task::{Context, Poll, Waker, ready};
 
 #[cfg(test)]
 use brisk_http_connection::Connection;
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
 
+use super::output::Sink;
 use super::state::H2;
 use crate::driver::Http;
 use crate::testing;
@@ -79,15 +81,10 @@ impl H2<'_> {
         self.notices.begin_turn(&context);
         self.run();
         self.look_at_bodies();
-        let mut taken = Vec::new();
-        let wrote = self.write(|bytes| {
-            let length = bytes.len().min(most - taken.len());
-            taken.extend_from_slice(&bytes[..length]);
-            if length > 0 { Poll::Ready(Ok(length)) } else { Poll::Pending }
-        });
-        wrote.expect("no error");
+        let mut memory = Memory { taken: Vec::new(), most };
+        self.write(&mut memory).expect("no error");
         self.notices.end_turn();
-        written(&taken)
+        written(&memory.taken)
     }
 
     /// Connection error, if one occurred.
@@ -100,6 +97,26 @@ impl H2<'_> {
     #[cfg(test)]
     pub(super) fn open_streams(&self) -> usize {
         self.numbers.len()
+    }
+}
+
+/// Memory that accepts a limited number of bytes.
+struct Memory {
+    taken: Vec<u8>,
+    most: usize,
+}
+
+impl Sink for &mut Memory {
+    fn poll_room(&mut self) -> Poll<io::Result<usize>> {
+        let room = self.most - self.taken.len();
+        if room > 0 { Poll::Ready(Ok(room)) } else { Poll::Pending }
+    }
+
+    fn poll_write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let room = ready!(self.poll_room())?;
+        let length = bytes.len().min(room);
+        self.taken.extend_from_slice(&bytes[..length]);
+        Poll::Ready(Ok(length))
     }
 }
 

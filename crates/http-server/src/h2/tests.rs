@@ -99,7 +99,21 @@ fn answers_come_by_their_priorities() {
     h2.feed(&get(5, "/big", &[("priority", "u=1")]));
     h2.feed(&get(7, "/big", &[("priority", "u=6")]));
     h2.feed(&frame(kind::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x07u=0"));
-    assert_eq!(order(&h2.answer()), [7, 3, 5, 1]);
+    let frames = h2.answer();
+    assert_eq!(order(&frames), [7, 3, 5, 1]);
+    // The requests begin in the same order.
+    let heads = frames.iter().filter(|frame| frame.head.kind == kind::HEADERS);
+    assert_eq!(heads.map(|frame| frame.head.stream).collect::<Vec<_>>(), [7, 3, 5, 1]);
+}
+
+#[test]
+fn an_urgent_answer_overtakes_data_that_the_client_has_not_taken() {
+    let bench = Bench::new();
+    let mut h2 = bench.connect(&wide());
+    h2.feed(&[open_connection(), get(1, "/big", &[("priority", "u=5")])].concat());
+    h2.answer_up_to(0);
+    h2.feed(&get(3, "/big", &[("priority", "u=0")]));
+    assert_eq!(order(&h2.answer()), [3, 1]);
 }
 
 #[test]

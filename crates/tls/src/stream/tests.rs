@@ -126,6 +126,30 @@ async fn a_turn_sends_one_batch_and_wakes_the_writer_that_has_more() {
     assert!(!stream.is_blocked());
 }
 
+#[tokio::test]
+async fn room_is_what_a_write_accepts() {
+    let stage = Stage::new();
+    let (_client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
+    let stream = &mut accepted.stream;
+    let data = pattern(MIB);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut at = 0;
+    // Up to a full batch, with records of any size.
+    while let Poll::Ready(room) = stream.poll_room(&mut context) {
+        let length = room.expect("a client that is there").min(5000);
+        let written = stream.poll_write(&mut context, &[IoSlice::new(&data[at..at + length])]);
+        assert!(
+            matches!(written, Poll::Ready(Ok(accepted)) if accepted == length),
+            "{written:?} of {length}"
+        );
+        at += length;
+    }
+    assert!(stream.is_blocked() && at > PLAINTEXT, "{at}");
+    assert!(stream.poll_drain(&mut context).is_ready());
+    let Poll::Ready(Ok(room)) = stream.poll_room(&mut context) else { panic!("no room") };
+    assert!(room > 0 && !stream.is_blocked());
+}
+
 /// Counts wake-ups.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
