@@ -22,10 +22,13 @@ thread_local! {
 /// Maximum capacity that a worker keeps for output, in bytes.
 const SCRATCH_KEPT: usize = 64 << 10;
 
-/// An encoder in use. Returned for reuse on drop.
+/// The right to an encoder, which is taken when it is first used: responses that wait for their turn need none. Returned for reuse
+/// on drop.
 #[derive(Debug)]
 pub(super) struct Lease {
     encoder: Option<Encoder>,
+    coding: Coding,
+    level: u8,
     made: Made,
     _holding: Holding,
 }
@@ -44,15 +47,10 @@ pub(super) fn written<E>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> R
 }
 
 impl Lease {
-    /// Takes an encoder for a response on `connection`; `None` if its client has no memory left for encoders.
+    /// Reserves the memory of an encoder for a response on `connection`; `None` if its client has no memory left for encoders.
     pub(super) fn take(coding: Coding, level: u8, connection: &Rc<Connection>) -> Option<Self> {
         let holding = connection.reserve(Resource::Encoders, Encoder::memory(coding)).ok()?;
-        let idle = IDLE.with_borrow_mut(|idle| {
-            let fits = |encoder: &Encoder| encoder.coding() == coding && encoder.level() == level;
-            idle.iter().position(fits).map(|place| idle.swap_remove(place))
-        });
-        let encoder = Some(idle.unwrap_or_else(|| Encoder::new(coding, level)));
-        Some(Self { encoder, made: Made::Coding(coding), _holding: holding })
+        Some(Self { encoder: None, coding, level, made: Made::Coding(coding), _holding: holding })
     }
 
     /// Creates an encoder with a dictionary of the client, for a response of this length.
@@ -65,7 +63,8 @@ impl Lease {
         let bytes = Encoder::memory_with(dictionary, length);
         let holding = connection.reserve(Resource::Encoders, bytes).ok()?;
         let encoder = Encoder::with_dictionary(level, dictionary, length).ok()?;
-        Some(Self { encoder: Some(encoder), made: Made::WithDictionary, _holding: holding })
+        let coding = encoder.coding();
+        Some(Self { encoder: Some(encoder), coding, level, made: Made::WithDictionary, _holding: holding })
     }
 
     /// The coding of the output.
@@ -79,9 +78,21 @@ impl Lease {
         self.encoder = Some(Encoder::new(Coding::Gzip, 0));
     }
 
-    /// The encoder.
+    /// The encoder: an idle one or a new one if this is the first use.
     pub(super) fn encoder(&mut self) -> &mut Encoder {
-        self.encoder.as_mut().expect("an encoder is given back by drop alone")
+        self.encoder.get_or_insert_with(|| {
+            let idle = IDLE.with_borrow_mut(|idle| {
+                let fits = |encoder: &Encoder| encoder.coding() == self.coding && encoder.level() == self.level;
+                idle.iter().position(fits).map(|place| idle.swap_remove(place))
+            });
+            idle.unwrap_or_else(|| Encoder::new(self.coding, self.level))
+        })
+    }
+
+    /// Whether an encoder is in use.
+    #[cfg(test)]
+    pub(super) fn has_encoder(&self) -> bool {
+        self.encoder.is_some()
     }
 }
 
