@@ -51,9 +51,9 @@ impl UnsentLimit {
         }
     }
 
-    /// Whether the rate of the connection is low or not known.
+    /// Whether the rate of the connection is known to be low.
     pub fn is_slow(&self) -> bool {
-        self.bytes <= FIRST
+        self.bytes < FIRST
     }
 
     #[cold]
@@ -74,8 +74,10 @@ impl UnsentLimit {
 fn wanted(info: &TcpInfo) -> u32 {
     let rate = u128::from(info.delivery_rate) * AHEAD.as_millis() / 1000;
     let window = u128::from(info.window) * u128::from(info.segment);
-    // In slow start, the rate is still that of the window, which doubles with each round trip.
-    let ahead = if info.is_in_slow_start { rate.max(window).max(u128::from(FIRST)) } else { rate };
+    // In slow start, the window doubles with each round trip, and the rate follows, until a queue delays the packets.
+    let has_queue = info.rtt > info.least_rtt + info.least_rtt / 4;
+    let grows = info.is_in_slow_start && !has_queue;
+    let ahead = if grows { rate.max(2 * window).max(u128::from(FIRST)) } else { rate };
     u32::try_from(ahead).unwrap_or(UNSENT).clamp(LEAST, UNSENT)
 }
 
@@ -85,23 +87,28 @@ mod tests {
 
     #[test]
     fn the_limit_follows_the_rate_and_in_slow_start_the_window() {
-        let info = |rate: u64, window, is_in_slow_start| TcpInfo {
+        let info = |rate: u64, window, is_in_slow_start, rtt| TcpInfo {
             delivery_rate: rate,
             window,
             segment: 1400,
             is_in_slow_start,
+            rtt: Duration::from_millis(rtt),
+            least_rtt: Duration::from_millis(40),
             ..TcpInfo::default()
         };
-        for (rate, window, is_in_slow_start, limit) in [
-            (1_250_000, 100, false, 31_250),
-            (1_250_000, 10, true, FIRST),
-            (10_000, 10, true, FIRST),
-            (1_250_000, 40, true, 56_000),
-            (10_000, 10, false, LEAST),
-            (125_000_000, 10, false, UNSENT),
-            (u64::MAX, 10, false, UNSENT),
+        for (rate, window, is_in_slow_start, rtt, limit) in [
+            (1_250_000, 100, false, 40, 31_250),
+            (1_250_000, 10, true, 40, FIRST),
+            (10_000, 10, true, 40, FIRST),
+            (1_250_000, 40, true, 45, 112_000),
+            // A queue delays the packets.
+            (1_250_000, 40, true, 60, 31_250),
+            (10_000, 10, true, 60, LEAST),
+            (10_000, 10, false, 40, LEAST),
+            (125_000_000, 10, false, 40, UNSENT),
+            (u64::MAX, 10, false, 40, UNSENT),
         ] {
-            assert_eq!(wanted(&info(rate, window, is_in_slow_start)), limit, "{rate} {window}");
+            assert_eq!(wanted(&info(rate, window, is_in_slow_start, rtt)), limit, "{rate} {window} {rtt}");
         }
     }
 }
