@@ -82,7 +82,8 @@ impl Lease {
     pub(super) fn encoder(&mut self) -> &mut Encoder {
         self.encoder.get_or_insert_with(|| {
             let idle = IDLE.with_borrow_mut(|idle| {
-                let fits = |encoder: &Encoder| encoder.coding() == self.coding && encoder.level() == self.level;
+                let fits =
+                    |encoder: &Encoder| encoder.coding() == self.coding && encoder.level() == self.level;
                 idle.iter().position(fits).map(|place| idle.swap_remove(place))
             });
             idle.unwrap_or_else(|| Encoder::new(self.coding, self.level))
