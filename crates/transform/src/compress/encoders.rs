@@ -22,8 +22,8 @@ thread_local! {
 /// Maximum capacity that a worker keeps for output, in bytes.
 const SCRATCH_KEPT: usize = 64 << 10;
 
-/// The right to an encoder, which is taken when it is first used: responses that wait for their turn need none. Returned for reuse
-/// on drop.
+/// The right to an encoder, which is taken when it is first used: responses that wait for their first turn need none. Returned for
+/// reuse on drop.
 #[derive(Debug)]
 pub(super) struct Lease {
     encoder: Option<Encoder>,
