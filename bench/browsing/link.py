@@ -1,4 +1,4 @@
-"""Two network namespaces with a link between them, by the program brisk-link (crates/link)."""
+"""Two network namespaces with a link between them, by the program brisk-link (crates/base/link)."""
 import os
 import subprocess
 import sys

@@ -1,8 +1,0 @@
-//! Rules about the source code that no compiler checks: layers, sizes, cycles, words.
-
-mod cycles;
-mod holders;
-mod layering;
-mod limits;
-mod tree;
-mod words;

@@ -1,0 +1,9 @@
+//! Rules about the source code that no compiler checks: layers, sizes, cycles, words.
+
+mod cycles;
+mod holders;
+mod layering;
+mod limits;
+mod paths;
+mod tree;
+mod words;
