@@ -6,6 +6,7 @@
 mod document;
 mod error;
 mod findings;
+mod parts;
 mod reader;
 mod text;
 mod units;
@@ -14,6 +15,8 @@ mod values;
 pub use document::{Advice, Document};
 pub use error::{ConfigError, KeyPath, Located, Segment};
 pub use findings::Findings;
+#[doc(hidden)]
+pub use parts::PARTS;
 pub use text::{Text, Written};
 pub use units::{Period, PeriodLimit, Rate, Size, SizeLimit};
 pub use values::{Address, ClientConnections, FastOpen, LogFile, Network, ProxyProtocol};

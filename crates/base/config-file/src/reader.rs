@@ -1,5 +1,6 @@
 //! Serde deserializer for the tree of a file. It omits values to be skipped, and reports errors by kind and key path.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -12,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 use crate::error::{KeyPath, Problem, Segment};
+use crate::parts::PARTS;
 
 /// Values to leave out, by their address in the tree.
 type Skipped<'t> = BTreeSet<*const Spanned<DeValue<'t>>>;
@@ -133,6 +135,16 @@ impl<'a, 't> Node<'a, 't> {
         let kept = table.iter().filter_map(|(key, value)| Some((key, self.kept(value)?)));
         Entries { rest: kept.collect::<Vec<_>>().into_iter(), current: None }
     }
+
+    /// Refuses the first key of a table of [parts](PARTS) that no part has.
+    fn refuse_unknown(self, table: &'a DeTable<'t>, known: Vec<&'static str>) -> Result<(), ReadError> {
+        let unknown = self.entries(table).rest.map(|(key, _)| key.get_ref().as_ref());
+        let Some(key) = unknown.into_iter().find(|key| !known.contains(key)).map(str::to_owned) else {
+            return Ok(());
+        };
+        let error = ReadError::from(Problem::UnknownKey { key: key.clone(), known });
+        Err(error.within(Segment::Key(key)))
+    }
 }
 
 impl<'de> Deserializer<'de> for Node<'_, '_> {
@@ -170,12 +182,18 @@ impl<'de> Deserializer<'de> for Node<'_, '_> {
     /// Serde would take a list too, field by field.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         match self.value.get_ref() {
             DeValue::Array(_) => Err(Error::invalid_type(Unexpected::Seq, &visitor)),
+            DeValue::Table(table) if name == PARTS => {
+                let known = RefCell::default();
+                let value = visitor.visit_seq(Parts { node: self, table, known: &known })?;
+                self.refuse_unknown(table, known.into_inner())?;
+                Ok(value)
+            }
             _ => self.deserialize_any(visitor),
         }
     }
@@ -197,6 +215,58 @@ impl<'de> Deserializer<'de> for Node<'_, '_> {
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
         seq tuple tuple_struct map identifier ignored_any
+    }
+}
+
+/// The fields of a table of [parts](PARTS): each gets the same table, and reads its own keys.
+struct Parts<'a, 't, 'k> {
+    node: Node<'a, 't>,
+    table: &'a DeTable<'t>,
+    /// Keys of the parts that were read.
+    known: &'k RefCell<Vec<&'static str>>,
+}
+
+impl<'de> SeqAccess<'de> for Parts<'_, '_, '_> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
+        seed.deserialize(Part { node: self.node, table: self.table, known: self.known }).map(Some)
+    }
+}
+
+/// A table of which one part is read. Parts are structs, so that all other methods of the deserializer have no use.
+struct Part<'a, 't, 'k> {
+    node: Node<'a, 't>,
+    table: &'a DeTable<'t>,
+    known: &'k RefCell<Vec<&'static str>>,
+}
+
+impl<'de> Deserializer<'de> for Part<'_, '_, '_> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, ReadError> {
+        Err(Error::custom("a part of a table is a struct"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        let Self { node, table, known } = self;
+        if name == PARTS {
+            return visitor.visit_seq(Parts { node, table, known });
+        }
+        known.borrow_mut().extend(fields);
+        let mut entries = node.entries(table);
+        entries.keep(|key| fields.contains(&key));
+        visitor.visit_map(entries)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
@@ -229,6 +299,14 @@ impl<'de> SeqAccess<'de> for Items<'_, '_> {
 struct Entries<'a, 't> {
     rest: std::vec::IntoIter<(&'a Spanned<DeString<'t>>, Node<'a, 't>)>,
     current: Option<(&'a Spanned<DeString<'t>>, Node<'a, 't>)>,
+}
+
+impl Entries<'_, '_> {
+    /// Leaves out the entries with other keys than those that `is_kept` permits.
+    fn keep(&mut self, is_kept: impl Fn(&str) -> bool) {
+        let kept = self.rest.by_ref().filter(|(key, _)| is_kept(key.get_ref().as_ref()));
+        self.rest = kept.collect::<Vec<_>>().into_iter();
+    }
 }
 
 impl<'de> MapAccess<'de> for Entries<'_, '_> {

@@ -4,6 +4,7 @@ mod certificate_files;
 mod foreign;
 mod key_settings;
 mod process;
+mod raw;
 mod renewal;
 mod resolve;
 
@@ -14,15 +15,15 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
+use brisk_answer::features::RouteKeys;
 pub use brisk_config_file::{ConfigError, Period};
 use brisk_config_file::{Document, Located};
-pub use brisk_config_schema::AccessLogFormat;
-use brisk_config_schema::values::{Address, UpstreamServer};
-use brisk_config_schema::{self as raw, values};
 use brisk_upstream::settings::ServerUrl;
 pub use certificate_files::CertificateFiles;
 pub use key_settings::{GpuSettings, IsolationSettings, KeySettings};
 pub use process::Running;
+pub use raw::AccessLogFormat;
+use raw::values::{self, Address, UpstreamServer};
 pub use renewal::Renewed;
 pub use resolve::Resolved;
 pub use resolve::acme::{CertificatePlace, ResolvedAcme};
@@ -190,12 +191,9 @@ fn finish(
 /// Localhost with the built-in page, or `upstream` behind it.
 fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
     let name = "upstream".to_owned();
-    let route = raw::Route { path: "/".to_owned(), upstream: Some(name.clone()), ..raw::Route::default() };
-    let host = raw::Host {
-        names: brisk_certs::DevelopmentCa::NAMES.map(str::to_owned).to_vec(),
-        route: upstream.iter().map(|_| route.clone()).collect(),
-        ..raw::Host::default()
-    };
+    let mut host = raw::Host::default();
+    host.features.site.names = brisk_certs::DevelopmentCa::NAMES.map(str::to_owned).to_vec();
+    host.features.site.route = upstream.iter().map(|_| whole_host(name.clone())).collect();
     let group = |url| raw::Upstream { servers: vec![UpstreamServer::new(url)], ..raw::Upstream::default() };
     raw::Config {
         server: raw::Server {
@@ -209,6 +207,14 @@ fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
         upstream: upstream.map(|url| (name, group(url))).into_iter().collect(),
         ..raw::Config::default()
     }
+}
+
+/// A route for all paths of a host to an upstream.
+fn whole_host(upstream: String) -> RouteKeys {
+    let mut route = RouteKeys::default();
+    route.paths.path = "/".to_owned();
+    route.action.upstream = Some(upstream);
+    route
 }
 
 /// `localhost` is both; where the machine has no IPv6, the other alone.
@@ -226,7 +232,7 @@ const USUAL_HTTP: [&str; 2] = ["0.0.0.0:80", "[::]:80"];
 /// Writes out what a short file leaves unsaid: the usual ports and the refusal of unknown names where certificates are
 /// obtained, and the route of a host that has only an upstream.
 fn shortcuts(raw: &mut raw::Config) {
-    if raw.host.iter().any(|host| host.acme.is_on() || host.on_demand.is_some()) {
+    if raw.host.iter().any(|host| host.own.acme.is_on() || host.own.on_demand.is_some()) {
         let usual =
             |addresses: [&str; 2]| addresses.iter().filter_map(|address| address.parse().ok()).collect();
         if raw.server.https.is_empty() && raw.server.http.is_empty() {
@@ -235,11 +241,9 @@ fn shortcuts(raw: &mut raw::Config) {
         raw.server.unknown_host.get_or_insert(raw::UnknownHost::Refuse);
     }
     for host in &mut raw.host {
-        let Some(server) = host.upstream.take() else { continue };
+        let Some(server) = host.own.upstream.take() else { continue };
         let name = server.url.to_string();
-        let route =
-            raw::Route { path: "/".to_owned(), upstream: Some(name.clone()), ..raw::Route::default() };
-        host.route.push(route);
+        host.features.site.route.push(whole_host(name.clone()));
         let group = raw::Upstream { servers: vec![server], ..raw::Upstream::default() };
         raw.upstream.entry(name).or_insert(group);
     }

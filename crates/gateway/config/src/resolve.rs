@@ -1,57 +1,40 @@
 //! Resolution of the operator's text into valid settings.
 
-mod access;
 mod access_log;
 pub(crate) mod acme;
 mod certificates;
 mod clients;
-mod compression;
-mod consolidate;
 pub(crate) mod context;
 mod dangers;
 mod dashboard;
-mod diversions;
 mod dns;
 mod early_data;
-mod early_hints;
-mod error_pages;
 mod experiments;
 mod files;
-mod forward_auth;
-mod headers;
 mod hosts;
 mod http3;
 mod isolation;
-mod jwt;
-mod keep_alive;
 mod keys;
 pub(crate) mod keyserver;
-mod limits;
-mod maintenance;
-mod maps;
+mod memory_limits;
 mod names;
 mod on_demand;
 mod otlp;
-mod pace;
 mod redis;
 mod remote;
-mod request_limits;
-mod routes;
 mod server;
+mod server_paths;
 mod sessions;
-mod sticky;
 mod tokens;
-mod upstream_path;
 mod upstream_servers;
 mod upstreams;
 pub(crate) mod visit_store;
-mod visits;
-mod when;
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use brisk_answer::features::{self, consolidation, forward_auth, headers, limits, mirror, split};
 use brisk_certs::{Certificate, DevelopmentCa};
 use brisk_config_file::{Document, Findings, KeyPath, Located};
 use brisk_gateway::HostCertificates;
@@ -120,15 +103,17 @@ pub(super) fn resolve(
     let server = server::server(raw, &mut context);
     context.files.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
-    upstreams.extend(consolidate::groups(raw));
-    for group in forward_auth::groups(raw) {
+    context.shared.upstreams = raw.upstream.keys().cloned().collect();
+    context.shared.body_size = raw.server.limits.body_size;
+    upstreams.extend(consolidation::groups(raw.features(), &context.shared.upstreams));
+    for group in forward_auth::groups(raw.features(), &context.shared.upstreams) {
         if upstreams.iter().all(|other| other.name != group.name) {
             upstreams.push(group);
         }
     }
     let remote = remote::engines(raw, &mut context);
-    context.maps = maps::maps(&raw.map, &mut context);
-    context.limits = request_limits::limits(raw, &mut context);
+    context.shared.maps = headers::maps(&raw.map, &mut context.shared);
+    context.shared.limits = limits::limits(&raw.limit, raw.features(), &running.limits, &mut context.shared);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
     let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &hosts.all, &mut context);
@@ -139,7 +124,9 @@ pub(super) fn resolve(
     early_data::size(raw, &mut context);
     dangers::review(raw, server.state_dir.as_deref(), &mut context);
     unused(raw, &mut context);
-    let Context { findings, keystore, files: certificate_files, fingerprints, .. } = context;
+    let Context { shared, keystore, files: mut certificate_files, .. } = context;
+    let features::Context { findings, files, fingerprints, .. } = shared;
+    certificate_files.others.extend(files);
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
     let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), certificate_files.all());
@@ -161,8 +148,8 @@ pub(super) fn certificates(
     let mut context = Context::new(Findings::new(document, Vec::new()), base, running);
     context.files.tokens = tokens;
     let hosts = hosts::certificates_of(raw, hosts, &mut context);
-    let Context { findings, keystore, .. } = context;
-    let warnings = findings.conclude()?;
+    let Context { shared, keystore, .. } = context;
+    let warnings = shared.findings.conclude()?;
     let of_host = |(names, certificates): (_, Vec<Arc<Certificate>>)| {
         let keys = keystore.subset(certificates.iter().map(|certificate| certificate.key));
         HostCertificates { names, certificates, keys }
@@ -172,11 +159,13 @@ pub(super) fn certificates(
 
 /// Warns of upstreams that no route uses.
 fn unused(raw: &Config, context: &mut Context<'_>) {
-    let routes = raw.host.iter().flat_map(|host| &host.route);
-    let asked = routes.filter_map(|route| route.upstream.as_ref()).chain(consolidate::upstreams(raw));
-    let asked = asked.chain(forward_auth::upstreams(raw)).chain(diversions::upstreams(raw));
+    let routes = raw.features().flat_map(|host| &host.site.route);
+    let asked = routes.filter_map(|route| route.action.upstream.as_ref());
+    let asked = asked.chain(consolidation::upstreams(raw.features()));
+    let asked = asked.chain(forward_auth::upstreams(raw.features()));
+    let asked = asked.chain(split::upstreams(raw.features())).chain(mirror::upstreams(raw.features()));
     let asked: HashSet<_> = asked.collect();
     for name in raw.upstream.keys().filter(|name| !asked.contains(name)) {
-        context.findings.warn(format!("[upstream.{name}]: no route has upstream = \"{name}\""));
+        context.shared.findings.warn(format!("[upstream.{name}]: no route has upstream = \"{name}\""));
     }
 }

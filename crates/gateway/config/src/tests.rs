@@ -456,9 +456,9 @@ fn what_is_written_is_what_is_meant() {
     assert_eq!(settings.service.hosts[0].tls.names, ["localhost"]);
     assert_eq!((settings.service.hosts[0].tls.default, settings.service.hosts[1].tls.default), (false, true));
     let [first, second] = &settings.service.hosts[1].routes[..] else { panic!("two routes") };
-    assert_eq!((&first.path, first.body_limit), (&RoutePath::Exact("/a".to_owned()), Some(1 << 20)));
+    assert_eq!((&first.path, first.body.limit), (&RoutePath::Exact("/a".to_owned()), Some(1 << 20)));
     assert!(matches!(&first.action, Action::Upstream(_)));
-    assert_eq!((&second.path, second.body_limit), (&RoutePath::Prefix("/b/".to_owned()), None));
+    assert_eq!((&second.path, second.body.limit), (&RoutePath::Prefix("/b/".to_owned()), None));
     let group = &settings.upstreams[0];
     assert_eq!((group.name.as_str(), group.servers[0].weight, group.servers[1].weight), ("app", 1, 3));
     assert_eq!(

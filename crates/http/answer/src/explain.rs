@@ -15,11 +15,12 @@ use http::header;
 use http::request::Parts;
 
 use crate::error::ServiceError;
+use crate::features::ordered;
 use crate::files::{is_hidden_name, location};
 use crate::forwarding::Forwarding;
 use crate::hosts::{Hosts, Origin};
 use crate::redirect;
-use crate::settings::{Action, RouteSettings, ServiceSettings, StaticSettings, UpstreamAction, ordered};
+use crate::settings::{Action, RouteSettings, ServiceSettings, StaticSettings, UpstreamAction};
 use crate::stage::{Groups, HostContext, StageContext, StageTarget};
 use crate::stages::RouteStages;
 use crate::variables::HeadValues;
@@ -133,7 +134,7 @@ fn reserved<'a>(
 
 fn action(route: &RouteSettings, groups: &[GroupSettings], head: &Parts, path: &RequestPath<'_>) -> String {
     match &route.action {
-        Action::Upstream(upstream) => self::upstream(upstream, groups, head, path),
+        Action::Upstream(upstream) => self::upstream(route, upstream, groups, head, path),
         Action::Static(files) => match location(&route.path) {
             Some(location) if *path.decoded == *route.path.as_str().as_bytes() => {
                 format!("redirect: 301 Moved Permanently to {location}")
@@ -157,6 +158,7 @@ fn action(route: &RouteSettings, groups: &[GroupSettings], head: &Parts, path: &
 }
 
 fn upstream(
+    route: &RouteSettings,
     upstream: &UpstreamAction,
     groups: &[GroupSettings],
     head: &Parts,
@@ -180,10 +182,10 @@ fn upstream(
         0 => String::new(),
         more => format!(" or {more} more"),
     };
-    let split = upstream.split.as_ref().map_or_else(String::new, |split| {
+    let split = route.split.as_ref().map_or_else(String::new, |split| {
         format!("; for {} % of the visitors upstream \"{}\"", split.share, split.group)
     });
-    let mirror = upstream.mirror.as_ref().map_or_else(String::new, |mirror| {
+    let mirror = route.mirror.as_ref().map_or_else(String::new, |mirror| {
         format!("; {} % mirrored to upstream \"{}\"", mirror.share, mirror.group)
     });
     format!("upstream \"{}\": {} {urls}{more}{split}{mirror}", group.name, head.method)

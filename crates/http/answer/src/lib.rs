@@ -4,14 +4,12 @@
 //! A [`Service`] is built from [`ServiceSettings`](settings::ServiceSettings) and responds to the requests of all
 //! connections of one worker. It does no I/O with clients: `brisk-http-server` reads requests and writes responses.
 
-mod access_settings;
 mod alt_svc;
-mod client_cert;
 mod error;
 mod error_page;
-mod error_pages;
 mod exchange;
 mod explain;
+pub mod features;
 mod files;
 mod forwarding;
 #[cfg(any(test, fuzzing))]
@@ -19,15 +17,10 @@ mod forwarding;
 pub mod fuzz;
 mod head_limits;
 mod headers;
-mod hints;
 mod hosts;
-mod limit_settings;
-mod maintenance;
-mod mirror;
 mod redirect;
 mod service;
 pub mod settings;
-mod split;
 mod stage;
 mod stages;
 mod timing;

@@ -22,11 +22,11 @@ use http_body::Body as _;
 use ipnet::IpNet;
 
 use crate::exchange::Exchange;
+use crate::features::early_hints::RequestHints;
+use crate::features::headers::rules_stage::FormedHeaders;
+use crate::features::trace::stage::RequestTrace;
 use crate::forwarding::Forwarding;
-use crate::hints::RequestHints;
 use crate::settings::{Action, HostSettings, HstsSettings, Preconnect, RouteSettings, ServiceSettings};
-use crate::stages::header_rules::FormedHeaders;
-use crate::stages::trace::RequestTrace;
 use crate::visits::{PageView, SiteVisits};
 use brisk_rules::ResponseHeaders;
 use brisk_transform::body::Body;
@@ -233,7 +233,7 @@ impl<'a> HostContext<'a> {
         Ok(Self {
             settings: host,
             names: Rc::new(Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref())),
-            headers: ResponseHeaders::new(host.hsts.map(HstsSettings::value), &host.headers),
+            headers: ResponseHeaders::new(host.headers.hsts.map(HstsSettings::value), &host.headers.others),
             experiments: Rc::clone(&experiments),
             visits: measured.map(|(visits, beacons)| {
                 SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids(), trusted)
@@ -276,6 +276,6 @@ impl<'a> StageContext<'a> {
     /// Whether some requests of the route get early hints, by its configuration or in an experiment.
     pub(crate) fn may_hint(&self) -> bool {
         let is_drawn = self.host.is_some_and(|host| host.experiments.early_hints().is_some());
-        self.upstream_route().is_some_and(|route| is_drawn || route.early_hints.is_some())
+        self.upstream_route().is_some_and(|route| is_drawn || route.early_hints.settings.is_some())
     }
 }

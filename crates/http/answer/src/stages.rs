@@ -1,57 +1,39 @@
 //! The stages of requests and responses, in order.
 
-mod access;
 mod alt_svc;
 mod arm_names;
-mod bandwidth;
-mod body_limit;
-mod client_certificate;
-mod compression;
 mod connection_close;
-mod consolidation;
-mod early_data;
-mod early_hints;
-mod error_pages;
-mod forward_auth;
 mod head_method;
-pub(crate) mod header_rules;
-mod host_headers;
-mod keep_alive;
-mod limits;
-mod maintenance;
-mod page_measurement;
-mod server_timing;
-pub(crate) mod trace;
 mod tunnel_refusal;
 
 use brisk_http::validate::Refusal;
 use brisk_transform::body::Body;
 use http::{HeaderMap, Response};
 
-use self::access::AccessStage;
 use self::alt_svc::AltSvcStage;
 use self::arm_names::ArmNamesStage;
-use self::bandwidth::BandwidthStage;
-use self::body_limit::BodyLimitStage;
-use self::client_certificate::ClientCertificateStage;
-use self::compression::{CompressionStage, NegotiationStage};
 use self::connection_close::ConnectionCloseStage;
-use self::consolidation::ConsolidationStage;
-use self::early_data::EarlyDataStage;
-use self::early_hints::EarlyHintsStage;
-use self::error_pages::ErrorPagesStage;
-use self::forward_auth::ForwardAuthStage;
 use self::head_method::HeadMethodStage;
-use self::header_rules::HeaderRulesStage;
-use self::host_headers::HostHeadersStage;
-use self::keep_alive::KeepAliveStage;
-use self::limits::LimitsStage;
-use self::maintenance::MaintenanceStage;
-use self::page_measurement::PageMeasurementStage;
-use self::server_timing::ServerTimingStage;
-use self::trace::TraceStage;
 use self::tunnel_refusal::TunnelRefusalStage;
 use crate::exchange::Exchange;
+use crate::features::access::stage::AccessStage;
+use crate::features::bandwidth::stage::BandwidthStage;
+use crate::features::body::stage::BodyLimitStage;
+use crate::features::client_certificates::stage::ClientCertificateStage;
+use crate::features::compression::stage::{CompressionStage, NegotiationStage};
+use crate::features::consolidation::stage::ConsolidationStage;
+use crate::features::early_data::stage::EarlyDataStage;
+use crate::features::early_hints::stage::EarlyHintsStage;
+use crate::features::error_pages::stage::ErrorPagesStage;
+use crate::features::forward_auth::stage::ForwardAuthStage;
+use crate::features::headers::host_stage::HostHeadersStage;
+use crate::features::headers::rules_stage::HeaderRulesStage;
+use crate::features::keep_alive::stage::KeepAliveStage;
+use crate::features::limits::stage::LimitsStage;
+use crate::features::maintenance::stage::MaintenanceStage;
+use crate::features::trace::stage::TraceStage;
+use crate::features::visits::stage::PageMeasurementStage;
+use crate::features::visits::timing_stage::ServerTimingStage;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
 /// Defines [`AnyStage`] with one variant per stage, and compiles stages in the order of the variants.

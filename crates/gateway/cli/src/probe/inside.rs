@@ -71,7 +71,7 @@ fn host(host: &HostSettings) -> HostFacts {
             .map(|certificate| self::certificate(certificate))
             .collect(),
         has_acme: host.tls.obtained,
-        hsts: host.hsts.is_some(),
+        hsts: host.headers.hsts.is_some(),
         early_paths: early.collect(),
     }
 }

@@ -43,11 +43,11 @@ pub(super) fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Vec
     }
     if raw.file.is_some() {
         let message = "has no effect beside [[access_log.output]]: write the file as one of the outputs";
-        context.findings.wrong(&path.key("file"), message);
+        context.shared.findings.wrong(&path.key("file"), message);
     }
     if raw.output.len() > MOST_OUTPUTS {
         let message = format!("more than {MOST_OUTPUTS} outputs: each has a thread and buffers of its own");
-        context.findings.incomplete(&path.key("output").index(MOST_OUTPUTS), message);
+        context.shared.findings.incomplete(&path.key("output").index(MOST_OUTPUTS), message);
     }
     let outputs = raw.output.iter().enumerate().filter_map(|(index, own)| {
         let inherited = raw::LogOutput {
@@ -70,14 +70,15 @@ fn output(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Op
         raw::LogFormat::Template(text) => {
             if raw.milestones == Some(true) {
                 let message = "has no effect with a template, which has no variable for them";
-                context.findings.wrong(&path.key("milestones"), message);
+                context.shared.findings.wrong(&path.key("milestones"), message);
             }
             let template = LogTemplate::new(text);
             let template = template
-                .map_err(|reason| context.findings.wrong(&path.key("format").key("template"), reason));
+                .map_err(|reason| context.shared.findings.wrong(&path.key("format").key("template"), reason));
             let template = template.ok()?;
             let (ja4, certificates) = template.fingerprints();
-            context.fingerprints = (context.fingerprints.0 || ja4, context.fingerprints.1 || certificates);
+            let fingerprints = &mut context.shared.fingerprints;
+            *fingerprints = (fingerprints.0 || ja4, fingerprints.1 || certificates);
             AccessLogFormat::Template(Arc::new(template))
         }
     };
@@ -93,7 +94,7 @@ pub(super) fn share(written: Option<f64>, path: &KeyPath, context: &mut Context<
     if sample.is_none() {
         let message =
             format!("{share} is no share of requests: write a number above 0 and at most 1, as 0.01");
-        context.findings.wrong(&path.key("sample"), message);
+        context.shared.findings.wrong(&path.key("sample"), message);
     }
     sample
 }
@@ -103,12 +104,12 @@ fn target(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Op
         (Some(LogFile::Stdout), None, None) => Some(AccessLogTarget::Stdout),
         (Some(LogFile::Stderr), None, None) => Some(AccessLogTarget::Stderr),
         (Some(LogFile::Path(file)), None, None) => {
-            Some(AccessLogTarget::File(log_file(&context.base.join(file), &path.key("file"), context)))
+            Some(AccessLogTarget::File(log_file(&context.shared.base.join(file), &path.key("file"), context)))
         }
         (None, Some(syslog), None) => self::syslog(syslog, &path.key("syslog"), context),
         (None, None, Some(journal)) => self::journal(journal, &path.key("journal"), context),
         _ => {
-            context.findings.incomplete(path, "needs exactly one of file, syslog and journal");
+            context.shared.findings.incomplete(path, "needs exactly one of file, syslog and journal");
             None
         }
     }
@@ -116,7 +117,8 @@ fn target(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Op
 
 fn syslog(raw: &raw::Syslog, path: &KeyPath, context: &mut Context<'_>) -> Option<AccessLogTarget> {
     let size = raw.max_size.map(|size| size.0);
-    let max_size = context.findings.within(&path.key("max_size"), size, MESSAGE, &(SMALLEST..=LARGEST));
+    let max_size =
+        context.shared.findings.within(&path.key("max_size"), size, MESSAGE, &(SMALLEST..=LARGEST));
     let server = read(Some(&raw.server), path, "server", context);
     let origin = origin([&raw.facility, &raw.severity, &raw.app_name], path, context);
     let structured_data = read(raw.structured_data.as_deref(), path, "structured_data", context);
@@ -135,7 +137,7 @@ fn journal(raw: &raw::Journal, path: &KeyPath, context: &mut Context<'_>) -> Opt
     let (facility, severity, app_name) =
         origin([&raw.facility, &raw.severity, &raw.app_name], path, context)?;
     Some(AccessLogTarget::Journal(JournalSettings {
-        socket: context.base.join(raw.socket.as_deref().unwrap_or(Path::new(JOURNAL))),
+        socket: context.shared.base.join(raw.socket.as_deref().unwrap_or(Path::new(JOURNAL))),
         facility,
         severity,
         app_name,
@@ -161,17 +163,20 @@ fn read<T: FromStr<Err = String>>(
     key: &str,
     context: &mut Context<'_>,
 ) -> Option<T> {
-    text?.parse().map_err(|reason: String| context.findings.wrong(&path.key(key), reason)).ok()
+    text?.parse().map_err(|reason: String| context.shared.findings.wrong(&path.key(key), reason)).ok()
 }
 
 /// The file may be missing, its folder may not.
 fn log_file(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> PathBuf {
     if file.is_dir() {
-        context.findings.wrong(path, format!("{} is a folder: write the name of a file", file.display()));
+        context
+            .shared
+            .findings
+            .wrong(path, format!("{} is a folder: write the name of a file", file.display()));
     } else if let Some(folder) =
         file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
     {
-        context.findings.wrong(path, format!("the folder {} does not exist", folder.display()));
+        context.shared.findings.wrong(path, format!("the folder {} does not exist", folder.display()));
     }
     file.to_owned()
 }

@@ -16,7 +16,6 @@ use brisk_gateway::settings::{FleetStore, SessionSettings};
 use zeroize::Zeroizing;
 
 use super::context::Context;
-use super::files::read_privately;
 use super::{certificates, dns, on_demand};
 use crate::raw;
 use crate::values::Address;
@@ -103,7 +102,7 @@ pub(super) fn acme(
     for (index, (host, resolved)) in raw.host.iter().zip(hosts).enumerate() {
         let path = all.index(index);
         demanded.extend(on_demand::decided(host, resolved, &keys, &path, context));
-        let raw::HostAcme::On(own) = &host.acme else { continue };
+        let raw::HostAcme::On(own) = &host.own.acme else { continue };
         provable(&resolved.tls.names, &settings.challenges, &path, context);
         room(&resolved.tls.names, &settings, &path, context);
         wanted.push(CertificateSpec {
@@ -122,7 +121,7 @@ pub(super) fn acme(
     let resolved = ResolvedAcme { settings, wanted, demanded, place };
     if resolved.is_used() && resolved.place.is_none() {
         let message = "acme = true needs a folder for keys and certificates: write server.state_dir = \"/var/lib/brisk\"";
-        context.findings.incomplete(&KeyPath::of("server"), message);
+        context.shared.findings.incomplete(&KeyPath::of("server"), message);
     }
     resolved
 }
@@ -134,9 +133,10 @@ fn place(
     context: &mut Context<'_>,
 ) -> Option<CertificatePlace> {
     if raw.store == Some(raw::AcmeStore::Redis) {
-        if sessions.fleet.is_none() && !context.findings.written(&KeyPath::of("sessions").key("redis")) {
+        if sessions.fleet.is_none() && !context.shared.findings.written(&KeyPath::of("sessions").key("redis"))
+        {
             let message = "needs [sessions.redis] with its `servers`, and `sessions.secret`";
-            context.findings.wrong(&KeyPath::of("acme").key("store"), message);
+            context.shared.findings.wrong(&KeyPath::of("acme").key("store"), message);
         }
         let copy = state_dir.map(|dir| dir.join("fleet-certificates"));
         return sessions.fleet.clone().map(|fleet| CertificatePlace::Fleet(Box::new(fleet), copy));
@@ -152,14 +152,14 @@ fn provable(names: &[String], challenges: &[ChallengeKind], path: &KeyPath, cont
         let message = format!(
             "\"{name}\" can be proven by dns-01 alone, whose settings are in [acme.dns], or by dns-persist-01: write one of them"
         );
-        context.findings.wrong(&path.key("names"), message);
+        context.shared.findings.wrong(&path.key("names"), message);
     }
     let is_address = |name: &&String| name.parse::<IpAddr>().is_ok();
     for name in names.iter().filter(is_address).filter(|_| challenges.iter().all(by_dns)) {
         let message = format!(
             "the address {name} cannot be proven by DNS: write acme.challenges with \"tls-alpn-01\" or \"http-01\""
         );
-        context.findings.wrong(&path.key("names"), message);
+        context.shared.findings.wrong(&path.key("names"), message);
     }
 }
 
@@ -180,7 +180,7 @@ fn ports(raw: &raw::Config, challenges: &[ChallengeKind], context: &mut Context<
         return;
     }
     for (kind, _, port, key) in missing {
-        context.findings.warn(format!(
+        context.shared.findings.warn(format!(
             "{}: authorities connect to port {port}, and `{key}` has no address with it: add one, forward the port to brisk, \
              or write other `acme.challenges`",
             kind.name()
@@ -199,7 +199,7 @@ fn room(names: &[String], settings: &AcmeSettings, path: &KeyPath, context: &mut
             "{by_dns} names are proven by dns-01, and acme-dns keeps two records: write hosts of at most two such names, or \
              `server` or `hook` in [acme.dns]"
         );
-        context.findings.wrong(&path.key("names"), message);
+        context.shared.findings.wrong(&path.key("names"), message);
     }
 }
 
@@ -227,7 +227,10 @@ fn authorities(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Ve
         next.external_account =
             external(raw.external_account.as_ref(), &path.key("external_account"), context);
         if all.iter().any(|one| one.directory == next.directory) {
-            context.findings.wrong(&path.key("directory"), "is asked already: write another authority");
+            context
+                .shared
+                .findings
+                .wrong(&path.key("directory"), "is asked already: write another authority");
         }
         all.push(next);
     }
@@ -242,7 +245,7 @@ fn url(text: &str, path: &KeyPath, context: &mut Context<'_>) -> String {
         let message = format!(
             "{text:?} is no directory: write its address, as \"https://acme-v02.api.letsencrypt.org/directory\""
         );
-        context.findings.wrong(path, message);
+        context.shared.findings.wrong(path, message);
     }
     text.to_owned()
 }
@@ -254,7 +257,7 @@ fn external(
 ) -> Option<ExternalAccount> {
     let raw = raw?;
     let file = context.file(&raw.key_file);
-    let key = read_privately(&file, &path.key("key_file"), context, read_key)?;
+    let key = context.shared.read_privately(&file, &path.key("key_file"), read_key)?;
     Some(ExternalAccount { key_id: raw.key_id.clone(), key })
 }
 
@@ -273,7 +276,7 @@ fn contact(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Vec<St
     for (index, text) in raw.contact.iter().enumerate() {
         let address = text.strip_prefix("mailto:").unwrap_or(text);
         if !address.contains('@') || address.contains([' ', ',', '?']) {
-            context.findings.wrong(
+            context.shared.findings.wrong(
                 &path.index(index),
                 format!("{text:?} is no mail address: write one as \"admin@example.com\""),
             );
@@ -295,21 +298,23 @@ fn challenges(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) -> V
         tls.into_iter().chain(http).collect()
     };
     let Some(written) = &raw.acme.challenges else { return usual() };
-    if written.is_empty() && !context.findings.written(&path.index(0)) {
-        context.findings.wrong(&path, "no challenge: write at least one, as \"tls-alpn-01\"");
+    if written.is_empty() && !context.shared.findings.written(&path.index(0)) {
+        context.shared.findings.wrong(&path, "no challenge: write at least one, as \"tls-alpn-01\"");
     }
     for (index, challenge) in written.iter().enumerate() {
         if *challenge == raw::Challenge::Http && raw.server.http.is_empty() {
             context
+                .shared
                 .findings
                 .wrong(&path.index(index), "needs `server.http`, the port 80 where authorities ask");
         }
         if *challenge == raw::Challenge::TlsAlpn && raw.server.https.is_empty() {
             let message = "needs `server.https`, the port 443 to which authorities connect";
-            context.findings.wrong(&path.index(index), message);
+            context.shared.findings.wrong(&path.index(index), message);
         }
         if *challenge == raw::Challenge::Dns && raw.acme.dns.is_none() {
             context
+                .shared
                 .findings
                 .wrong(&path.index(index), "needs [acme.dns], which says how records are put into the DNS");
         }
@@ -328,8 +333,9 @@ fn kind(challenge: raw::Challenge) -> ChallengeKind {
 
 fn keys(written: Option<&[raw::AcmeKey]>, path: &KeyPath, context: &mut Context<'_>) -> Vec<KeyKind> {
     let Some(written) = written else { return vec![KeyKind::Ecdsa] };
-    if written.is_empty() && !context.findings.written(&path.index(0)) {
+    if written.is_empty() && !context.shared.findings.written(&path.index(0)) {
         context
+            .shared
             .findings
             .wrong(path, "no kind of key: write [\"ecdsa\"], or [\"ecdsa\", \"rsa\"] for old clients too");
     }

@@ -22,7 +22,7 @@ pub(super) fn maintenance(raw: &raw::Certificates, context: &mut Context<'_>) ->
         staples: raw.staple.unwrap_or(usual.staples),
         watches: raw.watch_revocation.unwrap_or(usual.watches),
         completes: raw.complete_chains.unwrap_or(usual.completes),
-        wait: context.findings.within(&path, raw.staple_wait, Period(usual.wait), &WAITS).0,
+        wait: context.shared.findings.within(&path, raw.staple_wait, Period(usual.wait), &WAITS).0,
     }
 }
 
@@ -50,11 +50,11 @@ pub(super) fn stapled(
             }
             // An old one does less harm than a gateway that does not start.
             Err(error @ CertError::Staple { expired: true, .. }) => {
-                context.findings.warn(format!("{error}; it is not shown, put a new one there"));
+                context.shared.findings.warn(format!("{error}; it is not shown, put a new one there"));
                 Some(certificate)
             }
             Err(error) => {
-                context.findings.wrong(&path.key("staple"), error.to_string());
+                context.shared.findings.wrong(&path.key("staple"), error.to_string());
                 None
             }
         };
@@ -71,7 +71,7 @@ pub(super) fn stapled(
     }
     let error =
         CertError::MustStaple { path: certificate.source.clone(), title: certificate.title(), reason };
-    context.findings.wrong(&path.key("chain"), error.to_string());
+    context.shared.findings.wrong(&path.key("chain"), error.to_string());
     None
 }
 
@@ -83,22 +83,23 @@ pub(super) fn catalogue(
     context: &mut Context<'_>,
 ) -> Option<Arc<Catalogue>> {
     let path = path.key("certificate_folder");
-    let folder = context.base.join(host.certificate_folder.as_ref()?);
+    let folder = context.shared.base.join(host.own.certificate_folder.as_ref()?);
     if raw.keys.isolate == Some(true) {
         let message =
             "its keys are read by this process, and not by that of keys.isolate: leave one of the two out";
-        context.findings.wrong(&path, message);
+        context.shared.findings.wrong(&path, message);
         return None;
     }
     let opened = context
         .running
         .catalogues
         .open(&folder)
-        .map_err(|error| context.findings.wrong(&path, error.to_string()));
+        .map_err(|error| context.shared.findings.wrong(&path, error.to_string()));
     let catalogue = opened.ok()?;
     if catalogue.statistics().names == 0 {
         let folder = folder.display();
         context
+            .shared
             .findings
             .warn(format!("{path}: {folder} has no NAME.pem yet; those that come are served at once"));
     }

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use brisk_answer::settings::ClientCert;
+use brisk_answer::features::client_certificates::{
+    ClientCertificateMode, ClientCertificates as Written, CrlMode, ForwardCertificate,
+};
 use brisk_certs::{Crl, subject};
 use brisk_config_file::KeyPath;
 use brisk_keys::{encoding_fault, pem_fault};
@@ -16,7 +18,7 @@ use crate::raw;
 
 /// A host's demands on the certificates of clients.
 pub(super) fn authenticated(
-    raw: &raw::ClientCertificates,
+    raw: &Written,
     host: &raw::Host,
     config: &raw::Config,
     path: &KeyPath,
@@ -24,7 +26,7 @@ pub(super) fn authenticated(
 ) -> ClientCertificates {
     let file = context.file(&raw.ca);
     let roots = authorities(&file).unwrap_or_else(|message| {
-        context.findings.wrong(&path.key("ca"), message);
+        context.shared.findings.wrong(&path.key("ca"), message);
         Vec::new()
     });
     let revocation = revocation(raw, path, context);
@@ -32,38 +34,25 @@ pub(super) fn authenticated(
         uncovered(&roots, revocation, &file, context);
     }
     ClientCertificates {
-        required: raw.mode == raw::ClientCertificateMode::Required,
+        required: raw.mode == ClientCertificateMode::Required,
         roots,
         revocation,
         keep: matches!(
             raw.forward,
-            Some(raw::ForwardCertificate::Certificate | raw::ForwardCertificate::Chain)
-        ) || host.route.iter().any(|route| route.client_certificate.is_some())
+            Some(ForwardCertificate::Certificate | ForwardCertificate::Chain)
+        ) || host.routes().iter().any(|route| route.access.client_certificate.is_some())
             // The PROXY header contains the common name.
             || config.upstream.values().any(|group| group.proxy_protocol == Some(raw::ProxyVersion::V2)),
     }
 }
 
-/// Form in which upstreams receive client certificates.
-pub(super) fn forwarded(host: &raw::Host) -> ClientCert {
-    match host.client_certificates.as_ref().and_then(|clients| clients.forward) {
-        Some(raw::ForwardCertificate::Certificate) => ClientCert::Certificate,
-        Some(raw::ForwardCertificate::Chain) => ClientCert::Chain,
-        Some(raw::ForwardCertificate::No) | None => ClientCert::None,
-    }
-}
-
-fn revocation(
-    raw: &raw::ClientCertificates,
-    path: &KeyPath,
-    context: &mut Context<'_>,
-) -> Option<Revocation> {
+fn revocation(raw: &Written, path: &KeyPath, context: &mut Context<'_>) -> Option<Revocation> {
     let files = path.key("crl");
     if raw.crl.is_empty() {
-        if context.findings.written(&files) {
-            context.findings.wrong(&files, "no file: write at least one, or leave `crl` out");
+        if context.shared.findings.written(&files) {
+            context.shared.findings.wrong(&files, "no file: write at least one, or leave `crl` out");
         } else if raw.crl_mode.is_some() {
-            context.findings.wrong(&path.key("crl_mode"), "has no effect without `crl`");
+            context.shared.findings.wrong(&path.key("crl_mode"), "has no effect without `crl`");
         }
         return None;
     }
@@ -74,16 +63,16 @@ fn revocation(
             Ok(read) => {
                 let now = SystemTime::now();
                 for warning in read.iter().filter_map(|list| list.warning(&file, now)) {
-                    context.findings.warn(warning.to_string());
+                    context.shared.findings.warn(warning.to_string());
                 }
                 lists.extend(read);
             }
-            Err(error) => context.findings.wrong(&files.index(index), error.to_string()),
+            Err(error) => context.shared.findings.wrong(&files.index(index), error.to_string()),
         }
     }
     let unknown = match raw.crl_mode {
-        Some(raw::CrlMode::Lenient) => UnknownRevocation::Accept,
-        Some(raw::CrlMode::Strict) | None => UnknownRevocation::Refuse,
+        Some(CrlMode::Lenient) => UnknownRevocation::Accept,
+        Some(CrlMode::Strict) | None => UnknownRevocation::Refuse,
     };
     Some(Revocation { lists, unknown })
 }
@@ -95,7 +84,7 @@ fn uncovered(roots: &[CertificateDer<'_>], revocation: &Revocation, file: &Path,
     }
     for root in roots.iter().filter(|root| !revocation.lists.iter().any(|list| list.is_of(root))) {
         let (file, name) = (file.display(), subject(root).unwrap_or_default());
-        context.findings.warn(format!(
+        context.shared.findings.warn(format!(
             "{file}: no list in `crl` is of \"{name}\": all certificates below it are refused, unless crl_mode = \"lenient\""
         ));
     }

@@ -1,11 +1,10 @@
 //! State shared by the sections of a file during resolution: findings, keys, and the process being configured.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brisk_answer::settings::{Maps, RequestLimit, Variable};
+use brisk_answer::features;
 use brisk_certs::RefusedKey;
 use brisk_config_file::{Findings, KeyPath, Segment};
 use brisk_isolation::Isolation;
@@ -17,24 +16,15 @@ use crate::raw;
 
 /// State that the parts of a file have in common while they are resolved.
 pub(super) struct Context<'d> {
-    pub(super) findings: Findings<'d>,
-    /// Base of relative paths.
-    pub(super) base: &'d Path,
+    /// The part of the state that features of hosts and routes use.
+    pub(super) shared: features::Context<'d>,
     pub(super) running: &'d Running,
-    /// Tables that header rules refer to.
-    pub(super) maps: Maps,
-    /// Limits that hosts and routes refer to.
-    pub(super) limits: BTreeMap<String, RequestLimit>,
     pub(super) keystore: Keystore,
     pub(super) isolated: Isolated<'d>,
     /// Threads of the key process, and operations that it has at a time, where there is one.
     pub(super) key_process: (NonZeroUsize, NonZeroUsize),
-    /// Files that the settings were made from.
+    /// Files of certificates.
     pub(super) files: CertificateFiles,
-    /// Files with secrets, which no route may serve.
-    pub(super) secrets: Vec<PathBuf>,
-    /// Whether a template has JA4 of clients, and the fingerprints of their certificates.
-    pub(super) fingerprints: (bool, bool),
     /// Whether files belong to the certificates of the last host.
     pub(super) loads_certificates: bool,
 }
@@ -42,45 +32,40 @@ pub(super) struct Context<'d> {
 impl<'d> Context<'d> {
     pub(super) fn new(findings: Findings<'d>, base: &'d Path, running: &'d Running) -> Self {
         Self {
-            findings,
-            base,
+            shared: features::Context::new(
+                findings,
+                base,
+                (&running.password_files, &running.password_threads),
+                &running.token_keys,
+            ),
             running,
-            maps: Maps::default(),
-            limits: BTreeMap::new(),
             keystore: Keystore::default(),
             isolated: Isolated::default(),
             key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),
             files: CertificateFiles::default(),
-            secrets: Vec::new(),
-            fingerprints: (false, false),
             loads_certificates: false,
         }
     }
 }
 
 impl Context<'_> {
-    /// Notes the fingerprints of clients that a template has. `has` returns whether it has a variable.
-    pub(super) fn note_fingerprints(&mut self, has: impl Fn(&Variable) -> bool) {
-        let (ja4, certificates) = &mut self.fingerprints;
-        *ja4 |= has(&Variable::Ja4);
-        *certificates |= has(&Variable::ClientFingerprint);
-    }
-
     /// A path of the file as it is opened, noted as one to watch.
     pub(super) fn file(&mut self, path: &Path) -> PathBuf {
-        let path = self.base.join(path);
         match self.files.hosts.last_mut() {
-            Some(own) if self.loads_certificates => own.insert(path.clone()),
-            _ => self.files.others.insert(path.clone()),
-        };
-        path
+            Some(own) if self.loads_certificates => {
+                let path = self.shared.base.join(path);
+                own.insert(path.clone());
+                path
+            }
+            _ => self.shared.file(path),
+        }
     }
 
     /// Notes that `holder` lacks the key of a certificate, which the configuration names at `path`. The configuration is
     /// refused, and `/readyz` and metrics of a running gateway have the reason.
     pub(super) fn refuse_key(&self, path: &KeyPath, raw: &raw::Config, holder: String, reason: &str) {
         let host = match path.segments() {
-            [_, Segment::Index(index), ..] => raw.host.get(*index).and_then(|host| host.names.first()),
+            [_, Segment::Index(index), ..] => raw.host.get(*index).and_then(|host| host.names().first()),
             _ => None,
         };
         self.running.refused_keys.add(RefusedKey {

@@ -20,7 +20,7 @@ pub(super) fn review(raw: &raw::Config, state_dir: Option<&Path>, context: &mut 
     admin(raw, context);
     for (index, host) in raw.host.iter().enumerate() {
         let path = KeyPath::of("host").index(index);
-        if let Some(ask) = host.on_demand.as_ref().and_then(|on_demand| on_demand.ask.as_ref()) {
+        if let Some(ask) = host.own.on_demand.as_ref().and_then(|on_demand| on_demand.ask.as_ref()) {
             decisions(ask, &path.key("on_demand").key("ask"), context);
         }
     }
@@ -36,7 +36,7 @@ fn proxies(server: &raw::Server, context: &mut Context<'_>) {
             "{path}: {everyone} contains every address, so each client can claim the address of another by a header: list \
              your proxies alone"
         );
-        context.findings.warn(warning);
+        context.shared.findings.warn(warning);
     }
     let everyone = match &server.proxy_protocol {
         Some(ProxyProtocol::Everyone) => true,
@@ -51,7 +51,7 @@ fn proxies(server: &raw::Server, context: &mut Context<'_>) {
             "{path}: each peer that connects to {open} can claim the address of another client: write the networks of your \
              balancers, as [\"10.0.0.0/8\"]"
         );
-        context.findings.warn(warning);
+        context.shared.findings.warn(warning);
     }
 }
 
@@ -63,7 +63,7 @@ fn admin(raw: &raw::Config, context: &mut Context<'_>) {
             "admin.listen: {address} accepts connections from other networks, and the admin listener has no authentication: \
              write \"127.0.0.1:{port}\" or a private address"
         );
-        context.findings.warn(warning);
+        context.shared.findings.warn(warning);
     }
 }
 
@@ -78,39 +78,39 @@ fn decisions(ask: &str, path: &KeyPath, context: &mut Context<'_>) {
             "{path}: {host} decides over plain HTTP, so an attacker in the network in between can approve names: write an \
              https:// URL"
         );
-        context.findings.warn(warning);
+        context.shared.findings.warn(warning);
     }
 }
 
 fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Context<'_>) {
-    let folders = raw.host.iter().filter_map(|host| host.certificate_folder.as_ref());
-    let folders = folders.map(|folder| context.base.join(folder)).chain(state_dir.map(Path::to_owned));
+    let folders = raw.host.iter().filter_map(|host| host.own.certificate_folder.as_ref());
+    let folders = folders.map(|folder| context.shared.base.join(folder)).chain(state_dir.map(Path::to_owned));
     let folders: Vec<PathBuf> = folders.map(|folder| canonical(&folder)).collect();
-    let secrets = context.secrets.iter().map(|secret| canonical(secret));
+    let secrets = context.shared.secrets.iter().map(|secret| canonical(secret));
     let secrets: Vec<PathBuf> = secrets.chain(folders.iter().cloned()).collect();
     for (index, host) in raw.host.iter().enumerate() {
-        for (number, route) in host.route.iter().enumerate() {
-            let Some(folder) = &route.directory else { continue };
+        for (number, route) in host.routes().iter().enumerate() {
+            let Some(folder) = &route.action.directory else { continue };
             let path = KeyPath::of("host").index(index).key("route").index(number).key("static");
-            let Ok(root) = context.base.join(folder).canonicalize() else { continue };
+            let Ok(root) = context.shared.base.join(folder).canonicalize() else { continue };
             let shown = root.display();
             if let Some(secret) = secrets.iter().find(|secret| is_served(&root, secret)) {
                 let message = format!(
                     "clients could request {}, which is in {shown}: serve another folder, or move the secret out of it",
                     secret.display()
                 );
-                context.findings.wrong(&path, message);
+                context.shared.findings.wrong(&path, message);
             } else if let Some(outer) = folders.iter().find(|outer| root.starts_with(outer)) {
                 let message = format!(
                     "clients could request files of {}, where brisk keeps or reads private keys: serve a folder outside of it",
                     outer.display()
                 );
-                context.findings.wrong(&path, message);
+                context.shared.findings.wrong(&path, message);
             } else if SYSTEM.iter().any(|system| root == Path::new(system)) {
                 let warning = format!(
                     "{path}: every client can read {shown} as a whole: name a folder that contains public files alone"
                 );
-                context.findings.warn(warning);
+                context.shared.findings.warn(warning);
             }
         }
     }

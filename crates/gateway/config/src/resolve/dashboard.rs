@@ -9,7 +9,6 @@ use http::uri::Authority;
 
 use super::clients::authorities;
 use super::context::Context;
-use super::files::warn_of_access;
 use super::upstreams::identity;
 use crate::raw;
 
@@ -32,15 +31,15 @@ pub(super) fn dashboard(
         ..DashboardSettings::new(listen)
     };
     let is_guarded = raw.token.is_some() || raw.client_ca.is_some();
-    if !settings.is_local() && !is_guarded && !context.findings.written(&path.key("token")) {
+    if !settings.is_local() && !is_guarded && !context.shared.findings.written(&path.key("token")) {
         let message = format!(
             "{listen} can be reached from elsewhere, and anyone could look: write token = \"dashboard.token\", a file made \
              with `(umask 077; openssl rand -hex 32 > dashboard.token)`, or certificate and client_ca, so that browsers \
              show a certificate"
         );
-        context.findings.wrong(&path.key("listen"), message);
+        context.shared.findings.wrong(&path.key("listen"), message);
     } else if !settings.is_local() && raw.certificate.is_none() {
-        context.findings.warn(format!(
+        context.shared.findings.warn(format!(
             "[dashboard]: {listen} can be reached from elsewhere, and the token crosses the network in the clear: write \
              certificate = {{ chain = \"dashboard.pem\", key = \"dashboard.key\" }}"
         ));
@@ -56,7 +55,7 @@ fn names(raw: &raw::Dashboard, path: &KeyPath, context: &mut Context<'_>) -> Vec
             let message = format!(
                 "{name:?} is no name of a host: write it without scheme and port, as \"dash.example.com\""
             );
-            context.findings.wrong(&path.key("names").index(index), message);
+            context.shared.findings.wrong(&path.key("names").index(index), message);
         }
     }
     raw.names.iter().map(|name| name.to_lowercase()).collect()
@@ -65,9 +64,9 @@ fn names(raw: &raw::Dashboard, path: &KeyPath, context: &mut Context<'_>) -> Vec
 fn token(raw: &raw::Dashboard, path: &KeyPath, context: &mut Context<'_>) -> Option<Token> {
     let file = context.file(raw.token.as_ref()?);
     let token = Token::read(&file)
-        .map_err(|error| context.findings.wrong(&path.key("token"), error.to_string()))
+        .map_err(|error| context.shared.findings.wrong(&path.key("token"), error.to_string()))
         .ok()?;
-    warn_of_access(&file, context);
+    context.shared.warn_of_access(&file);
     Some(token)
 }
 
@@ -75,13 +74,13 @@ fn tls(raw: &raw::Dashboard, path: &KeyPath, context: &mut Context<'_>) -> Optio
     let client_ca = path.key("client_ca");
     let clients = raw.client_ca.as_ref().map(|ca| context.file(ca));
     if let Some(Err(error)) = clients.as_deref().map(authorities) {
-        context.findings.wrong(&client_ca, error);
+        context.shared.findings.wrong(&client_ca, error);
     }
     let Some(files) = &raw.certificate else {
-        if clients.is_some() && !context.findings.written(&path.key("certificate")) {
+        if clients.is_some() && !context.shared.findings.written(&path.key("certificate")) {
             let message = "needs the dashboard's own certificate: write certificate = { chain = \"dashboard.pem\", key = \
                            \"dashboard.key\" }";
-            context.findings.wrong(&client_ca, message);
+            context.shared.findings.wrong(&client_ca, message);
         }
         return None;
     };

@@ -11,7 +11,6 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::context::Context;
-use super::files::read_privately;
 use crate::raw;
 
 /// Default port of a DNS server.
@@ -25,15 +24,15 @@ pub(super) fn dns(raw: &raw::Dns, path: &KeyPath, context: &mut Context<'_>) -> 
     let ways = [raw.server.is_some(), raw.hook.is_some(), raw.acme_dns.is_some()];
     if ways.into_iter().filter(|is_there| *is_there).count() != 1 {
         let message = "write one of `server` (RFC 2136), `hook` (a program) and `acme_dns` (a file with the registration)";
-        context.findings.incomplete(path, message);
+        context.shared.findings.incomplete(path, message);
         return None;
     }
-    let wait = context.findings.within(&path.key("wait"), raw.wait, Period(Duration::ZERO), &WAITS).0;
+    let wait = context.shared.findings.within(&path.key("wait"), raw.wait, Period(Duration::ZERO), &WAITS).0;
     let by = if let Some(server) = &raw.server {
         DnsProvider::Update(update(raw, server, path, context)?)
     } else if let Some(file) = &raw.acme_dns {
         let file = context.file(file);
-        DnsProvider::AcmeDns(read_privately(&file, &path.key("acme_dns"), context, registration)?)
+        DnsProvider::AcmeDns(context.shared.read_privately(&file, &path.key("acme_dns"), registration)?)
     } else {
         DnsProvider::Hook(hook(raw, path, context))
     };
@@ -43,11 +42,11 @@ pub(super) fn dns(raw: &raw::Dns, path: &KeyPath, context: &mut Context<'_>) -> 
 fn update(raw: &raw::Dns, server: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<UpdateSettings> {
     let (Some(name), Some(file)) = (&raw.key_name, &raw.key_file) else {
         let message = "needs `key_name` and `key_file`: the key that the server takes updates with (TSIG)";
-        context.findings.wrong(&path.key("server"), message);
+        context.shared.findings.wrong(&path.key("server"), message);
         return None;
     };
     let file = context.file(file);
-    let secret = read_privately(&file, &path.key("key_file"), context, secret)?;
+    let secret = context.shared.read_privately(&file, &path.key("key_file"), secret)?;
     let algorithm = match raw.key_algorithm {
         None | Some(raw::KeyAlgorithm::Sha256) => TsigAlgorithm::Sha256,
         Some(raw::KeyAlgorithm::Sha384) => TsigAlgorithm::Sha384,
@@ -74,15 +73,15 @@ fn secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
 fn hook(raw: &raw::Dns, path: &KeyPath, context: &mut Context<'_>) -> HookSettings {
     let limits = Period(Duration::from_secs(1))..=Period(Duration::from_mins(30));
     let limit = Period(Duration::from_mins(2));
-    let limit = context.findings.within(&path.key("hook_timeout"), raw.hook_timeout, limit, &limits).0;
+    let limit = context.shared.findings.within(&path.key("hook_timeout"), raw.hook_timeout, limit, &limits).0;
     let program = |file: &std::path::PathBuf, context: &mut Context<'_>| {
         // Not watched: a changed program does not change the settings.
-        let file = context.base.join(file);
+        let file = context.shared.base.join(file);
         // A bare name would be looked for in PATH.
         let file = std::path::absolute(&file).unwrap_or(file);
         if !file.is_file() {
             let message = format!("{} is no file: write the path of a program", file.display());
-            context.findings.wrong(&path.key("hook"), message);
+            context.shared.findings.wrong(&path.key("hook"), message);
         }
         file
     };

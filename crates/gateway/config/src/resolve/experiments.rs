@@ -67,7 +67,7 @@ pub(super) fn experiments(
         let path = KeyPath::of("experiment").key(name);
         if !visits {
             let message = "needs the store of visits, which compares: write [visits] with enabled = true";
-            context.findings.incomplete(&path, message);
+            context.shared.findings.incomplete(&path, message);
         }
         if let Some(found) = experiment(name, table, &surroundings, &path, context) {
             clash(&found, &all, &surroundings, &path, context);
@@ -88,22 +88,22 @@ fn experiment(
         |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     if name.is_empty() || name.len() > LONGEST_NAME || !is_plain(name) {
         let message = format!("{name:?} is no name: write letters, digits, - and _, {LONGEST_NAME} at most");
-        context.findings.incomplete(path, message);
+        context.shared.findings.incomplete(path, message);
     }
     let setting = Setting::named(&table.setting);
     if setting.is_none() {
         let known = Setting::ALL.map(|setting| setting.name().to_owned()).to_vec();
-        context.findings.unknown(&path.key("setting"), &table.setting, known);
+        context.shared.findings.unknown(&path.key("setting"), &table.setting, known);
     }
     let hosts = hosts(table, surroundings, path, context);
-    let share = context.findings.within(&path.key("share"), table.share, 1.0, &(0.001..=1.0));
-    let margin = context.findings.within(&path.key("margin"), table.margin, 0.02, &(0.0..=1.0));
+    let share = context.shared.findings.within(&path.key("share"), table.share, 1.0, &(0.001..=1.0));
+    let margin = context.shared.findings.within(&path.key("margin"), table.margin, 0.02, &(0.0..=1.0));
     let metric = metric(table, setting, path, context);
     let (setting, hosts) = (setting?, hosts?);
     if !hosts.iter().any(|place| surroundings.has_pages(*place)) {
         let message =
             "no route of its hosts answers with a page, and pages measure: name hosts that have some";
-        context.findings.incomplete(path, message);
+        context.shared.findings.incomplete(path, message);
     }
     let drawn = values::values(setting, table, surroundings, &hosts, path, context)?;
     let experiment = Experiment {
@@ -135,13 +135,16 @@ fn hosts(
             } else {
                 "no host has its visits measured: write `visits = true` under a [[host]]"
             };
-            context.findings.incomplete(path, message);
+            context.shared.findings.incomplete(path, message);
         }
         return (!measured.is_empty()).then_some(measured);
     };
     let path = path.key("hosts");
     if written.is_empty() {
-        context.findings.wrong(&path, "no host: write names of hosts, or leave it out for all with `visits`");
+        context
+            .shared
+            .findings
+            .wrong(&path, "no host: write names of hosts, or leave it out for all with `visits`");
     }
     let mut places = Vec::new();
     for (index, text) in written.iter().enumerate() {
@@ -149,19 +152,19 @@ fn hosts(
         let name = host_name(text).unwrap_or_default();
         let Some(place) = all.iter().position(|host| host.tls.names.contains(&name)) else {
             let known = all.iter().flat_map(|host| host.tls.names.iter().cloned()).collect();
-            context.findings.unknown(&path, text, known);
+            context.shared.findings.unknown(&path, text, known);
             continue;
         };
         if all[place].visits.is_none() {
             let message = format!("\"{name}\" is not measured: write `visits = true` under its [[host]]");
-            context.findings.wrong(&path, message);
+            context.shared.findings.wrong(&path, message);
         } else if !surroundings.is_measured(place) {
             let message = format!(
                 "no page view of \"{name}\" is measured, as `share` of its visits is 0: write a greater one"
             );
-            context.findings.wrong(&path, message);
+            context.shared.findings.wrong(&path, message);
         } else if places.contains(&place) {
-            context.findings.wrong(&path, "is a name of a host in the list already");
+            context.shared.findings.wrong(&path, "is a name of a host in the list already");
         } else {
             places.push(place);
         }
@@ -182,14 +185,14 @@ fn metric(
         Metric::ALL.iter().filter(|metric| is_right(metric)).map(ToString::to_string).collect();
     let found = Metric::named(name).filter(|metric| metric.is_compared());
     match (found, setting) {
-        (None, _) => context.findings.unknown(&path, name, known),
+        (None, _) => context.shared.findings.unknown(&path, name, known),
         (Some(metric), Some(setting)) if !setting.shows_in(metric) => {
             let known = known.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
             let message = format!(
                 "\"{name}\" is over when {} takes effect, and is the same in all arms: write one of {known}",
                 setting.name()
             );
-            context.findings.wrong(&path, message);
+            context.shared.findings.wrong(&path, message);
         }
         (Some(_), _) => {}
     }
@@ -219,13 +222,13 @@ fn clash(
                 other.settings.experiment.name,
                 found.setting.name()
             );
-            return context.findings.wrong(&path.key("setting"), message);
+            return context.shared.findings.wrong(&path.key("setting"), message);
         }
         if of_host.len() >= ARMS_OF_A_VISIT {
             let message = format!(
                 "\"{host}\" takes part in {ARMS_OF_A_VISIT} already: a visit has no more; let one end"
             );
-            return context.findings.incomplete(path, message);
+            return context.shared.findings.incomplete(path, message);
         }
     }
 }

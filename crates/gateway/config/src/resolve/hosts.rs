@@ -5,21 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use brisk_answer::features;
 use brisk_answer::settings::{AltSvc, HostSettings};
 use brisk_certs::{Certificate, DevelopmentCa, Loaded, Slot, load};
 use brisk_config_file::KeyPath;
 use brisk_tls::Demands;
 
-use super::clients::{authenticated, forwarded};
+use super::clients::authenticated;
 use super::context::{Context, Development};
 use super::names::host_name;
-use super::routes::routes;
-use super::{
-    access, certificates, consolidate, early_data, error_pages, files, headers, http3, isolation, keep_alive,
-    maintenance, on_demand, remote, request_limits, tokens, visits,
-};
+use super::{certificates, early_data, files, http3, isolation, on_demand, remote, tokens};
 use crate::raw;
-use crate::values::KeyPlace;
+use crate::raw::values::KeyPlace;
 
 /// All hosts, resolved.
 pub(super) struct Hosts {
@@ -37,8 +34,8 @@ pub(super) fn hosts(
     context: &mut Context<'_>,
 ) -> Hosts {
     let all = KeyPath::of("host");
-    if raw.host.is_empty() && !context.findings.written(&all) {
-        context.findings.wrong(&all, "no host: write at least one [[host]] with its `names`");
+    if raw.host.is_empty() && !context.shared.findings.written(&all) {
+        context.shared.findings.wrong(&all, "no host: write at least one [[host]] with its `names`");
     }
     defaults(&raw.host, &all, context);
     let mut builder = Builder::new(raw, state_dir, development, remote);
@@ -71,16 +68,17 @@ pub(super) fn certificates_of(
 /// configuration at once, and the connections to key servers are part of the configuration.
 fn renews(host: &raw::Host, context: &Context<'_>) -> bool {
     let is_on_server = |files: &raw::Certificate| matches!(files.key, KeyPlace::KeyServer(_));
-    context.isolated.process().is_none() && !host.certificates.iter().any(is_on_server)
+    context.isolated.process().is_none() && !host.own.certificates.iter().any(is_on_server)
 }
 
 /// Checks that at most one host is the default.
 fn defaults(hosts: &[raw::Host], path: &KeyPath, context: &mut Context<'_>) {
     let mut defaults =
-        hosts.iter().enumerate().filter(|(_, host)| host.default).map(|(index, _)| path.index(index));
+        hosts.iter().enumerate().filter(|(_, host)| host.own.default).map(|(index, _)| path.index(index));
     let Some(first) = defaults.next() else { return };
     for other in defaults {
         context
+            .shared
             .findings
             .wrong(&other.key("default"), format!("{first} is the default already; there can be one"));
     }
@@ -88,11 +86,11 @@ fn defaults(hosts: &[raw::Host], path: &KeyPath, context: &mut Context<'_>) {
 
 /// Warns if `unknown_host` is not written and unknown names reach an upstream, which may take them for its own.
 fn unknown(raw: &raw::Config, context: &mut Context<'_>) {
-    let default = raw.host.iter().find(|host| host.default).or_else(|| raw.host.first());
+    let default = raw.host.iter().find(|host| host.own.default).or_else(|| raw.host.first());
     let Some(default) = default.filter(|_| raw.server.unknown_host.is_none()) else { return };
-    if default.route.iter().any(|route| route.upstream.is_some()) {
-        let name = default.names.first().map_or("", String::as_str);
-        context.findings.warn(format!(
+    if default.routes().iter().any(|route| route.action.upstream.is_some()) {
+        let name = default.names().first().map_or("", String::as_str);
+        context.shared.findings.warn(format!(
             "server.unknown_host is not written: requests for names that no host has go to the upstreams of \"{name}\", with \
              the client's name as Host; write unknown_host = \"refuse\", or \"default\" if that is meant"
         ));
@@ -133,57 +131,26 @@ impl<'c> Builder<'c> {
         context.loads_certificates = renews(host, context);
         let certificates = self.covering(host, &names, path, context);
         context.loads_certificates = false;
-        let marked = self.raw.host.iter().any(|host| host.default);
-        let clients = host.client_certificates.as_ref();
+        let marked = self.raw.host.iter().any(|host| host.own.default);
+        let clients = host.features.client_certificates.client_certificates.as_ref();
         let clients_path = path.key("client_certificates");
-        let (headers, usual_hsts) = headers::of_host(host, path, context);
         let alt_svc = http3::of_host(host, &self.raw.server, path, context);
-        let kept = keep_alive::of_host(host, path, context);
-        let consolidated = consolidate::of_host(host, self.raw, path, context);
-        let (consolidation, places) = consolidated.map(|found| (found.settings, found.routes)).unzip();
-        let error_pages = error_pages::of_host(host, path, context);
-        let limits = request_limits::of_host(host, path, context);
-        HostSettings {
-            client_cert: forwarded(host),
-            hsts: host
-                .hsts
-                .as_ref()
-                .map(|hsts| headers::hsts(hsts, &path.key("hsts"), context))
-                .or(usual_hsts),
-            alt_svc,
-            headers,
-            maintenance: maintenance::of_host(host, path, context),
-            error_pages: error_pages.clone(),
-            preconnect: keep_alive::preconnect(host, kept, path, context),
-            server_timing: visits::server_timing(host, path, context),
-            visits: visits::of_host(host, path, context),
-            consolidation,
-            networks: access::of_host(host, path, context),
-            limits: Arc::clone(&limits),
-            routes: routes(
-                host,
-                self.raw,
-                (kept, error_pages, limits),
-                places.unwrap_or_default(),
-                path,
-                context,
-            ),
-            tls: brisk_tls::HostSettings {
-                names,
-                default: host.default || (!marked && index == 0),
-                certificates,
-                obtained: host.acme.is_on(),
-                slot: Slot::new(),
-                catalogue: certificates::catalogue(host, self.raw, path, context),
-                on_demand: on_demand::names(host, path, context),
-                demands: clients.map_or_else(Demands::default, |clients| {
-                    Demands::new(authenticated(clients, host, self.raw, &clients_path, context))
-                }),
-                early_data: early_data::limit(self.raw, host, path, context),
-                other_tickets: Vec::new(),
-                quic: alt_svc != Some(AltSvc::Clear),
-            },
-        }
+        let tls = brisk_tls::HostSettings {
+            names,
+            default: host.own.default || (!marked && index == 0),
+            certificates,
+            obtained: host.own.acme.is_on(),
+            slot: Slot::new(),
+            catalogue: certificates::catalogue(host, self.raw, path, context),
+            on_demand: on_demand::names(host, path, context),
+            demands: clients.map_or_else(Demands::default, |clients| {
+                Demands::new(authenticated(clients, host, self.raw, &clients_path, context))
+            }),
+            early_data: early_data::limit(self.raw, host, path, context),
+            other_tickets: Vec::new(),
+            quic: alt_svc != Some(AltSvc::Clear),
+        };
+        HostSettings { alt_svc, ..features::host(&host.features, tls, path, &mut context.shared) }
     }
 
     /// The certificates of the host, after a warning for each name that a certificate does not cover.
@@ -201,17 +168,17 @@ impl<'c> Builder<'c> {
 
     fn names(&mut self, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Vec<String> {
         let path = path.key("names");
-        if host.names.is_empty() && !context.findings.written(&path.index(0)) {
-            context.findings.wrong(&path, "no name: write at least one, as \"example.com\"");
+        if host.names().is_empty() && !context.shared.findings.written(&path.index(0)) {
+            context.shared.findings.wrong(&path, "no name: write at least one, as \"example.com\"");
         }
         let mut names = Vec::new();
-        for (index, text) in host.names.iter().enumerate() {
+        for (index, text) in host.names().iter().enumerate() {
             let path = path.index(index);
             match host_name(text) {
-                Err(message) => context.findings.wrong(&path, message),
+                Err(message) => context.shared.findings.wrong(&path, message),
                 Ok(name) if self.named.contains_key(&name) => {
                     let message = format!("{} is \"{name}\" already", self.named[&name]);
-                    context.findings.wrong(&path, message);
+                    context.shared.findings.wrong(&path, message);
                 }
                 Ok(name) => {
                     self.named.insert(name.clone(), path);
@@ -230,16 +197,16 @@ impl<'c> Builder<'c> {
         context: &mut Context<'_>,
     ) -> Vec<Arc<Certificate>> {
         let path = path.key("certificates");
-        if host.acme.is_on() {
-            if !host.certificates.is_empty() {
-                context.findings.wrong(&path, "has no effect beside `acme`: keep one of the two");
+        if host.own.acme.is_on() {
+            if !host.own.certificates.is_empty() {
+                context.shared.findings.wrong(&path, "has no effect beside `acme`: keep one of the two");
             }
             return Vec::new();
         }
-        let has_more = host.certificate_folder.is_some() || host.on_demand.is_some();
-        if host.certificates.is_empty() && has_more {
-            if host.certificate_folder.is_none() {
-                context.findings.warn(format!(
+        let has_more = host.own.certificate_folder.is_some() || host.own.on_demand.is_some();
+        if host.own.certificates.is_empty() && has_more {
+            if host.own.certificate_folder.is_none() {
+                context.shared.findings.warn(format!(
                     "{}: there is no certificate for {}: names of the host are never obtained on demand; write `acme = true`, or \
                      `certificates`",
                     path,
@@ -248,10 +215,10 @@ impl<'c> Builder<'c> {
             }
             return Vec::new();
         }
-        if host.certificates.is_empty() {
+        if host.own.certificates.is_empty() {
             return self.development_certificates(names, &path, context);
         }
-        let written = host.certificates.iter().enumerate();
+        let written = host.own.certificates.iter().enumerate();
         written.filter_map(|(index, files)| self.certificate(files, &path.index(index), context)).collect()
     }
 
@@ -263,7 +230,7 @@ impl<'c> Builder<'c> {
     ) -> Option<Arc<Certificate>> {
         if files.fallback_key.is_some() && !matches!(files.key, KeyPlace::KeyServer(_)) {
             let message = "has no effect: it is for key = \"keyserver:NAME\"";
-            context.findings.wrong(&path.key("fallback_key"), message);
+            context.shared.findings.wrong(&path.key("fallback_key"), message);
         }
         let certificate = self.with_key(files, path, context)?;
         certificates::stapled(certificate, files, self.raw, path, context)
@@ -279,7 +246,7 @@ impl<'c> Builder<'c> {
         let key = match &files.key {
             // The process that reads it watches it too.
             KeyPlace::File(key) if context.isolated.process().is_some() => {
-                KeyPlace::File(context.base.join(key))
+                KeyPlace::File(context.shared.base.join(key))
             }
             KeyPlace::File(key) => KeyPlace::File(context.file(key)),
             KeyPlace::KeyServer(name) => {
@@ -294,7 +261,7 @@ impl<'c> Builder<'c> {
                 if blamed == "key" {
                     context.refuse_key(&path, self.raw, holder, &message);
                 }
-                context.findings.wrong(&path, message);
+                context.shared.findings.wrong(&path, message);
             })
             .ok()
     }
@@ -322,7 +289,7 @@ impl<'c> Builder<'c> {
             return Err(("key", remote::ML_DSA.to_owned()));
         }
         for warning in loaded.warnings {
-            context.findings.warn(warning.to_string());
+            context.shared.findings.warn(warning.to_string());
         }
         let certificate = Arc::new(loaded.certificate);
         self.loaded.insert(files, Arc::clone(&certificate));
@@ -337,18 +304,18 @@ impl<'c> Builder<'c> {
         context: &mut Context<'_>,
     ) -> Vec<Arc<Certificate>> {
         let foreign = names.iter().find(|name| !DevelopmentCa::NAMES.contains(&name.as_str()));
-        if let Some(name) = foreign.filter(|_| !context.findings.written(&path.index(0))) {
+        if let Some(name) = foreign.filter(|_| !context.shared.findings.written(&path.index(0))) {
             let message = format!(
                 "no certificate for \"{name}\": write certificates = [{{ chain = \"FILE\", key = \"FILE\" }}]; only \
                  localhost has a development certificate"
             );
-            context.findings.wrong(path, message);
+            context.shared.findings.wrong(path, message);
         }
         if self.mode == Development::Leave || foreign.is_some() || names.is_empty() {
             return Vec::new();
         }
         self.development(path, context).unwrap_or_else(|message| {
-            context.findings.wrong(path, message);
+            context.shared.findings.wrong(path, message);
             Vec::new()
         })
     }
@@ -379,7 +346,7 @@ impl<'c> Builder<'c> {
 fn from_files(chain: &Path, key: &Path, context: &mut Context<'_>) -> Result<Loaded, (&'static str, String)> {
     let loaded = load(chain, key, &mut context.keystore, SystemTime::now())
         .map_err(|error| (files::blamed(&error, key), error.to_string()))?;
-    files::warn_of_access(key, context);
+    context.shared.warn_of_access(key);
     Ok(loaded)
 }
 
@@ -392,6 +359,7 @@ fn uncovered(names: &[String], certificates: &[Arc<Certificate>], context: &mut 
         for name in names.iter().filter(|name| !covers(name, certificate)) {
             let file = certificate.source.display();
             context
+                .shared
                 .findings
                 .warn(format!("{file}: the certificate is not for \"{name}\"; clients will refuse it there"));
         }

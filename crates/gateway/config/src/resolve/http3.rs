@@ -21,10 +21,15 @@ pub(super) fn of_server(server: &raw::Server, path: &KeyPath, context: &mut Cont
     if http3 && server.proxy_protocol == Some(ProxyProtocol::Everyone) {
         let message = "datagrams have no PROXY protocol header, which server.proxy_protocol = true requires of all peers: \
                        remove http3, or list the networks of your balancers in proxy_protocol";
-        context.findings.wrong(&path.key("http3"), message);
+        context.shared.findings.wrong(&path.key("http3"), message);
     }
     let path = path.key("alt_svc").key("max_age");
-    context.findings.within(&path, server.alt_svc.max_age, MAX_AGE, &(Period(Duration::ZERO)..=LONGEST));
+    context.shared.findings.within(
+        &path,
+        server.alt_svc.max_age,
+        MAX_AGE,
+        &(Period(Duration::ZERO)..=LONGEST),
+    );
     http3
 }
 
@@ -35,11 +40,11 @@ pub(super) fn of_host(
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Option<AltSvc> {
-    if host.http3 == Some(true) && server.http3 != Some(true) {
+    if host.own.http3 == Some(true) && server.http3 != Some(true) {
         let message = "HTTP/3 needs datagram sockets: write http3 = true in [server] too";
-        context.findings.wrong(&path.key("http3"), message);
+        context.shared.findings.wrong(&path.key("http3"), message);
     }
-    if !host.http3.or(server.http3)? {
+    if !host.own.http3.or(server.http3)? {
         return Some(AltSvc::Clear);
     }
     let raw::AltSvc { port, max_age } = &server.alt_svc;

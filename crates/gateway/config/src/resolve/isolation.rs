@@ -10,7 +10,6 @@ use brisk_isolation::{Isolation, LoadedKeys, trouble_with_user};
 use brisk_keys::BatchSettings;
 
 use super::context::{Context, Development, Wanted};
-use super::files::warn_of_access;
 use crate::key_settings::{IsolationSettings, KeySettings};
 use crate::raw;
 
@@ -27,7 +26,7 @@ pub(super) fn load(
     let chain = Chain::read(chain).map_err(|error| ("chain", error.to_string()))?;
     let (workers, queue) = context.key_process;
     let id = context.keystore.add_elsewhere(chain.public_key(), process.engine(workers, queue));
-    warn_of_access(key, context);
+    context.shared.warn_of_access(key);
     let subject = chain.subject().to_owned();
     let loaded = Loaded::of_chain(chain, SystemTime::now());
     let chain = loaded.certificate.source.clone();
@@ -44,13 +43,13 @@ pub(super) fn warn_of_exceptions(raw: &raw::Config, context: &mut Context<'_>) {
         return;
     }
     for host in &raw.host {
-        let has_fallback = host.certificates.iter().any(|files| files.fallback_key.is_some());
-        let obtained = host.acme.is_on() || host.on_demand.is_some();
+        let has_fallback = host.own.certificates.iter().any(|files| files.fallback_key.is_some());
+        let obtained = host.own.acme.is_on() || host.own.on_demand.is_some();
         let exceptions = [(has_fallback, "fallback_key is"), (obtained, "keys of certificates by ACME are")];
         for (_, what) in exceptions.into_iter().filter(|(is_there, _)| *is_there) {
-            let name = host.names.first().map_or("", String::as_str);
+            let name = host.names().first().map_or("", String::as_str);
             let message = format!("keys.isolate: {what} in the gateway itself for the host \"{name}\"");
-            context.findings.warn(message);
+            context.shared.findings.warn(message);
         }
     }
 }
@@ -63,22 +62,22 @@ pub(super) fn read(
 ) -> Option<LoadedKeys> {
     let raw = &config.keys;
     if let Some(trouble) = raw.isolate_user.as_deref().and_then(trouble_with_user) {
-        context.findings.wrong(&KeyPath::of("keys").key("isolate_user"), trouble);
+        context.shared.findings.wrong(&KeyPath::of("keys").key("isolate_user"), trouble);
     }
     if raw.isolate == Some(true) && context.running.isolation.is_none() && development == Development::Create
     {
         let message = "was not there when brisk was started, so keys would be in the gateway: start it again";
-        context.findings.wrong(&KeyPath::of("keys").key("isolate"), message);
+        context.shared.findings.wrong(&KeyPath::of("keys").key("isolate"), message);
     }
     if raw.isolate_user.is_some() && raw.isolate != Some(true) {
         let path = KeyPath::of("keys").key("isolate_user");
-        context.findings.wrong(&path, "has no effect: it is for isolate = true");
+        context.shared.findings.wrong(&path, "has no effect: it is for isolate = true");
     }
     let (process, wanted) = context.isolated.0.take()?;
     let mut files: Vec<_> = wanted.iter().map(|wanted| wanted.key.clone()).collect();
     files.sort();
     files.dedup();
-    let wrong = |message| context.findings.wrong(&KeyPath::of("keys").key("isolate"), message);
+    let wrong = |message| context.shared.findings.wrong(&KeyPath::of("keys").key("isolate"), message);
     let loaded = process.load(&files).map_err(wrong).ok()?;
     for Wanted { chain, key, subject, id, path } in wanted {
         let place = files.binary_search(&key);
@@ -90,7 +89,7 @@ pub(super) fn read(
             None => "the key process did not read it".to_owned(),
         };
         context.refuse_key(&path, config, holder, &message);
-        context.findings.wrong(&path, message);
+        context.shared.findings.wrong(&path, message);
     }
     Some(loaded)
 }

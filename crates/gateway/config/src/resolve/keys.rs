@@ -37,7 +37,7 @@ pub(super) fn keys(
     let simd = raw.simd.unwrap_or(usual.simd);
     let offload = raw.offload.as_deref().map_or(usual.offload, offload);
     let kept_on = kept_on(&raw.cores, &path, context);
-    let findings = &mut context.findings;
+    let findings = &mut context.shared.findings;
     let written = raw.threads.map(|_| findings.within(&path.key("threads"), raw.threads, 1, &(1..=1024)));
     let threads = written.map_or(kept_on.len(), usize::from);
     let threads = NonZeroUsize::new(threads).map_or(Threads::Beside { cores, workers }, Threads::Exactly);
@@ -65,7 +65,7 @@ pub(super) fn tokens(raw: &raw::Keys, settings: TokenSettings, base: &Path) -> T
 
 /// Settings of the GPU, if enabled; the processor performs the operations in `offload`.
 fn gpu(raw: &raw::Keys, offload: Offload, context: &mut Context<'_>) -> Option<GpuSettings> {
-    let (path, findings) = (KeyPath::of("keys"), &mut context.findings);
+    let (path, findings) = (KeyPath::of("keys"), &mut context.shared.findings);
     let wait = raw.cuda_wait.map(|wait| findings.within(&path.key("cuda_wait"), Some(wait), wait, &WAITS).0);
     if !raw.cuda.unwrap_or(false) {
         return None;
@@ -91,9 +91,9 @@ fn kept_on(cores: &[u16], path: &KeyPath, context: &mut Context<'_>) -> Vec<usiz
     let path = path.key("cores");
     for (index, core) in cores.iter().enumerate() {
         let place = path.index(index);
-        context.findings.within(&place, Some(*core), 0, &CORES);
+        context.shared.findings.within(&place, Some(*core), 0, &CORES);
         if let Some(first) = cores[..index].iter().position(|other| other == core) {
-            context.findings.wrong(&place, format!("{} is {core} already", path.index(first)));
+            context.shared.findings.wrong(&place, format!("{} is {core} already", path.index(first)));
         }
     }
     cores.iter().map(|core| usize::from(*core)).collect()

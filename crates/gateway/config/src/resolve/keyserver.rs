@@ -21,14 +21,13 @@ use brisk_tls::mutual::MutualSettings;
 
 use super::clients::authorities;
 use super::context::Context;
-use super::files::warn_of_access;
-use super::limits::TIMEOUTS;
 use super::upstreams::identity;
 use super::{keys, tokens};
 use crate::key_settings::KeySettings;
 use crate::process::Running;
 use crate::raw::{self, Operation};
 use crate::values::KeyPlace;
+use brisk_answer::features::TIMEOUTS;
 
 /// Settings of a key server, with their warnings.
 #[derive(Debug)]
@@ -69,10 +68,15 @@ pub(crate) fn resolve(
     in_tokens(&raw.server, &path, &mut named, &mut context);
     let policy = policy(&raw.client, &named, &mut context);
     let usual = 1024;
-    let operations =
-        context.findings.within(&path.key("operations"), raw.server.operations, usual, &(1..=u16::MAX));
-    let Context { findings, keystore, files, .. } = context;
-    let warnings = findings.conclude()?;
+    let operations = context.shared.findings.within(
+        &path.key("operations"),
+        raw.server.operations,
+        usual,
+        &(1..=u16::MAX),
+    );
+    let Context { shared, keystore, mut files, .. } = context;
+    files.others.extend(shared.files);
+    let warnings = shared.findings.conclude()?;
     let server = ServerSettings { files: files.all(), ..server };
     let keystore = Arc::new(keystore);
     let settings = KeyServerSettings { server, listen, tls, keystore, policy: Arc::new(policy), operations };
@@ -81,13 +85,16 @@ pub(crate) fn resolve(
 
 fn listen(raw: &raw::ServerConfig, path: &KeyPath, context: &mut Context<'_>) -> Vec<ListenerSettings> {
     let path = path.key("listen");
-    if raw.server.listen.is_empty() && !context.findings.written(&path.index(0)) {
-        context.findings.wrong(&path, "nothing listens: write listen = [\"0.0.0.0:8444\"] in [server]");
+    if raw.server.listen.is_empty() && !context.shared.findings.written(&path.index(0)) {
+        context
+            .shared
+            .findings
+            .wrong(&path, "nothing listens: write listen = [\"0.0.0.0:8444\"] in [server]");
     }
     let mut taken: Vec<SocketAddr> = Vec::new();
     for (index, address) in raw.server.listen.iter().enumerate().filter(|(_, at)| at.0.port() != 0) {
         if taken.contains(&address.0) {
-            context.findings.wrong(&path.index(index), format!("{address} is listed already"));
+            context.shared.findings.wrong(&path.index(index), format!("{address} is listed already"));
         }
         taken.push(address.0);
     }
@@ -106,7 +113,7 @@ fn tls(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -> M
     let clients = if let Some(ca) = &raw.client_ca {
         let ca = context.file(ca);
         if let Err(error) = authorities(&ca) {
-            context.findings.wrong(&client_ca, error);
+            context.shared.findings.wrong(&client_ca, error);
         }
         ca
     } else {
@@ -117,8 +124,8 @@ fn tls(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -> M
 }
 
 fn missing(path: &KeyPath, example: &str, context: &mut Context<'_>) {
-    if !context.findings.written(path) {
-        context.findings.wrong(path, format!("is missing: write {example}"));
+    if !context.shared.findings.written(path) {
+        context.shared.findings.wrong(path, format!("is missing: write {example}"));
     }
 }
 
@@ -140,7 +147,10 @@ fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(error) => {
-            context.findings.wrong(&path, format!("cannot read the folder {}: {error}", folder.display()));
+            context
+                .shared
+                .findings
+                .wrong(&path, format!("cannot read the folder {}: {error}", folder.display()));
             return Named::new();
         }
     };
@@ -151,15 +161,18 @@ fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -
         context.files.others.insert(file.clone());
         match read_key(file, &mut context.keystore) {
             Ok(key) => {
-                warn_of_access(file, context);
+                context.shared.warn_of_access(file);
                 named.insert(name_of(file), key);
             }
-            Err(reason) => context.findings.wrong(&path, format!("{}: {reason}", file.display())),
+            Err(reason) => context.shared.findings.wrong(&path, format!("{}: {reason}", file.display())),
         }
     }
     if named.is_empty() {
         let folder = folder.display();
-        context.findings.warn(format!("{folder}: no key in it yet: put in PEM files named *.key or *.pem"));
+        context
+            .shared
+            .findings
+            .warn(format!("{folder}: no key in it yet: put in PEM files named *.key or *.pem"));
     }
     named
 }
@@ -171,7 +184,7 @@ fn in_tokens(raw: &raw::ServerSection, path: &KeyPath, named: &mut Named, contex
         let path = path.index(index);
         let KeyPlace::Token(uri) = &files.key else {
             let message = "is for keys in tokens (\"pkcs11:...\"): keys in files belong into key_folder";
-            context.findings.wrong(&path.key("key"), message);
+            context.shared.findings.wrong(&path.key("key"), message);
             continue;
         };
         let chain = context.file(&files.chain);
@@ -179,10 +192,10 @@ fn in_tokens(raw: &raw::ServerSection, path: &KeyPath, named: &mut Named, contex
             Ok((key, _)) => {
                 if named.insert(name_of(&chain), key).is_some_and(|other| other != key) {
                     let message = format!("another key is called \"{}\" already", name_of(&chain));
-                    context.findings.wrong(&path.key("chain"), message);
+                    context.shared.findings.wrong(&path.key("chain"), message);
                 }
             }
-            Err((blamed, message)) => context.findings.wrong(&path.key(blamed), message),
+            Err((blamed, message)) => context.shared.findings.wrong(&path.key(blamed), message),
         }
     }
 }
@@ -205,9 +218,9 @@ fn read_key(file: &Path, keystore: &mut Keystore) -> Result<KeyId, String> {
 
 fn policy(raw: &BTreeMap<String, raw::Client>, named: &Named, context: &mut Context<'_>) -> Policy {
     let path = KeyPath::of("client");
-    if raw.is_empty() && !context.findings.written(&path) {
+    if raw.is_empty() && !context.shared.findings.written(&path) {
         let message = "no client: write [client.NAME], with the common name of a gateway's certificate";
-        context.findings.wrong(&path, message);
+        context.shared.findings.wrong(&path, message);
     }
     let mut policy = Policy::new();
     for (name, client) in raw {
@@ -243,7 +256,9 @@ fn chosen(keys: &[String], named: &Named, path: &KeyPath, context: &mut Context<
     for (index, name) in keys.iter().enumerate() {
         match named.get(name) {
             Some(key) => drop(chosen.insert(*key)),
-            None => context.findings.unknown(&path.index(index), name, named.keys().cloned().collect()),
+            None => {
+                context.shared.findings.unknown(&path.index(index), name, named.keys().cloned().collect())
+            }
         }
     }
     chosen
@@ -256,7 +271,7 @@ fn server(
 ) -> (ServerSettings, KeySettings) {
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let usual = cores.get().min(1024) as u16;
-    let findings = &mut context.findings;
+    let findings = &mut context.shared.findings;
     let workers = findings.within(&path.key("workers"), raw.server.workers, usual, &(1..=1024));
     let workers = NonZeroUsize::new(workers.into()).unwrap_or(NonZeroUsize::MIN);
     let most = raw.server.max_connections;
@@ -265,7 +280,10 @@ fn server(
     let drain = Period(Duration::from_secs(30));
     let drain = findings.within(&path.key("drain_timeout"), raw.server.drain_timeout, drain, &drains);
     if raw.keys.isolate.is_some() || raw.keys.isolate_user.is_some() {
-        context.findings.warn("[keys]: isolate and isolate_user are for gateways: they mean nothing here");
+        context
+            .shared
+            .findings
+            .warn("[keys]: isolate and isolate_user are for gateways: they mean nothing here");
     }
     let keys = keys::keys(&raw.keys, cores, workers, context);
     let settings = ServerSettings {

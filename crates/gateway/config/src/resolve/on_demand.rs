@@ -23,25 +23,29 @@ const WAIT: (Period, Period) = (Period(Duration::from_secs(5)), Period(Duration:
 
 /// Names that a host serves on demand.
 pub(super) fn names(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Option<Arc<OnDemand>> {
-    let own = host.on_demand.as_ref()?;
+    let own = host.own.on_demand.as_ref()?;
     let path = path.key("on_demand");
-    let wait =
-        context.findings.within(&path.key("wait"), own.wait, WAIT.0, &(Period(Duration::ZERO)..=WAIT.1));
+    let wait = context.shared.findings.within(
+        &path.key("wait"),
+        own.wait,
+        WAIT.0,
+        &(Period(Duration::ZERO)..=WAIT.1),
+    );
     let names = patterns(own, &path.key("names"), context);
-    let host = host.names.first().cloned().unwrap_or_default();
+    let host = host.names().first().cloned().unwrap_or_default();
     Some(context.running.on_demand.open(OnDemandSettings { host, names, wait: wait.0 }))
 }
 
 fn patterns(own: &raw::OnDemand, path: &KeyPath, context: &mut Context<'_>) -> Vec<NamePattern> {
-    if own.names.is_empty() && !context.findings.written(&path.index(0)) {
+    if own.names.is_empty() && !context.shared.findings.written(&path.index(0)) {
         let message = "no name that may be asked for: write [\"*.example.com\"], or [\"*\"] for every name that `ask` allows";
-        context.findings.wrong(path, message);
+        context.shared.findings.wrong(path, message);
     }
     let mut patterns = Vec::new();
     for (index, text) in own.names.iter().enumerate() {
         match text.parse() {
             Ok(pattern) => patterns.push(pattern),
-            Err(message) => context.findings.wrong(&path.index(index), message),
+            Err(message) => context.shared.findings.wrong(&path.index(index), message),
         }
     }
     patterns
@@ -55,9 +59,9 @@ pub(super) fn decided(
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Option<OnDemandHost> {
-    let (own, names) = (host.on_demand.as_ref()?, resolved.tls.on_demand.clone()?);
+    let (own, names) = (host.own.on_demand.as_ref()?, resolved.tls.on_demand.clone()?);
     let path = path.key("on_demand");
-    let most = context.findings.within(&path.key("most"), own.most, MOST, &(1..=1_000_000));
+    let most = context.shared.findings.within(&path.key("most"), own.most, MOST, &(1..=1_000_000));
     let settings = DemandSettings {
         ask: address(own, &path, context),
         orders: own.orders.map_or(ORDERS, |own| OrderRate { interval: own.0.interval, burst: own.0.burst }),
@@ -75,7 +79,7 @@ fn address(own: &raw::OnDemand, path: &KeyPath, context: &mut Context<'_>) -> St
         let message = format!(
             "needs `ask`, the address of a server that answers 200 for names that are served: {example}"
         );
-        context.findings.incomplete(path, &message);
+        context.shared.findings.incomplete(path, &message);
         return String::new();
     };
     let is_url = ask.parse::<http::Uri>().is_ok_and(|uri| {
@@ -83,7 +87,7 @@ fn address(own: &raw::OnDemand, path: &KeyPath, context: &mut Context<'_>) -> St
     });
     if !is_url || ask.contains('#') {
         let message = format!("{ask:?} is no address that can be asked: write one as {example}");
-        context.findings.wrong(&path.key("ask"), message);
+        context.shared.findings.wrong(&path.key("ask"), message);
     }
     ask.clone()
 }

@@ -24,24 +24,25 @@ pub(super) fn otlp(
     });
     if !is_url {
         let message = format!("{:?} is no URL: write one as \"http://127.0.0.1:4318\"", raw.endpoint);
-        context.findings.wrong(&path.key("endpoint"), message);
+        context.shared.findings.wrong(&path.key("endpoint"), message);
     }
     let signals = [(OtlpSignal::Logs, raw.logs), (OtlpSignal::Traces, raw.traces)];
     let signals: Vec<_> =
         signals.into_iter().filter(|(_, on)| on.unwrap_or(true)).map(|(signal, _)| signal).collect();
     if signals.is_empty() {
-        context.findings.incomplete(&path, "exports nothing: logs and traces are false");
+        context.shared.findings.incomplete(&path, "exports nothing: logs and traces are false");
     }
     for (name, value) in raw.headers.iter().flatten() {
         if name.parse::<HeaderName>().is_err() || HeaderValue::from_str(value).is_err() {
             context
+                .shared
                 .findings
                 .wrong(&path.key("headers").key(name), "is no header: write a name and a value of HTTP");
         }
     }
     let timeout = raw.timeout.map_or(Duration::from_secs(10), |timeout| timeout.0);
     if !(Duration::from_millis(100)..=Duration::from_mins(1)).contains(&timeout) {
-        context.findings.wrong(&path.key("timeout"), "is out of range: write \"100ms\" to \"1m\"");
+        context.shared.findings.wrong(&path.key("timeout"), "is out of range: write \"100ms\" to \"1m\"");
     }
     let sample = share(raw.sample, &path, context);
     let output = |signal| AccessLogSettings {
@@ -51,7 +52,7 @@ pub(super) fn otlp(
             signal,
             service_name: raw.service_name.clone().unwrap_or_else(|| "brisk".to_owned()),
             sample,
-            ca: raw.ca.as_ref().map(|ca| context.base.join(ca)),
+            ca: raw.ca.as_ref().map(|ca| context.shared.base.join(ca)),
             headers: ExportHeaders(raw.headers.clone().into_iter().flatten().collect()),
             timeout,
         }),

@@ -11,7 +11,6 @@ use brisk_session::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, Red
 use zeroize::Zeroizing;
 
 use super::context::Context;
-use super::files::read_privately;
 use crate::raw;
 use crate::values::RedisServer;
 
@@ -31,7 +30,7 @@ pub(super) fn redis(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>)
         credentials: user.credentials(raw.password_file.as_ref(), path, context),
         sentinel_credentials: sentinel.credentials(raw.sentinel_password_file.as_ref(), path, context),
         prefix: prefix(raw, &usual.prefix, path, context),
-        deadline: context.findings.within(&path.key("deadline"), raw.deadline, deadline, &deadlines).0,
+        deadline: context.shared.findings.within(&path.key("deadline"), raw.deadline, deadline, &deadlines).0,
         ..usual
     }
 }
@@ -39,8 +38,8 @@ pub(super) fn redis(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>)
 /// Each server once, and as many as the topology has.
 fn servers(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Vec<RedisAddress> {
     let path = path.key("servers");
-    if raw.servers.is_empty() && !context.findings.written(&path.index(0)) {
-        context.findings.wrong(&path, "no server: write at least one, as \"redis://127.0.0.1:6379\"");
+    if raw.servers.is_empty() && !context.shared.findings.written(&path.index(0)) {
+        context.shared.findings.wrong(&path, "no server: write at least one, as \"redis://127.0.0.1:6379\"");
     }
     let usual_port = if raw.topology == Some(raw::RedisTopology::Sentinel) { 26379 } else { 6379 };
     let address = |server: &RedisServer| RedisAddress {
@@ -52,18 +51,18 @@ fn servers(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Vec<R
     for (index, (address, server)) in addresses.iter().zip(&raw.servers).enumerate() {
         let path = path.index(index);
         if let Some(first) = listed.insert(address, path.clone()) {
-            context.findings.wrong(&path, format!("{first} is {address} already"));
+            context.shared.findings.wrong(&path, format!("{first} is {address} already"));
         }
         if server.tls != raw.servers[0].tls {
             let message = "either all servers are reached by TLS (rediss://), or none (redis://)";
-            context.findings.wrong(&path, message);
+            context.shared.findings.wrong(&path, message);
         }
     }
     let single = matches!(raw.topology, None | Some(raw::RedisTopology::Single));
     if single && raw.servers.len() > 1 {
         let message = "several servers are Sentinels, with topology = \"sentinel\", or nodes of a cluster, with topology = \
                        \"cluster\"";
-        context.findings.wrong(&path, message);
+        context.shared.findings.wrong(&path, message);
     }
     addresses
 }
@@ -72,15 +71,21 @@ fn topology(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Redi
     let (service, sentinel) = (path.key("service"), raw.topology == Some(raw::RedisTopology::Sentinel));
     if !sentinel {
         for key in ["service", "sentinel_username", "sentinel_password_file"] {
-            if context.findings.written(&path.key(key)) {
-                context.findings.wrong(&path.key(key), "has no effect without topology = \"sentinel\"");
+            if context.shared.findings.written(&path.key(key)) {
+                context
+                    .shared
+                    .findings
+                    .wrong(&path.key(key), "has no effect without topology = \"sentinel\"");
             }
         }
-    } else if !context.findings.written(&service) {
+    } else if !context.shared.findings.written(&service) {
         let message = "needs `service`: the name of what the Sentinels watch, as service = \"mymaster\"";
-        context.findings.wrong(&path.key("topology"), message);
+        context.shared.findings.wrong(&path.key("topology"), message);
     } else if raw.service.as_ref().is_some_and(|name| name.trim().is_empty()) {
-        context.findings.wrong(&service, "no name: write the one that the Sentinels have, as \"mymaster\"");
+        context
+            .shared
+            .findings
+            .wrong(&service, "no name: write the one that the Sentinels have, as \"mymaster\"");
     }
     match raw.topology {
         Some(raw::RedisTopology::Cluster) => RedisTopology::Cluster,
@@ -95,7 +100,7 @@ fn tls(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Option<Re
     let path = path.key("ca");
     let encrypted = raw.servers.iter().any(|server| server.tls);
     if !encrypted && !raw.servers.is_empty() && raw.ca.is_some() {
-        context.findings.wrong(&path, "has no effect: none of the servers begins with rediss://");
+        context.shared.findings.wrong(&path, "has no effect: none of the servers begins with rediss://");
     }
     let authorities = raw.ca.as_ref().map(|ca| {
         let file = context.file(ca);
@@ -109,7 +114,7 @@ fn tls(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Option<Re
         })
     });
     let trusted = authorities.unwrap_or_else(|| Ok(RedisTls::system())).unwrap_or_else(|message| {
-        context.findings.wrong(&path, message);
+        context.shared.findings.wrong(&path, message);
         RedisTls::system()
     });
     encrypted.then_some(trusted)
@@ -130,12 +135,12 @@ impl User<'_> {
         context: &mut Context<'_>,
     ) -> Option<RedisCredentials> {
         let [name, password] = self.keys.map(|key| path.key(key));
-        if self.name.is_some() && !context.findings.written(&password) {
+        if self.name.is_some() && !context.shared.findings.written(&password) {
             let message = format!("needs `{}`, a file with the user's password", self.keys[1]);
-            context.findings.wrong(&name, message);
+            context.shared.findings.wrong(&name, message);
         }
         let file = context.file(file?);
-        let password = read_privately(&file, &password, context, read_password)?;
+        let password = context.shared.read_privately(&file, &password, read_password)?;
         Some(RedisCredentials { username: self.name.cloned(), password })
     }
 }
@@ -163,7 +168,7 @@ fn prefix(raw: &raw::Redis, usual: &str, path: &KeyPath, context: &mut Context<'
     if prefix.len() > LONGEST_PREFIX || !prefix.chars().all(plain) {
         let message =
             format!("{prefix:?} is not a prefix: write up to {LONGEST_PREFIX} letters, digits and \":._-\"");
-        context.findings.wrong(&path.key("prefix"), message);
+        context.shared.findings.wrong(&path.key("prefix"), message);
     }
     prefix.to_owned()
 }

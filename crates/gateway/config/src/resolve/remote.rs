@@ -17,7 +17,7 @@ use brisk_tls::connector::{ConnectorSettings, Identity};
 
 use super::clients::authorities;
 use super::context::Context;
-use super::files::{blamed, warn_of_access};
+use super::files::blamed;
 use super::names::host_name;
 use super::upstreams::identity;
 use crate::raw;
@@ -45,11 +45,11 @@ pub(super) fn engines(raw: &raw::Config, context: &mut Context<'_>) -> Engines {
 
 fn settings(name: &str, raw: &raw::KeyServers, path: &KeyPath, context: &mut Context<'_>) -> RemoteSettings {
     let servers = path.key("servers");
-    if raw.servers.is_empty() && !context.findings.written(&servers.index(0)) {
-        context.findings.wrong(&servers, "no server: write at least one, as \"10.0.0.5:8444\"");
+    if raw.servers.is_empty() && !context.shared.findings.written(&servers.index(0)) {
+        context.shared.findings.wrong(&servers, "no server: write at least one, as \"10.0.0.5:8444\"");
     }
     if raw.servers.len() > 64 {
-        context.findings.wrong(&servers, "more than 64 servers");
+        context.shared.findings.wrong(&servers, "more than 64 servers");
     }
     let tls = ConnectorSettings {
         authorities: ca(raw, path, context),
@@ -60,7 +60,7 @@ fn settings(name: &str, raw: &raw::KeyServers, path: &KeyPath, context: &mut Con
     let mut settings = RemoteSettings::new(name, raw.targets(), tls);
     settings.stamp = stamp;
     settings.server_name = server_name(raw, &path.key("server_name"), context);
-    let findings = &mut context.findings;
+    let findings = &mut context.shared.findings;
     let connections = findings.within(&path.key("connections"), raw.connections, 1, &(1..=64));
     settings.connections = NonZeroUsize::new(connections.into()).unwrap_or(NonZeroUsize::MIN);
     let usual = Period(settings.deadline);
@@ -79,15 +79,15 @@ fn settings(name: &str, raw: &raw::KeyServers, path: &KeyPath, context: &mut Con
 
 fn ca(raw: &raw::KeyServers, path: &KeyPath, context: &mut Context<'_>) -> Option<PathBuf> {
     let Some(ca) = &raw.ca else {
-        if !context.findings.written(&path.key("ca")) {
+        if !context.shared.findings.written(&path.key("ca")) {
             let message = "needs `ca`, the file with the authority of the key servers' certificates";
-            context.findings.incomplete(path, message);
+            context.shared.findings.incomplete(path, message);
         }
         return None;
     };
     let ca = context.file(ca);
     if let Err(error) = authorities(&ca) {
-        context.findings.wrong(&path.key("ca"), error);
+        context.shared.findings.wrong(&path.key("ca"), error);
     }
     Some(ca)
 }
@@ -95,10 +95,10 @@ fn ca(raw: &raw::KeyServers, path: &KeyPath, context: &mut Context<'_>) -> Optio
 fn client(raw: &raw::KeyServers, path: &KeyPath, context: &mut Context<'_>) -> Option<Identity> {
     let certificate = path.key("certificate");
     let Some(files) = &raw.certificate else {
-        if !context.findings.written(&certificate) {
+        if !context.shared.findings.written(&certificate) {
             let message = "needs `certificate`, the client certificate for the key servers, as certificate = \
                            { chain = \"FILE\", key = \"FILE\" }";
-            context.findings.incomplete(path, message);
+            context.shared.findings.incomplete(path, message);
         }
         return None;
     };
@@ -109,8 +109,8 @@ fn server_name(raw: &raw::KeyServers, path: &KeyPath, context: &mut Context<'_>)
     let name = raw.server_name.as_ref()?;
     match host_name(name) {
         Ok(name) if !name.starts_with("*.") => return Some(name),
-        Ok(_) => context.findings.wrong(path, "a wildcard cannot be verified: write one name"),
-        Err(message) => context.findings.wrong(path, message),
+        Ok(_) => context.shared.findings.wrong(path, "a wildcard cannot be verified: write one name"),
+        Err(message) => context.shared.findings.wrong(path, message),
     }
     None
 }
@@ -135,15 +135,15 @@ pub(super) fn certificate(
 ) -> Option<Arc<Certificate>> {
     let Some(engine) = engines.get(name) else {
         let known = engines.keys().cloned().collect();
-        context.findings.unknown(&path.key("key"), name, known);
+        context.shared.findings.unknown(&path.key("key"), name, known);
         return None;
     };
     let chain = context.file(&files.chain);
-    let chain =
-        Chain::read(&chain).map_err(|error| context.findings.wrong(&path.key("chain"), error.to_string()));
+    let chain = Chain::read(&chain)
+        .map_err(|error| context.shared.findings.wrong(&path.key("chain"), error.to_string()));
     let chain = chain.ok()?;
     if !chain.algorithm().signs_tls12() {
-        context.findings.wrong(&path.key("key"), ML_DSA);
+        context.shared.findings.wrong(&path.key("key"), ML_DSA);
         return None;
     }
     let engine: Arc<dyn PrivateKeyEngine> = match &files.fallback_key {
@@ -152,7 +152,7 @@ pub(super) fn certificate(
     };
     context.keystore.add_elsewhere(chain.public_key(), engine);
     let loaded = Loaded::of_chain(chain, SystemTime::now());
-    loaded.warnings.iter().for_each(|warning| context.findings.warn(warning.to_string()));
+    loaded.warnings.iter().for_each(|warning| context.shared.findings.warn(warning.to_string()));
     Some(Arc::new(loaded.certificate))
 }
 
@@ -166,10 +166,10 @@ fn local(
     let mut keystore = Keystore::new();
     if let Err(error) = load(&chain, &key, &mut keystore, SystemTime::now()) {
         let at = if blamed(&error, &key) == "key" { "fallback_key" } else { "chain" };
-        context.findings.wrong(&path.key(at), error.to_string());
+        context.shared.findings.wrong(&path.key(at), error.to_string());
         return None;
     }
-    warn_of_access(&key, context);
+    context.shared.warn_of_access(&key);
     Some(Arc::new(LocalEngine::new(Arc::new(keystore))))
 }
 
@@ -179,10 +179,13 @@ pub(super) fn used(
     mut engines: Engines,
     context: &mut Context<'_>,
 ) -> Vec<Arc<RemoteEngine>> {
-    let certificates = raw.host.iter().flat_map(|host| &host.certificates);
+    let certificates = raw.host.iter().flat_map(|host| &host.own.certificates);
     let named: Vec<_> = certificates.filter_map(|files| named(files)).collect();
     for name in raw.keyserver.keys().filter(|name| !named.contains(&name.as_str())) {
-        context.findings.warn(format!("[keyserver.{name}]: no certificate has key = \"keyserver:{name}\""));
+        context
+            .shared
+            .findings
+            .warn(format!("[keyserver.{name}]: no certificate has key = \"keyserver:{name}\""));
         engines.remove(name);
     }
     engines.into_values().collect()

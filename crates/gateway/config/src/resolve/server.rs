@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use brisk_answer::features::TIMEOUTS;
 use brisk_answer::settings::{HostSettings, ServiceSettings, Underscores};
 use brisk_certs::UnknownName;
 use brisk_certs::store::Folder;
@@ -30,7 +31,7 @@ use ipnet::IpNet;
 
 use super::context::Context;
 use super::{
-    access_log, certificates, dashboard, experiments, http3, isolation, keys, limits, otlp, sessions,
+    access_log, certificates, dashboard, experiments, http3, isolation, keys, memory_limits, otlp, sessions,
 };
 use crate::key_settings::KeySettings;
 use crate::raw;
@@ -118,10 +119,11 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     addresses(raw, context);
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let usual = cores.get().min(1024) as u16;
-    let workers = count(context.findings.within(&path.key("workers"), server.workers, usual, &(1..=1024)));
+    let workers =
+        count(context.shared.findings.within(&path.key("workers"), server.workers, usual, &(1..=1024)));
     let https = listeners(&server.https, server, context);
     let http = listeners(&server.http, server, context);
-    let state_dir = server.state_dir.as_ref().map(|dir| context.base.join(dir));
+    let state_dir = server.state_dir.as_ref().map(|dir| context.shared.base.join(dir));
     let state_dir = state_dir.or_else(|| dirs::state_dir().map(|dir| dir.join("brisk")));
     let tls = tls(raw, context);
     let keys = keys::keys(&raw.keys, cores, workers, context);
@@ -183,12 +185,12 @@ fn proxy_protocol(written: Option<&values::ProxyProtocol>) -> ProxyProtocol {
 
 fn handshake_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
     let (path, usual) = (path.key("timeouts").key("hello"), Period(Duration::from_secs(10)));
-    context.findings.within(&path, server.timeouts.hello, usual, &limits::TIMEOUTS).0
+    context.shared.findings.within(&path, server.timeouts.hello, usual, &TIMEOUTS).0
 }
 
 fn drain_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
-    let (usual, range) = (Period(Duration::from_secs(30)), Period(Duration::ZERO)..=*limits::TIMEOUTS.end());
-    context.findings.within(&path.key("drain_timeout"), server.drain_timeout, usual, &range).0
+    let (usual, range) = (Period(Duration::from_secs(30)), Period(Duration::ZERO)..=*TIMEOUTS.end());
+    context.shared.findings.within(&path.key("drain_timeout"), server.drain_timeout, usual, &range).0
 }
 
 /// Checks that there is a listener and that no two share an address.
@@ -196,7 +198,7 @@ fn addresses(raw: &raw::Config, context: &mut Context<'_>) {
     let server = KeyPath::of("server");
     if raw.server.https.is_empty() && raw.server.http.is_empty() {
         let message = "nothing listens: write https = [\"0.0.0.0:443\", \"[::]:443\"] in [server]";
-        context.findings.incomplete(&server, message);
+        context.shared.findings.incomplete(&server, message);
     }
     let listed = |key: &str, addresses: &[Address]| -> Vec<_> {
         let path = server.key(key);
@@ -212,7 +214,9 @@ fn addresses(raw: &raw::Config, context: &mut Context<'_>) {
     let mut taken: HashMap<SocketAddr, KeyPath> = HashMap::new();
     for (address, path) in all.filter(|(address, _)| address.port() != 0) {
         match taken.get(&address) {
-            Some(first) => context.findings.wrong(&path, format!("{address} is taken by {first} already")),
+            Some(first) => {
+                context.shared.findings.wrong(&path, format!("{address} is taken by {first} already"))
+            }
             None => drop(taken.insert(address, path)),
         }
     }
@@ -225,7 +229,7 @@ fn listeners(
 ) -> Vec<ListenerSettings> {
     let path = KeyPath::of("server").key("backlog");
     let backlog = server.backlog.filter(|_| !addresses.is_empty());
-    let backlog = context.findings.within(&path, backlog, 4096, &(1..=1_048_576));
+    let backlog = context.shared.findings.within(&path, backlog, 4096, &(1..=1_048_576));
     let fast_open = server.fast_open.map_or(Some(FAST_OPEN), |fast_open| fast_open.0);
     let listener = |address: &Address| ListenerSettings {
         backlog: i32::try_from(backlog).unwrap_or(i32::MAX),
@@ -243,12 +247,12 @@ fn connections(
 ) -> (usize, Option<ClientLimit>) {
     let range = 1..=10_000_000;
     let total =
-        context.findings.within(&path.key("max_connections"), server.max_connections, 100_000, &range);
+        context.shared.findings.within(&path.key("max_connections"), server.max_connections, 100_000, &range);
     let path = path.key("max_connections_per_client");
     let per_client = match server.max_connections_per_client {
         None => Some(ClientLimit::default()),
         Some(ClientConnections(most)) => most.map(|most| ClientLimit {
-            most: context.findings.within(&path, Some(most), 1, &range) as usize,
+            most: context.shared.findings.within(&path, Some(most), 1, &range) as usize,
             spares_loopback: false,
         }),
     };
@@ -267,9 +271,9 @@ fn rates(rates: &raw::ServerRates) -> RateLimits {
 
 fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> HttpSettings {
     let (usual, path_of_limits) = (HttpSettings::default(), path.key("limits"));
-    let findings = &mut context.findings;
+    let findings = &mut context.shared.findings;
     let mut timeout = |key: &str, value, usual| {
-        findings.within(&path.key("timeouts").key(key), value, Period(usual), &limits::TIMEOUTS).0
+        findings.within(&path.key("timeouts").key(key), value, Period(usual), &TIMEOUTS).0
     };
     let timeouts = HttpTimeouts {
         head: timeout("head", server.timeouts.head, usual.timeouts.head),
@@ -311,7 +315,7 @@ fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> 
         requests,
         ..usual
     };
-    limits::memory_and_pace(raw, &path_of_limits, findings, &mut settings);
+    memory_limits::memory_and_pace(raw, &path_of_limits, findings, &mut settings);
     settings
 }
 
@@ -319,7 +323,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
     let (path, usual) = (KeyPath::of("tls"), TlsSettings::default());
     let hello_path = KeyPath::of("server").key("limits").key("hello_size");
     let hellos = Size(4 << 10)..=Size(1 << 20);
-    let findings = &mut context.findings;
+    let findings = &mut context.shared.findings;
     let protocols = protocols(raw.tls.protocols.as_deref(), &path.key("protocols"), findings);
     let tickets =
         findings.within(&path.key("tickets_per_handshake"), raw.tls.tickets_per_handshake, 1, &(0..=8));

@@ -9,7 +9,6 @@ use brisk_gateway::settings::{FleetStore, SessionSettings};
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RotationError, RotationSettings, TicketKeyFile};
 
 use super::context::Context;
-use super::files::read_privately;
 use super::redis;
 use crate::raw;
 use crate::values::TicketKeys;
@@ -40,7 +39,7 @@ pub(super) fn sessions(raw: &raw::Config, lifetime: Duration, context: &mut Cont
 fn memory(raw: &raw::SessionCache, context: &mut Context<'_>) -> MemorySettings {
     let path = KeyPath::of("tls").key("session_cache").key("size");
     let (usual, sizes) = (MemorySettings::default(), Size(1 << 20)..=Size(1 << 40));
-    let size = context.findings.within(&path, raw.size, Size(usual.max_bytes as u64), &sizes);
+    let size = context.shared.findings.within(&path, raw.size, Size(usual.max_bytes as u64), &sizes);
     MemorySettings {
         max_sessions: raw.entries.map_or(usual.max_sessions, |entries| entries as usize),
         max_bytes: size.0 as usize,
@@ -50,12 +49,12 @@ fn memory(raw: &raw::SessionCache, context: &mut Context<'_>) -> MemorySettings 
 fn rotation(raw: &raw::Config, lifetime: Duration, context: &mut Context<'_>) -> RotationSettings {
     let path = KeyPath::of("tls").key("ticket_rotation");
     let usual = Period(Duration::from_hours(12));
-    let interval = context.findings.within(&path, raw.tls.ticket_rotation, usual, &LIFETIMES);
+    let interval = context.shared.findings.within(&path, raw.tls.ticket_rotation, usual, &LIFETIMES);
     if raw.sessions.ticket_keys == Some(TicketKeys::Redis) && interval < LEAST_SHARED {
         let message = format!(
             "{interval} is too short for keys to reach all machines through Redis: write \"{LEAST_SHARED}\" or more"
         );
-        context.findings.wrong(&path, message);
+        context.shared.findings.wrong(&path, message);
     }
     RotationSettings::new(lifetime, interval.0, Duration::ZERO).unwrap_or_else(|error| {
         let message = match error {
@@ -67,7 +66,7 @@ fn rotation(raw: &raw::Config, lifetime: Duration, context: &mut Context<'_>) ->
             ),
             error => error.to_string(),
         };
-        context.findings.wrong(&path, message);
+        context.shared.findings.wrong(&path, message);
         RotationSettings::default()
     })
 }
@@ -75,7 +74,7 @@ fn rotation(raw: &raw::Config, lifetime: Duration, context: &mut Context<'_>) ->
 /// The fleet's secret, if one is named.
 fn secret(raw: &raw::Sessions, path: &KeyPath, context: &mut Context<'_>) -> Option<FleetSecret> {
     let file = context.file(raw.secret.as_ref()?);
-    read_privately(&file, path, context, FleetSecret::read)
+    context.shared.read_privately(&file, path, FleetSecret::read)
 }
 
 /// Source of ticket keys. Missing settings are reported, and the result is not used then.
@@ -94,16 +93,16 @@ fn key_source(
         TicketKeys::Memory => KeySource::Generated(rotation),
         TicketKeys::Files(files) => KeySource::Files { keys: key_files(files, &path, context), lifetime },
         TicketKeys::Redis => {
-            if !context.findings.written(&sessions.key("redis")) {
-                context.findings.wrong(&path, "needs [sessions.redis] with its `servers`");
+            if !context.shared.findings.written(&sessions.key("redis")) {
+                context.shared.findings.wrong(&path, "needs [sessions.redis] with its `servers`");
             }
             KeySource::Shared { rotation }
         }
         TicketKeys::Secret => {
-            if !context.findings.written(&sessions.key("secret")) {
+            if !context.shared.findings.written(&sessions.key("secret")) {
                 let message =
                     "needs `secret`, a file that is the same on all machines, as secret = \"fleet.secret\"";
-                context.findings.wrong(&path, message);
+                context.shared.findings.wrong(&path, message);
             }
             secret.map_or(KeySource::Generated(rotation), |secret| KeySource::Derived {
                 secret: secret.clone(),
@@ -114,15 +113,19 @@ fn key_source(
 }
 
 fn key_files(files: &[PathBuf], path: &KeyPath, context: &mut Context<'_>) -> Vec<TicketKeyFile> {
-    if files.is_empty() && !context.findings.written(&path.index(0)) {
-        context.findings.wrong(path, "no file: write at least one, made with `openssl rand -out FILE 80`");
+    if files.is_empty() && !context.shared.findings.written(&path.index(0)) {
+        context
+            .shared
+            .findings
+            .wrong(path, "no file: write at least one, made with `openssl rand -out FILE 80`");
     }
     let mut keys: Vec<TicketKeyFile> = Vec::new();
     for (index, file) in files.iter().enumerate() {
         let (path, file) = (path.index(index), context.file(file));
-        let Some(key) = read_privately(&file, &path, context, TicketKeyFile::read) else { continue };
+        let Some(key) = context.shared.read_privately(&file, &path, TicketKeyFile::read) else { continue };
         if keys.iter().any(|other| other.id() == key.id()) {
             context
+                .shared
                 .findings
                 .wrong(&path, format!("{}: a file before it holds this key already", file.display()));
         }
@@ -134,7 +137,7 @@ fn key_files(files: &[PathBuf], path: &KeyPath, context: &mut Context<'_>) -> Ve
 /// Reports keys without effect, and keys that lack another key that they need.
 fn without_effect(raw: &raw::Config, context: &mut Context<'_>) {
     let (tls, sessions) = (KeyPath::of("tls"), KeyPath::of("sessions"));
-    let findings = &mut context.findings;
+    let findings = &mut context.shared.findings;
     let (source, secret) = (raw.sessions.ticket_keys.as_ref(), sessions.key("secret"));
     let redis = findings.written(&sessions.key("redis"));
     if raw.sessions.secret.is_some() && !redis && source != Some(&TicketKeys::Secret) {
@@ -163,13 +166,13 @@ fn without_effect(raw: &raw::Config, context: &mut Context<'_>) {
 fn not_shared(raw: &raw::Config, context: &mut Context<'_>) {
     let redis = raw.sessions.redis.is_some();
     if redis && raw.tls.tickets != Some(false) && raw.sessions.ticket_keys.is_none() {
-        context.findings.warn(
+        context.shared.findings.warn(
             "[sessions.redis]: tickets still resume only where they were made; ticket_keys = \"redis\" shares their \
              keys, and \"memory\" says that this is meant",
         );
     }
     if !redis && raw.tls.stateful == Some(true) && raw.sessions.ticket_keys == Some(TicketKeys::Secret) {
-        context.findings.warn(
+        context.shared.findings.warn(
             "tls.stateful: sessions of TLS 1.3 resume only where they were made; [sessions.redis] shares them",
         );
     }

@@ -8,7 +8,6 @@ use brisk_keys::KeyId;
 use brisk_keys_pkcs11::{CertificateKey, KeyUri, PinSource};
 
 use super::context::Context;
-use super::files::warn_of_access;
 
 /// Loads the certificate in `chain`, whose private key is in a token. The error names the one at fault.
 pub(super) fn load(
@@ -27,8 +26,10 @@ pub(super) fn attach(
 ) -> Result<(KeyId, Chain), (&'static str, String)> {
     let wrong = |message: String| ("key", message);
     let chain = Chain::read(chain).map_err(|error| ("chain", error.to_string()))?;
-    let module =
-        uri.module_path().map(|path| context.base.join(path)).or_else(|| context.files.tokens.module.clone());
+    let module = uri
+        .module_path()
+        .map(|path| context.shared.base.join(path))
+        .or_else(|| context.files.tokens.module.clone());
     let module = module.ok_or_else(|| {
         wrong(
             "which PKCS #11 module? write pkcs11_module = \"/PATH.so\" in [keys], or append module-path=/PATH.so to the URI"
@@ -51,6 +52,6 @@ pub(super) fn attach(
 /// The file of a PIN as it is opened. Several keys may have it in common.
 fn pin_file(source: &PinSource, context: &mut Context<'_>) -> PinSource {
     let file = context.file(source.path());
-    warn_of_access(&file, context);
+    context.shared.warn_of_access(&file);
     PinSource::file(file)
 }

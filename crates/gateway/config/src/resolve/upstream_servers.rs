@@ -17,9 +17,9 @@ const TTLS: RangeInclusive<Period> = Period(Duration::from_millis(100))..=Period
 pub(super) fn servers(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Vec<ServerSettings> {
     let path = path.key("servers");
     if raw.servers.is_empty() {
-        context.findings.wrong(&path, "no server: write at least one, as \"http://127.0.0.1:8080\"");
+        context.shared.findings.wrong(&path, "no server: write at least one, as \"http://127.0.0.1:8080\"");
     } else if raw.servers.iter().all(|server| server.backup) {
-        context.findings.wrong(
+        context.shared.findings.wrong(
             &path,
             "every server is a backup: remove `backup` from those that should get requests at all times",
         );
@@ -29,10 +29,11 @@ pub(super) fn servers(raw: &raw::Upstream, path: &KeyPath, context: &mut Context
 }
 
 fn member(raw: &UpstreamServer, path: &KeyPath, context: &mut Context<'_>) -> ServerSettings {
-    let weight = context.findings.within(&path.key("weight"), raw.weight, 1, &(1..=1000));
+    let weight = context.shared.findings.within(&path.key("weight"), raw.weight, 1, &(1..=1000));
     let is_service = matches!(raw.url.address(), ServerAddress::Service(_));
     if is_service && raw.weight.is_some() {
         context
+            .shared
             .findings
             .wrong(&path.key("weight"), "has no effect: the weights of a service come from its SRV records");
     }
@@ -43,7 +44,7 @@ fn member(raw: &UpstreamServer, path: &KeyPath, context: &mut Context<'_>) -> Se
     };
     if raw.resolve && !has_name {
         let message = format!("has no effect: {} has no name that DNS could resolve", raw.url);
-        context.findings.wrong(&path.key("resolve"), message);
+        context.shared.findings.wrong(&path.key("resolve"), message);
     }
     ServerSettings {
         url: raw.url.clone(),
@@ -58,15 +59,15 @@ pub(super) fn dns(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>
     let path = path.key("dns");
     let is_resolved =
         |server: &UpstreamServer| server.resolve || matches!(server.url.address(), ServerAddress::Service(_));
-    if context.findings.written(&path) && !raw.servers.iter().any(is_resolved) {
-        context.findings.wrong(
+    if context.shared.findings.written(&path) && !raw.servers.iter().any(is_resolved) {
+        context.shared.findings.wrong(
             &path,
             "has no effect: write a server as { url = \"http://app.internal\", resolve = true }, or as \"srv+http://_http._tcp.app.internal\"",
         );
     }
     let raw = &raw.dns;
     let usual = DnsSettings::default();
-    let findings = &mut context.findings;
+    let findings = &mut context.shared.findings;
     let min_ttl = findings.within(&path.key("min_ttl"), raw.min_ttl, Period(usual.min_ttl), &TTLS);
     let longest = Period(usual.max_ttl).max(min_ttl);
     let max_ttl = findings.within(&path.key("max_ttl"), raw.max_ttl, longest, &TTLS);

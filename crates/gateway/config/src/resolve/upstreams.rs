@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
+use brisk_answer::features::sticky::sticky;
 use brisk_certs::{Warning, load};
 use brisk_config_file::{KeyPath, Period, Size};
 use brisk_keys::Keystore;
@@ -16,11 +17,11 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
 
 use super::context::Context;
-use super::files::{blamed, warn_of_access};
-use super::limits::TIMEOUTS;
-use super::{sticky, upstream_path, upstream_servers};
+use super::files::blamed;
+use super::{server_paths, upstream_servers};
 use crate::raw;
 use crate::values::{self, HashBy, KeyPlace, UpstreamServer};
+use brisk_answer::features::TIMEOUTS;
 
 /// Name of the cookie of `sticky`, unless another is written.
 const COOKIE: &str = "brisk_server";
@@ -36,16 +37,20 @@ pub(super) fn groups(raw: &BTreeMap<String, raw::Upstream>, context: &mut Contex
 
 fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> GroupSettings {
     let servers = upstream_servers::servers(raw, path, context);
-    upstream_path::check_servers(&servers, &path.key("servers"), context);
+    server_paths::check_servers(&servers, &path.key("servers"), context);
     GroupSettings {
         name: name.to_owned(),
         servers,
         dns: upstream_servers::dns(raw, path, context),
         balance: balance(raw, path, context),
-        sticky: raw.sticky.as_ref().map(|raw| sticky::sticky(raw, COOKIE, &path.key("sticky"), context)),
+        sticky: raw.sticky.as_ref().map(|raw| sticky(raw, COOKIE, &path.key("sticky"), &mut context.shared)),
         timeouts: timeouts(&raw.timeouts, &path.key("timeouts"), context),
         head_size: head_size(raw, path, context),
-        headers: context.findings.within(&path.key("headers"), raw.headers, HEADERS, &(10..=1000)).into(),
+        headers: context
+            .shared
+            .findings
+            .within(&path.key("headers"), raw.headers, HEADERS, &(10..=1000))
+            .into(),
         pool: pool(&raw.pool, &path.key("pool"), context),
         tls: tls(raw, &path.key("tls"), context),
         health: health(raw, &path.key("health"), context),
@@ -61,25 +66,26 @@ fn hedge(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Opti
     let written = raw.hedge.as_ref()?;
     let path = path.key("hedge");
     if raw.retry == Some(false) {
-        context.findings.wrong(&path, "has no effect with retry = false: requests are sent once");
+        context.shared.findings.wrong(&path, "has no effect with retry = false: requests are sent once");
     }
     let delays = Period(Duration::from_millis(1))..=Period(Duration::from_mins(1));
-    let after = context.findings.within(&path.key("after"), Some(written.after), written.after, &delays).0;
-    let percent = context.findings.within(&path.key("percent"), written.percent, 5, &(1..=100)).into();
+    let after =
+        context.shared.findings.within(&path.key("after"), Some(written.after), written.after, &delays).0;
+    let percent = context.shared.findings.within(&path.key("percent"), written.percent, 5, &(1..=100)).into();
     Some(HedgeSettings { after, percent })
 }
 
 fn pipeline(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> usize {
     let path = path.key("pipeline");
-    let pipeline = context.findings.within(&path, raw.pipeline, 1, &PIPELINES);
+    let pipeline = context.shared.findings.within(&path, raw.pipeline, 1, &PIPELINES);
     if pipeline > 1 && raw.proxy_protocol.is_some() {
-        context.findings.wrong(
+        context.shared.findings.wrong(
             &path,
             "has no effect with `proxy_protocol`, with which clients do not share connections: remove one of the two",
         );
     }
     if pipeline > 1 && raw.retry == Some(false) {
-        context.findings.wrong(
+        context.shared.findings.wrong(
             &path,
             "a pipeline needs `retry = true`: requests behind a slow response, or on a connection that ends, are sent again",
         );
@@ -103,7 +109,7 @@ fn balance(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Ba
         }
         other => {
             if raw.hash_by.is_some() {
-                context.findings.wrong(&path, "has no effect without balance = \"consistent_hash\"");
+                context.shared.findings.wrong(&path, "has no effect without balance = \"consistent_hash\"");
             }
             match other {
                 raw::Balance::LeastConnections => Balance::LeastConnections,
@@ -122,7 +128,7 @@ fn hash_key(by: &HashBy, path: &KeyPath, context: &mut Context<'_>) -> HashKey {
             if let Ok(name) = HeaderName::try_from(name.as_str()) {
                 return HashKey::Header(name);
             }
-            context.findings.wrong(path, format!("{name:?} is not the name of a header"));
+            context.shared.findings.wrong(path, format!("{name:?} is not the name of a header"));
             HashKey::ClientAddress
         }
     }
@@ -131,7 +137,7 @@ fn hash_key(by: &HashBy, path: &KeyPath, context: &mut Context<'_>) -> HashKey {
 fn timeouts(raw: &raw::UpstreamTimeouts, path: &KeyPath, context: &mut Context<'_>) -> UpstreamTimeouts {
     let usual = UpstreamTimeouts::default();
     let mut limit = |key: &str, value: Option<Period>, usual: Duration| {
-        context.findings.within(&path.key(key), value, Period(usual), &TIMEOUTS).0
+        context.shared.findings.within(&path.key(key), value, Period(usual), &TIMEOUTS).0
     };
     UpstreamTimeouts {
         connect: limit("connect", raw.connect, usual.connect),
@@ -144,17 +150,18 @@ fn timeouts(raw: &raw::UpstreamTimeouts, path: &KeyPath, context: &mut Context<'
 
 fn head_size(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> usize {
     let range = Size(8 << 10)..=Size(1 << 20);
-    let size = context.findings.within(&path.key("head_size"), raw.head_size, Size(HEAD_SIZE as u64), &range);
+    let size =
+        context.shared.findings.within(&path.key("head_size"), raw.head_size, Size(HEAD_SIZE as u64), &range);
     usize::try_from(size.0).unwrap_or(HEAD_SIZE)
 }
 
 fn pool(raw: &raw::Pool, path: &KeyPath, context: &mut Context<'_>) -> PoolSettings {
     let usual = PoolSettings::default();
     let most = raw.max_connections.map(|most| {
-        context.findings.within(&path.key("max_connections"), Some(most), 1, &(1..=1_000_000)) as usize
+        context.shared.findings.within(&path.key("max_connections"), Some(most), 1, &(1..=1_000_000)) as usize
     });
     let seconds = Period(Duration::from_secs(1))..=*TIMEOUTS.end();
-    let idle = context.findings.within(
+    let idle = context.shared.findings.within(
         &path.key("idle_timeout"),
         raw.idle_timeout,
         Period(usual.idle_timeout),
@@ -170,36 +177,41 @@ fn pool(raw: &raw::Pool, path: &KeyPath, context: &mut Context<'_>) -> PoolSetti
 
 fn queue(raw: &raw::Pool, path: &KeyPath, context: &mut Context<'_>) -> QueueSettings {
     let (written, usual) = (&raw.queue, QueueSettings::default());
-    if context.findings.written(path) && raw.max_connections.is_none() {
+    if context.shared.findings.written(path) && raw.max_connections.is_none() {
         context
+            .shared
             .findings
             .wrong(path, "has no effect without `max_connections`: no request waits for a connection");
     }
-    let size = context.findings.within(&path.key("size"), written.size, usual.size as u32, &(0..=1_000_000));
+    let size =
+        context.shared.findings.within(&path.key("size"), written.size, usual.size as u32, &(0..=1_000_000));
     let timeout =
-        |timeout| context.findings.within(&path.key("timeout"), Some(timeout), timeout, &TIMEOUTS).0;
+        |timeout| context.shared.findings.within(&path.key("timeout"), Some(timeout), timeout, &TIMEOUTS).0;
     QueueSettings { size: size as usize, timeout: written.timeout.map(timeout) }
 }
 
 fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> UpstreamTlsSettings {
     let encrypted = raw.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https);
-    if !encrypted && context.findings.written(path) {
-        context.findings.wrong(path, "has no effect: none of the servers begins with https://");
+    if !encrypted && context.shared.findings.written(path) {
+        context.shared.findings.wrong(path, "has no effect: none of the servers begins with https://");
     }
     let ca = raw.tls.ca.as_ref().map(|ca| context.file(ca));
     if let Some(error) = ca.as_ref().and_then(|ca| super::clients::authorities(ca).err()) {
-        context.findings.wrong(&path.key("ca"), error);
+        context.shared.findings.wrong(&path.key("ca"), error);
     }
     let identity = raw.tls.certificate.as_ref();
     let identity = identity.and_then(|files| self::identity(files, &path.key("certificate"), context));
     let server_name = raw.tls.server_name.as_ref().and_then(|name| match super::names::host_name(name) {
         Ok(name) if !name.starts_with("*.") => Some(name),
         Ok(_) => {
-            context.findings.wrong(&path.key("server_name"), "a wildcard cannot be verified: write one name");
+            context
+                .shared
+                .findings
+                .wrong(&path.key("server_name"), "a wildcard cannot be verified: write one name");
             None
         }
         Err(message) => {
-            context.findings.wrong(&path.key("server_name"), message);
+            context.shared.findings.wrong(&path.key("server_name"), message);
             None
         }
     });
@@ -224,6 +236,7 @@ pub(super) fn identity(
 ) -> Option<Identity> {
     if raw.fallback_key.is_some() {
         context
+            .shared
             .findings
             .wrong(&path.key("fallback_key"), "has no effect here: it is for certificates of hosts");
     }
@@ -232,7 +245,7 @@ pub(super) fn identity(
             KeyPlace::KeyServer(_) => "a key on key servers can be that of a host alone: write a path",
             _ => "a key in a token can be that of a host alone: write a path",
         };
-        context.findings.wrong(&path.key("key"), message);
+        context.shared.findings.wrong(&path.key("key"), message);
         return None;
     };
     let identity = Identity { chain: context.file(&raw.chain), key: context.file(key) };
@@ -242,11 +255,13 @@ pub(super) fn identity(
             let warnings =
                 loaded.warnings.iter().filter(|warning| !matches!(warning, Warning::NoNames { .. }));
             for warning in warnings {
-                context.findings.warn(warning.to_string());
+                context.shared.findings.warn(warning.to_string());
             }
-            warn_of_access(&identity.key, context);
+            context.shared.warn_of_access(&identity.key);
         }
-        Err(error) => context.findings.wrong(&path.key(blamed(&error, &identity.key)), error.to_string()),
+        Err(error) => {
+            context.shared.findings.wrong(&path.key(blamed(&error, &identity.key)), error.to_string())
+        }
     }
     Some(identity)
 }
@@ -259,7 +274,7 @@ fn health(group: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> H
         ServerScheme::H2c => true,
     };
     if raw.grpc.is_some() && !group.servers.iter().all(is_http2) {
-        context.findings.wrong(
+        context.shared.findings.wrong(
             &path.key("grpc"),
             "gRPC needs HTTP/2: write the servers with h2c://, or with https:// and tls.protocol = \"h2\"",
         );
@@ -267,7 +282,7 @@ fn health(group: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> H
     let usual = PassiveChecks::default();
     let pause = raw.failure_pause.unwrap_or(Period(usual.pause));
     let percentage = |key: &str, share: u8, context: &mut Context<'_>| {
-        context.findings.within(&path.key(key), Some(share), share, &(1..=100)).into()
+        context.shared.findings.within(&path.key(key), Some(share), share, &(1..=100)).into()
     };
     HealthSettings {
         active: active(raw, path, context),
@@ -278,19 +293,23 @@ fn health(group: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> H
             max_excluded: raw
                 .max_excluded
                 .map_or(usual.max_excluded, |share| percentage("max_excluded", share, context)),
-            pause: context.findings.within(&path.key("failure_pause"), Some(pause), pause, &TIMEOUTS).0,
+            pause: context
+                .shared
+                .findings
+                .within(&path.key("failure_pause"), Some(pause), pause, &TIMEOUTS)
+                .0,
         },
-        slow_start: raw
-            .slow_start
-            .map(|time| context.findings.within(&path.key("slow_start"), Some(time), time, &TIMEOUTS).0),
+        slow_start: raw.slow_start.map(|time| {
+            context.shared.findings.within(&path.key("slow_start"), Some(time), time, &TIMEOUTS).0
+        }),
     }
 }
 
 fn active(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> Option<ActiveChecks> {
     if raw.path.is_none() && raw.grpc.is_none() {
         for key in ["host", "status", "interval", "timeout", "healthy_after", "unhealthy_after"] {
-            if context.findings.written(&path.key(key)) {
-                context.findings.wrong(
+            if context.shared.findings.written(&path.key(key)) {
+                context.shared.findings.wrong(
                     &path.key(key),
                     "has no effect without `path`, which is what servers are asked for, or `grpc`",
                 );
@@ -300,8 +319,11 @@ fn active(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> Optio
     }
     if raw.grpc.is_some() {
         for key in ["path", "status"] {
-            if context.findings.written(&path.key(key)) {
-                context.findings.wrong(&path.key(key), "has no effect with `grpc`: remove one of the two");
+            if context.shared.findings.written(&path.key(key)) {
+                context
+                    .shared
+                    .findings
+                    .wrong(&path.key(key), "has no effect with `grpc`: remove one of the two");
             }
         }
     }
@@ -309,12 +331,13 @@ fn active(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> Optio
     let parsed = asked.parse::<PathAndQuery>().ok().filter(|_| asked.starts_with('/'));
     let Some(asked) = parsed else {
         context
+            .shared
             .findings
             .wrong(&path.key("path"), format!("{asked:?} is not a path: write one as \"/healthz\""));
         return None;
     };
     let usual = ActiveChecks::new(asked);
-    let findings = &mut context.findings;
+    let findings = &mut context.shared.findings;
     let interval = findings.within(&path.key("interval"), raw.interval, Period(usual.interval), &TIMEOUTS);
     let limit = Period(usual.timeout).min(interval);
     let timeout = findings.within(&path.key("timeout"), raw.timeout, limit, &TIMEOUTS);

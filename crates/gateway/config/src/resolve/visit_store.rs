@@ -39,14 +39,14 @@ pub(super) fn visits(
 ) -> Option<VisitSettings> {
     let path = KeyPath::of("visits");
     let default = Settings::default();
-    let share = context.findings.within(&path.key("share"), raw.share, default.share, &(0.0..=1.0));
-    let keep = context.findings.within(
+    let share = context.shared.findings.within(&path.key("share"), raw.share, default.share, &(0.0..=1.0));
+    let keep = context.shared.findings.within(
         &path.key("keep"),
         raw.keep,
         Period(default.keep),
         &(Period(DAY)..=Period(400 * DAY)),
     );
-    let max_size = context.findings.within(
+    let max_size = context.shared.findings.within(
         &path.key("max_size"),
         raw.max_size,
         Size(default.max_bytes),
@@ -58,11 +58,11 @@ pub(super) fn visits(
     }
     check_size(max_size, hosts, &path.key("max_size"), context);
     let folder = match (&raw.folder, state_dir) {
-        (Some(folder), _) => context.base.join(folder),
+        (Some(folder), _) => context.shared.base.join(folder),
         (None, Some(state_dir)) => state_dir.join("visits"),
         (None, None) => {
             let message = "visits need a folder: write visits.folder = \"/var/lib/brisk/visits\"";
-            context.findings.incomplete(&path, message);
+            context.shared.findings.incomplete(&path, message);
             return None;
         }
     };
@@ -81,7 +81,7 @@ fn check_size(size: Size, hosts: &[HostSettings], path: &KeyPath, context: &mut 
         let smallest = Size(smallest.next_multiple_of(1 << 20));
         let message =
             format!("{size} may not hold a day of {measured} hosts with visits: write {smallest} or more");
-        context.findings.wrong(path, message);
+        context.shared.findings.wrong(path, message);
     }
 }
 
@@ -91,7 +91,7 @@ fn networks(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> Arc<Netwo
     match read(&file).and_then(|text| Networks::parse(&text).map_err(|error| error.to_string())) {
         Ok(networks) => Arc::new(networks),
         Err(error) => {
-            context.findings.wrong(path, format!("{}: {error}", file.display()));
+            context.shared.findings.wrong(path, format!("{}: {error}", file.display()));
             Arc::default()
         }
     }

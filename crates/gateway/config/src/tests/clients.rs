@@ -111,7 +111,7 @@ fn certificates_of_clients_go_on_where_the_operator_says_so() {
     ] {
         let settings = checked(folder.path(), &host(forward)).expect("a right file").settings;
         let host = &settings.service.hosts[0];
-        assert_eq!((host.client_cert, host.tls.demands.keeps_certificates()), (expected, keep));
+        assert_eq!((host.client_certificates, host.tls.demands.keeps_certificates()), (expected, keep));
     }
     assert_eq!(
         checked(folder.path(), &host(", forward = \"all\"")).expect_err("an unknown word"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brisk_answer::settings::{Action, Share, UpstreamAction};
+use brisk_answer::settings::{RouteSettings, Share};
 
 use super::*;
 
@@ -12,23 +12,20 @@ fn with(keys: &str) -> String {
     format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nupstream = \"app\"\n{keys}\n{UPSTREAMS}")
 }
 
-fn action(keys: &str) -> UpstreamAction {
+fn route(keys: &str) -> RouteSettings {
     let resolved = accepted(&with(keys));
     assert!(!resolved.warnings.iter().any(|warning| warning.contains("next")), "{:?}", resolved.warnings);
-    match &resolved.settings.service.hosts[0].routes[0].action {
-        Action::Upstream(action) => action.clone(),
-        other => panic!("{other:?}"),
-    }
+    resolved.settings.service.hosts[0].routes[0].clone()
 }
 
 #[test]
 fn a_split_has_a_share_and_a_cookie() {
-    let split = action("split = { upstream = \"next\", percent = 12.5 }").split.expect("a split");
+    let split = route("split = { upstream = \"next\", percent = 12.5 }").split.expect("a split");
     assert_eq!((split.group.as_str(), Some(split.share)), ("next", Share::of_percent(12.5)));
     assert_eq!(split.cookie.cookie, "brisk_split");
     assert_eq!(split.cookie.attributes, "; Path=/; Secure; HttpOnly; SameSite=Lax");
     let split = "split = { upstream = \"next\", percent = 1, cookie = \"v\", max_age = \"1d\", same_site = \"strict\" }";
-    let cookie = action(split).split.expect("a split").cookie.clone();
+    let cookie = route(split).split.expect("a split").cookie.clone();
     assert_eq!(
         (&*cookie.cookie, &*cookie.attributes),
         ("v", "; Path=/; Max-Age=86400; Secure; HttpOnly; SameSite=Strict")
@@ -37,12 +34,12 @@ fn a_split_has_a_share_and_a_cookie() {
 
 #[test]
 fn a_mirror_has_limits() {
-    let mirror = action("mirror = { upstream = \"next\" }").mirror.expect("a mirror");
+    let mirror = route("mirror = { upstream = \"next\" }").mirror.expect("a mirror");
     assert_eq!((mirror.group.as_str(), mirror.share, mirror.body_size), ("next", Share::ALL, 64 << 10));
     assert_eq!(mirror.timeout, Duration::from_secs(10));
     let keys =
         "mirror = { upstream = \"next\", percent = 0, body_size = \"0B\", timeout = \"1s\", requests = 2 }";
-    let mirror = action(keys).mirror.expect("a mirror");
+    let mirror = route(keys).mirror.expect("a mirror");
     assert_eq!((Some(mirror.share), mirror.body_size), (Share::of_percent(0.0), 0));
     assert_eq!(mirror.timeout, Duration::from_secs(1));
 }

@@ -11,7 +11,7 @@ fn a_value_with_variables_refers_to_tables() {
     let rules = "response_headers = { set = { A = \"{map.a}\", B = \"b\" } }\n";
     let map = "[map.a]\nfrom = \"{request.host}\"\nvalues = { x = \"y\" }\n";
     let route = &accepted(&with(rules, map)).settings.service.hosts[0].routes[0];
-    assert_eq!(route.response_headers.as_ref().map(|rules| rules.set.len()), Some(2));
+    assert_eq!(route.headers.responses.as_ref().map(|rules| rules.set.len()), Some(2));
 }
 
 #[test]

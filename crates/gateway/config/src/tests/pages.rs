@@ -16,10 +16,10 @@ fn resolved(text: &str) -> RouteSettings {
 #[test]
 fn compression_that_is_off_is_not_the_same_as_none_that_is_written() {
     assert!(
-        !resolved(&route("")).is_never_compressed
-            && !resolved(&route("compression = true")).is_never_compressed
+        !resolved(&route("")).compression.is_off
+            && !resolved(&route("compression = true")).compression.is_off
     );
-    assert!(resolved(&route("compression = false")).is_never_compressed);
+    assert!(resolved(&route("compression = false")).compression.is_off);
     let of_host = |value: &str, lines: &str| {
         resolved(&route(lines).replacen(
             "[[host.route]]",
@@ -27,8 +27,8 @@ fn compression_that_is_off_is_not_the_same_as_none_that_is_written() {
             1,
         ))
     };
-    assert!(of_host("false", "").is_never_compressed && !of_host("true", "").is_never_compressed);
-    assert!(!of_host("false", "compression = true").is_never_compressed);
+    assert!(of_host("false", "").compression.is_off && !of_host("true", "").compression.is_off);
+    assert!(!of_host("false", "compression = true").compression.is_off);
 }
 
 #[test]
@@ -81,15 +81,15 @@ fn compression_has_codings_levels_and_types() {
     let written = resolved(&route(
         "compression = { codings = [\"gzip\", \"br\"], gzip_level = 9, least = \"1KiB\", breach_guard = \"same_site\", arrivals = 3 }",
     ));
-    let compression = written.compression.expect("compression");
+    let compression = written.compression.settings.expect("compression");
     assert_eq!(compression.codings, [Coding::Gzip, Coding::Brotli]);
     assert_eq!((compression.levels, compression.least), ([3, 4, 9], 1024));
     assert_eq!((compression.guard, compression.arrivals), (BreachGuard::SameSite, 3));
-    assert!(resolved(&route("")).compression.is_none(), "off unless it is asked for");
+    assert!(resolved(&route("")).compression.settings.is_none(), "off unless it is asked for");
     let inherited = route("").replace("[[host.route]]", "compression = true\n[[host.route]]");
-    assert!(resolved(&inherited).compression.is_some());
+    assert!(resolved(&inherited).compression.settings.is_some());
     let off = inherited.replace("respond =", "compression = false\nrespond =");
-    assert!(resolved(&off).compression.is_none());
+    assert!(resolved(&off).compression.settings.is_none());
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn header_rules_name_headers_that_may_be_changed() {
         refused(&route(lines), &format!("brisk.toml:{message}"));
     }
     let rules = resolved(&route("response_headers = { set = { X-A = \"1\" }, remove = [\"Server\"] }"));
-    let rules = rules.response_headers.expect("rules");
+    let rules = rules.headers.responses.expect("rules");
     assert_eq!((rules.set[0].0.as_str(), rules.remove[0].as_str()), ("x-a", "server"));
 }
 
@@ -136,8 +136,9 @@ fn modern_security_headers_have_exceptions() {
     );
     let names = |lines: &str| {
         let settings = accepted(&host(lines)).settings.service.hosts[0].clone();
-        let names: Vec<_> = settings.headers.0.iter().map(|(name, _)| name.as_str().to_owned()).collect();
-        (names.join(" "), settings.hsts.is_some())
+        let names: Vec<_> =
+            settings.headers.others.0.iter().map(|(name, _)| name.as_str().to_owned()).collect();
+        (names.join(" "), settings.headers.hsts.is_some())
     };
     let all = "x-content-type-options referrer-policy x-frame-options cross-origin-opener-policy";
     assert_eq!(names(""), (String::new(), false));
@@ -196,7 +197,7 @@ fn early_hints_are_links_that_are_of_use_before_the_page() {
          \"</app.css>; rel=preload; as=style\", with the relation preload, modulepreload or preconnect; preload needs `as`",
     );
     let hints = |text: &str| {
-        let hints = resolved(&proxied(text)).early_hints;
+        let hints = resolved(&proxied(text)).early_hints.settings;
         hints.map(|hints| (hints.links.len(), hints.upstream, hints.learn))
     };
     assert_eq!(hints("false"), None);
@@ -256,7 +257,8 @@ fn consolidated_origins_are_origins_below_paths() {
                 \"none\" } }";
     let resolved = accepted(&host(text)).settings;
     let found = &resolved.service.hosts[0];
-    let places: Vec<_> = found.routes.iter().map(|route| (route.path.as_str(), route.place)).collect();
+    let places: Vec<_> =
+        found.routes.iter().map(|route| (route.path.as_str(), route.consolidation.place)).collect();
     assert_eq!(places, [("/", None), ("/_a", Some(0)), ("/_s", Some(1))]);
     let groups: Vec<_> = resolved.upstreams.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(groups, ["https://a.example:8443", "https://static.example"]);

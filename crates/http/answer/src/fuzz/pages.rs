@@ -5,7 +5,7 @@ use brisk_http_connection::interim::{LINK_BYTES, LINKS};
 use http::header::{ACCEPT_ENCODING, LINK};
 use http::{HeaderMap, HeaderValue};
 
-use crate::hints::{HintLink, links_of};
+use crate::features::early_hints::{HintLink, links_of};
 
 /// Each line is a value of `Accept-Encoding` and of `Link`. The best coding is acceptable and has the highest weight.
 /// The narrowed list for files has the same meaning. Hints are within their limits and parse as [`HintLink`].

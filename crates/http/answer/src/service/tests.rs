@@ -158,7 +158,7 @@ async fn hsts_is_on_every_answer_over_tls() {
     let hsts = HstsSettings { max_age: Duration::from_hours(1), include_subdomains: true, preload: true };
     for path in ["/", "/missing/../.."] {
         let mut host = host(&["a"], vec![prefix("/", text(200, ""))]);
-        host.hsts = Some(hsts);
+        host.headers.hsts = Some(hsts);
         let answer = get(service(&settings(vec![host]), None).expect("a service"), path, "").await;
         let expected = "strict-transport-security: max-age=3600; includeSubDomains; preload\r\n";
         assert!(answer.contains(expected), "{answer}");
@@ -177,7 +177,7 @@ async fn a_host_of_another_certificate_is_misdirected() {
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_refused() {
     let mut route = prefix("/", text(200, ""));
-    route.body_limit = Some(4);
+    route.body.limit = Some(4);
     let request = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
     assert_eq!(status(&exchange(serving(vec![route.clone()]), request).await), 413);
     let request = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nhell";

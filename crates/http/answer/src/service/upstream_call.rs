@@ -25,13 +25,13 @@ use super::site::{Route, Site};
 use crate::error::ServiceError;
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
+use crate::features::early_hints::RequestHints;
+use crate::features::mirror::Mirror;
+use crate::features::split::{Destination, Split};
 use crate::forwarding::ForwardedRequest;
 use crate::head_limits::size_of_fields;
 use crate::headers;
-use crate::hints::RequestHints;
-use crate::mirror::Mirror;
 use crate::settings::{RouteSettings, RouteTimeouts, UpstreamAction, UpstreamPath};
-use crate::split::{Destination, Split};
 use crate::stage::{ClientRequest, RequestState};
 
 /// A route to an upstream group.
@@ -57,11 +57,11 @@ impl UpstreamRoute {
     ) -> Result<Self, ServiceError> {
         let group =
             |name: &String| group(name).ok_or_else(|| ServiceError::UnknownGroup { name: name.clone() });
-        let split = upstream.split.as_ref().map(|split| {
+        let split = route.split.as_ref().map(|split| {
             let group = group(&split.group)?;
             Ok::<_, ServiceError>(Box::new(Split::new(split, group)))
         });
-        let mirror = upstream.mirror.as_ref().map(|mirror| {
+        let mirror = route.mirror.as_ref().map(|mirror| {
             let group = group(&mirror.group)?;
             Ok::<_, ServiceError>(Mirror::new(mirror, group))
         });
@@ -70,8 +70,8 @@ impl UpstreamRoute {
             path: upstream.path.clone(),
             split: split.transpose()?,
             mirror: mirror.transpose()?,
-            body_limit: route.body_limit.unwrap_or(u64::MAX),
-            buffers: route.buffer_request,
+            body_limit: route.body.limit.unwrap_or(u64::MAX),
+            buffers: route.body.buffers,
             timeouts: route.timeouts,
         })
     }

@@ -28,10 +28,11 @@ use super::*;
 use crate::exchange::Telemetry;
 use crate::forwarding::Forwarding;
 use crate::settings::{
-    AccessSettings, Action, AltSvc, Bandwidth, BasicAuth, ClientCert, Consolidation, Cookies, FixedResponse,
-    ForwardAuth, HostHeaders, HostSettings, HostVisits, HstsSettings, KeepAlive, LimitKey, Maintenance,
-    MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, RequestLimit, RoutePath, RouteSettings,
-    ServerTiming, TokenAuth, Trace, UpstreamAction, UpstreamPath,
+    AccessSettings, Action, AltSvc, Bandwidth, BasicAuth, BodySettings, ClientCert, Consolidation, Cookies,
+    FixedResponse, ForwardAuth, HostHeaderSettings, HostHeaders, HostSettings, HostVisits, HstsSettings,
+    KeepAlive, LimitKey, Maintenance, MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, RequestLimit,
+    RouteCompression, RouteConsolidation, RouteHeaders, RouteHints, RoutePath, RouteSettings, ServerTiming,
+    TokenAuth, Trace, UpstreamAction, UpstreamPath,
 };
 use crate::stage::{Groups, HostContext, StageTarget};
 use crate::visits::SiteVisits;
@@ -40,6 +41,19 @@ use brisk_transform::names::Names;
 
 /// The stages that every route has.
 const EVERY: [&str; 4] = ["KeepAlive", "EarlyData", "HeadMethod", "ConnectionClose"];
+
+const HSTS: HstsSettings =
+    HstsSettings { max_age: Duration::ZERO, include_subdomains: false, preload: false };
+
+const NEVER_COMPRESSED: RouteCompression = RouteCompression { settings: None, is_off: true };
+
+fn compressing() -> RouteCompression {
+    RouteCompression { settings: Some(Arc::default()), is_off: false }
+}
+
+fn hinting() -> RouteHints {
+    RouteHints { settings: Some(Arc::default()), learned: Arc::default() }
+}
 
 const KEEP_ALIVE: KeepAlive = KeepAlive { idle: None, requests: Some(1), closes: false };
 
@@ -59,9 +73,9 @@ fn full_host() -> HostSettings {
         cookies: vec![Cookies::default()],
     };
     HostSettings {
-        client_cert: ClientCert::Chain,
+        client_certificates: ClientCert::Chain,
         alt_svc: Some(AltSvc::Clear),
-        hsts: Some(HstsSettings { max_age: Duration::ZERO, include_subdomains: false, preload: false }),
+        headers: HostHeaderSettings { hsts: Some(HSTS), ..HostHeaderSettings::default() },
         server_timing: Some(ServerTiming::default()),
         visits: Some(HostVisits { share: None, insert: true, network_errors: false }),
         preconnect: Some(Preconnect { path: "/connect".to_owned(), keep_alive: KEEP_ALIVE }),
@@ -102,13 +116,12 @@ fn fixed() -> RouteSettings {
 /// A route to an upstream with every feature.
 fn full_route() -> RouteSettings {
     RouteSettings {
-        body_limit: Some(1),
-        compression: Some(Arc::default()),
-        request_headers: Some(Arc::default()),
-        response_headers: Some(Arc::default()),
+        body: BodySettings { limit: Some(1), buffers: false },
+        compression: compressing(),
+        headers: RouteHeaders { requests: Some(Arc::default()), responses: Some(Arc::default()) },
         access: AccessSettings { certificates: Some(Arc::default()), ..AccessSettings::default() },
         error_pages: Some(Arc::default()),
-        early_hints: Some(Arc::default()),
+        early_hints: hinting(),
         forward_auth: Some(forward_auth()),
         limits: Arc::new([limit()]),
         trace: Some(Trace::Continue),
@@ -151,7 +164,10 @@ fn context(settings: &HostSettings, values: Option<Values>) -> HostContext<'_> {
     HostContext {
         settings,
         names: Rc::new(Names::new(&settings.tls.names).expect("names")),
-        headers: ResponseHeaders::new(settings.hsts.map(HstsSettings::value), &settings.headers),
+        headers: ResponseHeaders::new(
+            settings.headers.hsts.map(HstsSettings::value),
+            &settings.headers.others,
+        ),
         experiments: Rc::new(HostExperiments::new(&experiments, 0)),
         visits: settings
             .visits
@@ -225,7 +241,10 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
         "ConnectionClose",
     ];
     assert_eq!(names(Some(&context), StageTarget::Route(&route)), all);
-    let place = RouteSettings { place: Some(0), ..full_route() };
+    let place = RouteSettings {
+        consolidation: RouteConsolidation { place: Some(0), rewrites: true },
+        ..full_route()
+    };
     let without = all.into_iter().filter(|name| *name != "ClientCertificate");
     assert_eq!(names(Some(&context), StageTarget::Route(&place)), without.collect::<Vec<_>>());
 }
@@ -263,11 +282,26 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
         (RouteSettings { access: bearers, ..upstream() }, &["Access"]),
         (RouteSettings { forward_auth: Some(forward_auth()), ..upstream() }, &["ForwardAuth"]),
         (RouteSettings { trace: Some(Trace::Begin), ..upstream() }, &["Trace"]),
-        (RouteSettings { body_limit: Some(1), ..upstream() }, &["BodyLimit"]),
-        (RouteSettings { compression: Some(Arc::default()), ..upstream() }, &["Negotiation", "Compression"]),
-        (RouteSettings { request_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),
-        (RouteSettings { response_headers: Some(Arc::default()), ..upstream() }, &["HeaderRules"]),
-        (RouteSettings { early_hints: Some(Arc::default()), ..upstream() }, &["EarlyHints"]),
+        (
+            RouteSettings { body: BodySettings { limit: Some(1), buffers: false }, ..upstream() },
+            &["BodyLimit"],
+        ),
+        (RouteSettings { compression: compressing(), ..upstream() }, &["Negotiation", "Compression"]),
+        (
+            RouteSettings {
+                headers: RouteHeaders { requests: Some(Arc::default()), responses: None },
+                ..upstream()
+            },
+            &["HeaderRules"],
+        ),
+        (
+            RouteSettings {
+                headers: RouteHeaders { requests: None, responses: Some(Arc::default()) },
+                ..upstream()
+            },
+            &["HeaderRules"],
+        ),
+        (RouteSettings { early_hints: hinting(), ..upstream() }, &["EarlyHints"]),
         (RouteSettings { error_pages: Some(Arc::default()), ..upstream() }, &["ErrorPages"]),
     ];
     for (route, added) in cases {
@@ -278,13 +312,13 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
 #[test]
 fn each_feature_of_a_host_adds_its_stages_alone() {
     let full = full_host();
-    let headers = HostHeaders(vec![(http::header::SERVER, HeaderValue::from_static("x"))]);
+    let others = HostHeaders(vec![(http::header::SERVER, HeaderValue::from_static("x"))]);
     let cases: [(HostSettings, &[&str]); 9] = [
         (HostSettings { networks: full.networks.clone(), ..host() }, &["Access"]),
         (HostSettings { alt_svc: full.alt_svc, ..host() }, &["AltSvc"]),
-        (HostSettings { client_cert: full.client_cert, ..host() }, &["ClientCertificate"]),
-        (HostSettings { hsts: full.hsts, ..host() }, &["HostHeaders"]),
-        (HostSettings { headers, ..host() }, &["HostHeaders"]),
+        (HostSettings { client_certificates: full.client_certificates, ..host() }, &["ClientCertificate"]),
+        (HostSettings { headers: full.headers.clone(), ..host() }, &["HostHeaders"]),
+        (HostSettings { headers: HostHeaderSettings { hsts: None, others }, ..host() }, &["HostHeaders"]),
         (HostSettings { server_timing: full.server_timing.clone(), ..host() }, &["ServerTiming"]),
         (HostSettings { visits: full.visits.clone(), ..host() }, &["PageMeasurement", "Compression"]),
         (HostSettings { maintenance: full.maintenance.clone(), ..host() }, &["Maintenance"]),
@@ -297,7 +331,7 @@ fn each_feature_of_a_host_adds_its_stages_alone() {
     let host_that_denies = HostSettings { networks: full.networks, ..host() };
     assert_eq!(added_by(&host_that_denies, &RouteSettings { access: open, ..upstream() }), [""; 0]);
     let measured = HostSettings { visits: full.visits, ..host() };
-    let plain = RouteSettings { is_never_compressed: true, ..upstream() };
+    let plain = RouteSettings { compression: NEVER_COMPRESSED, ..upstream() };
     assert_eq!(added_by(&measured, &plain), ["PageMeasurement"]);
 }
 
@@ -374,10 +408,10 @@ async fn without_a_setting_of_the_route_only_pages_are_compressed_for_their_scri
     let (accepted, coding) = coding_of_page(&silent, "text/html").await;
     assert_eq!((accepted.as_bytes(), coding), (&b"identity"[..], Some(HeaderValue::from_static("gzip"))));
     assert_eq!(coding_of_page(&silent, "text/csv").await.1, None, "a download stays as it is");
-    let compressing = RouteSettings { compression: Some(Arc::default()), ..upstream() };
+    let compressing = RouteSettings { compression: compressing(), ..upstream() };
     let (accepted, coding) = coding_of_page(&compressing, "text/csv").await;
     assert_eq!((accepted.as_bytes(), coding), (&b"identity"[..], Some(HeaderValue::from_static("gzip"))));
-    let never = RouteSettings { is_never_compressed: true, ..upstream() };
+    let never = RouteSettings { compression: NEVER_COMPRESSED, ..upstream() };
     let (accepted, coding) = coding_of_page(&never, "text/html").await;
     assert_eq!((accepted.as_bytes(), coding), (&b"gzip"[..], None));
 }

@@ -13,6 +13,10 @@ use crate::tree::{crates, name, product, read};
 /// Modules of a cycle at most, in any crate.
 const LARGEST: usize = 4;
 
+/// Modules that are lists, by crate. A list names all its entries and no entry needs the others to be understood, so the uses of a list
+/// are not counted; those of its entries are.
+const LISTS: &[(&str, &str)] = &[("answer", "features")];
+
 type Module = Vec<String>;
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
@@ -201,8 +205,11 @@ fn cycles(uses: &Uses) -> BTreeSet<Vec<String>> {
 fn no_cycle_of_modules_is_larger_than_it_may_be() {
     let (mut wrong, mut arrows) = (Vec::new(), 0);
     for path in crates() {
-        let uses = Sources::read(&path.join("src")).uses();
+        let mut uses = Sources::read(&path.join("src")).uses();
         arrows += uses.values().map(BTreeSet::len).sum::<usize>();
+        for (_, list) in LISTS.iter().filter(|(owner, _)| *owner == name(&path)) {
+            uses.remove(&vec![(*list).to_owned()]).expect("a list is a module of its crate");
+        }
         let large = cycles(&uses).into_iter().filter(|cycle| cycle.len() > LARGEST);
         wrong.extend(large.map(|cycle| (name(&path).to_owned(), cycle)));
     }

@@ -13,8 +13,8 @@ use brisk_visits::{MOST_ARMS, Metric};
 
 use super::Surroundings;
 use crate::raw::{self, ExperimentValue};
-use crate::resolve::compression::{HIGHEST_BROTLI, HIGHEST_GZIP, HIGHEST_ZSTD};
 use crate::resolve::context::Context;
+use brisk_answer::features::compression::{HIGHEST_BROTLI, HIGHEST_GZIP, HIGHEST_ZSTD};
 
 /// A setting that can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,12 +153,12 @@ pub(super) fn values(
 ) -> Option<Drawn> {
     let control = control(setting, surroundings, hosts, path, context)?;
     let path = path.key("values");
-    if table.values.is_empty() && !context.findings.written(&path.index(0)) {
-        context.findings.wrong(&path, "no value: write what is to be tried beside what is configured");
+    if table.values.is_empty() && !context.shared.findings.written(&path.index(0)) {
+        context.shared.findings.wrong(&path, "no value: write what is to be tried beside what is configured");
     }
     if table.values.len() >= MOST_ARMS {
         let message = format!("{} values: write at most {}", table.values.len(), MOST_ARMS - 1);
-        context.findings.wrong(&path, message);
+        context.shared.findings.wrong(&path, message);
     }
     let mut is_right = !table.values.is_empty();
     let mut controls = control.congestion.iter().cloned().collect::<Vec<_>>();
@@ -172,7 +172,7 @@ pub(super) fn values(
             ExperimentValue::Switch(_) | ExperimentValue::Number(_) => None,
         });
         if let Some(reason) = reason {
-            context.findings.wrong(&path.index(index), reason);
+            context.shared.findings.wrong(&path.index(index), reason);
             is_right = false;
         }
     }
@@ -269,7 +269,8 @@ fn control(
         }
         Setting::EarlyHints => {
             let of_upstreams = routes().filter(|route| matches!(route.action, Action::Upstream(_)));
-            let values = of_upstreams.map(|route| ExperimentValue::Switch(route.early_hints.is_some()));
+            let values =
+                of_upstreams.map(|route| ExperimentValue::Switch(route.early_hints.settings.is_some()));
             ("no route of its hosts has an `upstream`, and other answers come at once", values.collect())
         }
         Setting::Zstd => levels(Coding::Zstd, routes()),
@@ -285,11 +286,11 @@ fn control(
         _ => None,
     };
     if let Some(Err(reason)) = &usual {
-        context.findings.wrong(&path.key("setting"), format!("has no effect: {reason}"));
+        context.shared.findings.wrong(&path.key("setting"), format!("has no effect: {reason}"));
         return None;
     }
     if values.is_empty() {
-        context.findings.wrong(&path.key("setting"), format!("has no effect: {none}"));
+        context.shared.findings.wrong(&path.key("setting"), format!("has no effect: {none}"));
         return None;
     }
     let mut seen = Vec::new();
@@ -315,7 +316,7 @@ fn levels<'r>(
     coding: Coding,
     routes: impl Iterator<Item = &'r RouteSettings>,
 ) -> (&'static str, Vec<ExperimentValue>) {
-    let compressions = routes.filter_map(|route| route.compression.as_ref());
+    let compressions = routes.filter_map(|route| route.compression.settings.as_ref());
     let using = compressions.filter(|compression| compression.codings.contains(&coding));
     let levels = using.map(|compression| ExperimentValue::Number(compression.levels[coding.index()].into()));
     ("no route of its hosts is compressed with it: write `compression`", levels.collect())

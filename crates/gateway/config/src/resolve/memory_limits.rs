@@ -1,0 +1,76 @@
+//! Limits of memory and pace: `[server.limits]`.
+
+use std::fs;
+use std::path::Path;
+
+use brisk_config_file::{Findings, KeyPath, Size};
+use brisk_http_server::HttpSettings;
+
+use crate::raw::ServerLimits;
+
+/// The share of the machine's memory that responses may take unless another limit is written.
+const PART: u64 = 4;
+
+/// Resolves the limits in `[server.limits]` of buffered responses and slow request bodies.
+pub(super) fn memory_and_pace(
+    raw: &ServerLimits,
+    path: &KeyPath,
+    findings: &mut Findings<'_>,
+    settings: &mut HttpSettings,
+) {
+    let sizes = Size(64 << 10)..=Size(1 << 30);
+    let usual = Size(settings.buffered as u64);
+    settings.buffered = findings.within(&path.key("buffered"), raw.buffered, usual, &sizes).0 as usize;
+    let sizes = Size(1 << 20)..=Size(1 << 50);
+    let usual = memory().map_or(settings.buffered_total as u64, |memory| memory / PART).max(1 << 20);
+    let total = path.key("buffered_total");
+    settings.buffered_total = findings.within(&total, raw.buffered_total, Size(usual), &sizes).0 as usize;
+    let (requests, usual) = (path.key("buffered_requests"), Size(settings.gathered_total));
+    settings.gathered_total = findings.within(&requests, raw.buffered_requests, usual, &sizes).0;
+    let (files, usual) = (path.key("compressed_files"), Size(settings.compressed_files as u64));
+    let sizes = Size(0)..=Size(1 << 40);
+    settings.compressed_files = findings.within(&files, raw.compressed_files, usual, &sizes).0 as usize;
+    let (dictionaries, usual) = (path.key("dictionaries"), Size(settings.dictionaries as u64));
+    settings.dictionaries = findings.within(&dictionaries, raw.dictionaries, usual, &sizes).0 as usize;
+    let (path, usual) = (path.key("compression_memory"), Size(settings.compression_memory as u64));
+    let sizes = Size(4 << 20)..=Size(1 << 40);
+    settings.compression_memory = findings.within(&path, raw.compression_memory, usual, &sizes).0 as usize;
+    if let Some(rate) = raw.body_rate {
+        settings.body_rate = rate.0.unwrap_or(0);
+    }
+    if let Some(rate) = raw.read_rate {
+        settings.read_rate = rate.0.unwrap_or(0);
+    }
+}
+
+/// Memory that this process may use: the machine's, or that of its control group.
+fn memory() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| machine_memory(&text));
+    let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
+        let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
+        fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join("memory.max")).ok()
+    });
+    let group = group.and_then(|limit| limit.trim().parse().ok());
+    machine.into_iter().chain(group).min()
+}
+
+fn machine_memory(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_machine_is_its_total() {
+        assert_eq!(machine_memory("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16 << 20));
+        assert_eq!(machine_memory("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        assert!(memory().is_some_and(|memory| memory > 1 << 20));
+    }
+}

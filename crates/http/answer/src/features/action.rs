@@ -1,0 +1,110 @@
+//! The response of a route: an upstream, files, a fixed response, a redirect or a page.
+
+mod keys;
+mod resolve;
+mod upstream_path;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use brisk_http::url_path::UrlPath;
+use brisk_http_connection::Connection;
+use brisk_rules::{RedirectTarget, UpstreamPath};
+use brisk_transform::body::Body;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode};
+
+pub use keys::{ActionKeys, Redirect as RedirectKeys};
+pub(super) use resolve::routes;
+
+/// Production of a response.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Action {
+    /// Forward the request to an upstream group.
+    Upstream(UpstreamAction),
+    /// Serve the files of a folder.
+    Static(StaticSettings),
+    /// Send the same response to every request.
+    Fixed(FixedResponse),
+    /// Redirect to another URL.
+    Redirect(Redirect),
+    /// Build a page from the request and its connection.
+    Page(Page),
+}
+
+/// A forward to an upstream group.
+#[derive(Clone, Debug)]
+pub struct UpstreamAction {
+    /// Name of the group.
+    pub group: String,
+    /// The path of the forwarded request.
+    pub path: UpstreamPath,
+}
+
+impl UpstreamAction {
+    /// A forward of all requests to `group`.
+    pub fn new(group: impl Into<String>, path: UpstreamPath) -> Self {
+        Self { group: group.into(), path }
+    }
+}
+
+/// A folder with files, looked up by the part of the request's path after the route's path. A request for a subfolder
+/// gets its `index.html`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticSettings {
+    /// The folder.
+    pub root: PathBuf,
+    /// Whether clients that accept the coding get the file with `.br`, `.zst` or `.gz` appended to its name, if it
+    /// exists and is not older than the original.
+    pub precompressed: bool,
+    /// Whether folders without an index file get a page with their files.
+    pub listing: bool,
+    /// Path below the folder of the file for paths without a file; `None` for 404.
+    pub fallback: Option<UrlPath>,
+}
+
+/// A constant response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedResponse {
+    /// Status code.
+    pub status: StatusCode,
+    /// `Content-Type`; not sent with an empty body.
+    pub content_type: HeaderValue,
+    /// Response body.
+    pub body: Bytes,
+}
+
+/// A redirect.
+#[derive(Clone, Debug)]
+pub struct Redirect {
+    /// Status code: 301, 302, 303, 307 or 308.
+    pub status: StatusCode,
+    /// Value of `Location`.
+    pub to: RedirectTarget,
+}
+
+/// A function from a request and its connection to a response. Runs on the worker, so it must not block.
+#[derive(Clone)]
+pub struct Page(Arc<Maker>);
+
+type Maker = dyn Fn(&Connection, &Parts) -> Response<Body> + Send + Sync;
+
+impl Page {
+    /// A page built by `make`.
+    pub fn new(make: impl Fn(&Connection, &Parts) -> Response<Body> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    pub(crate) fn make(&self, connection: &Connection, request: &Parts) -> Response<Body> {
+        (self.0)(connection, request)
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Page")
+    }
+}

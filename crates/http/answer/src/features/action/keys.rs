@@ -1,0 +1,131 @@
+//! Keys of the response of a route, and of the path of requests to upstreams.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor, value};
+
+/// The response of a route: exactly one of `upstream`, `static`, `respond`, `redirect`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ActionKeys {
+    /// Name of the `[upstream.NAME]` that handles the requests.
+    pub upstream: Option<String>,
+    /// Folder with files, found by the part of the path after `path`; `index.html` for folders.
+    #[serde(rename = "static")]
+    pub directory: Option<PathBuf>,
+    /// Fixed response; default status 200, no body, `"text/plain; charset=utf-8"`.
+    pub respond: Option<Respond>,
+    /// Redirect: value of `Location`, in which `{path}` is the requested path and query, and `{host}` the host; further
+    /// [variables](pages.md#variables-in-redirects). Without a scheme it starts with `/`. Status 308 (default), 301, 302, 303
+    /// or 307.
+    pub redirect: Option<Redirect>,
+    /// With `upstream`: removal of `path`, or of this prefix of `path`, from the path that the [upstream
+    /// receives](#paths-for-upstreams).
+    pub strip_prefix: Option<StripPrefix>,
+    /// With `upstream`: this path in place of `path`, or in place of the prefix in `strip_prefix`.
+    pub replace_prefix: Option<String>,
+    /// With `upstream`: another path and query, formed from the groups of a [regular expression](#paths-for-upstreams). Not
+    /// together with the two keys above.
+    pub rewrite_path: Option<RewritePath>,
+    /// With `static`: use of [copies](pages.md#copies-beside-files) with `.br`, `.zst` or `.gz` after the name of a file.
+    pub precompressed: Option<bool>,
+    /// With `static`: file below the folder for [paths without a file](#fallback-of-static-files), for example `"/index.html"`.
+    pub fallback: Option<String>,
+    /// With `static`: page with the [files of a folder](#lists-of-files) that has no `index.html`.
+    pub listing: Option<bool>,
+}
+
+/// `strip_prefix`: the path of the route, another prefix, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StripPrefix {
+    /// The whole path.
+    No,
+    /// The path of the route.
+    Route,
+    /// This prefix.
+    Path(String),
+}
+
+impl<'de> Deserialize<'de> for StripPrefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = StripPrefix;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`true`, `false` or a path in quotes")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<StripPrefix, E> {
+                Ok(if on { StripPrefix::Route } else { StripPrefix::No })
+            }
+
+            fn visit_str<E: de::Error>(self, path: &str) -> Result<StripPrefix, E> {
+                Ok(StripPrefix::Path(path.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// `rewrite_path`: an expression and the path for its matches.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RewritePath {
+    /// Regular expression for path and query.
+    pub pattern: String,
+    /// Path and query, formed from the groups of the expression.
+    pub to: String,
+}
+
+/// `redirect`: where to, and with which status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// Value of `Location`, with variables.
+    pub to: String,
+    /// Status code. Default: 308.
+    pub status: Option<u16>,
+}
+
+impl<'de> Deserialize<'de> for Redirect {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            to: String,
+            status: Option<u16>,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Redirect;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a URL in quotes or { to = URL, status = NUMBER }")
+            }
+
+            fn visit_str<E: de::Error>(self, to: &str) -> Result<Redirect, E> {
+                Ok(Redirect { to: to.to_owned(), status: None })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<Redirect, A::Error> {
+                let Table { to, status } = Table::deserialize(value::MapAccessDeserializer::new(table))?;
+                Ok(Redirect { to, status })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// `respond`: the same response to every request.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Respond {
+    /// Status code. Default: 200.
+    pub status: Option<u16>,
+    /// Content. Default: none.
+    pub body: Option<String>,
+    /// Value of `Content-Type`. Default: `text/plain; charset=utf-8`.
+    pub content_type: Option<String>,
+}

@@ -1,0 +1,193 @@
+//! Resolution of routes: their paths and their actions.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use brisk_config_file::KeyPath;
+use brisk_http::url_path::UrlPath;
+use brisk_rules::{RedirectTarget, RoutePath};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+
+use super::{Action, FixedResponse, Redirect, StaticSettings, UpstreamAction, keys, upstream_path};
+use crate::features::{Context, HostScope, PathKeys, RouteScope, RouteSettings, conditions};
+
+/// Resolves the routes of a host. Mistaken ones are reported and omitted.
+pub(crate) fn routes(host: &HostScope<'_>, context: &mut Context<'_>) -> Vec<RouteSettings> {
+    let path = host.key("route");
+    conditions::open_below(host, context);
+    let mut taken = HashMap::new();
+    let mut settings = Vec::new();
+    for (index, keys) in host.keys.site.route.iter().enumerate() {
+        let path = path.index(index);
+        let conditions = keys.conditions.when.as_ref().map(|when| format!("{when:?}")).unwrap_or_default();
+        let requests = (&keys.paths.path, keys.paths.exact, conditions);
+        if let Some(first) = taken.insert(requests, path.clone()) {
+            let is_conditional = keys.conditions.when.is_some();
+            let same = if is_conditional { "path and these conditions" } else { "path" };
+            context.findings.wrong(&path.key("path"), format!("{first} has this {same} already"));
+        }
+        let route_path = route_path(&keys.paths, &path, context);
+        let route = RouteScope { keys, host, path: &path, route_path: route_path.as_ref() };
+        let action = action(&route, context);
+        settings.extend(RouteSettings::resolve(&route, action, context));
+    }
+    settings
+}
+
+fn route_path(raw: &PathKeys, path: &KeyPath, context: &mut Context<'_>) -> Option<RoutePath> {
+    let text = &raw.path;
+    let right = if !text.starts_with('/') {
+        Some("it begins with a slash, as \"/api\"")
+    } else if text.contains(['?', '#']) {
+        Some("it ends before \"?\" and \"#\"")
+    } else if text.contains('*') {
+        Some("it needs no \"*\": a path stands for all below it")
+    } else if text.contains('%') {
+        Some("it is written decoded, without \"%\"")
+    } else if text.contains("//") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
+        Some("it has no empty segments and none of \".\" and \"..\"")
+    } else {
+        None
+    };
+    if let Some(right) = right {
+        context.findings.wrong(&path.key("path"), format!("{text:?} is not the path of a route: {right}"));
+        return None;
+    }
+    Some(if raw.exact { RoutePath::Exact(text.clone()) } else { RoutePath::Prefix(text.clone()) })
+}
+
+/// Exactly one of the four.
+fn action(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
+    let (raw, path) = (&route.keys.action, route.path);
+    if raw.directory.is_none() {
+        let of_static = [
+            ("precompressed", raw.precompressed.is_some()),
+            ("fallback", raw.fallback.is_some()),
+            ("listing", raw.listing.is_some()),
+        ];
+        for (key, _) in of_static.iter().filter(|(_, is_written)| *is_written) {
+            context.findings.wrong(&path.key(key), "has no effect without `static`");
+        }
+    }
+    if raw.upstream.is_none() {
+        upstream_path::refuse(route, context);
+    }
+    let written = [
+        ("upstream", raw.upstream.is_some()),
+        ("static", raw.directory.is_some()),
+        ("respond", raw.respond.is_some()),
+        ("redirect", raw.redirect.is_some()),
+    ];
+    let names: Vec<_> =
+        written.iter().filter(|(_, written)| *written).map(|(name, _)| format!("`{name}`")).collect();
+    match names.len() {
+        1 => {}
+        0 => {
+            context.findings.incomplete(
+                path,
+                "nothing answers: write one of `upstream`, `static`, `respond`, `redirect`",
+            );
+            return None;
+        }
+        _ => {
+            context
+                .findings
+                .incomplete(path, format!("{} cannot both answer: keep one", names.join(" and ")));
+            return None;
+        }
+    }
+    let upstream = raw.upstream.as_ref().and_then(|name| upstream(name, route, context));
+    let folder = raw.directory.as_ref().and_then(|folder| static_files(folder, raw, path, context));
+    let fixed = raw.respond.as_ref().and_then(|respond| fixed(respond, &path.key("respond"), context));
+    let redirect = raw.redirect.as_ref().and_then(|to| redirect(to, &path.key("redirect"), context));
+    upstream.or(folder).or(fixed).or(redirect)
+}
+
+fn upstream(name: &str, route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
+    // The path is checked for an unknown upstream too.
+    let path = upstream_path::of_route(route, context);
+    context
+        .has_upstream(name, &route.key("upstream"))
+        .then(|| Action::Upstream(UpstreamAction::new(name, path)))
+}
+
+fn static_files(
+    folder: &Path,
+    raw: &keys::ActionKeys,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Action> {
+    let root = context.base.join(folder);
+    if !root.is_dir() {
+        let what = if root.exists() { "is not a folder" } else { "does not exist" };
+        context.findings.wrong(&path.key("static"), format!("the folder {} {what}", root.display()));
+        return None;
+    }
+    let fallback =
+        raw.fallback.as_ref().and_then(|text| fallback(text, &root, &path.key("fallback"), context));
+    let (precompressed, listing) = (raw.precompressed.unwrap_or(false), raw.listing.unwrap_or(false));
+    Some(Action::Static(StaticSettings { root, precompressed, listing, fallback }))
+}
+
+/// Path of the file for paths without one. Warns if the file does not exist: the folder may be filled later.
+fn fallback(text: &str, root: &Path, path: &KeyPath, context: &mut Context<'_>) -> Option<UrlPath> {
+    let parsed = match text.parse::<UrlPath>() {
+        Ok(parsed) if !text.ends_with('/') => parsed,
+        Ok(_) => {
+            context.findings.wrong(path, format!("{text:?} is no file: write one as \"/index.html\""));
+            return None;
+        }
+        Err(error) => {
+            context.findings.wrong(path, error);
+            return None;
+        }
+    };
+    let file = root.join(text.trim_start_matches('/'));
+    if !text.contains('%') && !file.is_file() {
+        let missing = file.display();
+        context.findings.warn(format!("{path}: there is no file {missing}: paths without a file get 404"));
+    }
+    Some(parsed)
+}
+
+fn fixed(raw: &keys::Respond, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {
+    let status = context.findings.within(&path.key("status"), raw.status, 200, &(200..=599));
+    let status = StatusCode::from_u16(status).ok()?;
+    let content_type = raw.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
+    let Ok(content_type) = HeaderValue::from_str(content_type) else {
+        let message =
+            format!("{content_type:?} is not a content type: write one as \"text/html; charset=utf-8\"");
+        context.findings.wrong(&path.key("content_type"), message);
+        return None;
+    };
+    let body = raw.body.clone().unwrap_or_default();
+    // RFC 9110 section 6.4.1.
+    if matches!(status.as_u16(), 204 | 205 | 304) && !body.is_empty() {
+        context
+            .findings
+            .wrong(&path.key("body"), format!("a response with status {} has no body", status.as_u16()));
+    }
+    Some(Action::Fixed(FixedResponse { status, content_type, body: Bytes::from(body) }))
+}
+
+fn redirect(raw: &keys::Redirect, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {
+    let code = raw.status.unwrap_or(308);
+    if !matches!(code, 301 | 302 | 303 | 307 | 308) {
+        let message = format!("{code} is not the status of a redirect: write 301, 302, 303, 307 or 308");
+        context.findings.wrong(&path.key("status"), message);
+        return None;
+    }
+    let to = path.key("to");
+    let path = if context.findings.written(&to) { &to } else { path };
+    match RedirectTarget::new(&raw.to, &context.maps) {
+        Ok(to) => {
+            context.note_fingerprints(|variable| to.has(variable));
+            Some(Action::Redirect(Redirect { status: StatusCode::from_u16(code).ok()?, to }))
+        }
+        Err(reason) => {
+            context.findings.wrong(path, format!("{:?} is no place to redirect to: {reason}", raw.to));
+            None
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The client's certificate in the headers for upstreams.
+
+use http::HeaderMap;
+
+use crate::exchange::Exchange;
+use crate::features::client_certificates::ClientCert;
+use crate::stage::{RequestState, Stage, StageContext};
+
+/// Sends the client's certificate to the upstream (RFC 9440). Compiled if
+/// [`HostSettings::client_certificates`](crate::settings::HostSettings::client_certificates) enables it. Consolidated origins never get
+/// the certificate, because clients present it to the host alone.
+#[derive(Debug)]
+pub(crate) struct ClientCertificateStage {
+    certificates: ClientCert,
+}
+
+impl Stage for ClientCertificateStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        let (host, route) = (context.host?.settings, context.upstream_route()?);
+        let is_other_origin = host.consolidation.is_some() && route.consolidation.place.is_some();
+        let sends = host.client_certificates != ClientCert::None && !is_other_origin;
+        sends.then_some(Self { certificates: host.client_certificates })
+    }
+
+    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
+        self.certificates.apply(headers, &exchange.connection().client.record.borrow());
+    }
+}

@@ -1,0 +1,171 @@
+//! State that features share during the resolution of a configuration: findings, files, and names of other sections.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brisk_access::{PasswordFiles, PasswordThreads};
+use brisk_config_file::{Findings, KeyPath, Period, SizeLimit};
+use brisk_jwt::KeySources;
+use brisk_keys::encoding_fault;
+use brisk_rules::{Maps, Variable};
+use zeroize::Zeroizing;
+
+use crate::features::RouteSettings;
+use crate::features::limits::RequestLimit;
+
+/// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
+pub const TIMEOUTS: RangeInclusive<Period> =
+    Period(Duration::from_millis(100))..=Period(Duration::from_hours(24));
+
+/// State that the features of a configuration share while they are resolved.
+pub struct Context<'d> {
+    /// Mistakes and warnings.
+    pub findings: Findings<'d>,
+    /// Base of relative paths.
+    pub base: &'d Path,
+    /// Files that the settings were made from.
+    pub files: HashSet<PathBuf>,
+    /// Files with secrets, which no route may serve.
+    pub secrets: Vec<PathBuf>,
+    /// Names of `[upstream.NAME]`.
+    pub upstreams: BTreeSet<String>,
+    /// Tables that header rules refer to.
+    pub maps: Maps,
+    /// Limits that hosts and routes refer to.
+    pub limits: BTreeMap<String, RequestLimit>,
+    /// `server.limits.body_size`.
+    pub body_size: Option<SizeLimit>,
+    /// Files with users that were read before.
+    pub password_files: &'d PasswordFiles,
+    /// The threads that verify passwords.
+    pub password_threads: &'d PasswordThreads,
+    /// Keys of tokens by URL.
+    pub token_keys: &'d KeySources,
+    /// Routes that features of the present host add.
+    pub(crate) added_routes: Vec<RouteSettings>,
+    /// Whether a template has JA4 of clients, and the fingerprints of their certificates.
+    pub fingerprints: (bool, bool),
+}
+
+impl<'d> Context<'d> {
+    /// A context without names of other sections.
+    pub fn new(
+        findings: Findings<'d>,
+        base: &'d Path,
+        passwords: (&'d PasswordFiles, &'d PasswordThreads),
+        token_keys: &'d KeySources,
+    ) -> Self {
+        Self {
+            findings,
+            base,
+            files: HashSet::new(),
+            secrets: Vec::new(),
+            upstreams: BTreeSet::new(),
+            maps: Maps::default(),
+            limits: BTreeMap::new(),
+            body_size: None,
+            password_files: passwords.0,
+            password_threads: passwords.1,
+            token_keys,
+            added_routes: Vec::new(),
+            fingerprints: (false, false),
+        }
+    }
+
+    /// Notes the fingerprints of clients that a template has. `has` returns whether it has a variable.
+    pub fn note_fingerprints(&mut self, has: impl Fn(&Variable) -> bool) {
+        let (ja4, certificates) = &mut self.fingerprints;
+        *ja4 |= has(&Variable::Ja4);
+        *certificates |= has(&Variable::ClientFingerprint);
+    }
+
+    /// A path of the file as it is opened, noted as one to watch.
+    pub fn file(&mut self, path: &Path) -> PathBuf {
+        let path = self.base.join(path);
+        self.files.insert(path.clone());
+        path
+    }
+
+    /// Whether there is an upstream with this name; otherwise reports the mistake at `path`.
+    pub fn has_upstream(&mut self, name: &str, path: &KeyPath) -> bool {
+        if self.upstreams.contains(name) {
+            return true;
+        }
+        // An upstream that exists but is invalid has been reported already.
+        if self.findings.written(&KeyPath::of("upstream").key(name)) {
+            return false;
+        }
+        if name.contains("://") {
+            let message = format!(
+                "{name:?} is a URL and here stands a name: write [upstream.app] with servers = [{name:?}], and \"app\" here"
+            );
+            self.findings.wrong(path, message);
+        } else if self.upstreams.is_empty() {
+            let message = format!("there is no upstream: write [upstream.{name}] with its `servers`");
+            self.findings.wrong(path, message);
+        } else {
+            self.findings.unknown(path, name, self.upstreams.iter().cloned().collect());
+        }
+        false
+    }
+
+    /// Reads a file with a secret in it; a warning if other users of this machine can read or change the file.
+    pub fn read_privately<T, E: Display>(
+        &mut self,
+        file: &Path,
+        path: &KeyPath,
+        read: impl FnOnce(&Path) -> Result<T, E>,
+    ) -> Option<T> {
+        let value = read(file).map_err(|error| {
+            let message = match start(file).and_then(|(bytes, length)| encoding_fault(&bytes[..length])) {
+                Some(fault) => format!("{}: {fault}", file.display()),
+                None => error.to_string(),
+            };
+            self.findings.wrong(path, message);
+        });
+        let value = value.ok()?;
+        self.warn_of_access(file);
+        Some(value)
+    }
+
+    /// Notes a file with a secret, and warns where others than the owner and the group may read a secret, or others than the owner
+    /// may change it.
+    pub fn warn_of_access(&mut self, file: &Path) {
+        self.secrets.push(file.to_owned());
+        let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
+        let file = file.display();
+        if mode & 0o004 != 0 {
+            let warning =
+                format!("{file}: everyone on this machine may read it; `chmod o= {file}` ends that");
+            self.findings.warn(warning);
+        }
+        if mode & 0o022 != 0 {
+            let warning =
+                format!("{file}: others than its owner may change it; `chmod go-w {file}` ends that");
+            self.findings.warn(warning);
+        }
+    }
+}
+
+/// The first bytes of a regular file, at most 16, and their number: enough to recognize its encoding. A pipe was read to its
+/// end before, so opening it again would wait for another writer.
+fn start(file: &Path) -> Option<(Zeroizing<[u8; 16]>, usize)> {
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let (mut start, mut length) = (Zeroizing::new([0; 16]), 0);
+    let mut file = File::open(file).ok()?;
+    while length < start.len() {
+        match file.read(&mut start[length..]).ok()? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    Some((start, length))
+}

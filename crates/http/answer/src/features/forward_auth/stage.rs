@@ -1,0 +1,196 @@
+//! Forward authentication: another server decides about each request.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_http::claims;
+use brisk_http::validate::{self, Refusal};
+use brisk_http_connection::body::request::RequestBody;
+use brisk_telemetry::Side;
+use brisk_transform::body::Body;
+use brisk_transform::names::Names;
+use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
+use brisk_upstream::{Group, UpstreamBody};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use tokio::time::timeout;
+
+use crate::error_page::error_page;
+use crate::exchange::Exchange;
+use crate::forwarding::{ForwardedRequest, Forwarding};
+use crate::head_limits::size_of_fields;
+use crate::headers;
+use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
+
+const METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
+const URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
+const ORIGINAL_URL: HeaderName = HeaderName::from_static("x-original-url");
+
+/// Headers about the body or a copy of the resource that the client has. The question has neither.
+const OMITTED: [HeaderName; 9] = [
+    header::CONTENT_LENGTH,
+    header::TE,
+    header::UPGRADE,
+    header::RANGE,
+    header::IF_RANGE,
+    header::IF_MATCH,
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_UNMODIFIED_SINCE,
+];
+
+/// Maximum length of the body of a permission, which is read to keep the connection to the server, and the time for it. The
+/// request has to wait meanwhile, although the decision is known.
+const LONGEST_PERMISSION: usize = 16 << 10;
+const PERMISSION_TIME: Duration = Duration::from_secs(1);
+
+/// Asks a server about each request, without the body. Status 2xx permits the request; 401, 403 and redirects are sent to the
+/// client. Everything else is a failure of the server. Compiled if the route has forward authentication.
+#[derive(Debug)]
+pub(crate) struct ForwardAuthStage {
+    /// `None` in an explanation, which sends nothing.
+    group: Option<Rc<Group>>,
+    path: PathAndQuery,
+    /// Headers of a permission that the upstream gets in place of the client's.
+    copied: Arc<[HeaderName]>,
+    /// Headers of a permission that are added to the response to the client.
+    returned: Arc<[HeaderName]>,
+    names: Rc<Names>,
+    forwarding: Rc<Forwarding>,
+}
+
+impl Stage for ForwardAuthStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        let settings = context.route()?.forward_auth.as_ref()?;
+        let host = context.host?;
+        Some(Self {
+            group: host.groups.find(&settings.group),
+            path: settings.path.clone(),
+            copied: Arc::clone(&settings.copied),
+            returned: Arc::clone(&settings.returned),
+            names: Rc::clone(&host.names),
+            forwarding: Rc::clone(&host.forwarding),
+        })
+    }
+
+    fn request(&self, _: &mut Exchange, _: &mut ClientRequest, _: &mut RequestState) -> Flow {
+        Flow::Wait
+    }
+
+    async fn wait(&self, exchange: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
+        let Some(group) = &self.group else {
+            return Flow::Refuse(Refusal::new(StatusCode::BAD_GATEWAY, "forward-auth"));
+        };
+        let head = match self.question(request, exchange) {
+            Ok(head) => head,
+            Err(refusal) => return Flow::Refuse(refusal),
+        };
+        let connection = Rc::clone(exchange.connection());
+        // Not that of the exchange, whose outcome is that of the upstream.
+        let outcome = ForwardOutcome::default();
+        let facts = ForwardFacts::aside(&connection, &outcome);
+        match forward(group, head, RequestBody::Empty, &facts).await {
+            Ok(response) => self.decided(response, exchange).await,
+            Err(error) => {
+                tracing::debug!(%error, request = %exchange.id(), "no decision about a request");
+                exchange.fail(error.side(), "forward-auth");
+                Flow::Respond(Box::new(error_page(error.status(), exchange.id())))
+            }
+        }
+    }
+
+    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
+        claims::remove_named(headers, &self.copied);
+        append(exchange, &self.copied, headers);
+    }
+
+    fn response(&self, exchange: &Exchange, _: &RequestState, response: &mut Response<Body>) {
+        append(exchange, &self.returned, response.headers_mut());
+    }
+}
+
+/// Appends the headers of a permission with these names.
+fn append(exchange: &Exchange, names: &[HeaderName], headers: &mut HeaderMap) {
+    let Some(granted) = &exchange.granted else { return };
+    for name in names {
+        for value in granted.get_all(name) {
+            headers.append(name, value.clone());
+        }
+    }
+}
+
+impl ForwardAuthStage {
+    /// GET with the headers of the client's request, and with its method and target in headers as Traefik and the examples
+    /// of nginx send them.
+    fn question(&self, request: &ClientRequest, exchange: &Exchange) -> Result<Parts, Refusal> {
+        let own = &request.head;
+        let method = if request.is_tunnel { &Method::GET } else { &own.method };
+        // The path as the upstream gets it, so that both decide about the same one.
+        let path = request.path();
+        let target = match own.uri.query() {
+            Some(query) => format!("{}?{query}", path.forwarded),
+            None => path.forwarded.to_string(),
+        };
+        let authority = validate::authority_of(own).to_owned();
+        let (mut head, ()) = Request::new(()).into_parts();
+        (head.uri, head.version, head.headers) = (own.uri.clone(), own.version, own.headers.clone());
+        for name in &OMITTED {
+            head.headers.remove(name);
+        }
+        headers::prepare_request(&mut head, &authority, self.path.clone());
+        if exchange.is_early() {
+            headers::mark_early(&mut head.headers);
+        }
+        let forwarded = ForwardedRequest { authority: &authority, id: exchange.id(), names: &self.names };
+        self.forwarding.apply(&mut head.headers, exchange.connection(), &forwarded);
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|_| Refusal::bad_request("target"));
+        let headers = &mut head.headers;
+        headers.insert(METHOD, value(method.as_str())?);
+        headers.insert(ORIGINAL_METHOD, value(method.as_str())?);
+        headers.insert(URI, value(&target)?);
+        headers.remove(ORIGINAL_URL);
+        if self.names.include(&authority) {
+            let scheme = if exchange.connection().client.secure { "https" } else { "http" };
+            headers.insert(ORIGINAL_URL, value(&format!("{scheme}://{authority}{target}"))?);
+        }
+        Ok(head)
+    }
+
+    async fn decided(&self, response: Response<UpstreamBody>, exchange: &mut Exchange) -> Flow {
+        let status = response.status();
+        if let Err(refusal) = exchange.hold_head(|| size_of_fields(response.headers())) {
+            return Flow::Refuse(refusal);
+        }
+        if status.is_success() {
+            let (head, body) = response.into_parts();
+            let mut granted = HeaderMap::new();
+            for name in self.copied.iter().chain(self.returned.iter()) {
+                // A name may be in both lists.
+                if granted.contains_key(name) {
+                    continue;
+                }
+                for value in head.headers.get_all(name) {
+                    granted.append(name, value.clone());
+                }
+            }
+            exchange.granted = (!granted.is_empty()).then(|| Box::new(granted));
+            // A body that is too long, too slow or breaks costs its connection only.
+            let _ = timeout(PERMISSION_TIME, Limited::new(body, LONGEST_PERMISSION).collect()).await;
+            return Flow::Continue;
+        }
+        let is_redirect = status.is_redirection() && status != StatusCode::NOT_MODIFIED;
+        if is_redirect || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            exchange.hold_first(response.body().unread());
+            let mut response = response.map(Body::Upstream);
+            headers::prepare_response(status, response.headers_mut());
+            return Flow::Respond(Box::new(response));
+        }
+        tracing::debug!(%status, request = %exchange.id(), "no decision about a request");
+        exchange.fail(Side::Upstream, "forward-auth");
+        Flow::Respond(Box::new(error_page(StatusCode::BAD_GATEWAY, exchange.id())))
+    }
+}

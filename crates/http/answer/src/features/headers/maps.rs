@@ -1,0 +1,50 @@
+//! `[map.NAME]`: tables that header rules refer to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brisk_config_file::KeyPath;
+use brisk_rules::{GroupPattern, Map, MapPattern, Maps, Template};
+
+use super::{map_keys, resolve};
+use crate::features::{Context, conditions};
+
+/// All tables. A table cannot refer to another one.
+pub fn maps(written: &BTreeMap<String, map_keys::Map>, context: &mut Context<'_>) -> Maps {
+    let map = |(name, map): (&String, &map_keys::Map)| {
+        let path = KeyPath::of("map").key(name);
+        if map.values.is_empty() && map.patterns.is_empty() {
+            context.findings.incomplete(&path, "a table needs `values` or `patterns`");
+        }
+        let from = Template::new(&map.from, &Maps::new()).unwrap_or_else(|reason| {
+            context.findings.wrong(&path.key("from"), reason);
+            Template::default()
+        });
+        context.note_fingerprints(|variable| from.has(variable));
+        if from.needs_response() {
+            context.findings.wrong(&path.key("from"), "{upstream.address} is known with the response only");
+        }
+        for (key, value) in &map.values {
+            resolve::value(value, &path.key("values").key(key), context);
+        }
+        let patterns = map.patterns.iter().enumerate().filter_map(|(index, entry)| {
+            let path = path.key("patterns").index(index);
+            resolve::value(&entry.value, &path.key("value"), context);
+            let regex = path.key("regex");
+            if !MapPattern::names_groups(&entry.value) {
+                return Some(MapPattern::fixed(
+                    conditions::pattern(&entry.regex, &regex, context)?,
+                    &entry.value,
+                ));
+            }
+            let pattern = conditions::compiled(&entry.regex, GroupPattern::new, &regex, context)?;
+            let formed = MapPattern::formed(pattern, &entry.value);
+            formed.map_err(|reason| context.findings.wrong(&path.key("value"), reason)).ok()
+        });
+        let patterns = patterns.collect();
+        resolve::value(&map.default, &path.key("default"), context);
+        let map = Map { from, values: map.values.clone(), patterns, default: map.default.clone() };
+        (name.clone(), Arc::new(map))
+    };
+    written.iter().map(map).collect()
+}
