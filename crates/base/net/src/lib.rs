@@ -23,6 +23,7 @@ mod silent;
 mod source;
 pub mod tcp_info;
 mod timer;
+mod turn;
 pub mod unix;
 mod unsent;
 
@@ -42,5 +43,6 @@ pub use silent::{SilentLimit, SilentPermit};
 pub use source::{ConnectOptions, FastOpenConnect, connect_from};
 pub use tcp_info::TcpInfo;
 pub use timer::Timer;
+pub use turn::TurnLimit;
 pub use unix::UnixTarget;
 pub use unsent::UnsentLimit;
