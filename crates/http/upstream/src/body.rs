@@ -1,5 +1,6 @@
 //! Bodies of responses from upstreams.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -30,7 +31,7 @@ enum Source {
         lease: Lease,
     },
     /// Frames in memory.
-    Gathered(Frames),
+    Gathered(VecDeque<Frame<Bytes>>),
     Http2 {
         exchange: Exchange,
         deadline: Deadline,
@@ -60,7 +61,8 @@ impl UpstreamBody {
     }
 
     /// A whole body of `frames`.
-    pub(crate) fn gathered(mut frames: Frames) -> Self {
+    pub(crate) fn gathered(frames: Frames) -> Self {
+        let mut frames = frames.into_queue();
         if frames.len() <= 1 && frames.iter().all(Frame::is_data) {
             let data = frames.pop_front().and_then(|frame| frame.into_data().ok());
             return Self(Source::Whole(data.unwrap_or_default()));

@@ -4,6 +4,7 @@
 //! Requests are written from their parts; header values of a response share the read buffer. A response can never be
 //! taken for that of another request: a connection with unsent or unread bytes is not reused.
 
+mod frames;
 mod messages;
 mod pipelined;
 
@@ -23,8 +24,9 @@ use http::header::LINK;
 use http::{Request, Response};
 use http_body::Frame;
 
+pub(crate) use self::frames::Frames;
 use self::messages::Messages;
-pub(crate) use self::pipelined::{Frames, GATHERED};
+pub(crate) use self::pipelined::GATHERED;
 use crate::error::UpstreamError;
 use crate::io::UpstreamIo;
 use crate::open::OpenConnection;

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use brisk_http::error::ConnectionError;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_telemetry::metrics::PipelineRepeat;
-use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body::Frame;
 
 use super::{Attempt, Framing, Journey, settle_length};
 use crate::body::{UpstreamBody, release};
@@ -137,8 +135,7 @@ impl Journey<'_> {
         }
         let gathered = http1.gather(self.connection).await;
         let (frames, rest) = gathered.map_err(|_| Failure::of_neighbour())?;
-        let length = frames.iter().filter_map(Frame::data_ref).map(Bytes::len).sum::<usize>();
-        let length = length as u64 + http1.left().unwrap_or_default();
+        let length = frames.length() as u64 + http1.left().unwrap_or_default();
         let is_slow = rest == Some(PipelineRepeat::Slow);
         let time = if is_slow { Time::Delay(started.elapsed()) } else { time };
         pipelines.note(site, time, Some(length));

@@ -1,6 +1,9 @@
 //! The messages on one HTTP/1.1 connection: requests and responses, one at a time, or several requests before their
 //! responses.
 
+mod sending;
+#[cfg(test)]
+mod tests;
 mod together;
 
 use std::io;
@@ -15,6 +18,7 @@ use brisk_http::http1::request::{BodyWriter, Output};
 use brisk_http::http1::response::ResponseHead;
 use brisk_http::http1::{HeadLimits, MalformedResponse};
 use brisk_http_connection::body::request::RequestBody;
+use brisk_net::TurnLimit;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
@@ -68,6 +72,8 @@ pub(super) struct Messages<T> {
     hints: Option<HeaderMap>,
     /// Interim responses before the response.
     interim: InterimCount,
+    /// Input of the client and of the server in this turn.
+    turn: TurnLimit,
 }
 
 /// A request body being sent.
@@ -97,6 +103,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             limits,
             hints: None,
             interim: InterimCount::default(),
+            turn: TurnLimit::default(),
         }
     }
 
@@ -135,51 +142,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
         if !body.is_end_stream() {
             self.upload = Some(Upload { body, writer: BodyWriter::after(request.headers()) });
-        }
-    }
-
-    /// Sends pending parts of the request.
-    ///
-    /// # Errors
-    ///
-    /// Only if the request body fails. If the server does not accept the request, its response must still be read.
-    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
-        if self.is_sent() {
-            return Ok(());
-        }
-        let mut waits = self.upload.is_none();
-        loop {
-            while !waits && self.output.has_room() {
-                match self.poll_upload(context) {
-                    Poll::Ready(result) => {
-                        result?;
-                        waits = self.upload.is_none();
-                    }
-                    Poll::Pending => waits = true,
-                }
-            }
-            match self.poll_flush(context) {
-                Poll::Ready(Ok(())) if !waits => {}
-                Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
-                Poll::Ready(Err(error)) => {
-                    self.unsent = Some(error);
-                    self.upload = None;
-                    self.uploaded = None;
-                    self.output = Output::default();
-                    self.unflushed = false;
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// Ready once the request is sent completely.
-    pub(super) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
-        self.poll_send(context)?;
-        match self.unsent.take() {
-            Some(error) => Poll::Ready(Err(ConnectionError::Io(error))),
-            None if self.is_sent() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
         }
     }
 
@@ -275,9 +237,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     }
 
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Result<Part, ConnectionError>> {
-        self.poll_send(context)?;
+        ready!(self.turn.poll_more(context));
+        self.send(context)?;
+        // The request may have used up the turn.
+        ready!(self.turn.poll_more(context));
         loop {
+            let before = self.input.len();
             if let Some(part) = self.response.decode(&mut self.input)? {
+                self.turn.take(before - self.input.len());
                 return Poll::Ready(Ok(part));
             }
             match ready!(self.poll_read(context)) {
@@ -321,46 +288,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         (self.io, self.input.freeze())
     }
 
-    /// Moves a piece of the request body into the output.
-    fn poll_upload(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
-        let Some(upload) = &mut self.upload else { return Poll::Ready(Ok(())) };
-        let frame = ready!(Pin::new(&mut upload.body).poll_frame(context)).transpose()?;
-        let mut trailers = None;
-        match frame.map(Frame::into_data) {
-            Some(Ok(data)) => {
-                upload.writer.data(data, &mut self.output)?;
-                if !upload.body.is_end_stream() {
-                    return Poll::Ready(Ok(()));
-                }
-            }
-            Some(Err(frame)) => trailers = frame.into_trailers().ok(),
-            None => {}
-        }
-        upload.writer.end(trailers.as_ref(), &mut self.output)?;
-        self.uploaded = self.upload.take().map(|upload| upload.body);
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.output.is_empty() {
-            let written = match self.output.only() {
-                Some(bytes) => Pin::new(&mut self.io).poll_write(context, bytes),
-                None => Pin::new(&mut self.io).poll_write_vectored(context, &self.output.slices()),
-            };
-            match ready!(written)? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                length => {
-                    self.output.advance(length);
-                    self.unflushed = true;
-                }
-            }
-        }
-        self.uploaded = None;
-        ready!(Pin::new(&mut self.io).poll_flush(context))?;
-        self.unflushed = false;
-        Poll::Ready(Ok(()))
-    }
-
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.input.reserve(self.piece);
         let Poll::Ready(length) = poll_read_buf(Pin::new(&mut self.io), context, &mut self.input)? else {
@@ -382,195 +309,5 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             self.piece = (self.piece / 2).max(READ_FIRST);
         }
         Poll::Ready(Ok(length))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::Waker;
-
-    use futures_util::FutureExt as _;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
-
-    use super::*;
-
-    const LIMITS: HeadLimits = HeadLimits { size: 4096, lines: 100 };
-
-    /// Takes everything at once, as TLS does, and sends it when it is flushed and there is room.
-    struct Buffering {
-        held: Vec<u8>,
-        inner: DuplexStream,
-    }
-
-    impl AsyncRead for Buffering {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.inner).poll_read(cx, buf)
-        }
-    }
-
-    impl AsyncWrite for Buffering {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.held.extend_from_slice(bytes);
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            let Self { held, inner } = &mut *self;
-            while !held.is_empty() {
-                let sent = ready!(Pin::new(&mut *inner).poll_write(cx, held))?;
-                held.drain(..sent);
-            }
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[test]
-    fn what_the_connection_holds_back_is_flushed_until_it_has_left() {
-        let (near, mut far) = duplex(10);
-        let mut messages = Messages::new(Buffering { held: Vec::new(), inner: near }, LIMITS);
-        let mut context = Context::from_waker(Waker::noop());
-        let request = Request::get("/path").header("host", "a.test").body(RequestBody::Empty);
-        messages.begin(&mut request.expect("a request"));
-        let mut arrived = String::new();
-        while !arrived.ends_with("\r\n\r\n") {
-            messages.poll_send(&mut context).expect("no error");
-            assert!(messages.poll_head(&mut context, &Method::GET).is_pending());
-            let mut piece = [0; 10];
-            let read = far.read(&mut piece).now_or_never();
-            let length = read.expect("more of the request").expect("no error");
-            arrived += std::str::from_utf8(&piece[..length]).expect("text");
-        }
-        assert_eq!(arrived, "GET /path HTTP/1.1\r\nhost: a.test\r\n\r\n");
-    }
-
-    /// A server that sends `piece` with every read.
-    struct Endless {
-        piece: &'static [u8],
-        reads: usize,
-    }
-
-    impl AsyncRead for Endless {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            self.reads += 1;
-            buf.put_slice(self.piece);
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    impl AsyncWrite for Endless {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[test]
-    fn interim_responses_without_end_are_an_error_and_read_in_turns() {
-        for piece in
-            [b"HTTP/1.1 100 Continue\r\n\r\n".as_slice(), b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"]
-        {
-            let mut messages = Messages::new(Endless { piece, reads: 0 }, LIMITS);
-            let mut context = Context::from_waker(Waker::noop());
-            let mut turns = 0;
-            let error = loop {
-                turns += 1;
-                assert!(turns < 100, "an end");
-                match messages.poll_head(&mut context, &Method::GET) {
-                    Poll::Pending => assert_eq!(messages.io.reads, turns * READS),
-                    Poll::Ready(answer) => break answer.expect_err("no response"),
-                }
-            };
-            assert!(matches!(error, ConnectionError::Malformed(MalformedResponse::Interim)), "{error}");
-            assert_eq!(messages.io.reads, 101);
-        }
-    }
-
-    #[test]
-    fn buffers_are_as_large_as_what_arrived() {
-        let (near, mut far) = duplex(1 << 20);
-        let mut messages = Messages::new(near, LIMITS);
-        let mut context = Context::from_waker(Waker::noop());
-        let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
-        messages.begin(&mut request.expect("a request"));
-        messages.poll_send(&mut context).expect("no error");
-        assert!(messages.poll_head(&mut context, &Method::GET).is_pending());
-        assert_eq!(messages.input.capacity(), 0, "nothing arrived");
-        let mut write = |bytes: &[u8]| far.write_all(bytes).now_or_never().expect("room").expect("no error");
-        write(b"HTTP/1.1 200 OK\r\nContent-Length: 500000\r\n\r\n");
-        write(&vec![b'x'; 200_000]);
-        assert!(messages.poll_head(&mut context, &Method::GET).is_ready());
-        while messages.poll_frame(&mut context).is_ready() {}
-        assert_eq!((messages.input.capacity(), messages.piece), (0, READ_MOST));
-        write(&vec![b'x'; 30_000]);
-        messages.response = BodyReader::Length(0);
-        assert!(messages.poll_read(&mut context).is_ready());
-        assert!((30_000..32_000).contains(&messages.input.capacity()), "{}", messages.input.capacity());
-    }
-
-    #[test]
-    fn a_server_may_wait_for_an_acknowledgement_only_between_head_and_body() {
-        const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n";
-        for (head, body, expected) in [
-            (HEAD.to_owned(), "body", [true, false]),
-            (format!("{HEAD}bo"), "dy", [false, false]),
-            ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "", [false, false]),
-        ] {
-            let (near, mut far) = duplex(64 << 10);
-            let mut messages = Messages::new(near, LIMITS);
-            let mut context = Context::from_waker(Waker::noop());
-            let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
-            messages.begin(&mut request.expect("a request"));
-            messages.poll_send(&mut context).expect("no error");
-            let mut write = |text: &str| far.write_all(text.as_bytes()).now_or_never().expect("room");
-            write(&head).expect("no error");
-            assert!(messages.poll_head(&mut context, &Method::GET).is_ready());
-            while let Poll::Ready(Some(_)) = messages.poll_frame(&mut context) {}
-            let waits = messages.awaits_body().is_some();
-            write(body).expect("no error");
-            while let Poll::Ready(Some(_)) = messages.poll_frame(&mut context) {}
-            assert_eq!([waits, messages.awaits_body().is_some()], expected, "{head:?}");
-        }
-    }
-
-    #[test]
-    fn each_request_may_have_interim_responses_of_its_own() {
-        let (near, mut far) = duplex(64 << 10);
-        let mut messages = Messages::new(near, LIMITS);
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..3 {
-            let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
-            messages.begin(&mut request.expect("a request"));
-            messages.poll_send(&mut context).expect("no error");
-            let answer = "HTTP/1.1 102 Processing\r\n\r\n".repeat(100) + "HTTP/1.1 204 No Content\r\n\r\n";
-            far.write_all(answer.as_bytes()).now_or_never().expect("room").expect("no error");
-            let Poll::Ready(Ok(head)) = messages.poll_head(&mut context, &Method::GET) else {
-                panic!("no response")
-            };
-            assert_eq!(head.status(), StatusCode::NO_CONTENT);
-            assert!(messages.are_done());
-        }
     }
 }

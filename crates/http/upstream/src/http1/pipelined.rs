@@ -1,6 +1,5 @@
 //! Requests of a pipeline on a connection.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::mem;
 use std::task::{Context, Poll, ready};
@@ -14,10 +13,9 @@ use brisk_telemetry::metrics::PipelineRepeat;
 use bytes::Bytes;
 use http::header::LINK;
 use http::{Method, Response};
-use http_body::Frame;
 
 use super::messages::Messages;
-use super::{Failure, HeadWatch, Http1, Owner, upstream_error};
+use super::{Failure, Frames, HeadWatch, Http1, Owner, upstream_error};
 use crate::error::UpstreamError;
 use crate::io::UpstreamIo;
 use crate::pipeline::Followers;
@@ -27,9 +25,6 @@ const DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum length in bytes of a body that is read completely before the connection passes on.
 pub(crate) const GATHERED: usize = 64 << 10;
-
-/// The frames of a response's body that were read.
-pub(crate) type Frames = VecDeque<Frame<Bytes>>;
 
 impl Http1 {
     /// Begins to send `heads`: the first request and those of `followers`.
@@ -102,7 +97,7 @@ impl Http1 {
         &mut self,
         client: &Connection,
     ) -> Result<(Frames, Option<PipelineRepeat>), ConnectionError> {
-        let mut frames = Frames::new();
+        let mut frames = Frames::default();
         self.deadline.set(DELAY);
         let rest = poll_fn(|context| {
             if client.poll_room(context).is_ready()

@@ -1,6 +1,5 @@
 //! Several requests on one connection before their responses.
 
-use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 
 use brisk_http::error::ConnectionError;
@@ -12,7 +11,11 @@ use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Messages;
+use crate::http1::Frames;
 use crate::interim::InterimCount;
+
+/// Maximum number of pieces in which a body that is gathered arrives.
+const PIECES: usize = 512;
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     /// Begins to send several requests without bodies.
@@ -59,11 +62,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     }
 
     /// Appends the response's body to `frames`. Returns whether the body is complete; `false` as soon as more than `limit`
-    /// bytes of data are known to follow or were taken.
+    /// bytes of data are known to follow or were taken, or the body has arrived in more than [`PIECES`] pieces.
     pub(in crate::http1) fn poll_gather(
         &mut self,
         context: &mut Context<'_>,
-        frames: &mut VecDeque<Frame<Bytes>>,
+        frames: &mut Frames,
         limit: usize,
     ) -> Poll<Result<bool, ConnectionError>> {
         while let BodyReader::Length(left) = self.response {
@@ -71,7 +74,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 return Poll::Ready(Ok(false));
             }
             if let Some(whole) = self.take_whole() {
-                frames.extend((!whole.is_empty()).then(|| Frame::data(whole)));
+                if !whole.is_empty() {
+                    frames.push(Frame::data(whole));
+                }
                 return Poll::Ready(Ok(true));
             }
             match ready!(self.poll_read(context)) {
@@ -80,10 +85,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
             }
         }
-        while frames.iter().filter_map(Frame::data_ref).map(Bytes::len).sum::<usize>() <= limit {
+        while frames.length() <= limit && frames.pieces() <= PIECES {
             match ready!(self.poll_frame(context)) {
                 None => return Poll::Ready(Ok(true)),
-                Some(frame) => frames.push_back(frame?),
+                Some(frame) => frames.push(frame?),
             }
         }
         Poll::Ready(Ok(false))
