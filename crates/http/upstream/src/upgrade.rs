@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use brisk_http_connection::Connection;
-use brisk_net::Deadline;
+use brisk_net::{Deadline, TurnLimit};
 use brisk_telemetry::UpgradedEnd;
 use bytes::{Buf, Bytes};
 use http::header::{HeaderMap, HeaderValue, UPGRADE};
@@ -184,11 +184,17 @@ impl Direction {
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
+        let mut turn = TurnLimit::default();
         loop {
             ready!(self.poll_drain(context, sink)).map_err(|_| Failed::Sink)?;
             match self.state {
+                State::Open if turn.is_reached() => {
+                    ready!(self.poll_flush(context, sink)).map_err(|_| Failed::Sink)?;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 State::Open => match self.poll_fill(context, source, sink)? {
-                    Poll::Ready(()) => {}
+                    Poll::Ready(length) => turn.take(length),
                     Poll::Pending => {
                         ready!(self.poll_flush(context, sink)).map_err(|_| Failed::Sink)?;
                         return Poll::Pending;
@@ -217,13 +223,13 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads once, and writes as much as the sink accepts immediately.
+    /// Reads once, and writes as much as the sink accepts immediately. Returns the number of bytes that were read.
     fn poll_fill<R, W>(
         &mut self,
         context: &mut Context<'_>,
         source: &mut R,
         sink: &mut W,
-    ) -> Poll<Result<(), Failed>>
+    ) -> Poll<Result<usize, Failed>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -234,7 +240,7 @@ impl Direction {
             let read = buffer.filled();
             if read.is_empty() {
                 self.state = State::Ending;
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(0));
             }
             let written = match Pin::new(sink).poll_write(context, read) {
                 Poll::Ready(written) => {
@@ -246,7 +252,7 @@ impl Direction {
             if written < read.len() {
                 self.pending = Bytes::copy_from_slice(&read[written..]);
             }
-            Poll::Ready(Ok(()))
+            Poll::Ready(Ok(read.len()))
         })
     }
 
@@ -274,6 +280,8 @@ impl Direction {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
@@ -294,6 +302,33 @@ mod tests {
         assert_eq!(&received[..5], b"ahead");
         assert_eq!(&received[5..], &sent[..]);
         assert_eq!(direction.moved, 50_005);
+    }
+
+    /// A source with another piece at any time, and a sink that takes everything.
+    struct Endless(usize);
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            buf.put_slice(&vec![0; self.0]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_turn_copies_a_limited_part_in_pieces_of_any_length() {
+        for (piece, pieces) in [(1, TurnLimit::FRAMES), (CHUNK, TurnLimit::BYTES / CHUNK)] {
+            let (mut source, mut sink) = (Endless(piece), tokio::io::sink());
+            let mut direction = Direction::new(Bytes::new());
+            let mut context = Context::from_waker(Waker::noop());
+            for turn in 1..=3 {
+                assert!(direction.poll(&mut context, &mut source, &mut sink).is_pending());
+                assert_eq!(direction.moved, (turn * pieces * piece) as u64);
+            }
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use brisk_http::error::{BodyError, ConnectionError};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::request::RequestBody;
-use brisk_net::Deadline;
+use brisk_net::{Deadline, TurnLimit};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
@@ -240,9 +240,12 @@ impl Tunnel {
 
 /// Copies the client's bytes until their end, which is passed on.
 async fn copy(mut upload: RequestBody, mut writer: WriteHalf<UpstreamIo>, has_moved: Rc<Cell<bool>>) {
+    let mut turn = TurnLimit::default();
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut upload).poll_frame(context)).await {
         let Ok(Ok(data)) = frame.map(Frame::into_data) else { break };
         has_moved.set(true);
+        turn.take(data.len());
+        std::future::poll_fn(|context| turn.poll_more(context)).await;
         if writer.write_all(&data).await.is_err() || writer.flush().await.is_err() {
             break;
         }
