@@ -3,24 +3,27 @@
 //! A copy is sent by a task of its own when the upstream of the route has taken the body, without the client's connection:
 //! neither waits for the other.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::copied::{CopyMemory, EmptyCopy, NotCopied};
 use brisk_http_connection::body::request::RequestBody;
-use brisk_net::{FairShare, SharePermit};
+use brisk_net::{FairShare, SharePermit, TurnLimit};
 use brisk_rules::{Bucket, Share};
 use brisk_telemetry::metrics::{MirrorSkip, Mirrored};
 use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
+use brisk_upstream::Group;
 use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
-use brisk_upstream::{Group, UpstreamBody};
 use bytes::Bytes;
+use http::Uri;
 use http::header::{CONTENT_LENGTH, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Response, Uri};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tokio::task::spawn_local;
@@ -28,6 +31,9 @@ use tokio::time::timeout;
 
 use crate::exchange::Exchange;
 use crate::head_limits::size_of_fields;
+
+/// Maximum length in bytes of the body of a response that is read to its end.
+const LONGEST_RESPONSE: usize = 64 << 10;
 
 /// A second upstream group that gets copies of requests.
 #[derive(Clone, Debug)]
@@ -171,7 +177,7 @@ impl Mirror {
         let answered = async {
             let response =
                 forward(&self.group, head, body, &facts).await.map_err(|error| error.to_string())?;
-            discard(response).await
+            discard(response.into_body()).await.map_err(|error| error.to_string())
         };
         let result = match timeout(self.settings.timeout, answered).await {
             Ok(Ok(())) => Mirrored::Answered,
@@ -187,11 +193,17 @@ impl Mirror {
     }
 }
 
-/// Reads a response to its end, so that its connection can be used again.
-async fn discard(response: Response<UpstreamBody>) -> Result<(), String> {
-    let mut body = response.into_body();
+/// Reads a short response to its end, so that its connection can be used again. The connection of a longer one is closed.
+async fn discard(body: impl http_body::Body<Data = Bytes, Error = BodyError>) -> Result<(), BodyError> {
+    let (mut body, mut left) = (pin!(body), LONGEST_RESPONSE);
+    let mut turn = TurnLimit::default();
     while let Some(frame) = body.frame().await {
-        frame.map_err(|error| error.to_string())?;
+        let length = frame?.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(length) else { break };
+        left = rest;
+        turn.take(length);
+        // Frames over HTTP/2 may be ready without end.
+        poll_fn(|context| turn.poll_more(context)).await;
     }
     Ok(())
 }
@@ -201,5 +213,62 @@ fn skip(reason: NotCopied) -> MirrorSkip {
         NotCopied::TooLarge => MirrorSkip::BodySize,
         NotCopied::NoRoom => MirrorSkip::Memory,
         NotCopied::Incomplete => MirrorSkip::Incomplete,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use http_body::Frame;
+
+    use super::*;
+
+    /// A body that always has another frame of this length.
+    struct Endless<'c> {
+        length: usize,
+        frames: &'c Cell<usize>,
+    }
+
+    impl http_body::Body for Endless<'_> {
+        type Data = Bytes;
+        type Error = BodyError;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+            self.frames.set(self.frames.get() + 1);
+            Poll::Ready(Some(Ok(Frame::data(vec![0; self.length].into()))))
+        }
+    }
+
+    #[test]
+    fn a_response_without_an_end_is_read_in_turns_and_up_to_a_limit() {
+        for length in [1, 100, 16 << 10] {
+            let frames = Cell::new(0);
+            let mut discarding = pin!(discard(Endless { length, frames: &frames }));
+            for turn in 1.. {
+                let done = discarding.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                assert!(
+                    frames.get() <= turn * TurnLimit::FRAMES && frames.get() * length <= 2 * LONGEST_RESPONSE
+                );
+                if done.is_ready() {
+                    break;
+                }
+            }
+            assert_eq!(frames.get(), LONGEST_RESPONSE / length + 1);
+        }
+    }
+
+    #[test]
+    fn a_short_response_is_read_to_its_end() {
+        let body = http_body_util::Full::new(Bytes::from_static(b"short"));
+        let body = body.map_err(|never: Infallible| match never {});
+        let mut discarding = pin!(discard(body));
+        assert!(discarding.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
     }
 }
