@@ -12,6 +12,7 @@ use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::chunked::Part;
 use brisk_http::http1::request_head::{MalformedRequest, RequestHead, has_bare_line_feed};
 use brisk_http_connection::body::client::{ClientBody, Http1Source};
+use brisk_net::TurnLimit;
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::Request;
 use http_body::Frame;
@@ -57,6 +58,8 @@ struct State {
     reader: Waker,
     /// Whether the reader waits for input that only the driver reads, during the handshake.
     awaits_driver: bool,
+    /// Input that was read in this turn.
+    turn: TurnLimit,
 }
 
 /// Reason why no further head comes.
@@ -84,6 +87,7 @@ impl Inbound {
             driver: Waker::noop().clone(),
             reader: Waker::noop().clone(),
             awaits_driver: false,
+            turn: TurnLimit::default(),
         };
         Attached(Rc::new(Self { io: RefCell::new(Some(io)), state: RefCell::new(state) }))
     }
@@ -154,11 +158,14 @@ impl Inbound {
             if last && state.input.is_empty() && !self.has_plaintext() {
                 return Poll::Ready(Err(NoHead::End));
             }
+            // Empty lines before a head have no limit otherwise.
+            ready!(state.turn.poll_more(context));
             let (mut found, mut none) = (None, None);
             let read = self.poll_take(context, |data| {
                 if found.is_some() || none.is_some() {
                     return 0;
                 }
+                state.turn.take(data.len());
                 if state.input.is_empty() {
                     match RequestHead::parse(data, limits) {
                         Ok(Some((head, length))) => {
@@ -253,8 +260,11 @@ impl Inbound {
             state.interim = std::mem::take(&mut state.expected);
             wake(&state.driver, context.waker());
         }
+        ready!(state.turn.poll_more(context));
         loop {
+            let before = state.input.len();
             if let Some(part) = state.body.decode(&mut state.input).map_err(BodyError::ClientMalformed)? {
+                state.turn.take(before - state.input.len());
                 return Poll::Ready(Ok(part));
             }
             match ready!(self.poll_more(state, context)) {
