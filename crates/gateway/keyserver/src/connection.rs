@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use brisk_keyless::io::{poll_drain, poll_fill};
 use brisk_keyless::{Hello, Request, Response};
 use brisk_keys::KeyId;
-use brisk_net::Deadline;
+use brisk_net::{Deadline, TurnLimit};
 use brisk_server::Accepted;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -95,9 +95,11 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     if stream.shutdown().await.is_err() {
         return;
     }
-    let mut discarded = BytesMut::new();
-    while let Ok(1..) = poll_fn(|context| poll_fill(&mut stream, context, &mut discarded)).await {
+    let (mut discarded, mut turn) = (BytesMut::new(), TurnLimit::default());
+    while let Ok(length @ 1..) = poll_fn(|context| poll_fill(&mut stream, context, &mut discarded)).await {
         discarded.clear();
+        turn.take(length);
+        poll_fn(|context| turn.poll_more(context)).await;
     }
 }
 

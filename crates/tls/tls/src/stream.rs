@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use brisk_net::UnsentLimit;
+use brisk_net::{TurnLimit, UnsentLimit};
 use brisk_tls_base::record::PLAINTEXT;
 use rustls::server::UnbufferedServerConnection;
 use tokio::io::AsyncWrite;
@@ -135,15 +135,19 @@ impl Stream {
             }
             return Poll::Ready(Ok(()));
         }
+        let mut turn = TurnLimit::default();
         loop {
             // Before the end of its handshake a client cannot close properly.
             if self.peer_closed && self.confirmation.is_none() {
                 return Poll::Ready(Ok(()));
             }
+            ready!(turn.poll_more(cx));
+            let before = self.bytes_received;
             // Otherwise the record was partial or without data for the reader.
             if ready!(self.poll_receive(cx, &mut take))? {
                 return Poll::Ready(Ok(()));
             }
+            turn.take((self.bytes_received - before) as usize);
         }
     }
 

@@ -8,10 +8,11 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use brisk_keys::KeyId;
+use brisk_net::TurnLimit;
 use brisk_net::dial::DialLimits;
 use brisk_tls::connector::Connector;
 use bytes::{Bytes, BytesMut};
@@ -203,13 +204,18 @@ impl ServerLink {
         incoming: &mut BytesMut,
         context: &mut Context<'_>,
     ) -> Poll<io::Error> {
+        let mut turn = TurnLimit::default();
         loop {
             loop {
+                ready!(turn.poll_more(context));
+                let before = incoming.len();
                 match Response::read(incoming) {
-                    Ok(Some(answer)) => match self.take(pool, answer) {
-                        Ok(()) => {}
-                        Err(error) => return Poll::Ready(error),
-                    },
+                    Ok(Some(answer)) => {
+                        turn.take(before - incoming.len());
+                        if let Err(error) = self.take(pool, answer) {
+                            return Poll::Ready(error);
+                        }
+                    }
                     Ok(None) => break,
                     Err(error) => return Poll::Ready(invalid(error.to_string())),
                 }

@@ -293,3 +293,28 @@ async fn what_was_read_too_far_comes_again() {
     stream.unread(b"ab");
     assert_eq!(read(stream).await.expect("data"), b"abcd");
 }
+
+#[tokio::test]
+async fn records_without_data_are_read_in_turns() {
+    const RECORDS: usize = 20_000;
+    let stage = Stage::new();
+    let (client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
+    let (mut tcp, mut forger) = Forger::new(client);
+    let mut records: Vec<_> = (0..RECORDS).flat_map(|_| forger.record(APPLICATION_DATA, b"")).collect();
+    records.extend(forger.record(APPLICATION_DATA, b"data"));
+    let sending = tokio::spawn(async move {
+        tcp.write_all(&records).await.expect("a server that reads");
+        tcp
+    });
+    let stream = &mut accepted.stream;
+    let filled = std::future::poll_fn(|cx| {
+        let before = stream.bytes().0;
+        let filled = stream.poll_fill(cx);
+        let read = stream.bytes().0 - before;
+        // The last read begins below the limit.
+        assert!(read <= 3 * TurnLimit::BYTES as u64, "{read} bytes in a turn");
+        filled
+    });
+    assert!(soon(filled).await.expect("data"));
+    drop(sending.await);
+}
