@@ -1,15 +1,15 @@
 //! One request and its response, counted and logged exactly once on every path.
 
 mod line;
+mod memory;
 mod recorded_body;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use brisk_http::error::BodyError;
-use brisk_http::validate::Refusal;
 use brisk_http::version;
 use brisk_http_connection::chunk::Reserved;
 use brisk_http_connection::connection::RequestGuard;
@@ -170,30 +170,6 @@ impl Exchange {
         self.switched = Some(Box::default());
     }
 
-    /// Reserves memory for the first piece of the response, which then need not wait for memory.
-    pub(crate) fn reserve(&mut self, reserved: Reserved) {
-        self.reserved = Some(reserved);
-    }
-
-    /// Counts the `bytes` of the first piece of the response, which have arrived with its head, on a connection with several
-    /// requests at a time.
-    pub(crate) fn hold_first(&mut self, bytes: usize) {
-        if bytes > 0 && self.stream.is_some() {
-            self.reserved = Some(Reserved::new(bytes, &self.connection));
-        }
-    }
-
-    /// Counts a head of the request or the response. Refuses with 503 if the client has its share of the memory for heads.
-    pub(crate) fn hold_head(&mut self, size: impl FnOnce() -> usize) -> Result<(), Refusal> {
-        let Some(heads) = &mut self.heads else { return Ok(()) };
-        heads.add(size()).map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "head-memory"))
-    }
-
-    /// Ready if the response may hold more memory; otherwise wakes the task when it may.
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.reserved.is_some() { Poll::Ready(()) } else { self.connection.poll_room(context) }
-    }
-
     /// Records the response's head and attaches the exchange to the response's body.
     pub(crate) fn respond(mut self: Box<Self>, response: Response<Body>) -> Response<RecordedBody> {
         self.status = response.status().as_u16();
@@ -206,6 +182,7 @@ impl Exchange {
             mark_first(&self.connection, Milestone::FirstResponse, Instant::now);
         }
         self.hold(true);
+        self.hold_formed(response.body().held());
         response.map(|body| RecordedBody { body, exchange: self, broken: None })
     }
 
@@ -408,7 +385,7 @@ mod tests {
     use brisk_telemetry::{ConnectionRecord, Timeline};
     use http::Request;
     use http_body_util::{BodyExt, StreamBody};
-    use std::task::Waker;
+    use std::task::{Context, Waker};
 
     use super::*;
     use brisk_budget::Budgets;
@@ -501,6 +478,22 @@ mod tests {
         assert!(poll(&mut answers[0]).is_pending(), "there is no room for a second piece");
         drop(pieces);
         assert!(poll(&mut answers[0]).is_ready());
+    }
+
+    #[test]
+    fn a_body_that_was_formed_in_memory_counts_with_its_real_size_before_it_is_polled() {
+        let stage = Stage::new();
+        stage.connection.multiplex();
+        let respond = |body| stage.begin("GET").respond(Response::new(body)).into_body();
+        let held = || stage.connection.answers.held();
+        let mut page = respond(Body::full(vec![0; 30_000]));
+        let text = Bytes::from(vec![0; 50_000]);
+        let _shared = (respond(Body::full(text.clone())), respond(Body::full("static")));
+        assert_eq!(held(), 30_000);
+        let polled = Pin::new(&mut page).poll_frame(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(held(), 30_000, "counted once");
+        drop(polled);
+        assert_eq!(held(), 0);
     }
 
     #[tokio::test]

@@ -50,6 +50,23 @@ impl Reserved {
         connection.worker_held(bytes.cast_signed());
         Self { bytes, connection: Rc::clone(connection) }
     }
+
+    /// Changes the reservation to `bytes`.
+    pub fn resize(&mut self, bytes: usize) {
+        let connection = &self.connection;
+        connection.worker_held(bytes.cast_signed() - self.bytes.cast_signed());
+        if bytes > self.bytes {
+            connection.answers.take(bytes - self.bytes);
+        } else {
+            connection.answers.free(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+
+    /// Number of bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Drop for Reserved {

@@ -43,6 +43,15 @@ impl Body {
         }
     }
 
+    /// Number of bytes of memory that the body alone holds. Bodies that arrive later hold none yet, and texts of the configuration are
+    /// shared.
+    pub fn held(&self) -> usize {
+        match self {
+            Self::Full(Some(bytes)) if bytes.is_unique() => bytes.len(),
+            Self::Empty | Self::Full(_) | Self::Upstream(_) | Self::Boxed(_) => 0,
+        }
+    }
+
     /// A body of another type. Costs an allocation, and an indirect call per frame.
     pub fn boxed(body: impl http_body::Body<Data = Bytes, Error = BodyError> + 'static) -> Self {
         Self::Boxed(Box::pin(body))
