@@ -38,13 +38,18 @@ pub struct Entry {
 }
 
 impl Beneath {
-    /// Lists the folder `path`, relative to the root, on a blocking thread. Names for which `is_hidden` is true are left out. Links are
-    /// listed if they are followed for requests: to files and folders below the root.
+    /// Lists the folder `path`, relative to the root, and passes the list to `form`, both on a blocking thread. Names for which
+    /// `is_hidden` is true are left out. Links are listed if they are followed for requests: to files and folders below the root.
     ///
     /// # Errors
     ///
     /// `NotFound` if there is no such folder below the root, and errors of the operating system.
-    pub async fn list(&self, path: PathBuf, is_hidden: fn(&[u8]) -> bool) -> io::Result<Listing> {
+    pub async fn list<T: Send + 'static>(
+        &self,
+        path: PathBuf,
+        is_hidden: fn(&[u8]) -> bool,
+        form: impl FnOnce(&Listing) -> T + Send + 'static,
+    ) -> io::Result<T> {
         let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path };
         let root = Arc::clone(&self.root);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
@@ -52,7 +57,8 @@ impl Beneath {
         if !facts.is_dir {
             return Err(io::ErrorKind::NotFound.into());
         }
-        spawn_blocking(move || read(&folder, &root, &path, is_hidden)).await.map_err(io::Error::other)?
+        let formed = spawn_blocking(move || Ok(form(&read(&folder, &root, &path, is_hidden)?)));
+        formed.await.map_err(io::Error::other)?
     }
 }
 
@@ -126,13 +132,16 @@ mod tests {
         symlink("b", root.join("a-link")).expect("a link");
         let _socket = UnixListener::bind(root.join("socket")).expect("a socket");
         let beneath = Beneath::new(&root);
-        let listing = beneath.list(PathBuf::new(), is_hidden).await.expect("a list");
+        let listing = beneath.list(PathBuf::new(), is_hidden, Listing::clone).await.expect("a list");
         let names: Vec<_> = listing.entries.iter().map(|entry| (entry.name.as_str(), entry.is_dir)).collect();
         assert_eq!(names, [("a-link", true), ("b", true), ("a b", false), ("z", false), ("\u{fc}", false)]);
         assert_eq!((listing.entries[2].length, listing.is_cut), (3, false));
-        assert_eq!(beneath.list("b".into(), is_hidden).await.expect("a list").entries.len(), 1);
+        assert_eq!(
+            beneath.list("b".into(), is_hidden, Listing::clone).await.expect("a list").entries.len(),
+            1
+        );
         for path in ["z", "none", "..", "outside"] {
-            let error = beneath.list(path.into(), is_hidden).await.expect_err(path);
+            let error = beneath.list(path.into(), is_hidden, Listing::clone).await.expect_err(path);
             assert!(
                 matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
                 "{path}: {error}"
@@ -146,7 +155,10 @@ mod tests {
         for number in 0..=MOST {
             fs::write(folder.path().join(number.to_string()), "").expect("a file");
         }
-        let listing = Beneath::new(folder.path()).list(PathBuf::new(), is_hidden).await.expect("a list");
+        let listing = Beneath::new(folder.path())
+            .list(PathBuf::new(), is_hidden, Listing::clone)
+            .await
+            .expect("a list");
         assert_eq!((listing.entries.len(), listing.is_cut), (MOST, true));
     }
 }

@@ -8,6 +8,7 @@
 //! supported with an `ETag`; with a date the whole file is sent.
 
 mod listing;
+mod readers;
 mod room;
 
 use brisk_coding::{AcceptedCodings, Coding};
@@ -29,7 +30,7 @@ use tower_service::Service as _;
 use crate::redirect;
 use crate::settings::{RoutePath, StaticSettings};
 use listing::Listings;
-pub(crate) use room::in_room;
+pub(crate) use room::{Room, in_room};
 
 /// Size of a read in bytes: two TLS records. Every response has a buffer of this size from its start.
 const CHUNK: usize = 32 << 10;
@@ -91,8 +92,13 @@ impl StaticFiles {
         Self { files, with_copies, route: route.to_owned(), fallback, listings, location }
     }
 
-    /// Responds to a request for `path`.
-    pub(crate) async fn answer(&self, request: &Parts, path: &RequestPath<'_>) -> Response<Body> {
+    /// Responds to a request for `path`, within the memory of `room`.
+    pub(crate) async fn answer(
+        &self,
+        request: &Parts,
+        path: &RequestPath<'_>,
+        room: &mut Room,
+    ) -> Response<Body> {
         if let Some(response) = self.with_slash(request, path) {
             return response;
         }
@@ -105,7 +111,7 @@ impl StaticFiles {
             && response.status() == StatusCode::NOT_FOUND
         {
             let below = path.decoded.get(self.route.trim_end_matches('/').len()..).unwrap_or_default();
-            if let Some(page) = listings.answer(&request.method, below, path).await {
+            if let Some(page) = listings.answer(&request.method, below, path, room).await {
                 return page;
             }
         }

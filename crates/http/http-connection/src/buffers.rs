@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use brisk_budget::{Budgets, Reservation, Resource};
+use brisk_budget::{Budgets, Full, Reservation, Resource};
 use brisk_telemetry::Metrics;
 
 use crate::work::WorkerWork;
@@ -117,12 +117,39 @@ impl AnswerBuffers {
         if held < SHARE || (fits() && self.is_reserved(held, limits)) {
             return Poll::Ready(());
         }
-        self.wake_below.set(if held < limits.connection { SHARE } else { limits.connection / 2 });
+        self.wait(context, if held < limits.connection { SHARE } else { limits.connection / 2 });
+        Poll::Pending
+    }
+
+    /// Ready when the connection holds less than its minimum share, or may hold `bytes` more, which come at once.
+    pub(crate) fn poll_fits(&self, context: &Context<'_>, bytes: usize, limits: &RoomLimits<'_>) -> Poll<()> {
+        if self.fits(bytes, limits) {
+            return Poll::Ready(());
+        }
+        self.wait(context, SHARE);
+        Poll::Pending
+    }
+
+    fn fits(&self, bytes: usize, limits: &RoomLimits<'_>) -> bool {
+        let held = self.held.get();
+        held < SHARE || held + bytes <= limits.connection
+    }
+
+    /// Reserves `bytes`, which must be taken at once, from the client's share; `None` while they do not
+    /// [fit](Self::poll_fits). Fails if the client has no share left, or the process no memory.
+    pub(crate) fn reserve(&self, bytes: usize, limits: &RoomLimits<'_>) -> Option<Result<(), Full>> {
+        let after = self.held.get() + bytes;
+        let reserves = || !limits.worker.exceed(limits.process) && self.is_reserved(after - 1, limits);
+        self.fits(bytes, limits).then(|| if after <= SHARE || reserves() { Ok(()) } else { Err(Full) })
+    }
+
+    /// Wakes the task when less than `below` bytes are held.
+    fn wait(&self, context: &Context<'_>, below: usize) {
+        self.wake_below.set(below);
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
             waiting.push(context.waker().clone());
         }
-        Poll::Pending
     }
 
     /// Whether the client's share has room for one more step above `held`, which is reserved if necessary.
@@ -239,6 +266,36 @@ mod tests {
         first.advance(60);
         drop(first);
         assert_eq!((connection.answers.held(), connection.answers.released()), (0, 1100));
+    }
+
+    #[test]
+    fn a_response_that_comes_at_once_is_reserved_with_its_real_size() {
+        let worker = worker(&Metrics::new());
+        let budget = worker.budgets().of(Resource::Responses);
+        budget.set_limit(4 << 20);
+        let client = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let limits = RoomLimits { connection: 1 << 20, process: usize::MAX, worker: &worker, client };
+        let mut context = Context::from_waker(Waker::noop());
+        let page = 1 << 20;
+        let (connections, mut held) = ([connection(), connection(), connection()], Vec::new());
+        for (number, connection) in connections.iter().enumerate() {
+            let reserved = connection.answers.reserve(page, &limits);
+            // One client gets half of the budget.
+            assert_eq!(reserved, Some(if number < 2 { Ok(()) } else { Err(Full) }));
+            if number < 2 {
+                held.push(Reserved::new(page, connection));
+                // A second page waits for the first.
+                assert!(connection.answers.poll_fits(&context, page, &limits).is_pending());
+                assert_eq!(connection.answers.reserve(page, &limits), None);
+            }
+        }
+        assert!(budget.held() >= 2 * (page - SHARE) as u64);
+        for held in &mut held {
+            held.resize(1_000);
+        }
+        assert_eq!(budget.held(), 0);
+        assert_eq!(connections[0].answers.held(), 1_000);
+        assert!(connections[2].answers.poll_room(&mut context, &limits).is_ready());
     }
 
     #[test]

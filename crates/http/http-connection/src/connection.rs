@@ -10,13 +10,14 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use brisk_budget::{Budgets, Resource};
+use brisk_budget::{Budgets, Full, Resource};
 use brisk_certs::Identity;
 use brisk_net::{Deadline, DeadlineWheel, Drain};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::{Confirmation, Demands};
 
 use crate::buffers::{AnswerBuffers, RoomLimits, WorkerBuffers};
+use crate::chunk::Reserved;
 pub use crate::connection::client::ClientFacts;
 pub use crate::connection::extras::Extras;
 pub use crate::connection::flow::Flow;
@@ -192,19 +193,36 @@ impl Connection {
         if !self.answers.has_share() {
             return Poll::Ready(());
         }
-        match self.surroundings.get() {
-            Some(Surroundings { settings, buffers, .. }) => {
-                let (connection, process) = (settings.buffered, settings.buffered_total);
-                let client = self.client.address();
-                self.answers.poll_room(context, &RoomLimits { connection, process, worker: buffers, client })
-            }
-            None => Poll::Ready(()),
-        }
+        self.room_limits().map_or(Poll::Ready(()), |limits| self.answers.poll_room(context, &limits))
     }
 
     /// Waits until a response may hold more memory.
     pub async fn room(&self) {
         std::future::poll_fn(|context| self.poll_room(context)).await;
+    }
+
+    /// Waits until the connection may hold `bytes` more, which come at once.
+    pub async fn room_for(&self, bytes: usize) {
+        if let Some(limits) = self.room_limits() {
+            std::future::poll_fn(|context| self.answers.poll_fits(context, bytes, &limits)).await;
+        }
+    }
+
+    /// Reserves `bytes` of a response for the client; `None` while [`room_for`](Self::room_for) waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if the client has its share of the budget for responses, or the limit of the process is reached.
+    pub fn reserve_room(self: &Rc<Self>, bytes: usize) -> Option<Result<Reserved, Full>> {
+        let reserved =
+            self.room_limits().map_or(Some(Ok(())), |limits| self.answers.reserve(bytes, &limits))?;
+        Some(reserved.map(|()| Reserved::new(bytes, self)))
+    }
+
+    fn room_limits(&self) -> Option<RoomLimits<'_>> {
+        let Surroundings { settings, buffers, .. } = self.surroundings.get()?;
+        let (connection, process) = (settings.buffered, settings.buffered_total);
+        Some(RoomLimits { connection, process, worker: buffers, client: self.client.address() })
     }
 
     /// Wakes responses that wait for memory of the process, if it has memory again.

@@ -4,22 +4,29 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::LazyLock;
 
+use brisk_budget::Full;
 use brisk_folder::{Beneath, Entry, Listing};
 use brisk_http::path::RequestPath;
 use brisk_transform::body::Body;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::sync::Semaphore;
 
-use super::is_hidden_name;
+use super::readers::Readers;
+use super::room::Room;
+use super::{CHUNK, is_hidden_name};
 use crate::redirect;
 
 /// Maximum length of a page in bytes. Further files are left out.
 const LONGEST: usize = 1 << 20;
 
-/// Maximum number of folders that the process reads at the same time, since each occupies a thread. Further requests wait.
-static READING: Semaphore = Semaphore::const_new(4);
+/// Folders that the process reads at the same time, and requests that wait for it. Further requests get 503.
+static READERS: LazyLock<Readers> = LazyLock::new(|| Readers::new(4, 256));
+
+/// End of a page, and of one without all files.
+const END: &str = "</table>\n";
+const CUT: &str = "<p>Further files are not listed.\n";
 
 /// Bytes of names that are encoded in URLs (RFC 3986 section 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -34,32 +41,55 @@ impl Listings {
     }
 
     /// The page for a folder. `below` is its decoded path below the route. `None` if there is no such folder, and for methods
-    /// other than GET and HEAD.
+    /// other than GET and HEAD. The page is formed by the thread that reads the folder, after its memory is reserved in `room`.
     pub(super) async fn answer(
         &self,
         method: &Method,
         below: &[u8],
         path: &RequestPath<'_>,
+        room: &mut Room,
     ) -> Option<Response<Body>> {
         if method != Method::GET && method != Method::HEAD {
             return None;
         }
-        let folder = Path::new(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below)));
-        let _permit = READING.acquire().await.ok()?;
-        let listing = self.0.list(folder.to_owned(), is_hidden_name).await.ok()?;
+        let folder = Path::new(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below))).to_owned();
         let whole = &path.decoded;
+        let client = room.connection().client.address();
         if !whole.ends_with(b"/") {
+            let _reader = READERS.acquire(client).await?;
+            self.0.list(folder, is_hidden_name, |_| ()).await.ok()?;
             // The links of the page are relative to the folder.
             let location = format!("/{}/", path.forwarded.trim_matches('/'));
             return Some(redirect::to(StatusCode::TEMPORARY_REDIRECT, HeaderValue::try_from(location).ok()?));
         }
-        let mut response = Response::new(Body::full(page(&String::from_utf8_lossy(whole), &listing)));
+        let reader = loop {
+            // Without a reader: a client that reads nothing would keep it from others.
+            room.wait(LONGEST).await;
+            let Some(reader) = READERS.acquire(client).await else { return Some(unavailable()) };
+            match room.take(LONGEST) {
+                Ok(true) => break reader,
+                Ok(false) => {}
+                Err(Full) => return Some(unavailable()),
+            }
+        };
+        let title = String::from_utf8_lossy(whole).into_owned();
+        let page = self.0.list(folder, is_hidden_name, move |listing| page(&title, listing)).await;
+        drop(reader);
+        room.shrink(page.as_ref().map_or(CHUNK, String::len));
+        let mut response = Response::new(Body::full(page.ok()?));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         Some(response)
     }
+}
+
+/// The response without memory, or with too many requests before it.
+fn unavailable() -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response
 }
 
 fn page(path: &str, listing: &Listing) -> String {
@@ -73,16 +103,19 @@ fn page(path: &str, listing: &Listing) -> String {
     }
     let mut is_cut = listing.is_cut;
     for entry in &listing.entries {
-        if page.len() > LONGEST {
+        let before = page.len();
+        row(entry, &mut page);
+        if page.len() > LONGEST - END.len() - CUT.len() {
+            page.truncate(before);
             is_cut = true;
             break;
         }
-        row(entry, &mut page);
     }
-    page.push_str("</table>\n");
+    page.push_str(END);
     if is_cut {
-        page.push_str("<p>Further files are not listed.\n");
+        page.push_str(CUT);
     }
+    page.shrink_to_fit();
     page
 }
 
@@ -145,11 +178,7 @@ mod tests {
     fn a_page_is_bounded() {
         let listing = Listing { entries: vec![entry(&"\u{fc}".repeat(120)); 5_000], is_cut: false };
         let page = page("/", &listing);
-        assert!(
-            page.len() < LONGEST + 4_000 && page.contains("Further files are not listed"),
-            "{}",
-            page.len()
-        );
+        assert!((LONGEST - 4_000..=LONGEST).contains(&page.len()) && page.ends_with(CUT), "{}", page.len());
         assert!(!page.contains("../"));
     }
 }

@@ -1,6 +1,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use brisk_http_connection::testing;
 use tempfile::TempDir;
 
 use super::*;
@@ -44,7 +45,7 @@ impl Site {
         }
         let (parts, ()) = request.body(()).expect("a request").into_parts();
         let path = RequestPath::read(parts.uri.path()).expect("a path");
-        self.files.answer(&parts, &path).await
+        self.files.answer(&parts, &path, &mut Room::new(&testing::connection())).await
     }
 
     async fn status(&self, target: &str) -> u16 {
@@ -214,7 +215,7 @@ async fn only_reading_is_allowed() {
     let site = site();
     let (parts, ()) = Request::post("/files/a.txt").body(()).expect("a request").into_parts();
     let path = RequestPath::read("/files/a.txt").expect("a path");
-    let response = site.files.answer(&parts, &path).await;
+    let response = site.files.answer(&parts, &path, &mut Room::new(&testing::connection())).await;
     assert_eq!(response.status(), 405);
     assert!(response.headers().contains_key("allow"));
 }
@@ -325,7 +326,7 @@ async fn only_get_and_head_get_the_fallback_and_none_without_its_file() {
         let request = Request::builder().method(method).uri("/files/no").body(()).expect("a request");
         let (parts, ()) = request.into_parts();
         let path = RequestPath::read("/files/no").expect("a path");
-        files.answer(&parts, &path).await
+        files.answer(&parts, &path, &mut Room::new(&testing::connection())).await
     };
     for (method, status, length) in [("GET", 200, 3), ("HEAD", 200, 0), ("POST", 405, 0)] {
         let response = answer(method).await;

@@ -92,10 +92,10 @@ impl Route {
                 let call = UpstreamCall::new((service, site), (self, upstream), state);
                 call.start(request, exchange)?.await
             }
-            RouteAction::Files(files) if exchange.shares_connection() => {
-                found(Box::pin(in_room(exchange, files.answer(&request.head, &request.path()))).await)
+            RouteAction::Files(files) => {
+                let (head, path) = (&request.head, request.path());
+                found(Box::pin(in_room(exchange, async |room| files.answer(head, &path, room).await)).await)
             }
-            RouteAction::Files(files) => found(Box::pin(files.answer(&request.head, &request.path())).await),
             RouteAction::Beacon(visits) => {
                 let body = std::mem::take(&mut request.body);
                 Box::pin(visits.take_beacon(&request.head, body, exchange)).await

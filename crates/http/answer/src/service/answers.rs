@@ -18,6 +18,7 @@ pub(super) fn found(response: Response<Body>) -> Result<Response<Body>, Refusal>
     match response.status() {
         StatusCode::NOT_FOUND => Err(Refusal::new(StatusCode::NOT_FOUND, "no-file")),
         StatusCode::INTERNAL_SERVER_ERROR => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "file")),
+        StatusCode::SERVICE_UNAVAILABLE => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "list-memory")),
         _ => Ok(response),
     }
 }
