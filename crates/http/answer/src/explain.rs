@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use brisk_beacon::Beacons;
 use brisk_http::path::RequestPath;
-use brisk_rules::{Examined, Routes};
+use brisk_rules::{Examined, Failing, Pairs, Routes};
 use brisk_upstream::settings::GroupSettings;
 use brisk_visits::Visits;
 use http::header;
@@ -86,21 +86,35 @@ pub fn explain(
         return Ok(Explanation { stages: stages(target), ..without(Some(index), action) });
     }
     let routes = &context.settings.routes;
-    let mut passed_over = Vec::new();
+    let (mut passed_over, mut refused) = (Vec::new(), None);
+    let examined = Examined {
+        method: &head.method,
+        is_tunnel: false,
+        path: &path.decoded,
+        query: head.uri.query(),
+        headers: &head.headers,
+        client,
+        pairs: Pairs::default(),
+    };
     let compiled = Routes::new(ordered(routes));
     let found = compiled.find(&path.decoded, |route| {
         let Some(conditions) = &routes[*route].conditions else { return true };
-        let failing = conditions.failing(&Examined {
-            method: &head.method,
-            is_tunnel: false,
-            path: &path.decoded,
-            query: head.uri.query(),
-            headers: &head.headers,
-            client,
-        });
-        passed_over.extend(failing.as_ref().map(|failing| (*route, failing.to_string())));
-        failing.is_none()
+        match conditions.failing(&examined) {
+            None => true,
+            Some(Failing::Excess(excess)) => {
+                refused = Some(excess);
+                true
+            }
+            Some(failing) => {
+                passed_over.push((*route, failing.to_string()));
+                false
+            }
+        }
     });
+    if let Some(excess) = refused {
+        let explained = unrouted(&format!("{}: {excess}", excess.status()));
+        return Ok(Explanation { passed_over, ..explained });
+    }
     let found = found.copied();
     let chosen = found.map(|route| &routes[route]);
     let explained = match chosen {

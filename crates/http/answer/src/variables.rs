@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use brisk_http::validate::{authority_of, host_of};
 use brisk_http::version;
-use brisk_rules::{Values, Variable, cookies, parameters};
+use brisk_rules::{Values, Variable, first_cookie, first_parameter};
 use brisk_telemetry::{ConnectionRecord, TlsFacts};
 use http::request::Parts;
 
@@ -60,10 +60,10 @@ impl Values for HeadValues<'_> {
                 out.extend_from_slice(head.headers.get(name).map_or(&[], |value| value.as_bytes()));
             }
             Variable::Cookie(name) => {
-                out.extend_from_slice(&cookies(&head.headers, name).next().unwrap_or_default());
+                out.extend_from_slice(first_cookie(&head.headers, name).unwrap_or_default());
             }
             Variable::Parameter(name) => {
-                out.extend_from_slice(&parameters(uri.query(), name).next().unwrap_or_default());
+                out.extend_from_slice(&first_parameter(uri.query(), name).unwrap_or_default());
             }
             // Of the connection, or known with the response.
             _ => {}

@@ -1,13 +1,17 @@
 //! Conditions of routes on more than the path: method, headers, query, cookies, client network, and regular expressions.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName, Method, header};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use ipnet::IpNet;
 
+use crate::pairs::{Pairs, Parameter, value_of};
 use crate::pattern::Pattern;
+
+/// Maximum length in bytes of a path in which an expression is searched, and of the values with one name together. A request
+/// beyond it is refused: a condition that did not hold for it could be one that protects the upstream.
+const LONGEST: usize = 4096;
 
 /// Conditions of a route in addition to its path. A request has to meet all of them.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +44,7 @@ pub enum ValueTest {
 }
 
 /// The parts of a request that conditions examine.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Examined<'a> {
     /// Method.
     pub method: &'a Method,
@@ -54,12 +58,22 @@ pub struct Examined<'a> {
     pub headers: &'a HeaderMap,
     /// IP address of the client.
     pub client: IpAddr,
+    /// Parameters and cookies, split for all conditions together.
+    pub pairs: Pairs<'a>,
 }
 
 impl Conditions {
     /// Whether `request` meets all conditions.
-    pub fn hold(&self, request: &Examined<'_>) -> bool {
-        self.failing(request).is_none()
+    ///
+    /// # Errors
+    ///
+    /// The part of the request that is too long or has too many pairs to be examined: the request must be refused.
+    pub fn hold(&self, request: &Examined<'_>) -> Result<bool, Excess> {
+        match self.failing(request) {
+            None => Ok(true),
+            Some(Failing::Excess(excess)) => Err(excess),
+            Some(_) => Ok(false),
+        }
     }
 
     /// The first condition that `request` does not meet. The cheapest are examined first.
@@ -70,20 +84,35 @@ impl Conditions {
         if !self.permits_client(request.client) {
             return Some(Failing::Networks(&self.networks));
         }
-        let header =
-            |(name, test): &&(HeaderName, ValueTest)| !test.passes(header_values(request.headers, name));
-        if let Some((name, test)) = self.headers.iter().find(header) {
-            return Some(Failing::Value("header", name.as_str(), test));
+        self.failing_value(request).unwrap_or_else(|excess| Some(Failing::Excess(excess)))
+    }
+
+    fn failing_value(&self, request: &Examined<'_>) -> Result<Option<Failing<'_>>, Excess> {
+        for (name, test) in &self.headers {
+            let values = request.headers.get_all(name).iter().map(|value| value.as_bytes());
+            if !test.passes(values).map_err(|TooLong| Excess::Headers)? {
+                return Ok(Some(Failing::Value("header", name.as_str(), test)));
+            }
         }
-        let cookie = |(name, test): &&(String, ValueTest)| !test.passes(cookies(request.headers, name));
-        if let Some((name, test)) = self.cookies.iter().find(cookie) {
-            return Some(Failing::Value("cookie", name, test));
+        for (name, test) in &self.cookies {
+            let cookies = request.pairs.cookies(request.headers).ok_or(Excess::Headers)?;
+            let values = cookies.iter().filter_map(|cookie| value_of(cookie, name));
+            if !test.passes(values).map_err(|TooLong| Excess::Headers)? {
+                return Ok(Some(Failing::Value("cookie", name, test)));
+            }
         }
-        let parameter = |(name, test): &&(String, ValueTest)| !test.passes(parameters(request.query, name));
-        if let Some((name, test)) = self.query.iter().find(parameter) {
-            return Some(Failing::Value("query parameter", name, test));
+        for (name, test) in &self.query {
+            let parameters = request.pairs.parameters(request.query).ok_or(Excess::Query)?;
+            let values = parameters.iter().filter(|parameter| parameter.has_name(name));
+            if !test.passes_parameters(values).map_err(|TooLong| Excess::Query)? {
+                return Ok(Some(Failing::Value("query parameter", name, test)));
+            }
         }
-        self.path.as_ref().filter(|pattern| !pattern.is_match(request.path)).map(Failing::Path)
+        let Some(pattern) = &self.path else { return Ok(None) };
+        if request.path.len() > LONGEST {
+            return Err(Excess::Path);
+        }
+        Ok((!pattern.is_match(request.path)).then_some(Failing::Path(pattern)))
     }
 
     fn permits_method(&self, request: &Examined<'_>) -> bool {
@@ -103,11 +132,49 @@ impl Conditions {
 /// A condition that a request does not meet.
 #[derive(Clone, Copy, Debug)]
 pub enum Failing<'a> {
+    /// The method is none of these.
     Method(&'a [Method]),
+    /// The client is in none of these networks.
     Networks(&'a [IpNet]),
     /// Kind, name and test of a value.
     Value(&'static str, &'a str, &'a ValueTest),
+    /// The path does not match.
     Path(&'a Pattern),
+    /// The request is refused, because the condition cannot be examined.
+    Excess(Excess),
+}
+
+/// The part of a request that is too long, or has too many pairs, for the conditions of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// A path of more than 4 KiB, for an expression.
+    Path,
+    /// More than 1,000 parameters, or values of more than 4 KiB for an expression.
+    Query,
+    /// More than 1,000 cookies, or values of more than 4 KiB for an expression.
+    Headers,
+}
+
+impl Excess {
+    /// Status of the response: 414 or 431.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Path | Self::Query => StatusCode::URI_TOO_LONG,
+            Self::Headers => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        }
+    }
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Path => "the path has more than 4 KiB, for an expression",
+            Self::Query => "the query has more than 1,000 parameters, or more than 4 KiB for an expression",
+            Self::Headers => {
+                "there are more than 1,000 cookies, or values of more than 4 KiB for an expression"
+            }
+        })
+    }
 }
 
 impl fmt::Display for Failing<'_> {
@@ -124,6 +191,7 @@ impl fmt::Display for Failing<'_> {
             Self::Path(pattern) => {
                 write!(formatter, "the path does not match {:?}", pattern.as_str())
             }
+            Self::Excess(excess) => excess.fmt(formatter),
         }
     }
 }
@@ -132,38 +200,52 @@ fn listed(values: &[impl ToString]) -> String {
     values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
+/// The values are too long for an expression.
+struct TooLong;
+
 impl ValueTest {
-    fn passes<'a>(&self, mut values: impl Iterator<Item = Cow<'a, [u8]>>) -> bool {
-        match self {
+    fn passes<'a>(&self, mut values: impl Iterator<Item = &'a [u8]>) -> Result<bool, TooLong> {
+        Ok(match self {
             Self::Present => values.next().is_some(),
             Self::Absent => values.next().is_none(),
             Self::Is(text) => values.any(|value| *value == *text.as_bytes()),
-            Self::Matches(pattern) => values.any(|value| pattern.is_match(&value)),
-        }
+            Self::Matches(pattern) => return matches(pattern, values.map(Some)),
+        })
+    }
+
+    /// The test of parameters, of which only values of a suitable length are decoded.
+    fn passes_parameters<'a>(
+        &self,
+        mut values: impl Iterator<Item = &'a Parameter<'a>>,
+    ) -> Result<bool, TooLong> {
+        Ok(match self {
+            Self::Present => values.next().is_some(),
+            Self::Absent => values.next().is_none(),
+            Self::Is(text) => {
+                let mut values = values.filter_map(|value| value.value_within(text.len()));
+                values.any(|value| *value == *text.as_bytes())
+            }
+            Self::Matches(pattern) => {
+                return matches(pattern, values.map(|value| value.value_within(LONGEST)));
+            }
+        })
     }
 }
 
-fn header_values<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = Cow<'a, [u8]>> {
-    headers.get_all(name).iter().map(|value| Cow::Borrowed(value.as_bytes()))
-}
-
-/// Values of the cookies called `name` (RFC 6265 section 5.4). HTTP/2 clients may send several `Cookie` lines.
-pub fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
-    let lines = headers.get_all(header::COOKIE).iter();
-    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    pairs.filter_map(move |pair| {
-        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        Some(Cow::Borrowed(value))
-    })
-}
-
-/// Decoded values of the query parameters called `name`.
-pub fn parameters<'a>(query: Option<&'a str>, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
-    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    pairs.filter(move |(key, _)| key == name).map(|(_, value)| match value {
-        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
-        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
-    })
+/// Whether one of `values` matches; `None` is a value that is too long.
+fn matches<V: AsRef<[u8]>>(
+    pattern: &Pattern,
+    values: impl Iterator<Item = Option<V>>,
+) -> Result<bool, TooLong> {
+    let mut left = LONGEST;
+    for value in values {
+        let value = value.ok_or(TooLong)?;
+        left = left.checked_sub(value.as_ref().len()).ok_or(TooLong)?;
+        if pattern.is_match(value.as_ref()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -173,6 +255,14 @@ mod tests {
     use super::*;
 
     fn holds(conditions: &Conditions, target: &str, headers: &[(&'static str, &str)]) -> bool {
+        checked(conditions, target, headers).expect("a request within the limits")
+    }
+
+    fn checked(
+        conditions: &Conditions,
+        target: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<bool, Excess> {
         let mut request = Request::get(target).body(()).expect("a request");
         for (name, value) in headers {
             request.headers_mut().append(*name, HeaderValue::from_str(value).expect("a value"));
@@ -184,6 +274,7 @@ mod tests {
             query: request.uri().query(),
             headers: request.headers(),
             client: "::ffff:10.1.2.3".parse().expect("an address"),
+            pairs: Pairs::default(),
         })
     }
 
@@ -209,7 +300,9 @@ mod tests {
         let permits = |permitted: Method, method: &Method, is_tunnel| {
             let conditions = Conditions { methods: vec![permitted], ..Conditions::default() };
             let (headers, client) = (&HeaderMap::new(), IpAddr::from([127, 0, 0, 1]));
-            conditions.hold(&Examined { method, is_tunnel, path: b"/", query: None, headers, client })
+            let pairs = Pairs::default();
+            let examined = Examined { method, is_tunnel, path: b"/", query: None, headers, client, pairs };
+            conditions.hold(&examined).expect("a short request")
         };
         assert!(permits(Method::GET, &Method::HEAD, false) && permits(Method::GET, &Method::CONNECT, true));
         assert!(!permits(Method::HEAD, &Method::GET, false) && !permits(Method::POST, &Method::GET, false));
@@ -255,7 +348,68 @@ mod tests {
     #[test]
     fn a_pattern_that_backtracks_elsewhere_ends_on_a_long_path() {
         let conditions = Conditions { path: Some(pattern("^(/a+)+(a|aa)+$")), ..Conditions::default() };
-        let path = format!("/{}", "a".repeat(65_000));
+        let path = format!("/{}", "a".repeat(LONGEST - 2));
         assert!(holds(&conditions, &path, &[]) && !holds(&conditions, &format!("{path}!"), &[]));
+    }
+
+    #[test]
+    fn what_is_too_long_for_an_expression_is_refused_and_not_passed_by() {
+        let matches = || ValueTest::Matches(pattern("^a+$"));
+        let path = Conditions { path: Some(pattern("^/a")), ..Conditions::default() };
+        assert_eq!(checked(&path, &format!("/{}", "a".repeat(LONGEST)), &[]), Err(Excess::Path));
+        let query = Conditions { query: vec![("q".to_owned(), matches())], ..Conditions::default() };
+        for (length, expected) in [(LONGEST, Ok(true)), (LONGEST + 1, Err(Excess::Query))] {
+            assert_eq!(checked(&query, &format!("/?q={}", "a".repeat(length)), &[]), expected);
+            assert_eq!(checked(&query, &format!("/?q={}", "%61".repeat(length)), &[]), expected);
+        }
+        assert_eq!(checked(&query, &format!("/?{}", "q=b&".repeat(999)), &[]), Ok(false));
+        let long = "b".repeat(40);
+        assert_eq!(
+            checked(&query, &format!("/?{}", format!("q={long}&").repeat(900)), &[]),
+            Err(Excess::Query)
+        );
+        let header = (HeaderName::from_static("x-a"), matches());
+        let header = Conditions { headers: vec![header], ..Conditions::default() };
+        let long = "a".repeat(LONGEST + 1);
+        assert_eq!(checked(&header, "/", &[("x-a", &long)]), Err(Excess::Headers));
+        assert_eq!(checked(&header, "/", &[("x-b", &long)]), Ok(false));
+    }
+
+    #[test]
+    fn pairs_beyond_the_limit_are_refused_and_hide_nothing() {
+        let absent = |name: &str| vec![(name.to_owned(), ValueTest::Absent)];
+        let query = Conditions { query: absent("debug"), ..Conditions::default() };
+        assert_eq!(checked(&query, &format!("/?{}", "a&".repeat(999)), &[]), Ok(true));
+        assert_eq!(checked(&query, &format!("/?{}debug", "a&".repeat(1_000)), &[]), Err(Excess::Query));
+        let cookies = Conditions { cookies: absent("debug"), ..Conditions::default() };
+        let line = format!("{}debug=1", ";".repeat(1_000));
+        assert_eq!(checked(&cookies, "/", &[("cookie", &line)]), Err(Excess::Headers));
+    }
+
+    #[test]
+    fn conditions_on_a_long_query_cost_little_more_than_one() {
+        // Every route examines the same split query: the number of its parameters is counted once.
+        let conditions: Vec<_> = (0..200)
+            .map(|number| Conditions {
+                query: vec![(format!("n{number}"), ValueTest::Present)],
+                ..Conditions::default()
+            })
+            .collect();
+        let query = "a&".repeat(900);
+        let (headers, client) = (HeaderMap::new(), IpAddr::from([127, 0, 0, 1]));
+        let examined = Examined {
+            method: &Method::GET,
+            is_tunnel: false,
+            path: b"/",
+            query: Some(&query),
+            headers: &headers,
+            client,
+            pairs: Pairs::default(),
+        };
+        for conditions in &conditions {
+            assert_eq!(conditions.hold(&examined), Ok(false));
+        }
+        let split = examined.pairs.parameters(Some(&query)).expect("few parameters").as_ptr();
+        assert_eq!(examined.pairs.parameters(Some("other")).expect("the same").as_ptr(), split);
     }
 }

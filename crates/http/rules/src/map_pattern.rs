@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::pattern::{GroupPattern, Pattern};
 
-/// Maximum length in bytes of a value whose groups are searched, as of paths that are rewritten.
+/// Maximum length in bytes of a value in which expressions are searched, as of paths that are rewritten.
 const LONGEST: usize = 4096;
 
 /// An expression of a table, and the result for values that match it.
@@ -77,13 +77,15 @@ impl MapPattern {
         matches!(self.0, Kind::Formed(..))
     }
 
-    /// The result if `value` matches. An expression with groups matches no value of more than 4 KiB, since the search for groups
-    /// takes longer than the search for a match.
+    /// The result if `value` matches. No expression matches a value of more than 4 KiB, since a table may have many.
     pub fn result(&self, value: &[u8]) -> Option<Cow<'_, [u8]>> {
+        if value.len() > LONGEST {
+            return None;
+        }
         match &self.0 {
             Kind::Fixed(pattern, result) => pattern.is_match(value).then(|| result.as_bytes().into()),
             Kind::Formed(pattern, pieces) => {
-                if value.len() > LONGEST || !pattern.is_match(value) {
+                if !pattern.is_match(value) {
                     return None;
                 }
                 let groups = pattern.captures(value)?;

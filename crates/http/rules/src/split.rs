@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue};
 
-use crate::conditions::cookies;
+use crate::pairs::cookies;
 use crate::share::{Bucket, Share};
 use crate::sticky::StickySettings;
 
@@ -54,7 +54,7 @@ impl SplitCookie {
     /// The bucket in the first valid cookie of a request, of the first few with a right length.
     pub fn read(&self, headers: &HeaderMap) -> Option<Bucket> {
         let values = cookies(headers, &self.name).filter(|value| value.len() == VALUE).take(MOST);
-        values.filter_map(|value| URL_SAFE_NO_PAD.decode(&value).ok()).find_map(|bytes| {
+        values.filter_map(|value| URL_SAFE_NO_PAD.decode(value).ok()).find_map(|bytes| {
             let (number, hash) = bytes.split_first_chunk::<2>()?;
             let bucket = Bucket::new(u16::from_be_bytes(*number))?;
             verify_slices_are_equal(hash, &self.hash(bucket)).ok().map(|()| bucket)

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue};
 use zeroize::Zeroizing;
 
-use crate::conditions::cookies;
+use crate::pairs::cookies;
 
 /// Length of a hash in bytes.
 const HASH: usize = 12;

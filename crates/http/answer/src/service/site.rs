@@ -1,5 +1,6 @@
 //! One host with its routes, compiled from the configuration once.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::settings::{RoutePath, RouteSettings, ServiceSettings};
 use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH};
-use brisk_rules::{Conditions, Examined, Routes};
+use brisk_rules::{Conditions, Examined, Excess, Pairs, Routes};
 use brisk_transform::body::Body;
 use brisk_transform::names::Names;
 
@@ -34,6 +35,9 @@ pub(super) struct Site {
     missing: Route,
     /// The route of requests with an ambiguous path: 400.
     ambiguous: Route,
+    /// The routes of requests whose target or headers are too long for the conditions of a route: 414 and 431.
+    target_too_long: Route,
+    headers_too_long: Route,
 }
 
 /// A compiled route: values that depend on the configuration alone are computed once, not per request.
@@ -71,6 +75,8 @@ impl Site {
             reserved: Routes::new(reserved(&context)),
             missing: refuse(Refusal::new(StatusCode::NOT_FOUND, "no-route")),
             ambiguous: refuse(Refusal::bad_request("path")),
+            target_too_long: refuse(Refusal::new(Excess::Query.status(), "conditions")),
+            headers_too_long: refuse(Refusal::new(Excess::Headers.status(), "conditions")),
             names: context.names,
         })
     }
@@ -103,18 +109,29 @@ impl Site {
         let path = request.path().decoded;
         // A tunnel (RFC 8441) carries no HTTP content, so it never reaches the reserved paths.
         let reserved = if request.is_tunnel { None } else { self.reserved.find(&path, |_| true) };
+        let examined = Examined {
+            method: &request.head.method,
+            is_tunnel: request.is_tunnel,
+            path: &path,
+            query: request.head.uri.query(),
+            headers: &request.head.headers,
+            client: exchange.connection().client.record.borrow().client.ip(),
+            pairs: Pairs::default(),
+        };
+        let excess = Cell::new(None);
         let holds = |route: &Route| {
             let Some(conditions) = &route.conditions else { return true };
-            conditions.hold(&Examined {
-                method: &request.head.method,
-                is_tunnel: request.is_tunnel,
-                path: &path,
-                query: request.head.uri.query(),
-                headers: &request.head.headers,
-                client: exchange.connection().client.record.borrow().client.ip(),
+            conditions.hold(&examined).unwrap_or_else(|part| {
+                excess.set(Some(part));
+                true
             })
         };
-        reserved.or_else(|| self.routes.find(&path, holds)).unwrap_or(&self.missing)
+        let found = reserved.or_else(|| self.routes.find(&path, holds)).unwrap_or(&self.missing);
+        match excess.get() {
+            None => found,
+            Some(Excess::Path | Excess::Query) => &self.target_too_long,
+            Some(Excess::Headers) => &self.headers_too_long,
+        }
     }
 }
 
