@@ -8,6 +8,7 @@ mod attacks_gateway;
 mod attacks_gone;
 mod attacks_h2;
 mod attacks_streams;
+mod attacks_turns;
 mod attacks_uploads;
 mod check;
 mod compress_rights;

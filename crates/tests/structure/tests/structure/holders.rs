@@ -92,7 +92,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
     ("stored dictionaries", &["answer::Store", "coding::Dictionary"]),
     ("learned hints", &["answer::EarlyHints", "answer::LearnedHints", "answer::Page"]),
     ("requests that wait for an upstream", &["upstream::State", "upstream::Server", "upstream::Pool"]),
-    ("requests in a pipeline", &["upstream::Followers"]),
+    ("requests in a pipeline", &["upstream::Followers", "upstream::Frames"]),
     (
         "verifications of passwords",
         &["access::Credentials", "access::Lane", "access::Passwords", "access::State"],

@@ -13,6 +13,9 @@ const HEADING: &str = "## Limits by protocol";
 const REVIEW: &str = "## Findings of the second review";
 const FINDINGS: usize = 21;
 
+/// Heading of the section with the loops over the bytes of peers.
+const LOOPS: &str = "## Work for one peer in a turn";
+
 /// Columns with limits, after the name of the limit.
 const COLUMNS: usize = 5;
 
@@ -87,6 +90,17 @@ fn findings(text: &str, tests: &BTreeMap<String, Vec<PathBuf>>) -> Vec<String> {
 fn every_limit_has_a_test_for_every_protocol() {
     let all = findings(&read(&root().join("docs/security.md")), &tests());
     assert!(all.is_empty(), "{all:#?}");
+}
+
+#[test]
+fn every_loop_over_the_bytes_of_a_peer_has_a_bound_with_a_test() {
+    let (text, tests) = (read(&root().join("docs/security.md")), tests());
+    let rows = rows(&text, LOOPS, "");
+    assert!(rows.len() >= 20, "{} rows", rows.len());
+    for row in rows {
+        let [_, bound, cell] = &row[..] else { panic!("three columns: {row:?}") };
+        assert!(!bound.is_empty() && (is_tested(cell, &tests) || cell.starts_with("none: ")), "{row:?}");
+    }
 }
 
 #[test]
