@@ -1,22 +1,34 @@
 //! Addresses of servers from DNS: A and AAAA records of a name, or SRV records of a service, with their lifetime. For audits,
 //! also the authorities that may issue certificates for a name (CAA records).
 //!
-//! Nothing is cached: the caller asks again at the end of the lifetime. The hosts file (`/etc/hosts`) precedes DNS.
+//! Each type of records of each name is independent: a failure of one leaves the others. Responses are not cached: the caller
+//! asks again at the end of the lifetime. The hosts file (`/etc/hosts`) precedes DNS.
+
+mod known;
+mod name_servers;
 
 use std::cmp::max;
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::{Duration, Instant};
 
-use futures_util::future::{join, try_join_all};
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use futures_util::future::{Either, join_all, select};
 use hickory_resolver::net::NetError;
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::rr::{RData, Record, RecordType};
+use hickory_resolver::proto::rr::rdata::SRV;
+use hickory_resolver::proto::rr::{RData, RecordType};
 use thiserror::Error;
+use tokio::time::timeout;
 
-/// Timeout of one question to one DNS server. A question is sent twice to each server.
-const TIMEOUT: Duration = Duration::from_secs(2);
+pub use self::known::Known;
+use self::name_servers::{NameServers, Records};
+
+/// Time for the second family of addresses after the first has arrived. Later addresses arrive with the next question. RFC 8305
+/// section 3 waits 50 ms; servers of an upstream group are not as urgent.
+const SECOND_FAMILY: Duration = Duration::from_secs(1);
+
+/// Maximum number of aliases (CNAME) between a service and its SRV records.
+const ALIASES: usize = 8;
 
 /// The DNS servers to ask, and the limits of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +42,9 @@ pub struct ResolverSettings {
 }
 
 /// Asks DNS servers. Questions need the I/O and timers of a tokio runtime.
+#[derive(Debug)]
 pub struct Resolver {
-    inner: TokioResolver,
+    servers: NameServers,
     uses_ipv6: bool,
     max_addresses: usize,
 }
@@ -46,14 +59,17 @@ pub enum Question<'a> {
 }
 
 /// The addresses of a name or of a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Answer {
     /// The addresses in ascending order, each once. At least one.
     pub endpoints: Vec<Endpoint>,
     /// Time for which the answer is valid: the smallest TTL of its records.
     pub lifetime: Duration,
-    /// Number of addresses beyond the maximum.
+    /// Number of addresses beyond the maximum, and of SRV records beyond it.
     pub ignored: usize,
+    /// Reason for which a part of the addresses was not renewed: one family, or one target of a service. The addresses of this
+    /// part are those of an earlier answer, if there are any.
+    pub failure: Option<DnsError>,
 }
 
 /// An address of a server.
@@ -102,7 +118,7 @@ pub enum DnsError {
         /// The types of records that were looked for.
         records: &'static str,
     },
-    /// No DNS server has answered the question.
+    /// No DNS server has given a usable response to the question.
     #[error("cannot resolve {name}: {source}")]
     Failed {
         /// The name.
@@ -112,10 +128,18 @@ pub enum DnsError {
     },
 }
 
-/// Records of one type, and the smallest of their TTLs in seconds. Empty if there are none.
-struct Records {
-    records: Vec<Record>,
+/// The addresses of one host, by family.
+struct Addresses {
+    v4: Result<Records, DnsError>,
+    /// `None`: AAAA records are not used.
+    v6: Option<Result<Records, DnsError>>,
+}
+
+/// SRV records, by priority.
+struct Services {
+    all: Vec<SRV>,
     ttl: u32,
+    ignored: usize,
 }
 
 impl Resolver {
@@ -125,31 +149,20 @@ impl Resolver {
     ///
     /// [`DnsError::System`] if the file is needed and unreadable or malformed.
     pub fn new(settings: &ResolverSettings) -> Result<Self, DnsError> {
-        let mut builder = if settings.servers.is_empty() {
-            TokioResolver::builder_tokio().map_err(DnsError::System)?
-        } else {
-            let servers = settings.servers.iter().copied().map(server).collect();
-            let config = ResolverConfig::from_parts(None, Vec::new(), servers);
-            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
-        };
-        let options = builder.options_mut();
-        options.cache_size = 0;
-        options.timeout = TIMEOUT;
-        options.edns0 = true;
-        options.try_tcp_on_error = true;
-        let inner = builder.build().map_err(DnsError::System)?;
-        Ok(Self { inner, uses_ipv6: settings.uses_ipv6, max_addresses: settings.max_addresses })
+        let servers = NameServers::new(&settings.servers).map_err(DnsError::System)?;
+        Ok(Self { servers, uses_ipv6: settings.uses_ipv6, max_addresses: settings.max_addresses })
     }
 
-    /// Asks for addresses.
+    /// Asks for addresses. `known` contains the addresses of earlier answers to the same question, which replace those of a part
+    /// that fails.
     ///
     /// # Errors
     ///
-    /// [`DnsError`] if there are none, or if a question about them failed.
-    pub async fn ask(&self, question: Question<'_>) -> Result<Answer, DnsError> {
+    /// [`DnsError`] if there are no addresses, or if all questions about them failed. `known` is unchanged then.
+    pub async fn ask(&self, question: Question<'_>, known: &mut Known) -> Result<Answer, DnsError> {
         match question {
-            Question::Host(name, port) => self.host(name, port).await,
-            Question::Service(name) => self.service(name).await,
+            Question::Host(name, port) => self.host(name, port, known).await,
+            Question::Service(name) => self.service(name, known).await,
         }
     }
 
@@ -164,7 +177,7 @@ impl Resolver {
         loop {
             // With the dot, search domains are not appended.
             let found = self.records(&format!("{name}."), RecordType::CAA).await?;
-            let properties = found.records.iter().filter_map(|record| match &record.data {
+            let properties = found.data.iter().filter_map(|data| match data {
                 RData::CAA(caa) => Some(Property {
                     is_critical: caa.issuer_critical,
                     tag: caa.tag.to_ascii_lowercase(),
@@ -181,92 +194,132 @@ impl Resolver {
         }
     }
 
-    async fn host(&self, name: &str, port: u16) -> Result<Answer, DnsError> {
-        let (ips, ttl) = self.ips(name).await?;
+    async fn host(&self, name: &str, port: u16, known: &mut Known) -> Result<Answer, DnsError> {
+        let found = self.addresses(name).await;
+        let mut renewal = known.renew(Instant::now(), self.max_addresses);
+        let (ips, ttl) = renewal.merge(name, found);
         let endpoint = |ip| Endpoint { address: SocketAddr::new(ip, port), weight: None, is_backup: false };
-        self.answer(ips.into_iter().map(endpoint).collect(), ttl)
-            .ok_or_else(|| DnsError::NoRecords { name: name.to_owned(), records: "A or AAAA" })
+        let endpoints: Vec<_> = ips.into_iter().map(endpoint).collect();
+        let none = || DnsError::NoRecords { name: name.to_owned(), records: "A or AAAA" };
+        let failure = renewal.finish(!endpoints.is_empty(), none)?;
+        Ok(self.answer(endpoints, ttl, 0, failure))
     }
 
-    async fn service(&self, name: &str) -> Result<Answer, DnsError> {
-        let found = self.records(name, RecordType::SRV).await?;
-        let services = found.records.iter().filter_map(|record| match &record.data {
-            // RFC 2782: the root as the target means that the service is not offered.
-            RData::SRV(service) if !service.target.is_root() => Some(service),
-            _ => None,
-        });
-        let servers = services.take(self.max_addresses).map(async |service| {
-            let (ips, ttl) = self.ips(&service.target.to_ascii()).await?;
-            Ok::<_, DnsError>((service, ips, ttl))
-        });
-        let servers = try_join_all(servers).await?;
-        let ttl = servers.iter().filter(|(_, ips, _)| !ips.is_empty()).map(|(_, _, ttl)| *ttl).min();
-        let with_addresses = servers.iter().filter(|(_, ips, _)| !ips.is_empty());
-        let first = with_addresses.map(|(service, ..)| service.priority).min();
-        let endpoints = servers.iter().flat_map(|(service, ips, _)| {
-            ips.iter().map(|ip| Endpoint {
-                address: SocketAddr::new(*ip, service.port),
-                weight: Some(max(service.weight, 1)),
-                is_backup: Some(service.priority) > first,
+    async fn service(&self, name: &str, known: &mut Known) -> Result<Answer, DnsError> {
+        let services = self.services(name).await?;
+        let targets: Vec<_> = services.all.iter().map(|service| service.target.to_ascii()).collect();
+        let found = join_all(targets.iter().map(|target| self.addresses(target))).await;
+        let mut renewal = known.renew(Instant::now(), self.max_addresses);
+        let addresses: Vec<_> =
+            targets.iter().zip(found).map(|(target, found)| renewal.merge(target, found)).collect();
+        let servers = services.all.iter().zip(&addresses).filter(|(_, (ips, _))| !ips.is_empty());
+        let ttl = servers.clone().map(|(_, (_, ttl))| *ttl).min().unwrap_or(u32::MAX);
+        // RFC 2782: the first priority whose target can be reached, so that of a target with addresses.
+        let first = servers.clone().map(|(service, _)| service.priority).min();
+        let endpoints: Vec<_> = servers
+            .flat_map(|(service, (ips, _))| {
+                ips.iter().map(move |ip| Endpoint {
+                    address: SocketAddr::new(*ip, service.port),
+                    weight: Some(max(service.weight, 1)),
+                    is_backup: Some(service.priority) > first,
+                })
             })
-        });
-        self.answer(endpoints.collect(), found.ttl.min(ttl.unwrap_or(u32::MAX)))
-            .ok_or_else(|| DnsError::NoRecords { name: name.to_owned(), records: "usable SRV" })
+            .collect();
+        let none = || DnsError::NoRecords { name: name.to_owned(), records: "usable SRV" };
+        let failure = renewal.finish(!endpoints.is_empty(), none)?;
+        Ok(self.answer(endpoints, services.ttl.min(ttl), services.ignored, failure))
     }
 
-    fn answer(&self, mut endpoints: Vec<Endpoint>, ttl: u32) -> Option<Answer> {
+    fn answer(
+        &self,
+        mut endpoints: Vec<Endpoint>,
+        ttl: u32,
+        ignored: usize,
+        failure: Option<DnsError>,
+    ) -> Answer {
         // In an order of their own, since DNS servers rotate records. Servers of the first priority precede backups.
         endpoints.sort_by_key(|endpoint| (endpoint.is_backup, endpoint.address));
-        endpoints.dedup_by_key(|endpoint| endpoint.address);
-        let ignored = endpoints.len().saturating_sub(self.max_addresses);
+        let mut seen = HashSet::new();
+        endpoints.retain(|endpoint| seen.insert(endpoint.address));
+        let ignored = ignored + endpoints.len().saturating_sub(self.max_addresses);
         endpoints.truncate(self.max_addresses);
-        let lifetime = Duration::from_secs(ttl.into());
-        (!endpoints.is_empty()).then_some(Answer { endpoints, lifetime, ignored })
+        Answer { endpoints, lifetime: Duration::from_secs(ttl.into()), ignored, failure }
     }
 
-    /// The addresses of a host, and their TTL. Empty if it has none.
-    async fn ips(&self, name: &str) -> Result<(Vec<IpAddr>, u32), DnsError> {
-        let v6 = async {
-            if self.uses_ipv6 { self.records(name, RecordType::AAAA).await } else { Ok(Records::none()) }
-        };
-        // One failed question fails both, so that the addresses of one family are not mistaken for all.
-        let (v4, v6) = join(self.records(name, RecordType::A), v6).await;
-        let (v4, v6) = (v4?, v6?);
-        let ttl = v4.ttl.min(v6.ttl);
-        let records = v4.records.into_iter().chain(v6.records);
-        Ok((records.filter_map(|record| record.data.ip_addr()).collect(), ttl))
+    /// The SRV records of a service, those of the smallest priority first.
+    async fn services(&self, name: &str) -> Result<Services, DnsError> {
+        let mut name = name.to_owned();
+        let mut alias_ttl = u32::MAX;
+        for _ in 0..ALIASES {
+            let found = self.records(&name, RecordType::SRV).await?;
+            let mut all: Vec<_> = found.data.into_iter().filter_map(service_of).collect();
+            if all.is_empty()
+                && let Some((alias, ttl)) = self.alias(&name).await?
+            {
+                name = alias;
+                alias_ttl = alias_ttl.min(ttl);
+                continue;
+            }
+            // RFC 2782: the root as the target means that the service is not offered.
+            all.retain(|service: &SRV| !service.target.is_root());
+            all.sort_by(|one, other| (one.priority, &one.target).cmp(&(other.priority, &other.target)));
+            let ignored = all.len().saturating_sub(self.max_addresses);
+            all.truncate(self.max_addresses);
+            return Ok(Services { all, ttl: found.ttl.min(alias_ttl), ignored });
+        }
+        Err(DnsError::NoRecords { name, records: "usable SRV" })
+    }
+
+    /// The name of which `name` is an alias, with the TTL. The library follows aliases of all types of records except SRV.
+    async fn alias(&self, name: &str) -> Result<Option<(String, u32)>, DnsError> {
+        let found = self.records(name, RecordType::CNAME).await?;
+        let alias = found.data.iter().find_map(|data| match data {
+            RData::CNAME(alias) => Some(alias.0.to_ascii()),
+            _ => None,
+        });
+        Ok(alias.map(|alias| (alias, found.ttl)))
+    }
+
+    /// The addresses of a host. RFC 4074 section 4: many servers answer questions about AAAA records with an error, or not at
+    /// all, so a failure of one family says nothing about the other.
+    async fn addresses(&self, name: &str) -> Addresses {
+        let v4 = pin!(self.records(name, RecordType::A));
+        if !self.uses_ipv6 {
+            return Addresses { v4: v4.await, v6: None };
+        }
+        let v6 = pin!(self.records(name, RecordType::AAAA));
+        match select(v4, v6).await {
+            Either::Left((v4, v6)) => Addresses { v6: Some(self.second(name, &v4, v6).await), v4 },
+            Either::Right((v6, v4)) => Addresses { v4: self.second(name, &v6, v4).await, v6: Some(v6) },
+        }
+    }
+
+    /// The second family, for which a host with addresses of the first does not wait long.
+    async fn second(
+        &self,
+        name: &str,
+        first: &Result<Records, DnsError>,
+        second: impl Future<Output = Result<Records, DnsError>>,
+    ) -> Result<Records, DnsError> {
+        if !first.as_ref().is_ok_and(|records| !records.data.is_empty()) {
+            return second.await;
+        }
+        let late = |_| Err(DnsError::Failed { name: name.to_owned(), source: NetError::Timeout });
+        timeout(SECOND_FAMILY, second).await.unwrap_or_else(late)
     }
 
     async fn records(&self, name: &str, kind: RecordType) -> Result<Records, DnsError> {
-        match self.inner.lookup(name, kind).await {
-            Ok(found) => {
-                // Aliases (CNAME) on the way have TTLs too.
-                let ttl = found.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
-                let records = found.answers().iter().filter(|record| record.record_type() == kind);
-                Ok(Records { records: records.cloned().collect(), ttl })
-            }
-            Err(error) if error.is_no_records_found() => Ok(Records::none()),
-            Err(source) => Err(DnsError::Failed { name: name.to_owned(), source }),
-        }
+        let found = self.servers.look_up(name, kind).await;
+        found.map_err(|source| DnsError::Failed { name: name.to_owned(), source })
     }
 }
 
-impl Records {
-    fn none() -> Self {
-        Self { records: Vec::new(), ttl: u32::MAX }
+fn service_of(data: RData) -> Option<SRV> {
+    match data {
+        RData::SRV(service) => Some(service),
+        _ => None,
     }
 }
 
-fn server(address: SocketAddr) -> NameServerConfig {
-    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-        connection.port = address.port();
-        connection
-    });
-    NameServerConfig::new(address.ip(), true, connections.into())
-}
-
-impl std::fmt::Debug for Resolver {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Resolver").finish_non_exhaustive()
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_dns::{Answer, DnsError, Question, Resolver};
+use brisk_dns::{Answer, DnsError, Known, Question, Resolver};
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
@@ -26,43 +26,82 @@ pub async fn run_resolution(group: Arc<GroupState>) {
 async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
     let GroupSettings { name: group_name, dns: settings, .. } = group.settings();
     let (Question::Host(name, _) | Question::Service(name)) = question;
-    let mut resolver = None;
-    let mut failures = 0_u32;
+    let (mut resolver, mut known) = (None, group.known(index));
+    let (mut before, mut failures) = (Outcome::Whole, 0_u32);
     // An entry whose addresses are those of an earlier configuration has had its first outcome.
     let mut is_first = !group.servers().iter().any(|known| known.is_of(index));
     loop {
-        let answer = ask(&mut resolver, settings, question).await;
-        let pause = match answer {
-            Ok(answer) => {
-                if failures > 0 {
-                    tracing::info!(group = group_name, name, "a name of upstream servers is resolved again");
-                }
-                failures = 0;
-                group.resolved(index, Some(&answer.endpoints), is_first);
-                let ignored = answer.ignored;
-                if ignored > 0 {
-                    tracing::warn!(
-                        group = group_name,
-                        name,
-                        ignored,
-                        "a name has more addresses than `dns.max_addresses`"
-                    );
-                }
-                answer.lifetime.clamp(settings.min_ttl, settings.max_ttl)
-            }
-            Err(error) => {
-                if failures == 0 {
-                    tracing::warn!(group = group_name, %error, "no addresses of upstream servers from DNS: the known ones are kept");
-                }
-                group.resolved(index, None, is_first);
-                failures = failures.saturating_add(1);
-                let pause = settings.min_ttl * 2_u32.pow(failures.min(6) - 1);
-                pause.min(LONGEST_PAUSE.max(settings.min_ttl))
-            }
-        };
-        is_first = false;
-        sleep(pause).await;
+        let answer = ask(&mut resolver, settings, question, &mut known).await;
+        let outcome = Outcome::of(&answer);
+        failures = if outcome == Outcome::Whole { 0 } else { failures.saturating_add(1) };
+        if outcome != before {
+            log(group_name, name, &answer);
+        }
+        group.resolved(index, answer.as_ref().ok().map(|answer| &*answer.endpoints), is_first);
+        let ignored = answer.as_ref().map_or(0, |answer| answer.ignored);
+        if ignored > 0 {
+            tracing::warn!(
+                group = group_name,
+                name,
+                ignored,
+                "a name has more addresses than `dns.max_addresses`"
+            );
+        }
+        if answer.is_ok() {
+            group.remember(index, &known);
+        }
+        sleep(pause(answer.ok().map(|answer| answer.lifetime), failures, settings)).await;
+        (before, is_first) = (outcome, false);
     }
+}
+
+/// Outcome of one question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All addresses are renewed.
+    Whole,
+    /// One family, or one target of a service, could not be renewed.
+    Part,
+    /// No address could be renewed.
+    Nothing,
+}
+
+impl Outcome {
+    fn of(answer: &Result<Answer, DnsError>) -> Self {
+        match answer {
+            Ok(Answer { failure: None, .. }) => Self::Whole,
+            Ok(_) => Self::Part,
+            Err(_) => Self::Nothing,
+        }
+    }
+}
+
+/// Logs an outcome that differs from the one before.
+fn log(group: &str, name: &str, answer: &Result<Answer, DnsError>) {
+    match answer {
+        Ok(Answer { failure: None, .. }) => {
+            tracing::info!(group, name, "a name of upstream servers is resolved again");
+        }
+        Ok(Answer { failure: Some(error), .. }) => tracing::warn!(
+            group,
+            name,
+            %error,
+            "some addresses of upstream servers are missing from DNS: known ones are kept, the others are renewed"
+        ),
+        Err(error) => {
+            tracing::warn!(group, %error, "no addresses of upstream servers from DNS: the known ones are kept");
+        }
+    }
+}
+
+/// Time until the next question. After failures, also of a part, it begins with the minimum and doubles.
+fn pause(lifetime: Option<Duration>, failures: u32, settings: &DnsSettings) -> Duration {
+    let lifetime = lifetime.map(|lifetime| lifetime.clamp(settings.min_ttl, settings.max_ttl));
+    let repeated = failures.checked_sub(1).map(|earlier| {
+        let doubled = settings.min_ttl * 2_u32.pow(earlier.min(5));
+        doubled.min(LONGEST_PAUSE.max(settings.min_ttl))
+    });
+    lifetime.into_iter().chain(repeated).min().unwrap_or(settings.max_ttl)
 }
 
 /// Asks with the resolver of the last question, or with a new one.
@@ -70,13 +109,14 @@ async fn ask(
     resolver: &mut Option<Resolver>,
     settings: &DnsSettings,
     question: Question<'_>,
+    known: &mut Known,
 ) -> Result<Answer, DnsError> {
     let asked = match resolver.take() {
         Some(resolver) => resolver,
         None => Resolver::new(&settings.resolver)?,
     };
     // After a failure, `/etc/resolv.conf` is read again, since it may have changed.
-    let answer = asked.ask(question).await?;
+    let answer = asked.ask(question, known).await?;
     *resolver = Some(asked);
     Ok(answer)
 }

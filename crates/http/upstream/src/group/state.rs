@@ -1,8 +1,8 @@
 //! A group as shared by all workers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use brisk_dns::Endpoint;
+use brisk_dns::{Endpoint, Known};
 use brisk_telemetry::metrics::{Metrics, Upstreams};
 use brisk_tls::TlsError;
 use brisk_tls::connector::Connector;
@@ -17,6 +17,8 @@ use crate::settings::{GroupSettings, ServerSettings};
 pub struct GroupState {
     pub(super) settings: GroupSettings,
     members: watch::Sender<SharedMembers>,
+    /// Addresses that DNS has named for each entry of the settings, by host and family.
+    known: Box<[Mutex<Known>]>,
     connector: Option<Connector>,
     metrics: Upstreams,
     /// Hashes of the files used for TLS.
@@ -50,7 +52,16 @@ impl GroupState {
             .collect();
         let unresolved = settings.servers.len() - servers.len();
         let members = watch::Sender::new(SharedMembers { servers, unresolved });
-        Ok(Arc::new(Self { settings, members, connector, metrics, files, idle_wanted: Arc::default() }))
+        let known = settings.servers.iter().map(|_| Mutex::default()).collect();
+        Ok(Arc::new(Self {
+            settings,
+            members,
+            known,
+            connector,
+            metrics,
+            files,
+            idle_wanted: Arc::default(),
+        }))
     }
 
     /// Takes the addresses that DNS has named for the same servers in an earlier group, so that a reload does not wait for
@@ -71,6 +82,7 @@ impl GroupState {
                 .collect();
             if !endpoints.is_empty() {
                 self.resolved(index, Some(&endpoints), true);
+                self.remember(index, &earlier.known(entry));
             }
         }
     }
@@ -100,6 +112,16 @@ impl GroupState {
             members.servers = servers;
             is_first || !is_same
         });
+    }
+
+    /// The addresses that DNS has named for entry `index` of the settings.
+    pub(crate) fn known(&self, index: usize) -> Known {
+        self.known[index].lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps the addresses that DNS has named, for a later configuration.
+    pub(crate) fn remember(&self, index: usize, known: &Known) {
+        self.known[index].lock().unwrap_or_else(PoisonError::into_inner).clone_from(known);
     }
 
     fn server(&self, index: usize, endpoint: &Endpoint) -> Arc<ServerState> {
