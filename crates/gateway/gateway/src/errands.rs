@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::maintenance::{Fetch, Fetched, Fetching, Report};
+use brisk_certs::maintenance::{Fetch, FetchFailure, Fetched, Fetching, Report};
 use brisk_certs::{
     Catalogue, Catalogues, CertError, Certificate, Maintenance, OnDemand, OnDemandHosts, Store,
 };
-use brisk_fetch::{Client, ClientSettings, Destinations, Limits, PrivateHost};
+use brisk_fetch::{
+    Client, ClientSettings, Destinations, FetchError, FetchResponse, Limits, PrivateHost, Reason,
+};
 use brisk_telemetry::metrics::{Collector, Encoder};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, StatusCode};
@@ -56,6 +58,14 @@ impl Errands {
         differs
     }
 
+    /// The client with a limit of the body, and the destinations that are permitted now.
+    fn limited(&self, limit: usize) -> Result<Client, FetchFailure> {
+        let limits = Limits { time: TIME, body: limit, ..Limits::default() };
+        let private = Arc::clone(&self.private.lock().unwrap_or_else(PoisonError::into_inner));
+        let client = self.client().map_err(FetchFailure::Unreachable)?;
+        Ok(client.with_limits(limits).with_destinations(Destinations::new(private)))
+    }
+
     fn client(&self) -> Result<&Client, String> {
         let made = || {
             Client::new(&ClientSettings::default()).map_err(|error| format!("cannot fetch anything: {error}"))
@@ -66,17 +76,31 @@ impl Errands {
 
 impl Fetch for Errands {
     fn get<'a>(&'a self, url: &'a str, limit: usize) -> Fetching<'a> {
-        Box::pin(async move {
-            let limits = Limits { time: TIME, body: limit, ..Limits::default() };
-            let private = Arc::clone(&self.private.lock().unwrap_or_else(PoisonError::into_inner));
-            let client = self.client()?.with_limits(limits).with_destinations(Destinations::new(private));
-            let answer = client.get(url).await.map_err(|error| error.to_string())?;
-            if answer.status != StatusCode::OK {
-                return Err(format!("the answer is {}", answer.status));
-            }
-            Ok(Fetched { max_age: max_age(&answer.headers), body: answer.body.to_vec() })
-        })
+        Box::pin(async move { fetched(self.limited(limit)?.get(url).await) })
     }
+
+    fn post<'a>(
+        &'a self,
+        url: &'a str,
+        content_type: &'static str,
+        body: Vec<u8>,
+        limit: usize,
+    ) -> Fetching<'a> {
+        Box::pin(async move { fetched(self.limited(limit)?.post(url, content_type, body.into()).await) })
+    }
+}
+
+fn fetched(response: Result<FetchResponse, FetchError>) -> Result<Fetched, FetchFailure> {
+    let response = response.map_err(|error| match error.reason {
+        Reason::TooLarge(_) | Reason::TooManyRedirects(_) | Reason::Redirect(_) => {
+            FetchFailure::Response(error.to_string())
+        }
+        _ => FetchFailure::Unreachable(error.to_string()),
+    })?;
+    if response.status != StatusCode::OK {
+        return Err(FetchFailure::Response(format!("the answer is {}", response.status)));
+    }
+    Ok(Fetched { max_age: max_age(&response.headers), body: response.body.to_vec() })
 }
 
 /// RFC 9111 section 5.2.2.1.

@@ -9,6 +9,7 @@ mod issuers;
 mod lists;
 mod maintained;
 mod permits;
+mod responders;
 mod schedule;
 mod slot_index;
 mod staples;
@@ -22,6 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_keys::PrivateKeyEngine;
+use thiserror::Error;
 use tokio::runtime::Builder;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
@@ -63,8 +65,19 @@ pub struct Fetched {
     pub max_age: Option<Duration>,
 }
 
-/// Future returned by [`Fetch::get`]. Its error is a message for the operator.
-pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Fetched, String>> + Send + 'a>>;
+/// Reason for which nothing was fetched, as a message for the operator.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum FetchFailure {
+    /// No complete response has arrived.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The response is too long, leads nowhere, or has another status than 200.
+    #[error("{0}")]
+    Response(String),
+}
+
+/// Future returned by [`Fetch`].
+pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Fetched, FetchFailure>> + Send + 'a>>;
 
 /// An HTTP client. A trait, because this crate does not depend on an HTTP implementation.
 pub trait Fetch: fmt::Debug + Send + Sync + 'static {
@@ -73,6 +86,15 @@ pub trait Fetch: fmt::Debug + Send + Sync + 'static {
     /// The implementation bounds the time and follows redirects. A longer body than `limit` bytes is an error, and so is
     /// any status other than 200.
     fn get<'a>(&'a self, url: &'a str, limit: usize) -> Fetching<'a>;
+
+    /// Sends `body` to `url` and returns the body of the response, with the same limits. Redirects are not followed.
+    fn post<'a>(
+        &'a self,
+        url: &'a str,
+        content_type: &'static str,
+        body: Vec<u8>,
+        limit: usize,
+    ) -> Fetching<'a>;
 }
 
 /// Callback for a certificate that was found to be revoked.
@@ -339,7 +361,7 @@ impl Shared {
 
     async fn fetch(&self, url: &str, limit: usize) -> Result<Fetched, String> {
         let _permit = self.permits.acquire(url).await;
-        self.fetch.get(url, limit).await
+        self.fetch.get(url, limit).await.map_err(|failure| failure.to_string())
     }
 
     fn notify_tried(&self) {

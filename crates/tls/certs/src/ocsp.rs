@@ -20,6 +20,10 @@ pub const RESPONSE_LIMIT: usize = 64 * 1024;
 /// Tolerated difference between the clocks of this machine and of the responder.
 const SKEW: Duration = Duration::from_mins(5);
 
+/// Time for which a response without `nextUpdate` is a staple, from `producedAt`. RFC 6960 section 4.2.2.1: newer information is
+/// available at all times. Firefox accepts such a response for a day.
+const WITHOUT_END: Duration = Duration::from_hours(12);
+
 /// Maximum number of certificates in a response that are tried as its signer. Responses usually have none or one.
 const SIGNERS: usize = 8;
 
@@ -35,7 +39,7 @@ pub struct Staple {
     pub der: Vec<u8>,
     /// `thisUpdate`: the time at which the status was known to be correct.
     pub this_update: SystemTime,
-    /// `nextUpdate`: the end of its validity.
+    /// `nextUpdate`: the end of its validity. For a response without `nextUpdate`, 12 hours after it was made.
     pub next_update: SystemTime,
 }
 
@@ -73,9 +77,6 @@ pub enum OcspError {
     /// `nextUpdate` has passed.
     #[error("it expired on {}", day(*.0))]
     Stale(SystemTime),
-    /// The response has no `nextUpdate`, so its validity is unknown.
-    #[error("it does not say until when it is valid (nextUpdate), so it cannot be kept")]
-    NoEnd,
     /// The certificate is revoked.
     #[error("the certificate was revoked on {}", day(*.0))]
     Revoked(SystemTime),
@@ -142,7 +143,10 @@ impl CertId {
         if let CertStatus::Revoked(since) = single.status {
             return Err(OcspError::Revoked(since));
         }
-        let next_update = single.next_update.ok_or(OcspError::NoEnd)?;
+        if single.next_update.is_none() && basic.produced_at > now + SKEW {
+            return Err(OcspError::NotYetValid(basic.produced_at));
+        }
+        let next_update = end(&single, &basic);
         if next_update <= now {
             return Err(OcspError::Stale(next_update));
         }
@@ -179,23 +183,31 @@ impl CertId {
     fn verify_signature(&self, basic: &Basic<'_>, now: SystemTime) -> Result<(), OcspError> {
         let (_, issuer) =
             X509Certificate::from_der(&self.issuer).map_err(|_| "its issuer cannot be parsed")?;
+        let mut outcome = Err(OcspError::Signer);
         if is_named(&basic.responder, &issuer) {
-            return verify_by(&issuer, basic);
+            outcome = verify_by(&issuer, basic);
         }
         let given = basic.certificates().filter_map(|der| X509Certificate::from_der(der).ok());
+        // After a change of its key, a responder may send several certificates of one name.
         for (_, signer) in given.take(SIGNERS) {
-            if is_named(&basic.responder, &signer) && is_appointed(&signer, &issuer, now) {
-                return verify_by(&signer, basic);
+            if outcome.is_err() && is_named(&basic.responder, &signer) && is_appointed(&signer, &issuer, now)
+            {
+                outcome = verify_by(&signer, basic);
             }
         }
-        Err(OcspError::Signer)
+        outcome
     }
 }
 
-/// The latest `nextUpdate` of a response, without verification; `None` if it is malformed or has none.
+/// The latest end of a response, without verification; `None` if it is malformed.
 pub fn ends(response: &[u8]) -> Option<SystemTime> {
     let basic = Basic::read(response).ok()?;
-    basic.answers().filter_map(|single| single.ok()?.next_update).max()
+    basic.answers().filter_map(|single| Some(end(&single.ok()?, &basic))).max()
+}
+
+/// `nextUpdate`, or the end of the local lifetime.
+fn end(single: &Single<'_>, basic: &Basic<'_>) -> SystemTime {
+    single.next_update.unwrap_or_else(|| single.this_update.max(basic.produced_at) + WITHOUT_END)
 }
 
 fn verify_by(signer: &X509Certificate<'_>, basic: &Basic<'_>) -> Result<(), OcspError> {

@@ -93,7 +93,7 @@ fn no_handshake_waits_for_a_bad_responder_or_gets_what_it_says() {
     let question = brisk_certs_question(&ca, &leaves[0]);
     site.set("/other", Answer::Bytes(response(&ca, &all, &[], None, &question)));
     let question = brisk_certs_question(&ca, stale_leaf);
-    let stale = ca.ocsp_response(&question, "20200101000000Z", "20200108000000Z");
+    let stale = ca.ocsp_response(&question, "20200101000000Z", Some("20200108000000Z"));
     site.set("/stale", Answer::Bytes(stale));
     let mut config = base("certificates.staple_wait = \"300ms\"\n");
     for (fault, leaf) in FAULTS.iter().zip(&leaves) {

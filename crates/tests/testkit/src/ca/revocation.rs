@@ -47,10 +47,11 @@ impl TestCa {
 
     /// An OCSP response of the intermediate with the status good for the certificate in `request`, a request of
     /// `openssl ocsp`. Times are written as `20200102030405Z`.
-    pub fn ocsp_response(&self, request: &[u8], this_update: &str, next_update: &str) -> Vec<u8> {
+    pub fn ocsp_response(&self, request: &[u8], this_update: &str, next_update: Option<&str>) -> Vec<u8> {
         let time = |at: &str| element(0x18, &[at.as_bytes()]);
         // OCSPRequest { TBSRequest { requestList { Request { CertID, each shorter than 128 bytes.
-        let answer = [&request[8..], &[0x80, 0], &time(this_update), &element(0xa0, &[&time(next_update)])];
+        let next = next_update.map(|next| element(0xa0, &[&time(next)])).unwrap_or_default();
+        let answer = [&request[8..], &[0x80, 0], &time(this_update), &next];
         let common = element(0x0c, &[b"brisk test intermediate"]);
         let name =
             element(0x30, &[&element(0x31, &[&element(0x30, &[&element(6, &[&[0x55, 4, 3]]), &common])])]);

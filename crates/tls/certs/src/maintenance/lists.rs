@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::{PemObject, SectionKind};
 
 use super::maintained::{FetchKind, MaintainedCertificate, Origin, RevocationSource};
 use super::schedule::{Due, pause, random, sleep_towards};
@@ -18,6 +19,9 @@ const LIST_LIMIT: usize = 16 * 1024 * 1024;
 /// Bounds of the interval between two fetches of a list.
 const SOONEST: Duration = Duration::from_hours(1);
 const LATEST: Duration = Duration::from_hours(24);
+
+/// Maximum number of addresses that are tried for the list of a certificate.
+const ADDRESSES: usize = 4;
 
 const FIRST_PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_PAUSE: Duration = Duration::from_hours(6);
@@ -55,8 +59,9 @@ impl Lists {
         }
         *kept = None;
         let fetched = shared.fetch(url, LIST_LIMIT).await?;
-        let due = due(accept(&fetched.body)?, fetched.max_age, SystemTime::now(), random());
-        let list = List { bytes: Arc::new(fetched.body), due, fetched: Instant::now() };
+        let body = der(fetched.body);
+        let due = due(accept(&body)?, fetched.max_age, SystemTime::now(), random());
+        let list = List { bytes: Arc::new(body), due, fetched: Instant::now() };
         *kept = Some(list.clone());
         Ok(list)
     }
@@ -74,6 +79,17 @@ impl List {
     fn is_old(&self) -> bool {
         self.fetched.elapsed() > KEPT
     }
+}
+
+/// The list in DER. RFC 5280 section 4.2.1.13 requires DER; some issuers publish PEM.
+fn der(body: Vec<u8>) -> Vec<u8> {
+    // A list in DER begins with the tag of a SEQUENCE, the character '0', which begins no PEM file.
+    if body.first() == Some(&0x30) {
+        return body;
+    }
+    let mut sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(&body).filter_map(Result::ok);
+    let list = sections.find_map(|(kind, der)| (kind == SectionKind::Crl).then_some(der));
+    list.unwrap_or(body)
 }
 
 /// The time of the next fetch: within `nextUpdate` and `max_age`, at least daily, at most hourly, up to 20 % earlier at
@@ -111,12 +127,12 @@ pub(super) async fn watch(
     issuer: &CertificateDer<'static>,
 ) {
     let certificate = Arc::clone(maintained.certificate());
-    let Some(url) = certificate.services.lists.first().filter(|_| is_watched(shared, maintained)) else {
+    if !is_watched(shared, maintained) {
         return;
-    };
+    }
     let mut failures = 0;
     loop {
-        let next = match look(shared, maintained, issuer, url).await {
+        let next = match look_in_any(shared, maintained, issuer).await {
             Ok(next) => {
                 failures = 0;
                 maintained.succeeded(FetchKind::List);
@@ -124,7 +140,6 @@ pub(super) async fn watch(
             }
             Err(reason) => {
                 failures += 1;
-                let reason = format!("its revocation list {url} cannot be used: {reason}");
                 if maintained.failed(FetchKind::List, reason.clone()) {
                     tracing::warn!(certificate = certificate.title(), "{reason}");
                 }
@@ -137,7 +152,24 @@ pub(super) async fn watch(
     }
 }
 
-/// Looks up the certificate in its list. Returns the time of the next look-up.
+/// Looks up the certificate in the list of the first distribution point that has one to rely on (RFC 5280 section 4.2.1.13: each
+/// address is an alternative). Returns the time of the next look-up.
+async fn look_in_any(
+    shared: &Shared,
+    maintained: &MaintainedCertificate,
+    issuer: &CertificateDer<'static>,
+) -> Result<SystemTime, String> {
+    let mut failures = Vec::new();
+    for url in maintained.certificate().services.lists.iter().take(ADDRESSES) {
+        match look(shared, maintained, issuer, url).await {
+            Ok(next) => return Ok(next),
+            Err(reason) => failures.push(format!("its revocation list {url} cannot be used: {reason}")),
+        }
+    }
+    Err(failures.join("; "))
+}
+
+/// Looks up the certificate in the list at `url`. Returns the time of the next look-up.
 async fn look(
     shared: &Shared,
     maintained: &MaintainedCertificate,

@@ -1,18 +1,17 @@
-//! Staples: restored from the store at the start, then renewed from the OCSP responder that the certificate names.
+//! Staples: restored from the store at the start, then renewed from the OCSP responders that the certificate names.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateDer;
 
 use super::Shared;
 use super::fleet::StapleSource;
 use super::maintained::{FetchKind, MaintainedCertificate, RevocationSource};
+use super::responders::{Refusal, Round, RoundFailure};
 use super::schedule::{Due, pause, random, refresh, sleep_towards};
 use crate::certificate::{Certificate, Fingerprint};
-use crate::ocsp::{CertId, OcspError, RESPONSE_LIMIT, Staple, ends};
+use crate::ocsp::{CertId, OcspError, Staple, ends};
 use crate::store::Name;
 
 /// Bounds of the pause between failed attempts.
@@ -137,10 +136,10 @@ pub(super) async fn keep(
                 next = Due::at(half.max(SystemTime::now() + LONGEST_PAUSE.min(remaining(&staple) / 4)));
                 succeeded(shared, maintained, staple);
             }
-            Err(failure) => {
+            Err(all) => {
                 failures += 1;
                 next = Due::after(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random()));
-                failed(shared, maintained, &failure);
+                failed(shared, maintained, &all);
             }
         }
         maintained.set_tried();
@@ -158,26 +157,17 @@ fn remaining(staple: &Staple) -> Duration {
     staple.next_update.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
-/// Reasons for not getting a new staple.
-enum Failure {
-    Fetch(String),
-    Answer(OcspError),
-    /// The response is older than the known revocation, probably from a cache.
-    Outdated,
-}
-
-/// Returns a newer staple than the last, from the fleet's store or the responder. For a certificate that the responder
-/// reported as revoked, only the responder is queried: the store may contain an older response.
+/// Returns a newer staple than the last, from the fleet's store or a responder. For a certificate that a responder
+/// reported as revoked, only responders are queried: the store may contain an older response.
 async fn obtain(
     shared: &Shared,
     maintained: &MaintainedCertificate,
     cert_id: &CertId,
-) -> Result<Staple, Failure> {
+) -> Result<Staple, Vec<RoundFailure>> {
     let certificate = maintained.certificate();
-    let url = address(&certificate.services.responders[0], &cert_id.request());
-    // The permit first: the holder of the fleet's lock then only waits for the responder.
-    let _permit = shared.permits.acquire(&url).await;
     let revoked = maintained.revoked_by(RevocationSource::Responder);
+    let round = Round { shared, cert_id, responders: &certificate.services.responders, revoked };
+    let permit = round.permit().await;
     let turn = if revoked.is_some() {
         None
     } else {
@@ -186,37 +176,13 @@ async fn obtain(
             StapleSource::Responder(turn) => Some(turn),
         }
     };
-    let staple = ask(shared, cert_id, &url).await;
-    let is_outdated = |staple: &Staple| revoked.is_some_and(|since| staple.this_update < since);
-    // Otherwise a response that a cache made before the revocation would end the alarm.
-    if staple.as_ref().is_ok_and(is_outdated) {
-        return Err(Failure::Outdated);
-    }
+    let staple = round.ask(permit).await;
     if let Some(turn) = turn {
         // A certificate on the revocation list gets no staple in any gateway of the fleet.
         let good = staple.as_ref().ok().filter(|_| !maintained.is_revoked());
         turn.end(good.map(|staple| staple.der.clone())).await;
     }
     staple
-}
-
-async fn ask(shared: &Shared, cert_id: &CertId, url: &str) -> Result<Staple, Failure> {
-    let fetched = shared.fetch.get(url, RESPONSE_LIMIT).await.map_err(Failure::Fetch)?;
-    cert_id.verify(&fetched.body, SystemTime::now()).map_err(Failure::Answer)
-}
-
-// RFC 6960 appendix A.1 and RFC 5019 section 5: the request is part of the URL of a GET, which caches can answer.
-fn address(responder: &str, request: &[u8]) -> String {
-    let mut url = responder.trim_end_matches('/').to_owned() + "/";
-    for character in STANDARD.encode(request).chars() {
-        match character {
-            '+' => url.push_str("%2B"),
-            '/' => url.push_str("%2F"),
-            '=' => url.push_str("%3D"),
-            plain => url.push(plain),
-        }
-    }
-    url
 }
 
 fn succeeded(shared: &Shared, maintained: &MaintainedCertificate, staple: Staple) {
@@ -238,18 +204,14 @@ fn succeeded(shared: &Shared, maintained: &MaintainedCertificate, staple: Staple
     }
 }
 
-fn failed(shared: &Shared, maintained: &MaintainedCertificate, failure: &Failure) {
-    let certificate = maintained.certificate();
-    let responder = &certificate.services.responders[0];
-    if let Failure::Answer(OcspError::Revoked(since)) = failure {
-        revoked(shared, maintained, RevocationSource::Responder, *since, responder);
-        return;
+fn failed(shared: &Shared, maintained: &MaintainedCertificate, failures: &[RoundFailure]) {
+    for failure in failures {
+        if let Refusal::Response(OcspError::Revoked(since)) = failure.reason {
+            revoked(shared, maintained, RevocationSource::Responder, since, failure.responder());
+            return;
+        }
     }
-    let reason = match failure {
-        Failure::Fetch(error) => format!("no staple from {responder}: {error}"),
-        Failure::Outdated => format!("the answer of {responder} is older than the revocation"),
-        Failure::Answer(error) => format!("the answer of {responder} is not shown to clients: {error}"),
-    };
+    let reason = failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     if maintained.failed(FetchKind::Staple, reason.clone()) {
         let shown = if maintained.staple().is_some() {
             "the last one is shown until it expires"

@@ -24,8 +24,109 @@ struct Web(HashMap<String, Vec<u8>>);
 
 impl Fetch for Web {
     fn get<'a>(&'a self, url: &'a str, _limit: usize) -> Fetching<'a> {
-        let body = self.0.get(url).cloned().ok_or_else(|| format!("nothing is at {url}"));
+        let missing = || FetchFailure::Unreachable(format!("nothing is at {url}"));
+        let body = self.0.get(url).cloned().ok_or_else(missing);
         Box::pin(async { Ok(Fetched { body: body?, max_age: None }) })
+    }
+
+    fn post<'a>(&'a self, url: &'a str, _: &'static str, _: Vec<u8>, limit: usize) -> Fetching<'a> {
+        self.get(url, limit)
+    }
+}
+
+/// Outcome of a fetch by URL and method; URLs of a GET begin with those of the responder.
+struct Rules<F>(F);
+
+impl<F> fmt::Debug for Rules<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules").finish_non_exhaustive()
+    }
+}
+
+impl<F> Fetch for Rules<F>
+where
+    F: Fn(&str, &str) -> Result<Vec<u8>, FetchFailure> + Send + Sync + 'static,
+{
+    fn get<'a>(&'a self, url: &'a str, _limit: usize) -> Fetching<'a> {
+        Box::pin(async { Ok(Fetched { body: self.0("GET", url)?, max_age: None }) })
+    }
+
+    fn post<'a>(&'a self, url: &'a str, _: &'static str, _: Vec<u8>, _limit: usize) -> Fetching<'a> {
+        Box::pin(async { Ok(Fetched { body: self.0("POST", url)?, max_age: None }) })
+    }
+}
+
+/// A certificate with two responders and two revocation lists.
+fn with_services(ca: &TestCa) -> (Leaf, Certificate) {
+    let leaf = ca.server(&["a.test"]).ocsp_at("http://one.test").issue();
+    let loaded = load(&leaf.chain, &leaf.key, &mut Keystore::new(), SystemTime::now()).unwrap();
+    let mut certificate = loaded.certificate;
+    certificate.services.responders = ["http://one.test", "http://two.test"].map(str::to_owned).into();
+    certificate.services.lists = ["http://one.test/list", "http://two.test/list"].map(str::to_owned).into();
+    (leaf, certificate)
+}
+
+/// The state of `certificate` once it is `wanted`.
+fn report_when(
+    certificate: Certificate,
+    web: impl Fetch,
+    wanted: impl Fn(&Report) -> bool,
+) -> (Report, Maintenance) {
+    let maintenance = Maintenance::start(MaintenanceSettings::default(), Arc::new(web), None, None).unwrap();
+    maintenance.prepare_more(&[Arc::new(certificate)]);
+    let report = brisk_testkit::process::wait_until("the report", || {
+        maintenance.report().into_iter().find(|report| wanted(report))
+    });
+    (report, maintenance)
+}
+
+#[test]
+fn a_responder_without_use_is_asked_by_post_and_then_the_next() {
+    let ca = TestCa::new();
+    let (leaf, certificate) = with_services(&ca);
+    let cert_id = CertId::new(&certificate.chain[0], certificate.issuer.as_ref().unwrap()).unwrap();
+    let good = response(&ca, &[&leaf], &[], None, &cert_id.request());
+    let unreachable = || Err(FetchFailure::Unreachable("connection refused".to_owned()));
+    let status = |code: u16| Err(FetchFailure::Response(format!("the answer is {code}")));
+    let refused = |code: u8| Ok(vec![0x30, 3, 0x0a, 1, code]);
+    let html = || Ok(b"<html>".to_vec());
+    // By GET and by POST at the first responder, then at the second.
+    let cases: [[Result<Vec<u8>, FetchFailure>; 4]; 6] = [
+        [status(405), Ok(good.clone()), unreachable(), unreachable()],
+        [status(403), status(500), Ok(good.clone()), unreachable()],
+        [refused(6), Ok(good.clone()), unreachable(), unreachable()],
+        [refused(3), refused(3), html(), Ok(good.clone())],
+        [unreachable(), unreachable(), Ok(good.clone()), unreachable()],
+        [unreachable(), Ok(good.clone()), status(404), refused(1)],
+    ];
+    for case in cases {
+        let shown = format!("{case:?}");
+        let rule = move |method: &str, url: &str| {
+            if url.ends_with("/list") {
+                return unreachable();
+            }
+            let server = usize::from(url.starts_with("http://two.test"));
+            case[2 * server + usize::from(method == "POST")].clone()
+        };
+        let (report, _alive) = report_when(certificate.clone(), Rules(rule), |report| report.is_tried);
+        assert!(report.staple.is_some() && report.failures.staple == 0, "{shown}: {:?}", report.trouble);
+    }
+}
+
+#[test]
+fn of_several_revocation_lists_one_is_enough_also_in_pem() {
+    let ca = TestCa::new();
+    let (leaf, certificate) = with_services(&ca);
+    let lists = ca.crls(&[&leaf], HOUR);
+    for list in [lists.intermediate_der, lists.intermediate_pem.into_bytes()] {
+        let rule = move |_: &str, url: &str| match url {
+            "http://two.test/list" => Ok(list.clone()),
+            "http://one.test/list" => Ok(b"<html>".to_vec()),
+            _ => Err(FetchFailure::Unreachable("connection refused".to_owned())),
+        };
+        let (report, _alive) =
+            report_when(certificate.clone(), Rules(rule), |report| report.revoked.is_some());
+        assert_eq!(report.failures.list, 0);
     }
 }
 
@@ -111,6 +212,10 @@ impl Fetch for Revoking {
     fn get<'a>(&'a self, _url: &'a str, _limit: usize) -> Fetching<'a> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(Fetched { body: self.response.clone(), max_age: None }) })
+    }
+
+    fn post<'a>(&'a self, url: &'a str, _: &'static str, _: Vec<u8>, limit: usize) -> Fetching<'a> {
+        self.get(url, limit)
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Basic<'a> {
     /// The signed bytes, `tbsResponseData`.
     pub(super) signed: &'a [u8],
     pub(super) responder: Responder<'a>,
+    /// `producedAt`: the time at which the responder signed the response.
+    pub(super) produced_at: SystemTime,
     pub(super) algorithm: AlgorithmIdentifier<'a>,
     pub(super) signature: &'a [u8],
     answers: Reader<'a>,
@@ -89,8 +91,8 @@ impl<'a> Basic<'a> {
         basic.end()?;
         let (_, algorithm) =
             AlgorithmIdentifier::from_der(algorithm.whole).map_err(|_| "an algorithm that cannot be read")?;
-        let (responder, answers) = read_data(data)?;
-        Ok(Self { signed: data.whole, responder, algorithm, signature, answers, certificates })
+        let (responder, produced_at, answers) = read_data(data)?;
+        Ok(Self { signed: data.whole, responder, produced_at, algorithm, signature, answers, certificates })
     }
 
     /// Iterates over the `SingleResponse`s, which are parsed on demand. Ends after the first malformed one.
@@ -114,8 +116,8 @@ impl<'a> Basic<'a> {
     }
 }
 
-/// `ResponseData`: the signer and the `SingleResponse`s.
-fn read_data(data: Element<'_>) -> Result<(Responder<'_>, Reader<'_>), Malformed> {
+/// `ResponseData`: the signer, `producedAt` and the `SingleResponse`s.
+fn read_data(data: Element<'_>) -> Result<(Responder<'_>, SystemTime, Reader<'_>), Malformed> {
     let mut data = data.inside();
     data.optional(CONSTRUCTED)?;
     let responder = data.next()?;
@@ -126,11 +128,11 @@ fn read_data(data: Element<'_>) -> Result<(Responder<'_>, Reader<'_>), Malformed
         _ => return Err("an unknown kind of responder"),
     };
     inside.end()?;
-    data.expect(GENERALIZED_TIME)?.time()?;
+    let produced_at = data.expect(GENERALIZED_TIME)?.time()?;
     let answers = data.expect(SEQUENCE)?.inside();
     data.optional(CONSTRUCTED | 1)?;
     data.end()?;
-    Ok((responder, answers))
+    Ok((responder, produced_at, answers))
 }
 
 impl<'a> Single<'a> {

@@ -117,3 +117,18 @@ fn a_responder_that_refuses_says_why() {
     }
     assert!(matches!(cert_id(&leaf).verify(b"<html>", SystemTime::now()), Err(OcspError::Malformed(_))));
 }
+
+#[test]
+fn a_response_without_an_end_is_valid_for_twelve_hours() {
+    let leaf = leaf();
+    let cert_id = cert_id(&leaf);
+    let response = CA.ocsp_response(&cert_id.request(), "20261128120000Z", None);
+    let made = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_867_200);
+    let hours = Duration::from_hours;
+    let staple = cert_id.verify(&response, made).unwrap();
+    assert_eq!((staple.this_update, staple.next_update), (made, made + hours(12)));
+    assert_eq!(ends(&response), Some(made + hours(12)), "it is kept over a restart");
+    assert!(cert_id.verify(&response, made + hours(11)).is_ok());
+    assert_eq!(cert_id.verify(&response, made + hours(12)), Err(OcspError::Stale(made + hours(12))));
+    assert_eq!(cert_id.verify(&response, made - hours(1)), Err(OcspError::NotYetValid(made)));
+}
