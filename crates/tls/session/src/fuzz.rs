@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::time::{Duration, SystemTime};
 
-use crate::redis::fuzz::Values;
+use crate::redis::fuzz::{Values, complete, is_same_in_pieces, wants_more};
 use crate::{FleetSecret, KeySource, RotationSettings, SharedKey, TicketKeyring};
 
 const NOW: Duration = Duration::from_hours(500_000);
@@ -47,6 +47,15 @@ pub fn redis_value(bytes: &[u8]) {
     });
 }
 
+/// The limit of replies does not depend on the pieces in which they arrive, and does not take a reply for complete while the
+/// parser of the library holds it and waits for more.
+pub fn redis_reply(bytes: &[u8]) {
+    assert!(is_same_in_pieces(bytes));
+    if let Some(end) = complete(bytes) {
+        assert!(!wants_more(&bytes[..end]));
+    }
+}
+
 /// An exchanged ticket key that can be parsed is encoded to the same bytes.
 pub fn shared_key(bytes: &[u8]) {
     if let Some(key) = SharedKey::from_bytes(bytes) {
@@ -83,6 +92,13 @@ mod tests {
     #[test]
     fn fuzz_redis_value() {
         drive("redis_value", &[], super::redis_value);
+    }
+
+    #[test]
+    fn fuzz_redis_reply() {
+        let words: [&[u8]; 8] =
+            [b"\r\n", b"$3\r\nabc\r\n", b"*2\r\n", b"%1\r\n", b">2\r\n", b":1\r\n", b"-1", b"|1\r\n"];
+        drive("redis_reply", &words, super::redis_reply);
     }
 
     #[test]

@@ -54,9 +54,11 @@
 //! refused.
 
 mod blocking;
+mod bounded;
 mod breaker;
 mod client;
 mod command;
+mod dial;
 mod epoch;
 mod error;
 mod exchange;

@@ -5,7 +5,9 @@
 
 pub mod record;
 mod roots;
+mod service;
 mod suites;
 
 pub use roots::{RootsError, file_roots, system_roots};
+pub use service::service_config;
 pub use suites::suites;

@@ -1,9 +1,15 @@
 //! A synchronous connection to Redis for data other than sessions.
 
-use std::{fmt, sync::Mutex, sync::PoisonError};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::{fmt, io, sync::Mutex, sync::PoisonError};
 
-use redis::{Cmd, Connection, ConnectionLike, Pipeline, RedisError as LibraryError, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError as LibraryError, RedisResult, Value,
+    aio::MultiplexedConnection,
+};
+use tokio::runtime::Builder;
 
+use super::dial::{Dialed, dial};
 use super::{RedisAddress, RedisSettings, RedisTopology};
 
 /// Attempts of a command: the first may find a closed connection or a former primary.
@@ -16,13 +22,35 @@ const ATTEMPTS: u32 = 3;
 /// hash tag (the part in braces), so that a cluster keeps them on one node.
 pub struct BlockingRedis {
     settings: RedisSettings,
-    connection: Mutex<Option<Connection>>,
+    /// Jobs for the thread with the connection, which starts with the first one and ends with this value. The library's own
+    /// blocking connection has no place for a limit of replies, and a caller may be in a context without blocking runtimes.
+    jobs: Mutex<Option<Sender<Job>>>,
+}
+
+/// What is executed, and where its reply goes.
+struct Job {
+    work: Work,
+    reply: SyncSender<RedisResult<Value>>,
+}
+
+enum Work {
+    Command(Cmd),
+    Pipeline(Pipeline),
+}
+
+impl Work {
+    async fn run(&self, connection: &mut MultiplexedConnection) -> RedisResult<Value> {
+        match self {
+            Self::Command(command) => command.query_async(connection).await,
+            Self::Pipeline(pipeline) => pipeline.query_async::<()>(connection).await.map(|()| Value::Nil),
+        }
+    }
 }
 
 impl BlockingRedis {
     /// Creates the object without connecting.
     pub fn new(settings: RedisSettings) -> Self {
-        Self { settings, connection: Mutex::new(None) }
+        Self { settings, jobs: Mutex::new(None) }
     }
 
     /// The settings of the connection.
@@ -32,87 +60,111 @@ impl BlockingRedis {
 
     /// Executes one command and returns its reply.
     pub fn execute(&self, command: &Cmd) -> Result<Value, LibraryError> {
-        self.with(|connection| connection.req_command(command))
+        self.run(Work::Command(command.clone()))
     }
 
     /// Executes a pipeline; atomically if it is a transaction.
     pub fn execute_all(&self, pipeline: &Pipeline) -> Result<(), LibraryError> {
-        self.with(|connection| pipeline.query::<()>(connection))
+        self.run(Work::Pipeline(pipeline.clone())).map(|_| ())
     }
 
-    fn with<T>(&self, mut act: impl FnMut(&mut Connection) -> RedisResult<T>) -> RedisResult<T> {
-        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let mut connection = match slot.take() {
-                Some(connection) => connection,
-                None => self.connect(None)?,
-            };
-            let error = match act(&mut connection) {
-                Ok(value) => {
-                    *slot = Some(connection);
-                    return Ok(value);
-                }
-                Err(error) => error,
-            };
-            let elsewhere = error.redirect_node().map(|(address, _)| address.to_owned());
-            let is_lost = error.is_io_error() || error.is_connection_dropped() || is_replica(&error);
-            match elsewhere {
-                _ if attempts == ATTEMPTS => return Err(error),
-                Some(address) => *slot = Some(self.connect(Some(&address))?),
-                None if is_lost => {}
-                None => {
-                    *slot = Some(connection);
-                    return Err(error);
-                }
+    fn run(&self, work: Work) -> RedisResult<Value> {
+        let (reply, replied) = sync_channel(1);
+        self.jobs()?.send(Job { work, reply }).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        replied.recv().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
+    }
+
+    /// The queue of the thread, which is started if there is none.
+    fn jobs(&self) -> io::Result<Sender<Job>> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(jobs) = &*jobs {
+            return Ok(jobs.clone());
+        }
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (sender, receiver): (_, Receiver<Job>) = channel();
+        let settings = self.settings.clone();
+        let serve = move || {
+            let mut dialed = None;
+            while let Ok(Job { work, reply }) = receiver.recv() {
+                let result = runtime.block_on(execute(&settings, &mut dialed, &work));
+                // Without a receiver, the caller has panicked.
+                let _ = reply.send(result);
+            }
+        };
+        std::thread::Builder::new().name("redis-files".to_owned()).spawn(serve)?;
+        Ok(jobs.insert(sender).clone())
+    }
+}
+
+async fn execute(settings: &RedisSettings, slot: &mut Option<Dialed>, work: &Work) -> RedisResult<Value> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let mut dialed = match slot.take() {
+            Some(dialed) => dialed,
+            None => connect(settings, None).await?,
+        };
+        let error = match work.run(&mut dialed.connection).await {
+            Ok(value) => {
+                *slot = Some(dialed);
+                return Ok(value);
+            }
+            Err(error) => error,
+        };
+        let elsewhere = error.redirect_node().map(|(address, _)| address.to_owned());
+        let is_lost = error.is_io_error() || error.is_connection_dropped() || is_replica(&error);
+        match elsewhere {
+            _ if attempts == ATTEMPTS => return Err(error),
+            Some(address) => *slot = Some(connect(settings, Some(&address)).await?),
+            None if is_lost => {}
+            None => {
+                *slot = Some(dialed);
+                return Err(error);
             }
         }
     }
+}
 
-    /// Connects to the primary, or to the cluster node at `address`.
-    fn connect(&self, address: Option<&str>) -> RedisResult<Connection> {
-        if let Some(address) = address.and_then(parse) {
-            return self.open(&address);
-        }
-        let mut last = None;
-        for server in &self.settings.servers {
-            let opened = match &self.settings.topology {
-                RedisTopology::Sentinel { service } => {
-                    self.primary(server, service).and_then(|address| self.open(&address))
-                }
-                RedisTopology::Single | RedisTopology::Cluster => self.open(server),
-            };
-            match opened {
-                Ok(connection) => return Ok(connection),
-                Err(error) => last = Some(error),
+/// Connects to the primary, or to the cluster node at `address`.
+async fn connect(settings: &RedisSettings, address: Option<&str>) -> RedisResult<Dialed> {
+    if let Some(address) = address.and_then(parse) {
+        return open(settings, &address, settings.client(&address)?).await;
+    }
+    let mut last = None;
+    for server in &settings.servers {
+        let opened = match &settings.topology {
+            RedisTopology::Sentinel { service } => match primary(settings, server, service).await {
+                Ok(address) => open(settings, &address, settings.client(&address)?).await,
+                Err(error) => Err(error),
+            },
+            RedisTopology::Single | RedisTopology::Cluster => {
+                open(settings, server, settings.client(server)?).await
             }
+        };
+        match opened {
+            Ok(dialed) => return Ok(dialed),
+            Err(error) => last = Some(error),
         }
-        Err(last.unwrap_or_else(|| LibraryError::from((redis::ErrorKind::InvalidClientConfig, "no server"))))
     }
+    Err(last.unwrap_or_else(|| LibraryError::from((redis::ErrorKind::InvalidClientConfig, "no server"))))
+}
 
-    fn open(&self, address: &RedisAddress) -> RedisResult<Connection> {
-        self.limited(
-            self.settings.client(address)?.get_connection_with_timeout(self.settings.connect_timeout)?,
-        )
-    }
+async fn open(settings: &RedisSettings, address: &RedisAddress, client: Client) -> RedisResult<Dialed> {
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(settings.connect_timeout));
+    dial(address, client.get_connection_info(), settings, config).await
+}
 
-    fn limited(&self, connection: Connection) -> RedisResult<Connection> {
-        connection.set_read_timeout(Some(self.settings.connect_timeout))?;
-        connection.set_write_timeout(Some(self.settings.connect_timeout))?;
-        Ok(connection)
-    }
-
-    /// The primary's address according to a Sentinel.
-    fn primary(&self, sentinel: &RedisAddress, service: &str) -> RedisResult<RedisAddress> {
-        let client = self.settings.sentinel(sentinel)?;
-        let mut connection =
-            self.limited(client.get_connection_with_timeout(self.settings.connect_timeout)?)?;
-        let mut command = redis::cmd("SENTINEL");
-        command.arg("get-master-addr-by-name").arg(service);
-        let (host, port): (String, u16) = command.query(&mut connection)?;
-        Ok(RedisAddress { host, port })
-    }
+/// The primary's address according to a Sentinel.
+async fn primary(
+    settings: &RedisSettings,
+    sentinel: &RedisAddress,
+    service: &str,
+) -> RedisResult<RedisAddress> {
+    let mut dialed = open(settings, sentinel, settings.sentinel(sentinel)?).await?;
+    let mut command = redis::cmd("SENTINEL");
+    command.arg("get-master-addr-by-name").arg(service);
+    let (host, port): (String, u16) = command.query_async(&mut dialed.connection).await?;
+    Ok(RedisAddress { host, port })
 }
 
 impl fmt::Debug for BlockingRedis {

@@ -2,13 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 
-use redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, RedisResult, ServerError, ServerErrorKind, Value,
-    aio::MultiplexedConnection,
-};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisResult, ServerError, ServerErrorKind, Value};
 use tokio::{sync::Notify, time};
 
 use super::{
+    dial::{Dialed, dial},
     epoch::{Epoch, field},
     problem::Problem,
     settings::{RedisAddress, RedisSettings, RedisTopology},
@@ -16,7 +14,7 @@ use super::{
 
 /// A connection. Commands are sent in the order in which their futures are first polled.
 pub(super) struct Link {
-    connection: MultiplexedConnection,
+    dialed: Dialed,
     address: RedisAddress,
     /// `run_id` of the server process, which cannot change during the connection. `None` if the server does not report
     /// it.
@@ -41,15 +39,14 @@ impl Link {
         let client =
             settings.client(address).map_err(|error| Problem::connecting(&error, connect_timeout))?;
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(connect_timeout))
             // Each caller has a deadline of its own, and heartbeats close a silent connection.
             .set_response_timeout(None)
             // As many as may be in flight, so that look-ups do not wait for room in the buffer of the library.
             .set_pipeline_buffer_size(settings.queue);
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = connection.map_err(|error| Problem::connecting(&error, connect_timeout))?;
+        let dialed = dial(address, client.get_connection_info(), settings, config).await;
+        let dialed = dialed.map_err(|error| Problem::connecting(&error, connect_timeout))?;
         let mut link = Self {
-            connection,
+            dialed,
             address: address.clone(),
             run_id: None,
             cluster: settings.topology == RedisTopology::Cluster,
@@ -72,13 +69,13 @@ impl Link {
     /// Sends `command` and waits for its reply, which may be an error of the server. Fails if the link ends first; then
     /// it is unknown whether the command was executed.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, ()> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.dialed.connection.clone();
         self.unless_ended(connection.send_packed_command(command)).await
     }
 
     /// Sends the commands of `pipeline` without others in between, and waits for their replies.
     pub(super) async fn ask_all(&self, pipeline: &Pipeline) -> Result<Vec<Value>, ()> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.dialed.connection.clone();
         self.unless_ended(connection.send_packed_commands(pipeline, 0, pipeline.len())).await
     }
 

@@ -2,10 +2,11 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
-use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Value};
 use tokio::{sync::Notify, time};
 
 use super::{
+    dial::{Dialed, dial},
     link::Link,
     node::Node,
     problem::{Area, Problem},
@@ -122,24 +123,22 @@ impl Router {
     async fn ask_sentinel(
         &self,
         address: &RedisAddress,
-        connection: &mut Option<MultiplexedConnection>,
+        dialed: &mut Option<Dialed>,
         service: &str,
     ) -> Result<RedisAddress, Problem> {
         let settings = &self.shared.settings;
         let failed = |error| Problem::connecting(&error, settings.connect_timeout);
-        let connection = if let Some(connection) = connection {
-            connection
+        let dialed = if let Some(dialed) = dialed {
+            dialed
         } else {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(settings.connect_timeout))
-                .set_response_timeout(Some(settings.connect_timeout));
+            let config = AsyncConnectionConfig::new().set_response_timeout(Some(settings.connect_timeout));
             let client = settings.sentinel(address).map_err(failed)?;
-            let made = client.get_multiplexed_async_connection_with_config(&config).await;
-            connection.insert(made.map_err(failed)?)
+            let made = dial(address, client.get_connection_info(), settings, config).await;
+            dialed.insert(made.map_err(failed)?)
         };
         let mut command = redis::cmd("SENTINEL");
         command.arg("get-master-addr-by-name").arg(service);
-        let answer = connection.send_packed_command(&command).await.map_err(failed)?;
+        let answer = dialed.connection.send_packed_command(&command).await.map_err(failed)?;
         primary(&answer, service)
     }
 

@@ -158,6 +158,11 @@ pub struct RedisTls {
 }
 
 impl RedisTls {
+    /// The authorities in PEM; `None` for those of the system.
+    pub(super) fn roots(&self) -> Option<&[u8]> {
+        self.roots.as_deref()
+    }
+
     /// Trusts the system's authorities.
     pub fn system() -> Self {
         Self::default()

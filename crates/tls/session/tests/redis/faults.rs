@@ -1,12 +1,15 @@
 //! Redis paused, killed, and too slow: no caller waits, and the store recovers by itself.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use brisk_session::{Claim, Lookup, Miss, RedisSettings, RedisStore, SessionStore};
+use brisk_session::{Claim, Lookup, Miss, RedisSettings, RedisStore, RedisTopology, SessionStore};
 use brisk_testkit::{process::wait_until, redis::Redis};
 
 use crate::{
-    GENEROUS, HOUR, SHORT, answer, put, session, settings, started, take, wait_for_closed, wait_for_open,
+    GENEROUS, HOUR, SHORT, address, answer, put, secret, session, settings, started, take, wait_for_closed,
+    wait_for_open,
 };
 
 /// Far longer than the short deadline, and far shorter than any other timeout of a look-up.
@@ -173,4 +176,32 @@ fn a_store_without_redis_is_down_from_the_start() {
     wait_for_closed(&store);
     put(&store, b"id");
     assert_eq!(take(&store, b"id"), Ok(session(b"id")));
+}
+
+/// Far more than the limit of a reply and the buffers of two sockets.
+const MUCH: usize = 64 << 20;
+
+#[test]
+fn a_reply_without_an_end_ends_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let servers = vec![address(listener.local_addr().expect("its address").port())];
+    for topology in [RedisTopology::Single, RedisTopology::Sentinel { service: "main".to_owned() }] {
+        for head in ["$2000000000\r\n", "*2000000\r\n", "$900000\r\n", "+"] {
+            let mut settings = RedisSettings::new(servers.clone(), topology.clone());
+            (settings.deadline, settings.connect_timeout) = (GENEROUS, GENEROUS);
+            let _store = RedisStore::start(settings, &secret()).expect("a thread");
+            // Connections of the stores before have ended.
+            let mut stream = wait_until("a command", || {
+                let (mut stream, _) = listener.accept().expect("a connection");
+                stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0).then_some(stream)
+            });
+            let line = if head.starts_with('*') { "+abc\r\n" } else { "abcdef" };
+            let reply = [head, &line.repeat(1 << 20)].concat();
+            let mut sent = 0;
+            while sent < MUCH && stream.write_all(reply.as_bytes()).is_ok() {
+                sent += reply.len();
+            }
+            assert!(sent < MUCH, "{topology:?}, {head:?}: {sent} bytes");
+        }
+    }
 }

@@ -1,0 +1,65 @@
+//! Connections to Redis, whose replies are bounded.
+
+use std::io;
+
+use brisk_net::dial::connect;
+use brisk_net::{DialLimits, Target};
+use brisk_tls_base::service_config;
+use redis::{
+    AsyncConnectionConfig, ConnectionInfo, ErrorKind, RedisError, RedisResult, aio::MultiplexedConnection,
+};
+use rustls_pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+use super::{
+    bounded::Bounded,
+    settings::{RedisAddress, RedisSettings},
+};
+
+/// A connection. Dropping it closes the socket, also while a server owes replies.
+pub(super) struct Dialed {
+    pub(super) connection: MultiplexedConnection,
+    _driver: JoinSet<()>,
+}
+
+/// Connects to `address` and logs in as `info` states, within the connect timeout.
+pub(super) async fn dial(
+    address: &RedisAddress,
+    info: &ConnectionInfo,
+    settings: &RedisSettings,
+    config: AsyncConnectionConfig,
+) -> RedisResult<Dialed> {
+    let connected = async {
+        let limits =
+            DialLimits { connect: settings.connect_timeout, unacknowledged: settings.connect_timeout };
+        let tcp = connect(&Target::new(&address.host, address.port), limits).await?;
+        let Some(tls) = &settings.tls else { return over(tcp, info, config).await };
+        let trust = service_config(tls.roots()).map_err(invalid)?;
+        let name = ServerName::try_from(address.host.clone()).map_err(invalid)?;
+        over(TlsConnector::from(trust).connect(name, tcp).await?, info, config).await
+    };
+    let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
+    timeout(settings.connect_timeout, connected).await.unwrap_or_else(late)
+}
+
+async fn over<Io>(io: Io, info: &ConnectionInfo, config: AsyncConnectionConfig) -> RedisResult<Dialed>
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let opened =
+        MultiplexedConnection::new_with_config(info.redis_settings(), Bounded::new(io), config).await;
+    let (connection, driver) = opened?;
+    let mut task = JoinSet::new();
+    task.spawn(driver);
+    Ok(Dialed { connection, _driver: task })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
+fn invalid(error: impl ToString) -> RedisError {
+    RedisError::from((ErrorKind::InvalidClientConfig, "cannot use TLS", error.to_string()))
+}
