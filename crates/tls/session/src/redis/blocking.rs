@@ -27,7 +27,7 @@ pub struct BlockingRedis {
     jobs: Mutex<Option<Sender<Job>>>,
 }
 
-/// What is executed, and where its reply goes.
+/// Work for the thread with the connection, and the receiver of its reply.
 struct Job {
     work: Work,
     reply: SyncSender<RedisResult<Value>>,

@@ -76,6 +76,7 @@ pub(super) struct Replies {
 
 impl Replies {
     /// Whether all replies so far are complete.
+    #[cfg(any(test, fuzzing))]
     pub(super) fn is_complete(&self) -> bool {
         self.length == 0
     }
