@@ -7,7 +7,7 @@
 mod known;
 mod name_servers;
 
-use std::cmp::max;
+use std::cmp::{Reverse, max};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -61,7 +61,9 @@ pub enum Question<'a> {
 /// The addresses of a name or of a service.
 #[derive(Debug)]
 pub struct Answer {
-    /// The addresses in ascending order, each once. At least one.
+    /// The addresses, at least one. Each address occurs once: of the SRV records that lead to an address, the record with the
+    /// smallest priority counts, and of several with that priority, the record with the largest weight. Addresses of the
+    /// smallest priority precede backups; both parts are in ascending order.
     pub endpoints: Vec<Endpoint>,
     /// Time for which the answer is valid: the smallest TTL of its records.
     pub lifetime: Duration,
@@ -232,15 +234,12 @@ impl Resolver {
 
     fn answer(
         &self,
-        mut endpoints: Vec<Endpoint>,
+        endpoints: Vec<Endpoint>,
         ttl: u32,
         ignored: usize,
         failure: Option<DnsError>,
     ) -> Answer {
-        // In an order of their own, since DNS servers rotate records. Servers of the first priority precede backups.
-        endpoints.sort_by_key(|endpoint| (endpoint.is_backup, endpoint.address));
-        let mut seen = HashSet::new();
-        endpoints.retain(|endpoint| seen.insert(endpoint.address));
+        let mut endpoints = distinct(endpoints);
         let ignored = ignored + endpoints.len().saturating_sub(self.max_addresses);
         endpoints.truncate(self.max_addresses);
         Answer { endpoints, lifetime: Duration::from_secs(ttl.into()), ignored, failure }
@@ -312,6 +311,16 @@ impl Resolver {
         let found = self.servers.look_up(name, kind).await;
         found.map_err(|source| DnsError::Failed { name: name.to_owned(), source })
     }
+}
+
+/// The endpoints in the order of [`Answer::endpoints`], of each address the preferred one.
+fn distinct(mut endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
+    endpoints
+        .sort_unstable_by_key(|endpoint| (endpoint.is_backup, endpoint.address, Reverse(endpoint.weight)));
+    // Endpoints of one address with different priorities are not neighbours.
+    let mut seen = HashSet::with_capacity(endpoints.len());
+    endpoints.retain(|endpoint| seen.insert(endpoint.address));
+    endpoints
 }
 
 fn service_of(data: RData) -> Option<SRV> {

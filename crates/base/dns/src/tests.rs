@@ -321,3 +321,20 @@ async fn known_addresses_end_at_their_limit() {
     assert_eq!(found(Duration::from_hours(23), failed()), 2);
     assert_eq!(found(Duration::from_hours(25), failed()), 1);
 }
+
+#[test]
+fn an_address_of_two_priorities_is_a_server_of_the_smaller_one() {
+    let (primary, other) = (endpoint(2, 3, false), endpoint(1, 1, false));
+    let (again, backup) = (endpoint(2, 9, true), endpoint(3, 1, true));
+    for endpoints in [[again, backup, primary, other], [primary, other, again, backup]] {
+        assert_eq!(distinct(endpoints.to_vec()), [other, primary, backup]);
+    }
+}
+
+#[test]
+fn an_address_of_two_weights_has_the_larger_one_in_any_order_of_the_records() {
+    let (light, heavy) = (endpoint(1, 1, false), endpoint(1, 5, false));
+    for endpoints in [[light, heavy], [heavy, light]] {
+        assert_eq!(distinct(endpoints.to_vec()), [heavy]);
+    }
+}

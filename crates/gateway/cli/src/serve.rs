@@ -1,5 +1,6 @@
 //! `brisk serve`: runs the gateway in the foreground.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -115,7 +116,9 @@ fn print_start(addresses: &Addresses, first: &Resolved) -> io::Result<()> {
     writeln!(out, "brisk {} serves", env!("CARGO_PKG_VERSION"))?;
     let mut https: Vec<_> =
         addresses.https.iter().map(|address| shown(*address, development.is_some())).collect();
-    https.dedup();
+    // 127.0.0.1 and [::1] have one text, also where another address is between them.
+    let mut seen = HashSet::new();
+    https.retain(|address| seen.insert(address.clone()));
     for address in &https {
         writeln!(out, "  https  https://{address}")?;
     }

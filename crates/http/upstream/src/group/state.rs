@@ -1,5 +1,6 @@
 //! A group as shared by all workers.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brisk_dns::{Endpoint, Known};
@@ -88,8 +89,10 @@ impl GroupState {
     }
 
     /// Records the outcome of asking DNS for the servers of entry `index` of the settings: their addresses, or `None` after
-    /// a failure, which keeps the known ones. `is_first`: it is the first outcome for the entry.
+    /// a failure, which keeps the known ones. Each address must occur once, as in [`brisk_dns::Answer`]: an address is one
+    /// server with one priority. `is_first`: it is the first outcome for the entry.
     pub(crate) fn resolved(&self, index: usize, endpoints: Option<&[Endpoint]>, is_first: bool) {
+        debug_assert!(endpoints.is_none_or(are_distinct), "DNS names an address twice: {endpoints:?}");
         self.members.send_if_modified(|members| {
             members.unresolved -= usize::from(is_first);
             let Some(endpoints) = endpoints else { return is_first };
@@ -164,4 +167,9 @@ impl GroupState {
     pub(crate) fn ask_for_idle(&self) {
         self.idle_wanted.notify_waiters();
     }
+}
+
+fn are_distinct(endpoints: &[Endpoint]) -> bool {
+    let mut addresses = HashSet::with_capacity(endpoints.len());
+    endpoints.iter().all(|endpoint| addresses.insert(endpoint.address))
 }

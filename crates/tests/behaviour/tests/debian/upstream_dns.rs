@@ -186,6 +186,29 @@ fn records_of_a_service_state_ports_weights_and_priorities() {
 }
 
 #[test]
+fn an_address_with_two_priorities_of_a_service_remains_a_server_of_the_first() {
+    let servers = [Nginx::http(), Nginx::http()];
+    let ports = servers.each_ref().map(|server| server.address().port());
+    // The first server is a backup too.
+    let service = |weight: u16| {
+        let lines = [(10, weight, ports[0]), (20, 5, ports[0]), (10, 1, ports[1])];
+        let lines = lines.map(|(priority, weight, port)| format!("_web._tcp SRV {priority} {weight} {port} web\n"));
+        lines.concat() + "web A 127.0.0.1\n"
+    };
+    let knot = Knot::serving(ZONE, &service(1));
+    let site = one_worker(&group(&format!("\"srv+http://_web._tcp.{ZONE}\""), &knot, ""));
+    // The first answer creates the servers, later ones change them.
+    for (weight, expected) in [(1, [6, 6]), (3, [9, 3]), (2, [8, 4])] {
+        knot.set(ZONE, &service(weight));
+        wait_until("shares of requests by weight", || {
+            let answers = answers(&site, "/name");
+            let counts = ports.map(|port| answers.get(&port.to_string()).copied().unwrap_or_default());
+            (counts == expected).then_some(())
+        });
+    }
+}
+
+#[test]
 fn the_certificate_of_a_service_names_its_domain() {
     let ca = TestCa::new();
     for (name, status) in [(ZONE, 200), ("web.app.test", 502)] {
