@@ -322,6 +322,11 @@ async fn known_addresses_end_at_their_limit() {
     assert_eq!(found(Duration::from_hours(25), failed()), 1);
 }
 
+fn endpoint(host: u8, weight: u16, is_backup: bool) -> Endpoint {
+    let address = SocketAddr::from(([127, 0, 0, host], 80));
+    Endpoint { address, weight: Some(weight), is_backup }
+}
+
 #[test]
 fn an_address_of_two_priorities_is_a_server_of_the_smaller_one() {
     let (primary, other) = (endpoint(2, 3, false), endpoint(1, 1, false));

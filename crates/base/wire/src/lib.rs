@@ -1,8 +1,10 @@
 //! Wire formats of TLS, HTTP/2 and HTTP/3: code points with registered names, facts and fingerprints of a `ClientHello`, hellos of probes and
-//! responses of servers, frames and compressed fields of HTTP/2 and HTTP/3, priorities of responses.
+//! responses of servers, frames and compressed fields of HTTP/2 and HTTP/3, priorities of responses, directives for
+//! caches.
 //!
 //! The crate does no I/O, holds no keys and has no connections. Every parser accepts untrusted bytes and never panics.
 
+pub mod cache_control;
 pub mod client_hello;
 pub mod fields;
 #[cfg(any(test, fuzzing))]

@@ -12,8 +12,9 @@ use brisk_fetch::{
     Client, ClientSettings, Destinations, FetchError, FetchResponse, Limits, PrivateHost, Reason,
 };
 use brisk_telemetry::metrics::{Collector, Encoder};
+use brisk_wire::cache_control;
 use http::header::CACHE_CONTROL;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::settings::CertificateSettings;
@@ -100,15 +101,8 @@ fn fetched(response: Result<FetchResponse, FetchError>) -> Result<Fetched, Fetch
     if response.status != StatusCode::OK {
         return Err(FetchFailure::Response(format!("the answer is {}", response.status)));
     }
-    Ok(Fetched { max_age: max_age(&response.headers), body: response.body.to_vec() })
-}
-
-/// RFC 9111 section 5.2.2.1.
-fn max_age(headers: &HeaderMap) -> Option<Duration> {
-    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
-    let mut directives = values.flat_map(|value| value.split(','));
-    let seconds = directives.find_map(|directive| directive.trim().strip_prefix("max-age=")?.parse().ok());
-    seconds.map(Duration::from_secs)
+    let control = response.headers.get_all(CACHE_CONTROL).iter().map(HeaderValue::as_bytes);
+    Ok(Fetched { max_age: cache_control::max_age(control), body: response.body.to_vec() })
 }
 
 /// All published certificates as JSON, the first to expire of each folder, and the failed names of each host with names
@@ -411,20 +405,5 @@ pub(crate) fn warn_of_long_flights<'a>(
                 brisk_tls::flight::TCP_FLIGHT
             );
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn caches_are_kept_to() {
-        let age = |value: &'static str| {
-            max_age(&[(CACHE_CONTROL, value.parse().expect("a value"))].into_iter().collect())
-        };
-        assert_eq!(age("public, max-age=60, no-transform"), Some(Duration::from_mins(1)));
-        assert_eq!(age("max-age=soon"), None);
-        assert_eq!(max_age(&HeaderMap::new()), None);
     }
 }

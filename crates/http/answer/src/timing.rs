@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use brisk_telemetry::{ConnectionRecord, Resumption, TlsFacts};
+use brisk_wire::cache_control::Directive;
 use http::header::{CACHE_CONTROL, EXPIRES, HeaderName, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
@@ -64,17 +65,14 @@ impl ServerTiming {
 /// these; it is unknown here, so the result errs towards sharing.
 fn may_be_shared(headers: &HeaderMap) -> bool {
     let (mut has_control, mut is_allowed) = (false, false);
-    for value in headers.get_all(CACHE_CONTROL) {
-        let Ok(value) = value.to_str() else { return true };
-        for directive in tokens(value) {
-            has_control = true;
-            let name = directive.split('=').next().unwrap_or_default();
-            if ["private", "no-store"].iter().any(|own| name.eq_ignore_ascii_case(own)) && name == directive {
-                return false;
-            }
-            let allow = ["public", "max-age", "s-maxage", "immutable"];
-            is_allowed |= allow.iter().any(|own| name.eq_ignore_ascii_case(own));
+    for directive in headers.get_all(CACHE_CONTROL).iter().flat_map(|value| Directive::all(value.as_bytes()))
+    {
+        has_control = true;
+        if directive.is("private") || directive.is("no-store") {
+            return false;
         }
+        let allow = ["public", "max-age", "s-maxage", "immutable"];
+        is_allowed |= allow.iter().any(|own| directive.is_named(own));
     }
     if has_control {
         return is_allowed;
@@ -229,7 +227,8 @@ mod tests {
             (("cache-control", "private, max-age=60"), false),
             (("cache-control", "max-age=60, No-Store"), false),
             // The fields that it names alone are private.
-            (("cache-control", "public, private=\"set-cookie\""), true),
+            (("cache-control", "public, private=\"set-cookie, no-store\""), true),
+            (("cache-control", "no-cache, x=\"a, public\""), false),
             (("cache-control", "no-cache"), false),
             (("last-modified", "Thu, 01 Jan 1970 00:00:00 GMT"), true),
             (("content-type", "text/html"), false),

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use brisk_fetch::{Client, ClientSettings, Destinations, Limits};
-use http::HeaderMap;
+use brisk_wire::cache_control;
 use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderValue};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::key_set::KeySet;
@@ -183,10 +184,8 @@ impl Remote {
 
 /// RFC 9111 section 5.2.2.1, within limits.
 fn period(headers: &HeaderMap) -> Duration {
-    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
-    let mut directives = values.flat_map(|value| value.split(','));
-    let seconds = directives.find_map(|directive| directive.trim().strip_prefix("max-age=")?.parse().ok());
-    seconds.map_or(PERIOD, Duration::from_secs).clamp(PERIODS.0, PERIODS.1)
+    let control = headers.get_all(CACHE_CONTROL).iter().map(HeaderValue::as_bytes);
+    cache_control::max_age(control).unwrap_or(PERIOD).clamp(PERIODS.0, PERIODS.1)
 }
 
 /// The place of a waiting request.
@@ -424,6 +423,8 @@ mod tests {
         assert_eq!(of("public, max-age=7200"), Duration::from_hours(2));
         assert_eq!(of("max-age=0"), PERIODS.0);
         assert_eq!(of("max-age=99999999999"), PERIODS.1);
+        assert_eq!(of("Max-Age=\"7200\""), Duration::from_hours(2));
+        assert_eq!(of("max-age=soon"), PERIODS.0);
         assert_eq!(of("no-store"), PERIOD);
     }
 }

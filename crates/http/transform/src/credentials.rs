@@ -99,7 +99,9 @@ mod tests {
         };
         for credentials in [Credentials::None, Credentials::Token, Credentials::Ambient] {
             assert!(may(credentials, "max-age=5, Public"));
-            for control in ["private", "no-store", "public, no-store", "public, private"] {
+            for control in
+                ["private", "no-store", "public, No-Store", "public, private", "x=\"a, public\", private"]
+            {
                 assert!(!may(credentials, control), "{credentials:?} {control}");
             }
             assert_eq!(may(credentials, "max-age=5"), credentials == Credentials::None);

@@ -1,16 +1,18 @@
 //! Values of headers that are lists of tokens.
 
-use http::HeaderMap;
+use brisk_wire::cache_control::Directive;
 use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue};
 
 /// Whether `Cache-Control` contains `no-transform` (RFC 9111 sections 5.2.1.6 and 5.2.2.6).
 pub fn forbids_transforming(headers: &HeaderMap) -> bool {
     has_directive(headers, "no-transform")
 }
 
-/// Whether `Cache-Control` contains `directive`.
+/// Whether `Cache-Control` contains `directive` without an argument.
 pub fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
-    tokens(headers, &header::CACHE_CONTROL).any(|token| token.eq_ignore_ascii_case(directive))
+    let values = headers.get_all(header::CACHE_CONTROL).iter().map(HeaderValue::as_bytes);
+    values.flat_map(Directive::all).any(|found| found.is(directive))
 }
 
 /// The elements of all headers `name`, which are lists separated by commas.

@@ -160,13 +160,14 @@ impl Pending {
     }
 }
 
-/// Fields of a head with names in lower case.
+/// Fields of a head with names in lower case. The browser joins the values of fields with one name by line breaks.
 fn fields(headers: &Value) -> Vec<(String, String)> {
-    let all = headers.as_object().into_iter().flatten().take(FIELDS);
-    let field = |(name, value): (&String, &Value)| {
-        (printable(&name.to_ascii_lowercase()), value.as_str().map(printable_value).unwrap_or_default())
-    };
-    all.map(field).collect()
+    let lines = headers.as_object().into_iter().flatten().flat_map(|(name, value)| {
+        let name = printable(&name.to_ascii_lowercase());
+        let values = value.as_str().unwrap_or_default().split('\n');
+        values.map(move |value| (name.clone(), printable_value(value)))
+    });
+    lines.take(FIELDS).collect()
 }
 
 #[cfg(test)]
@@ -195,7 +196,7 @@ mod tests {
         ));
         let timing = json!({ "requestTime": 5.1, "connectStart": 1.0, "connectEnd": 21.0, "sslStart": 11.0, "sslEnd": 21.0,
             "sendStart": 22.0, "sendEnd": 22.5, "receiveHeadersEnd": 42.5, "dnsStart": -1, "dnsEnd": -1 });
-        let response = json!({ "status": 200, "protocol": "h2", "headers": { "ETag": "x\u{1b}" }, "timing": timing,
+        let response = json!({ "status": 200, "protocol": "h2", "headers": { "ETag": "x\u{1b}", "Vary": "a\nb" }, "timing": timing,
             "connectionId": 7 });
         requests.add(&event("Network.responseReceived", json!({ "requestId": "1", "response": response })));
         requests.add(&event("Network.dataReceived", json!({ "requestId": "1", "dataLength": 400 })));
@@ -211,5 +212,7 @@ mod tests {
         assert_eq!((page.connect_ms, page.tls_ms, page.dns_ms, page.wait_ms), (20.0, 10.0, 0.0, 20.0));
         assert!((page.blocked_ms - 22.0).abs() < 0.01 && (page.start_ms - 100.0).abs() < 0.01, "{page:?}");
         assert_eq!((page.bytes, page.body_bytes, page.header("etag")), (250.0, 400.0, Some("x\u{fffd}")));
+        let vary = page.headers.iter().filter(|(name, _)| name == "vary").map(|(_, value)| value.as_str());
+        assert_eq!(vary.collect::<Vec<_>>(), ["a", "b"]);
     }
 }

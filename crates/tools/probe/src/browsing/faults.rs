@@ -1,11 +1,12 @@
 //! Findings about a page load: compression, caching, fonts, origins, priorities, failures.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use serde_json::Value;
 
 use super::PageRequest;
-use crate::delivery::{is_resource, is_text, max_age};
+use crate::delivery::{SHORT, content_type, freshness, is_resource, is_text, is_uncoded};
 use crate::findings::Finding;
 
 /// Facts of the page that the events do not contain: paints, shifts, the largest element, fonts, preloads.
@@ -35,9 +36,6 @@ pub(super) const FACTS: &str = "(async () => {
 
 /// Length of a text in bytes from which on compression is worth its cost: shorter texts fit into one segment.
 const LEAST: f64 = 1400.0;
-
-/// Age in seconds below which a resource is soon requested again: a day.
-const SHORT: u64 = 86_400;
 
 /// Paths in a message.
 const NAMED: usize = 3;
@@ -69,10 +67,9 @@ fn named(requests: &[&PageRequest]) -> String {
 
 fn uncompressed(requests: &[&PageRequest]) -> Option<Finding> {
     let is_plain = |request: &&&PageRequest| {
-        let kind = request.header("content-type").unwrap_or_default().to_ascii_lowercase();
         request.status == 200
-            && is_text(&kind)
-            && request.header("content-encoding").is_none()
+            && is_text(&content_type(&request.headers))
+            && is_uncoded(&request.headers)
             && request.body_bytes > LEAST
     };
     let found: Vec<_> = requests.iter().filter(is_plain).copied().collect();
@@ -87,11 +84,11 @@ fn uncompressed(requests: &[&PageRequest]) -> Option<Finding> {
 }
 
 fn uncached(requests: &[&PageRequest]) -> Option<Finding> {
+    let now = SystemTime::now();
     let is_short = |request: &&&PageRequest| {
-        let kind = request.header("content-type").unwrap_or_default().to_ascii_lowercase();
-        let control = request.header("cache-control").map(str::to_ascii_lowercase);
-        let age = max_age(control.as_deref(), request.header("expires").is_some());
-        request.status == 200 && is_resource(&kind) && age.is_none_or(|age| age < SHORT)
+        request.status == 200
+            && is_resource(&content_type(&request.headers))
+            && freshness(&request.headers, now).is_none_or(|age| age < SHORT)
     };
     let found: Vec<_> = requests.iter().filter(is_short).copied().collect();
     let bytes = found.iter().map(|request| request.bytes).sum::<f64>() as u64;
