@@ -46,6 +46,10 @@ fn a_route_has_its_own_pages_and_those_of_its_host_for_other_statuses() {
         let files = &resolved.settings.server.files;
         assert!(files.iter().any(|file| file.ends_with("403.html")), "pages are watched: {files:?}");
     }
+    let resolved = checked(folder.path(), &text(host, "error_pages = {}")).expect("an empty table");
+    let settings = &resolved.settings.service.hosts[0];
+    assert!(settings.routes[0].error_pages.is_none(), "an empty table switches the pages off");
+    assert!(settings.error_pages.is_some());
 }
 
 #[test]

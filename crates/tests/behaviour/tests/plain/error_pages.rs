@@ -18,6 +18,8 @@ fn site(origin: &Origin) -> Site {
          \n[[host.route]]\npath = \"/taken/\"\nupstream = \"app\"\n\
          error_pages = {{ 5xx = \"50x.json\", intercept = true }}\n\
          \n[[host.route]]\npath = \"/dead\"\nupstream = \"dead\"\n\
+         \n[[host.route]]\npath = \"/bare\"\nupstream = \"dead\"\nerror_pages = {{}}\n\
+         \n[[host.route]]\npath = \"/ranges\"\nstatic = \"www\"\nerror_pages = {{ 4xx = \"404.html\" }}\n\
          \n[[host.route]]\npath = \"/closed\"\nrespond = {{ status = 503 }}\n\
          \n[[host.route]]\npath = \"/text\"\nrespond = {{ status = 503, body = \"own\" }}\n\
          \n[[host.route]]\npath = \"/files\"\nstatic = \"www\"\ncompression = {{ least = \"1B\" }}\n\
@@ -75,6 +77,27 @@ fn errors_have_the_pages_of_their_route_or_host() {
         own.header("x-request-id").is_some() && own.header("content-type") == Some("text/html"),
         "{own:?}"
     );
+}
+
+#[test]
+fn a_page_for_an_unsatisfiable_range_states_the_length_of_the_file() {
+    let origin = origin();
+    let site = site(&origin);
+    let mut connection = site.connect();
+    let request = format!("GET /ranges/index.html HTTP/1.1\r\nHost: {NAME}\r\nRange: bytes=20-\r\n\r\n");
+    connection.write_all(request.as_bytes()).expect("a server");
+    let response = Message::read_response(&mut connection).expect("a response");
+    assert_eq!((response.status(), response.header("content-range")), (416, Some("bytes */5")));
+    assert!(response.text().starts_with("<p>not here</p>"), "{}", response.text());
+}
+
+#[test]
+fn an_empty_table_of_a_route_switches_the_pages_of_the_host_off() {
+    let origin = origin();
+    let site = site(&origin);
+    let response = site.get("/bare");
+    assert_eq!(response.status(), 502);
+    assert!(response.text().contains("502 Bad Gateway"), "{}", response.text());
 }
 
 #[test]

@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use brisk_transform::body::Body;
+use brisk_transform::compress::DIGESTS;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::error_page::REQUEST_ID;
 
-/// Headers that describe the content that a page replaces.
-const CONTENT_HEADERS: [HeaderName; 8] = [
+/// Headers that describe the content that a page replaces, besides [`DIGESTS`].
+const CONTENT_HEADERS: [HeaderName; 10] = [
     header::CONTENT_LENGTH,
     header::CONTENT_ENCODING,
     header::CONTENT_LANGUAGE,
     header::CONTENT_LOCATION,
+    header::CONTENT_DISPOSITION,
     header::CONTENT_RANGE,
     header::ACCEPT_RANGES,
     header::ETAG,
     header::LAST_MODIFIED,
+    header::TRAILER,
 ];
 
 /// Pages for the responses with error status of a host or route.
@@ -50,9 +53,13 @@ impl ErrorPage {
 
     /// Replaces the content of a response.
     pub(crate) fn put(&self, response: &mut Response<Body>) {
+        // RFC 9110 section 15.5.17: `Content-Range` of a 416 states the length of the resource, not a part in the content.
+        let is_about_resource = response.status() == StatusCode::RANGE_NOT_SATISFIABLE;
         let headers = response.headers_mut();
-        for name in &CONTENT_HEADERS {
-            headers.remove(name);
+        for name in CONTENT_HEADERS.iter().chain(&DIGESTS) {
+            if !(is_about_resource && name == header::CONTENT_RANGE) {
+                headers.remove(name);
+            }
         }
         headers.insert(header::CONTENT_TYPE, self.content_type.clone());
         *response.body_mut() = Body::full(self.body.clone());
@@ -133,6 +140,48 @@ mod tests {
             ("x-request-id", b"0000000000000001"),
         ];
         assert_eq!(headers, expected);
+    }
+
+    #[test]
+    fn a_page_keeps_the_headers_that_its_status_requires() {
+        let pages = ErrorPages { client_errors: Some(page("4xx")), ..pages() };
+        for (status, name, value) in [
+            (401, "www-authenticate", "Basic realm=\"x\""),
+            (405, "allow", "GET, HEAD"),
+            (407, "proxy-authenticate", "Basic realm=\"x\""),
+            (413, "retry-after", "5"),
+            (416, "content-range", "bytes */20"),
+            (426, "upgrade", "h2c"),
+            (429, "retry-after", "5"),
+            (503, "retry-after", "5"),
+        ] {
+            let mut response = error_page(StatusCode::from_u16(status).expect("a status"), RequestId(1));
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+            pages.apply(&mut response);
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "text/html");
+            assert_eq!(response.headers().get(name).expect(name), value, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_page_has_no_digest_or_file_name_of_the_content_it_replaces() {
+        let mut response = error_page(StatusCode::NOT_FOUND, RequestId(1));
+        let names = [
+            "content-digest",
+            "repr-digest",
+            "digest",
+            "content-md5",
+            "content-disposition",
+            "trailer",
+            "content-range",
+        ];
+        for name in names {
+            response.headers_mut().insert(name, HeaderValue::from_static("x"));
+        }
+        pages().apply(&mut response);
+        for name in names {
+            assert!(!response.headers().contains_key(name), "{name}");
+        }
     }
 
     #[tokio::test]

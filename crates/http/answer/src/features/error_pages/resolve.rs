@@ -25,7 +25,7 @@ pub(super) fn of_host(
     Some(Arc::new(pages_of(pages, ErrorPages::default(), &host.key("error_pages"), context)))
 }
 
-/// The pages of a route: its own, and those of its host for other statuses.
+/// The pages of a route: its own, and those of its host for other statuses. An empty table switches the pages of the host off.
 pub(super) fn of_route(
     keys: &ErrorPagesKeys,
     route: &RouteScope<'_>,
@@ -33,6 +33,9 @@ pub(super) fn of_route(
 ) -> Option<Arc<ErrorPages>> {
     let inherited = route.host.settings.error_pages.as_ref();
     let Some(pages) = &keys.error_pages else { return inherited.cloned() };
+    if pages.files.is_empty() && pages.intercept.is_none() {
+        return None;
+    }
     let path = route.key("error_pages");
     if pages.intercept.is_some() && !route.has_upstream() {
         context.findings.wrong(&path.key("intercept"), "has no effect without `upstream`");
