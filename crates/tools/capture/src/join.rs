@@ -22,8 +22,9 @@ use crate::time::{Nanos, text};
 /// Records kept; about 500 bytes each.
 const KEPT: usize = 500_000;
 
-/// Longest line of a record in bytes.
+/// Longest line of a record in bytes, with its line break. A longer one is skipped.
 const LONGEST: u64 = 256 * 1024;
+const TOO_LONG: &str = "it has more than 256 KiB";
 
 /// Letters of a request kept for reports.
 const SHOWN: usize = 120;
@@ -154,7 +155,12 @@ impl Records {
                 return Ok(());
             }
             number += 1;
-            match Entry::read(&line, number) {
+            let is_whole = line.len() as u64 != LONGEST || line.ends_with(b"\n");
+            if !is_whole {
+                input.skip_until(b'\n').map_err(CaptureError::Unreadable)?;
+            }
+            let entry = if is_whole { Entry::read(&line, number) } else { Err(TOO_LONG.to_owned()) };
+            match entry {
                 Ok((client, entry)) => self.keep((client, source, entry.begin, number), entry),
                 Err(fault) if number == 1 => {
                     return Err(CaptureError::NoRecord { name: printable(name), fault });
@@ -419,6 +425,30 @@ mod tests {
             packet
         });
         pcap(packets.clone().into_iter().chain(later))
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_one_line_and_no_record() {
+        let line = |id: u32, path: &str| {
+            format!(
+                "{{\"time\":\"1970-01-01T00:00:00.061Z\",\"event\":\"request\",\"client\":\"192.0.2.1\",\"client_port\":{id},\
+                 \"path\":\"{path}\"}}\n"
+            )
+        };
+        let longest = usize::try_from(LONGEST).expect("a size");
+        let full = line(2, &"x".repeat(longest - line(2, "").len()));
+        let long = line(3, &"x".repeat(3 * longest));
+        let end = line(5, &"x".repeat(2 * longest));
+        let read = records(&[line(1, "/"), full, long, line(4, "/"), end.trim_end().to_owned()].concat());
+        let lines: Vec<_> = read.entries.keys().map(|(client, .., line)| (client.port(), *line)).collect();
+        assert_eq!(lines, [(1, 1), (2, 2), (4, 4)]);
+        assert_eq!(read.counts, JoinCounts { records: 3, unreadable: 2, ..JoinCounts::default() });
+        let long = line(1, &"x".repeat(longest));
+        let error = Records::default().add("access.log", long.as_bytes()).expect_err("no record");
+        assert!(
+            error.to_string().contains("the first line is no record: it has more than 256 KiB"),
+            "{error}"
+        );
     }
 
     #[test]
