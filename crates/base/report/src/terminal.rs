@@ -97,16 +97,6 @@ pub fn columns(values: &[f64], rows: usize) -> Vec<String> {
     (0..rows).map(|row| values.iter().map(|value| cell(*value, row)).collect()).collect()
 }
 
-/// One bar for each value; the highest value has the full height. If all values are zero, all bars have minimum height.
-pub fn sparkline(values: impl Iterator<Item = f64> + Clone) -> String {
-    let highest = values.clone().fold(0.0_f64, f64::max);
-    let bar = |value: f64| {
-        let part = if highest > 0.0 { value / highest } else { 0.0 };
-        BARS[((part * 7.0).round() as usize).min(7)]
-    };
-    values.map(bar).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,13 +111,6 @@ mod tests {
         assert_eq!(columns(&[0.0, 1.0, 2.0], 2), ["  █", " ██"]);
         assert_eq!(columns(&[1.0, 16.0], 2), [" █", "▁█"]);
         assert_eq!(columns(&[0.0], 1), [" "]);
-    }
-
-    #[test]
-    fn a_sparkline_reaches_from_nothing_to_the_highest() {
-        assert_eq!(sparkline([0.0, 50.0, 100.0].into_iter()), "▁▅█");
-        assert_eq!(sparkline([0.0, 0.0].into_iter()), "▁▁");
-        assert_eq!(sparkline(std::iter::empty()), "");
     }
 
     #[test]

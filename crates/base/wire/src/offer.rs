@@ -21,8 +21,6 @@ pub mod extension {
     pub const ALPN: u16 = 16;
     /// `signed_certificate_timestamp`, RFC 6962.
     pub const SCT: u16 = 18;
-    /// `extended_master_secret`, RFC 7627.
-    pub const EXTENDED_MASTER_SECRET: u16 = 23;
     /// `session_ticket`, RFC 5077.
     pub const TICKET: u16 = 35;
     /// `supported_versions`, RFC 8446.

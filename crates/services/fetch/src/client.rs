@@ -118,7 +118,7 @@ impl Client {
     ///
     /// [`Reason::Status`] for any status except 200, and those of [`send`](Self::send).
     pub async fn get_ok(&self, url: &str) -> Result<Bytes, FetchError> {
-        ok(self.get(url).await?, &Method::GET, url)
+        ok(self.get(url).await?, url)
     }
 
     /// Sends a `POST` request with `body`. Any status is a success.
@@ -131,20 +131,6 @@ impl Client {
         let mut request = request(Method::POST, url, body)?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         self.send(request).await
-    }
-
-    /// Sends a `POST` request and returns the response body.
-    ///
-    /// # Errors
-    ///
-    /// [`Reason::Status`] for any status except 200, and those of [`send`](Self::send).
-    pub async fn post_ok(
-        &self,
-        url: &str,
-        content_type: &'static str,
-        body: Bytes,
-    ) -> Result<Bytes, FetchError> {
-        ok(self.post(url, content_type, body).await?, &Method::POST, url)
     }
 
     /// Sends a request with an absolute URI. The client sets `Host`, `Connection` and `Accept-Encoding`, and extends
@@ -208,12 +194,12 @@ impl Client {
     }
 }
 
-fn ok(response: FetchResponse, method: &Method, url: &str) -> Result<Bytes, FetchError> {
+fn ok(response: FetchResponse, url: &str) -> Result<Bytes, FetchError> {
     if response.status == StatusCode::OK {
         return Ok(response.body);
     }
     let reason = Reason::Status(response.status);
-    Err(FetchError { method: method.clone(), url: url.to_owned(), reason })
+    Err(FetchError { method: Method::GET, url: url.to_owned(), reason })
 }
 
 fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Bytes>, FetchError> {

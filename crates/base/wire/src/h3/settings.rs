@@ -5,12 +5,8 @@ use super::varint;
 
 /// Identifiers of settings.
 pub mod id {
-    /// Capacity of the dynamic table (RFC 9204 section 5).
-    pub const QPACK_MAX_TABLE_CAPACITY: u64 = 1;
     /// Maximum size of a field section.
     pub const MAX_FIELD_SECTION_SIZE: u64 = 6;
-    /// Streams that may wait for the dynamic table (RFC 9204 section 5).
-    pub const QPACK_BLOCKED_STREAMS: u64 = 7;
     /// Whether extended `CONNECT` is permitted (RFC 9220).
     pub const ENABLE_CONNECT_PROTOCOL: u64 = 8;
     /// Whether datagrams are permitted (RFC 9297).
