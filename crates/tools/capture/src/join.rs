@@ -24,7 +24,6 @@ const KEPT: usize = 500_000;
 
 /// Longest line of a record in bytes, with its line break. A longer one is skipped.
 const LONGEST: u64 = 256 * 1024;
-const TOO_LONG: &str = "it has more than 256 KiB";
 
 /// Letters of a request kept for reports.
 const SHOWN: usize = 120;
@@ -155,11 +154,12 @@ impl Records {
                 return Ok(());
             }
             number += 1;
-            let is_whole = line.len() as u64 != LONGEST || line.ends_with(b"\n");
-            if !is_whole {
+            let entry = if line.len() as u64 == LONGEST && !line.ends_with(b"\n") {
                 input.skip_until(b'\n').map_err(CaptureError::Unreadable)?;
-            }
-            let entry = if is_whole { Entry::read(&line, number) } else { Err(TOO_LONG.to_owned()) };
+                Err("it has more than 256 KiB".to_owned())
+            } else {
+                Entry::read(&line, number)
+            };
             match entry {
                 Ok((client, entry)) => self.keep((client, source, entry.begin, number), entry),
                 Err(fault) if number == 1 => {
