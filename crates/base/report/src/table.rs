@@ -75,7 +75,7 @@ impl Table {
     /// Text for a terminal. Lines longer than `width` characters are wrapped.
     pub fn to_text(&self, width: usize) -> String {
         let widths = self.widths(width);
-        let mut text = format!("{}\n", self.title);
+        let mut text = self.title_lines(width);
         let headings: Vec<_> = self.columns.iter().map(|column| column.heading.clone()).collect();
         if headings.iter().any(|heading| !heading.is_empty()) {
             self.line(&mut text, &headings, &widths);
@@ -87,6 +87,15 @@ impl Table {
             text.push_str(&wrapped(note, width));
         }
         text
+    }
+
+    /// The title. Lines after the first are indented, so that a reader does not take them for another title.
+    fn title_lines(&self, width: usize) -> String {
+        if self.title.chars().count() <= width {
+            return format!("{}\n", self.title);
+        }
+        let text = wrapped(&self.title, width);
+        text.strip_prefix(GAP).unwrap_or(&text).to_owned()
     }
 
     /// Appends a row, with as many lines as its longest cell needs.
@@ -213,6 +222,18 @@ mod tests {
         table.row(["tls", "1,234", "9", "a rather long description | with a bar"]);
         table.note("A note.");
         table
+    }
+
+    #[test]
+    fn a_long_title_is_wrapped() {
+        let table = Table::new("Core 1 of a processor with a long name, 2 cores, and a system").text("step");
+        let expected = "\
+Core 1 of a processor with a
+  long name, 2 cores, and a
+  system
+  step
+";
+        assert_eq!(table.to_text(30), expected);
     }
 
     #[test]
