@@ -2,6 +2,7 @@
 #
 # make run             build and serve https://localhost:8443                           ARGS='--upstream http://127.0.0.1:8080'
 # make test            all tests                                                        TEST='h2': tests with h2 in their name
+# make flakes          behaviour tests again and again, beside busy loops               N=30 TEST=h2 PROGRAMS=plain       hours
 # make fuzz            every fuzz target for 20 seconds                                 FUZZ_SECONDS=600 TARGET=path
 # make live-fuzz       mutated input for every listener of a running brisk              LIVE_FUZZ='--seconds 600'        1 minute
 # make check           formatting, lints, documentation
@@ -87,11 +88,15 @@ GO := $(shell printf '%s\n' go1.23 "$$(go env GOVERSION 2> /dev/null)" | sort -C
 # Output of the last run of the tests, with durations.
 TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 
+# Number of runs of `make flakes`, and its test programs.
+N ?= 10
+PROGRAMS ?= plain debian browsers
+
 # Running time of each fuzz target in seconds, and the name of a single target.
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test client-packages fuzz live-fuzz check peers results agreement flood page priorities beacons vitals visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients gitea audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test flakes client-packages fuzz live-fuzz check peers results agreement flood page priorities beacons vitals visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients gitea audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -118,6 +123,12 @@ ifneq ($(GO),)
 	cd clients/go && $(GO) vet ./... && $(GO) test ./...
 endif
 endif
+
+# Tests that fail only sometimes: behaviour tests, again and again beside busy loops.
+flakes:
+	@CACHE=$(CACHE) tools/setup build test
+	@$(MAKE) --no-print-directory client-packages
+	PROGRAMS='$(PROGRAMS)' tools/flakes $(N) $(TEST)
 
 # Programs of the client packages, for the behaviour tests. Without a sufficiently new Go, its package is not tested.
 client-packages:
