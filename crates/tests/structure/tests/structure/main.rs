@@ -5,5 +5,6 @@ mod holders;
 mod layering;
 mod limits;
 mod paths;
+mod statics;
 mod tree;
 mod words;
