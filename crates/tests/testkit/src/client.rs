@@ -21,6 +21,7 @@ use crate::ca::Leaf;
 use crate::early::{FirstFlight, FirstSessions};
 use crate::http1::Message;
 use crate::process::TIMEOUT;
+use crate::uninterrupted::Uninterrupted;
 
 /// A client that trusts one CA. Its handshakes resume one another's sessions.
 #[derive(Debug, Clone)]
@@ -167,11 +168,11 @@ impl TlsClient {
 }
 
 /// A connection after its handshake.
-pub struct TlsStream(StreamOwned<ClientConnection, TcpStream>);
+pub struct TlsStream(StreamOwned<ClientConnection, Uninterrupted<TcpStream>>);
 
 impl TlsStream {
     pub(crate) fn complete(tls: ClientConnection, tcp: TcpStream) -> io::Result<Self> {
-        let mut stream = StreamOwned::new(tls, tcp);
+        let mut stream = StreamOwned::new(tls, Uninterrupted(tcp));
         while stream.conn.is_handshaking() || stream.conn.wants_write() {
             stream.conn.complete_io(&mut stream.sock)?;
         }
@@ -204,7 +205,7 @@ impl TlsStream {
 
     /// The TCP socket.
     pub fn tcp(&self) -> &TcpStream {
-        &self.0.sock
+        &self.0.sock.0
     }
 
     /// Sends `close_notify` and keeps reading.

@@ -12,6 +12,7 @@ use rustls::{ClientConfig, ClientConnection, NamedGroup};
 
 use crate::client::TlsStream;
 use crate::process::TIMEOUT;
+use crate::uninterrupted::Uninterrupted;
 
 const RECORD_HEADER: usize = 5;
 const APPLICATION_DATA: u8 = 23;
@@ -72,7 +73,7 @@ impl Unfinished {
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        if self.tls.read_tls(&mut self.tcp)? == 0 {
+        if self.tls.read_tls(&mut Uninterrupted(&self.tcp))? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.tls.process_new_packets().map_err(io::Error::other).map(drop)

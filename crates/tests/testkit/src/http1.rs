@@ -21,6 +21,7 @@ impl Head {
                 Ok(1) => bytes.push(byte[0]),
                 Ok(_) if bytes.is_empty() => return Ok(None),
                 Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }

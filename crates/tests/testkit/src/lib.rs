@@ -23,3 +23,4 @@ pub mod rsa;
 pub mod rsyslog;
 pub mod step_ca;
 pub mod token;
+pub mod uninterrupted;

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use brisk_testkit::process::{Process, TIMEOUT, wait_until};
+use brisk_testkit::uninterrupted::Uninterrupted;
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
@@ -13,7 +14,7 @@ const NOT_NOW: i32 = -32_000;
 
 /// An open page.
 pub(crate) struct Page {
-    socket: WebSocket<TcpStream>,
+    socket: WebSocket<Uninterrupted<TcpStream>>,
     session: String,
     last: u64,
     _browser: Process,
@@ -29,8 +30,8 @@ impl Page {
         });
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("DevTools");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-        let (socket, _) =
-            tungstenite::client(format!("ws://127.0.0.1:{port}{path}"), stream).expect("a WebSocket");
+        let url = format!("ws://127.0.0.1:{port}{path}");
+        let (socket, _) = tungstenite::client(url, Uninterrupted(stream)).expect("a WebSocket");
         let mut page = Self { socket, session: String::new(), last: 0, _browser: browser };
         let target = page.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let attached = json!({ "targetId": target["targetId"], "flatten": true });

@@ -87,7 +87,8 @@ fn a_hello_that_never_ends_is_cut_off_in_time() {
     // And one that says nothing at all.
     rest(&mut connect(&site));
     failed(&site, "timed-out");
-    site.assert_alive();
+    // On a slow machine, a handshake may exceed this timeout.
+    wait_until("a good handshake", || site.client().connect(site.brisk.https()).ok());
 }
 
 #[test]

@@ -27,7 +27,8 @@ fn probe(link: &Link, site: &Site, options: &str) -> Command {
     let mut command = link.client(brisk_program());
     command.arg("probe").arg(format!("https://{NAME}:{}/", site.brisk.https().port()));
     command.arg("--connect").arg(SERVER.to_string()).arg("--ca").arg(site.ca.root_file());
-    command.args(options.split_whitespace());
+    // A machine that stands still for some seconds ends no probe.
+    command.args(["--timeout", "50"]).args(options.split_whitespace());
     command
 }
 

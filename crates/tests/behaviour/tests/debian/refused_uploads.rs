@@ -8,6 +8,7 @@ use brisk_behaviour::h2_client::{Client, RST_STREAM};
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
+use brisk_testkit::process::wait_until;
 
 /// More than any buffer on the way holds.
 const LENGTH: usize = 20 << 20;
@@ -133,13 +134,11 @@ fn a_refused_upload_that_trickles_is_reset() {
     let mut client = Client::connect(&site);
     client.send(&post_head(1, "/"));
     assert_eq!(client.status(1), 404);
-    loop {
+    wait_until("a reset", || {
         client.send(&frame(0, 0, 1, b"x"));
         let frames = client.frames(Duration::from_millis(200));
-        if frames.iter().any(|frame| frame.kind == RST_STREAM && frame.stream == 1) {
-            break;
-        }
-    }
+        frames.iter().any(|frame| frame.kind == RST_STREAM && frame.stream == 1).then_some(())
+    });
     client.send(&get(3, "/"));
     assert_eq!(client.status(3), 404);
 }

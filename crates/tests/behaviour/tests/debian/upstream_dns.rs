@@ -192,7 +192,8 @@ fn an_address_with_two_priorities_of_a_service_remains_a_server_of_the_first() {
     // The first server is a backup too.
     let service = |weight: u16| {
         let lines = [(10, weight, ports[0]), (20, 5, ports[0]), (10, 1, ports[1])];
-        let lines = lines.map(|(priority, weight, port)| format!("_web._tcp SRV {priority} {weight} {port} web\n"));
+        let lines =
+            lines.map(|(priority, weight, port)| format!("_web._tcp SRV {priority} {weight} {port} web\n"));
         lines.concat() + "web A 127.0.0.1\n"
     };
     let knot = Knot::serving(ZONE, &service(1));

@@ -59,8 +59,8 @@ fn over_http2_the_slow_body_ends_and_its_connection_does_not() {
 #[test]
 fn a_body_that_comes_fast_enough_goes_through() {
     let origin = Origin::fixed("taken");
-    // Slower machines are fast enough, too: they have 10 s for each piece and a minute for all of them.
-    let keys = KEYS.replace("500ms", "10s");
+    // Slower machines are fast enough, too: they have 40 s for each piece and a minute for all of them.
+    let keys = KEYS.replace("500ms", "40s");
     let site = Site::custom(&keys, &proxy_to(&[&origin.url()]), |setup| setup);
     let mut client = upload(&site, 20 * 3000);
     for _ in 0..20 {
@@ -84,8 +84,10 @@ fn a_buffered_upload_reaches_the_upstream_when_it_is_complete() {
         let mut client = upload(&site, length);
         let body = vec![b'x'; length];
         client.write_all(&body[..length - 1]).expect("a server that reads");
-        // Longer than it would take to connect.
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until("a body that is buffered but for its last byte", || {
+            let held = site.brisk.metrics().sum("brisk_budget_held_bytes", &["budget=\"requests\""]);
+            (held >= length as f64 - 1.0).then_some(())
+        });
         assert_eq!(origin.connections(), before, "{length} bytes");
         client.write_all(b"x").expect("a server that reads");
         assert_eq!(client.response().text(), format!("{length} bytes"));

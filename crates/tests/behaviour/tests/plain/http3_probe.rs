@@ -15,6 +15,8 @@ fn probe(site: &Site, options: &[&str]) -> String {
     let port = site.brisk.https().port();
     let mut command = Command::new(brisk_program());
     command.arg("probe").arg(format!("https://{NAME}:{port}/")).args(["--connect", "127.0.0.1", "--http3"]);
+    // A machine that stands still for some seconds ends no probe.
+    command.args(["--timeout", "50"]);
     command.arg("--ca").arg(site.ca.root_file()).args(options);
     run(&mut command, b"", LIMIT).success()
 }

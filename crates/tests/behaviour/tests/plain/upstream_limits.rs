@@ -101,7 +101,8 @@ fn a_request_that_gets_no_place_in_time_is_refused() {
     assert_eq!(line["error"], "connection-limit");
     release.send(()).expect("a waiting origin");
     assert_eq!(slow.join().expect("the slow client"), "done");
-    assert_eq!(site.get("/").text(), "done");
+    // On a slow machine, a connection may exceed the timeout.
+    wait_until("a response", || (site.get("/").text() == "done").then_some(()));
 }
 
 #[test]
