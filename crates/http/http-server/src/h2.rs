@@ -5,6 +5,7 @@
 
 mod blocks;
 mod input;
+mod invariants;
 mod output;
 mod prices;
 mod run;
@@ -123,6 +124,7 @@ impl Driver<'_> {
             let polled = if may_read { self.poll_feed(cx, h2) } else { Poll::Pending };
             h2.run();
             h2.look_at_bodies();
+            debug_assert_eq!(h2.broken_rule(), None);
             match polled {
                 Poll::Pending => break,
                 Poll::Ready(None) => {}

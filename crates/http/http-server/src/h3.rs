@@ -6,6 +6,7 @@
 mod control;
 mod held;
 mod input;
+mod invariants;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod model;
 mod output;
@@ -202,6 +203,7 @@ impl H3 {
         self.cut(transport);
         // Streams that ended while they were written: no other turn may follow soon.
         self.dropped.clear();
+        debug_assert_eq!(self.broken_rule(), None);
     }
 
     /// Reason of the end of a connection whose flood budget is exhausted.

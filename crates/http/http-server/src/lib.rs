@@ -11,6 +11,7 @@ mod h2;
 pub mod h3;
 mod handshake;
 mod http1;
+mod invariants;
 mod io;
 mod ready;
 mod refused;

@@ -41,6 +41,11 @@ impl ReadyStreams {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
+    /// Whether a stream is in the queue of this priority.
+    pub(crate) fn contains(&self, place: u32, priority: Priority) -> bool {
+        self.queues[usize::from(priority.urgency)].contains(&place)
+    }
+
     /// All streams.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.queues.iter().flatten().copied()

@@ -20,6 +20,7 @@ impl H2<'_> {
                 Expect::Frame => self.frame_bytes(rest),
                 Expect::Data(data) => self.data_bytes(data, rest),
             };
+            debug_assert_eq!(self.broken_rule(), None);
         }
     }
 

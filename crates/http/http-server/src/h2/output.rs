@@ -66,6 +66,7 @@ impl H2<'_> {
             self.excuse_waiting();
         }
         self.send.rest();
+        debug_assert_eq!(self.broken_rule(), None);
         Ok(())
     }
 

@@ -27,9 +27,9 @@ pub(super) const WINDOW: u32 = 1 << 20;
 pub(super) const LAST_PING: [u8; 8] = *b"brisk:ok";
 
 /// Number of ended streams that are remembered, because frames for a stream that was reset here may still arrive.
-const REMEMBERED: usize = 128;
+pub(super) const REMEMBERED: usize = 128;
 
-/// State of a connection.
+/// State of a connection. [`H2::broken_rule`] states its invariants, `docs/stream-states.md` the states of a stream.
 pub(super) struct H2<'a> {
     pub(super) http: &'a Http,
     pub(super) flood: FloodWatch,

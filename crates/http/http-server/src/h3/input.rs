@@ -167,6 +167,7 @@ impl H3 {
                 Some(Item::TooLong) => self.too_long(place)?,
                 None => break,
             }
+            debug_assert_eq!(self.broken_rule(), None);
         }
         self.count_partial(place)
     }

@@ -24,7 +24,7 @@ use crate::flood::FloodWatch;
 use crate::ready::{ReadyStreams, UNSTATED};
 use crate::response::Work;
 
-/// State of a connection.
+/// State of a connection. [`H3::broken_rule`] states its invariants, `docs/stream-states.md` the states of a stream.
 pub(super) struct H3 {
     pub(super) http: Http,
     pub(super) flood: FloodWatch,
