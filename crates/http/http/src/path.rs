@@ -38,17 +38,28 @@ impl<'a> RequestPath<'a> {
         Segments::read(raw)?.finish(raw)
     }
 
-    /// Part of the forwarded path behind `prefix`, which this path is known to equal or be below; begins with a slash.
+    /// Part of the forwarded path behind `prefix`, which this path is known to equal or be below; begins with [one
+    /// slash](one_leading_slash).
     ///
     /// Fails if the client spelled the prefix differently, since its end in the forwarded path is ambiguous then.
     pub fn below(&self, prefix: &str) -> Result<Cow<'_, str>, AmbiguousPath> {
         let rest = self.forwarded.strip_prefix(prefix.trim_end_matches('/')).ok_or(AmbiguousPath)?;
         match rest.as_bytes().first() {
-            Some(b'/') => Ok(Cow::Borrowed(rest)),
+            Some(b'/') => Ok(Cow::Borrowed(one_leading_slash(rest))),
             None => Ok(Cow::Borrowed("/")),
             Some(_) => Err(AmbiguousPath),
         }
     }
+}
+
+/// `path` with one slash in place of several at its beginning.
+///
+/// Two slashes, or a slash and a backslash, would begin the authority of a URL (RFC 3986 section 4.2). A server that redirects to
+/// a path, for example to add a final slash, would then redirect to a host of the client's choice. Backslashes in paths are
+/// [refused](AmbiguousPath).
+pub fn one_leading_slash(path: &str) -> &str {
+    let slashes = path.bytes().take_while(|byte| *byte == b'/').count();
+    &path[slashes.saturating_sub(1)..]
 }
 
 /// Owned form of [`RequestPath`]. Stores only forms that differ from the path as written, so a plain path costs no
@@ -341,7 +352,9 @@ mod tests {
         assert_eq!(below("/api/users", "/api/").as_deref(), Ok("/users"));
         assert_eq!(below("/api", "/api").as_deref(), Ok("/"));
         assert_eq!(below("/x", "/").as_deref(), Ok("/x"));
-        assert_eq!(below("/api//x", "/api").as_deref(), Ok("//x"));
+        assert_eq!(below("/api//x//y", "/api").as_deref(), Ok("/x//y"));
+        assert_eq!(below("/api///", "/api").as_deref(), Ok("/"));
+        assert_eq!(below("//x", "/").as_deref(), Ok("/x"));
         assert_eq!(below("/%61pi/x", "/api"), Err(AmbiguousPath));
         assert_eq!(below("/api%2fx", "/api"), Err(AmbiguousPath));
     }

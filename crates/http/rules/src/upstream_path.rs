@@ -168,6 +168,8 @@ mod tests {
             ("/api", "/v2/", "/api", "/v2/"),
             ("/api/", "/v2/", "/api/x/", "/v2/x/"),
             ("/api", "/", "/api/x", "/x"),
+            ("/api", "/", "/api//evil.example/", "/evil.example/"),
+            ("/api", "/v2", "/api//x", "/v2/x"),
             ("/", "/v2", "/x", "/v2/x"),
             ("/", "/v2", "/", "/v2/"),
         ] {

@@ -11,12 +11,14 @@ use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 
 /// Routes that change the path in every way.
-const ROUTES: [(&str, &str); 6] = [
+const ROUTES: [(&str, &str); 8] = [
     ("/strip", "strip_prefix = true"),
     ("/deep/er", "strip_prefix = \"/deep\""),
     ("/api", "replace_prefix = \"/v2\""),
     ("/old/x", "strip_prefix = \"/old\"\nreplace_prefix = \"/new/\""),
     ("/user", "rewrite_path = { pattern = \"^/user/(?P<id>[^/]+)/(.*)$\", to = \"/u/{2}?id={id}\" }"),
+    ("/root", "replace_prefix = \"/\""),
+    ("/", ""),
     ("/drop", "rewrite_path = { pattern = \"^/drop(/.*)$\", to = \"{1}?\" }"),
 ];
 
@@ -29,7 +31,7 @@ fn tables(routes: &[(&str, &str)], server: &str) -> String {
 }
 
 /// Requested targets and the targets that the upstream receives.
-const TARGETS: [(&str, &str); 14] = [
+const TARGETS: [(&str, &str); 20] = [
     ("/strip/a%20b?q=1", "/a%20b?q=1"),
     ("/strip", "/"),
     ("/strip/x/../y", "/y"),
@@ -44,6 +46,13 @@ const TARGETS: [(&str, &str); 14] = [
     ("/user;v=1/7/a;w", "/u/a?id=7"),
     ("/drop/a?secret", "/a"),
     ("/drop//evil.example/a", "/evil.example/a"),
+    // No target begins with two slashes, which servers that redirect to a normalized path would send back as a host.
+    ("/strip//evil.example/a?q", "/evil.example/a?q"),
+    ("/strip///evil.example//a", "/evil.example//a"),
+    ("/strip//", "/"),
+    ("/deep//evil.example", "/deep//evil.example"),
+    ("/api//evil.example", "/v2/evil.example"),
+    ("/root//evil.example/", "/evil.example/"),
 ];
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_http::error::BodyError;
+use brisk_http::path::one_leading_slash;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::copied::{CopyMemory, EmptyCopy, NotCopied};
 use brisk_http_connection::body::request::RequestBody;
@@ -135,7 +136,7 @@ impl Mirror {
             return own.clone();
         }
         let target = own.path_and_query().map_or("/", PathAndQuery::as_str);
-        let rest = target.strip_prefix(own_base).unwrap_or(target);
+        let rest = one_leading_slash(target.strip_prefix(own_base).unwrap_or(target));
         // A path and a part of a valid target.
         format!("{}{rest}", self.base).parse().unwrap_or_else(|_| own.clone())
     }
