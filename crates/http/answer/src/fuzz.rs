@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use brisk_http::path::RequestPath;
 use brisk_http::validate::{Target, host_of};
-use brisk_http::{claims, validate};
+use brisk_http::claims::{self, OwnNames};
+use brisk_http::validate;
 use brisk_http_connection::Connection;
 use brisk_telemetry::{ConnectionRecord, RequestId, Timeline};
 use http::request::Parts;
@@ -56,7 +57,7 @@ pub fn forwarding(bytes: &[u8]) {
         assert!(client.starts_with("10") || list[0] == client);
     }
     let mut trailers = given;
-    claims::clean_trailers(&mut trailers);
+    claims::clean_trailers(&mut trailers, &OwnNames::default());
     for name in ["x-forwarded-for", "x-real-ip", "forwarded", "host", "content-length", "cookie", "proxy"] {
         assert!(!trailers.contains_key(name));
     }

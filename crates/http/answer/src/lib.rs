@@ -18,6 +18,7 @@ pub mod fuzz;
 mod head_limits;
 mod headers;
 mod hosts;
+mod own_names;
 mod redirect;
 mod service;
 pub mod settings;

@@ -19,48 +19,138 @@ pub enum Underscores {
 
 /// Names of claims, in alphabetical order for binary search. Includes names of products, because applications that once ran
 /// behind a product often still read them.
+///
+/// Not included are names by which clients request something for themselves: `X-HTTP-Method-Override` and its relatives,
+/// which applications offer to clients that cannot send other methods; `X-Client-Version` and similar; `Via`, `X-Amzn-Trace-Id`
+/// and other traces, which grant nothing; and assertions that an issuer signs, such as `X-Goog-IAP-JWT-Assertion`.
 const CLAIMS: &[&str] = &[
+    "cdn-src-ip",
     "cf-connecting-ip",
     "cf-connecting-ipv6",
+    "cf-ipcountry",
     "cf-pseudo-ipv4",
+    "cf-visitor",
     // RFC 9440.
     "client-cert",
     "client-cert-chain",
     "client-ip",
+    "disguised-host",
+    "do-connecting-ip",
     "fastly-client-ip",
+    "fastly-ssl",
+    "fly-client-ip",
     "forwarded",
+    "forwarded-for",
+    "forwarded-host",
+    "forwarded-proto",
     "front-end-https",
+    "incap-client-ip",
+    "oam-remote-user",
+    // CGI variables that WSGI servers take from headers.
+    "path-info",
     "proxy-client-ip",
-    "remote-addr",
-    "remote-user",
+    "proxy-remote-user",
+    "script-name",
     "true-client-ip",
-    "wl-proxy-client-ip",
+    // Instructions for Rack::Sendfile about files that the proxy is to send.
+    "x-accel-mapping",
+    "x-appengine-user-ip",
+    "x-arr-clientcert",
+    "x-arr-ssl",
     "x-azure-clientip",
     "x-azure-socketip",
+    "x-client-dn",
     "x-client-ip",
+    "x-client-verify",
     "x-cluster-client-ip",
-    "x-envoy-external-address",
     "x-forwarded",
     "x-host",
     "x-http-host-override",
+    "x-https",
+    // Requests that a server sends to itself.
+    "x-middleware-subrequest",
+    "x-nf-client-connection-ip",
+    "x-original-args",
     "x-original-forwarded-for",
     "x-original-host",
+    "x-original-method",
+    "x-original-path",
     "x-original-proto",
+    "x-original-remote-addr",
+    "x-original-request-uri",
+    "x-original-scheme",
+    "x-original-uri",
     "x-original-url",
     "x-originating-ip",
+    "x-override-url",
     "x-proxyuser-ip",
+    "x-real-host",
     "x-real-ip",
-    "x-remote-addr",
-    "x-remote-ip",
-    "x-remote-user",
+    "x-real-port",
+    "x-real-uri",
+    "x-real-url",
+    "x-replaced-path",
     "x-request-id",
+    "x-request-uri",
+    "x-rewrite-path",
     "x-rewrite-url",
     "x-scheme",
+    "x-script-name",
+    "x-sendfile-type",
+    "x-sucuri-clientip",
+    "x-true-client-ip",
     "x-url-scheme",
+    "x-userinfo",
+    "x-waws-unencoded-url",
 ];
 
-/// Prefixes of further claims.
-const PREFIXES: &[&str] = &["x-forwarded-", "x-ssl-client-", "ssl-client-"];
+/// Prefixes of further claims, in alphabetical order for binary search; none is a prefix of another.
+const PREFIXES: &[&str] = &[
+    // `$WSRA`, `$WSRU` and others, which WebSphere takes from its plug-in.
+    "-ws",
+    "cf-access-",
+    "cf-client-cert-",
+    "cloudfront-",
+    "iv-",
+    "oidc-claim-",
+    "remote-",
+    "shib-",
+    "sm-user",
+    "ssl-",
+    "tailscale-",
+    "wl-proxy-",
+    "x-amzn-mtls-",
+    "x-amzn-oidc-",
+    "x-appengine-inbound-",
+    "x-auth-request-",
+    "x-authenticated-",
+    "x-authentik-",
+    "x-client-cert",
+    "x-client-ssl",
+    "x-consumer-",
+    "x-envoy-",
+    "x-forwarded-",
+    "x-goog-authenticated-user-",
+    "x-ms-client-principal",
+    "x-pomerium-claim-",
+    "x-remote-",
+    "x-ssl-",
+    "x-tls-client-",
+    "x-vercel-",
+    "x-webauth-",
+];
+
+/// Headers of framing and connections that the gateway writes itself, in alphabetical order. An upstream must not find them in
+/// another spelling beside those.
+const FRAMING: &[&str] = &[
+    "content-length",
+    "early-data",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "transfer-encoding",
+];
 
 /// `Proxy`, which a CGI program reads as `HTTP_PROXY`, the proxy for its own requests (CVE-2016-5385, "httpoxy"). Neither
 /// clients nor proxies send it legitimately.
@@ -68,6 +158,15 @@ const PROXY: &str = "proxy";
 
 /// Maximum length, in bytes, of a name that is compared: all names above are shorter.
 const LONGEST: usize = 64;
+
+/// Headers of W3C Trace Context, which the gateway may write into the head.
+const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+
+/// The byte that a server such as CGI sees in place of `byte` of a name in lower case: one for all that are neither letters
+/// nor digits.
+const fn folded(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte } else { b'-' }
+}
 
 /// Classes of header names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,20 +197,67 @@ impl Name {
         if underscores == Underscores::Drop && name.contains('_') {
             return Self::Underscored;
         }
-        let mut folded = [0; LONGEST];
-        let folded = &mut folded[..name.len().min(LONGEST)];
-        for (to, from) in folded.iter_mut().zip(name.bytes()) {
-            *to = if from.is_ascii_alphanumeric() { from } else { b'-' };
+        let mut buffer = [0; LONGEST];
+        let start = &mut buffer[..name.len().min(LONGEST)];
+        for (to, from) in start.iter_mut().zip(name.bytes()) {
+            *to = folded(from);
         }
-        let is_forged = std::str::from_utf8(folded).is_ok_and(|name| name == PROXY || is_claim(name));
+        let is_forged = std::str::from_utf8(start)
+            .is_ok_and(|name| name == PROXY || is_claim(name) || FRAMING.binary_search(&name).is_ok());
         if is_forged { Self::Forged } else { Self::Plain }
     }
 }
 
 fn is_claim(name: &str) -> bool {
     // Excludes most names by their first letter.
-    matches!(name.as_bytes().first(), Some(b'c' | b'f' | b'p' | b'r' | b's' | b't' | b'w' | b'x'))
-        && (CLAIMS.binary_search(&name).is_ok() || PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+    let first = name.as_bytes().first();
+    let may_be = first.is_some_and(|first| !matches!(first, b'a' | b'b' | b'e' | b'h' | b'l' | b'u'));
+    may_be && (CLAIMS.binary_search(&name).is_ok() || has_prefix_of_claims(name))
+}
+
+fn has_prefix_of_claims(name: &str) -> bool {
+    // A prefix of the name sorts before the name, and nothing sorts between them.
+    let after = PREFIXES.partition_point(|prefix| *prefix <= name);
+    after.checked_sub(1).is_some_and(|last| name.starts_with(PREFIXES[last]))
+}
+
+/// Whether the gateway removes headers with this name from requests of untrusted clients.
+pub fn is_fixed(name: &HeaderName) -> bool {
+    Name::of(name.as_str(), Underscores::Pass) != Name::Plain
+}
+
+/// Names of headers that only the gateway sets in the requests of a route, in addition to the fixed claims: those that its
+/// configuration sets, removes or forms of facts. Requests, trailers and questions of forward authentication lose the client's
+/// headers with these names.
+///
+/// Names are equal if servers such as CGI cannot distinguish them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnNames(Box<[Box<[u8]>]>);
+
+impl OwnNames {
+    /// Whether `name` is one of the names, in any spelling. Costs a comparison of lengths for each name.
+    pub fn include(&self, name: &HeaderName) -> bool {
+        let name = name.as_str().as_bytes();
+        let is_same = |own: &[u8]| own.len() == name.len() && name.iter().copied().map(folded).eq(own.iter().copied());
+        self.0.iter().any(|own| is_same(own))
+    }
+
+    /// Removes all headers with these names.
+    pub fn remove_from(&self, headers: &mut HeaderMap) {
+        if !self.0.is_empty() {
+            remove_if(headers, |name| self.include(name));
+        }
+    }
+}
+
+impl<'a> FromIterator<&'a HeaderName> for OwnNames {
+    fn from_iter<I: IntoIterator<Item = &'a HeaderName>>(names: I) -> Self {
+        let mut all: Vec<Box<[u8]>> =
+            names.into_iter().map(|name| name.as_str().bytes().map(folded).collect()).collect();
+        all.sort_unstable();
+        all.dedup();
+        Self(all.into())
+    }
 }
 
 /// Removes all headers that an untrusted client must not send.
@@ -133,21 +279,25 @@ pub fn remove_but(headers: &mut HeaderMap, kept: &[HeaderName]) {
     });
 }
 
-/// Removes the headers called `names`, in every spelling that CGI does not distinguish.
-pub fn remove_named(headers: &mut HeaderMap, names: &[HeaderName]) {
-    let folded = |byte: u8| if byte.is_ascii_alphanumeric() { byte } else { b'-' };
-    let is_same = |one: &HeaderName, other: &HeaderName| {
-        one.as_str().bytes().map(folded).eq(other.as_str().bytes().map(folded))
-    };
-    remove_if(headers, |name| names.iter().any(|unwanted| is_same(name, unwanted)));
+/// Removes the headers called `name`, in every spelling that CGI does not distinguish.
+pub fn remove_named(headers: &mut HeaderMap, name: &HeaderName) {
+    headers.remove(name);
+    let own = name.as_str().as_bytes();
+    remove_if(headers, |other| {
+        let other = other.as_str().as_bytes();
+        own.len() == other.len() && own.iter().copied().map(folded).eq(other.iter().copied().map(folded))
+    });
 }
 
 /// Removes invalid fields from the trailers of a request: claims, which proxies write into the head only; names with
-/// underscores; and fields for framing, routing, authentication and content (RFC 9110 section 6.5.1), because an upstream
-/// may merge trailers into the head.
-pub fn clean_trailers(trailers: &mut HeaderMap) {
+/// underscores; the trace context; the `own` names of the route; and fields for framing, routing, authentication and content (RFC 9110 section
+/// 6.5.1), because an upstream may merge trailers into the head.
+pub fn clean_trailers(trailers: &mut HeaderMap, own: &OwnNames) {
     remove_if(trailers, |name| {
-        Name::of(name.as_str(), Underscores::Drop) != Name::Plain || belongs_to_head(name)
+        Name::of(name.as_str(), Underscores::Drop) != Name::Plain
+            || belongs_to_head(name)
+            || TRACE.contains(&name.as_str())
+            || own.include(name)
     });
 }
 
@@ -206,19 +356,40 @@ mod tests {
     const SPELLINGS: &[&str] =
         &["x-real-ip", "x_real_ip", "x.real.ip", "x-real_ip", "x~real!ip", "x_own", "x-own", "proxy"];
 
-    #[test]
-    fn named_headers_are_removed_in_every_spelling() {
-        let names = [HeaderName::from_static("x-real-ip"), HeaderName::from_static("x_own")];
-        assert_eq!(left(SPELLINGS, |headers| remove_named(headers, &names)), ["proxy"]);
-        assert_eq!(left(SPELLINGS, |headers| remove_named(headers, &[])).len(), SPELLINGS.len());
-        let longer = [HeaderName::from_static("x-real"), HeaderName::from_static("prox")];
-        assert_eq!(left(SPELLINGS, |headers| remove_named(headers, &longer)).len(), SPELLINGS.len());
+    fn own(names: &[&'static str]) -> OwnNames {
+        let names: Vec<_> = names.iter().map(|name| HeaderName::from_static(name)).collect();
+        names.iter().collect()
     }
 
     #[test]
-    fn the_table_can_be_searched() {
-        assert!(CLAIMS.is_sorted());
+    fn named_headers_are_removed_in_every_spelling() {
+        let names = own(&["x-real-ip", "x_own", "x.own"]);
+        assert_eq!(left(SPELLINGS, |headers| names.remove_from(headers)), ["proxy"]);
+        let longer = own(&["x-real", "prox"]);
+        for names in [own(&[]), longer] {
+            assert_eq!(left(SPELLINGS, |headers| names.remove_from(headers)).len(), SPELLINGS.len());
+        }
+        let name = HeaderName::from_static("x.real~ip");
+        assert_eq!(left(SPELLINGS, |headers| remove_named(headers, &name)), ["proxy", "x-own", "x_own"]);
+    }
+
+    #[test]
+    fn the_tables_can_be_searched() {
+        assert!(CLAIMS.is_sorted() && PREFIXES.is_sorted() && FRAMING.is_sorted());
         assert!(CLAIMS.iter().chain(PREFIXES).all(|name| name.len() < LONGEST && is_claim(name)));
+        let is_free = |name: &&str| !PREFIXES.iter().any(|prefix| prefix != name && name.starts_with(prefix));
+        assert!(CLAIMS.iter().chain(PREFIXES).all(|name| is_free(&name)), "a prefix includes another name");
+    }
+
+    #[test]
+    fn names_that_begin_like_claims_are_claims() {
+        for name in ["x-envoy-original-path", "x-forwarded-x", "ssl-session-id", "remote-user", "$wsra", "x-ssl-cipher"] {
+            assert!(is_fixed(&HeaderName::from_static(name)), "{name}");
+        }
+        for name in ["x-envoy", "x-http-method-override", "x-client-version", "accept", "content-length", "x-auth-token"] {
+            assert!(!is_fixed(&HeaderName::from_static(name)), "{name}");
+        }
+        assert!(is_fixed(&HeaderName::from_static("content_length")));
     }
 
     #[test]
@@ -265,6 +436,7 @@ mod tests {
             "early-data",
             "grpc-status",
         ];
-        assert_eq!(left(&names, clean_trailers), ["grpc-status", "x-checksum"]);
+        assert_eq!(left(&names, |trailers| clean_trailers(trailers, &own(&[]))), ["grpc-status", "x-checksum"]);
+        assert_eq!(left(&names, |trailers| clean_trailers(trailers, &own(&["x.checksum"]))), ["grpc-status"]);
     }
 }

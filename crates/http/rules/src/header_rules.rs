@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
-use crate::{Filled, Template, Values};
+use brisk_http::claims;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::{Filled, Template, Values};
 
 /// Headers that frame a message or control its connection. The gateway sets these itself.
 const FRAMING: [&str; 10] = [
@@ -69,6 +71,21 @@ impl HeaderRules {
     /// Forms the values of one request.
     pub fn fill(&self, values: &impl Values) -> FilledValues {
         self.templates().map(|template| template.fill(values)).collect()
+    }
+
+    /// The names of the headers that the rules remove or set. The recipient of a request must not find a value of the client in
+    /// them.
+    pub fn own_names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.remove.iter().chain(self.set.iter().map(|(name, _)| name))
+    }
+
+    /// Applies the rules to a request, like [`apply`](Self::apply), where a name stands for all spellings that servers such as
+    /// CGI do not distinguish.
+    pub fn apply_to_request(&self, headers: &mut HeaderMap, filled: &[Filled]) {
+        for name in self.own_names() {
+            claims::remove_named(headers, name);
+        }
+        self.apply(headers, filled, "");
     }
 
     /// Applies the rules with the formed values of the request. `server` is the address of the upstream server, empty for none.
@@ -196,6 +213,23 @@ mod tests {
         };
         assert!(all("x-a").is_empty());
         assert_eq!((all("x-b"), all("x-c"), all("x-d")), (vec!["3"], vec!["1", "5"], vec!["4", "6"]));
+    }
+
+    #[test]
+    fn rules_for_a_request_concern_all_spellings_of_a_name() {
+        let mut headers: HeaderMap =
+            [pair("x-a", "1"), pair("x_a", "1"), pair("x.b", "1"), pair("x~b", "1"), pair("x-bc", "1")]
+                .into_iter()
+                .collect();
+        let rules = HeaderRules {
+            remove: vec![HeaderName::from_static("x-a")],
+            set: vec![rule("x-b", "2")],
+            add: vec![rule("x-a", "3")],
+        };
+        rules.apply_to_request(&mut headers, &[]);
+        let mut left: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        left.sort_unstable();
+        assert_eq!(left, [("x-a", &b"3"[..]), ("x-b", b"2"), ("x-bc", b"1")]);
     }
 
     #[test]

@@ -42,6 +42,36 @@ pub fn post_with(stream: u32, path: &str, headers: &[(&str, &str)], body: &str) 
     [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
 }
 
+/// POST of `body` to `path`, with additional headers and with trailers.
+pub fn post_with_trailers(
+    stream: u32,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+    trailers: &[(&str, &str)],
+) -> Vec<u8> {
+    let head = [head(0x83, path), lines(headers)].concat();
+    [
+        frame(HEADERS, END_HEADERS, stream, &head),
+        frame(DATA, 0, stream, body.as_bytes()),
+        frame(HEADERS, END_HEADERS | END_STREAM, stream, &lines(trailers)),
+    ]
+    .concat()
+}
+
+/// Extended CONNECT (RFC 8441) of a WebSocket at `path`, with additional headers.
+pub fn connect_with(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    let pseudo = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "https"),
+        (":path", path),
+        (":authority", NAME),
+        ("sec-websocket-version", "13"),
+    ];
+    frame(HEADERS, END_HEADERS, stream, &[lines(&pseudo), lines(headers)].concat())
+}
+
 /// GET of `path` with additional headers.
 pub fn get_with(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     let head = [head(0x82, path), lines(headers)].concat();

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http::claims::OwnNames;
 use brisk_http::validate::Refusal;
 use brisk_upstream::Group;
 use http::{Response, StatusCode};
@@ -16,6 +17,7 @@ use crate::error::ServiceError;
 use crate::exchange::Exchange;
 use crate::features::ordered;
 use crate::forwarding::Forwarding;
+use crate::own_names;
 use crate::settings::{RoutePath, RouteSettings, ServiceSettings};
 use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
@@ -45,6 +47,8 @@ pub(super) struct Site {
 pub(super) struct Route {
     /// Conditions in addition to the path.
     conditions: Option<Arc<Conditions>>,
+    /// Names that the headers and trailers of clients must not have at the upstream.
+    pub(super) own_names: Rc<OwnNames>,
     pub(super) stages: RouteStages,
     pub(super) action: RouteAction,
 }
@@ -139,13 +143,14 @@ impl Route {
     fn of(context: &HostContext<'_>, route: &RouteSettings, action: RouteAction) -> Self {
         let stages =
             RouteStages::compile(&StageContext { host: Some(context), target: StageTarget::Route(route) });
-        Self { conditions: route.conditions.clone(), stages, action }
+        let own_names = Rc::new(own_names::of_upstream(context.settings, route));
+        Self { conditions: route.conditions.clone(), own_names, stages, action }
     }
 
     /// A route for a reserved path or a refusal.
     fn reserved(context: &HostContext<'_>, target: StageTarget<'_>, action: RouteAction) -> Self {
         let stages = RouteStages::compile(&StageContext { host: Some(context), target });
-        Self { conditions: None, stages, action }
+        Self { conditions: None, own_names: Rc::default(), stages, action }
     }
 }
 

@@ -132,7 +132,7 @@ impl<'a> UpstreamCall<'a> {
         if is_tunnel {
             return Ok(Box::pin(self.tunnel(head, target, body, exchange)));
         }
-        let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit);
+        let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit, &self.route.own_names);
         let limit = self.upstream.timeouts.request;
         let pending: PendingResponse<'a> = if self.upstream.buffers && !body.is_end_stream() {
             Box::pin(self.gather_and_go(head, target, body, exchange))
@@ -222,6 +222,7 @@ impl<'a> UpstreamCall<'a> {
         let forwarded =
             ForwardedRequest { authority: &authority, id: exchange.id(), names: &self.site.names };
         self.service.forwarding.apply(&mut head.headers, &connection, &forwarded);
+        self.route.own_names.remove_from(&mut head.headers);
         self.route.stages.forward(exchange, self.state, &mut head.headers);
         connection
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use brisk_http::claims;
+use brisk_http::claims::{self, OwnNames};
 use brisk_http::error::BodyError;
 use brisk_net::Deadline;
 use bytes::Bytes;
@@ -39,6 +39,8 @@ pub enum RequestBody {
 #[derive(Debug)]
 pub struct BodyProgress {
     limit: u64,
+    /// Names that the client's trailers must not have; `None` for no trailers.
+    own_names: Option<Rc<OwnNames>>,
     bytes: Cell<u64>,
     waits: Cell<bool>,
     ended: Cell<bool>,
@@ -121,7 +123,10 @@ impl BodyProgress {
     fn check(&self, frame: Result<Frame<Bytes>, BodyError>) -> Result<Frame<Bytes>, BodyError> {
         let mut frame = frame.inspect_err(|_| self.failure.set(Some(ClientFailure::Broken)))?;
         if let Some(trailers) = frame.trailers_mut() {
-            claims::clean_trailers(trailers);
+            match &self.own_names {
+                Some(own_names) => claims::clean_trailers(trailers, own_names),
+                None => trailers.clear(),
+            }
         }
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
         self.bytes.set(self.bytes.get() + length);
@@ -165,13 +170,23 @@ impl Pace {
 }
 
 impl RequestBody {
-    /// The body of a request on `connection`, which fails above `limit` bytes.
-    pub fn new(body: ClientBody, connection: &Connection, limit: u64) -> Self {
+    /// The body of a request on `connection`, which fails above `limit` bytes. Its trailers lose the fields with `own_names`.
+    pub fn new(body: ClientBody, connection: &Connection, limit: u64, own_names: &Rc<OwnNames>) -> Self {
+        Self::with(body, connection, limit, Some(Rc::clone(own_names)))
+    }
+
+    /// The bytes that a client sends through a tunnel on `connection`. They have no trailers.
+    pub fn tunnel(body: ClientBody, connection: &Connection) -> Self {
+        Self::with(body, connection, u64::MAX, None)
+    }
+
+    fn with(body: ClientBody, connection: &Connection, limit: u64, own_names: Option<Rc<OwnNames>>) -> Self {
         if body.is_end_stream() {
             return Self::Empty;
         }
         let progress = BodyProgress {
             limit,
+            own_names,
             pace: Pace::of(connection),
             bytes: Cell::new(0),
             waits: Cell::new(false),

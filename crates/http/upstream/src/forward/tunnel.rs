@@ -169,7 +169,7 @@ impl Asked<'_> {
 
     /// The client's bytes, counted for the access log.
     fn counted(&self, upload: ClientBody) -> RequestBody {
-        let body = RequestBody::new(upload, self.connection, u64::MAX);
+        let body = RequestBody::tunnel(upload, self.connection);
         self.facts.outcome.progress.replace(body.progress().cloned());
         body
     }

@@ -98,7 +98,7 @@ impl Bench {
         });
         let body = inbox.as_ref().map_or(RequestBody::Empty, |inbox| {
             let body = ClientBody::Stream(Rc::clone(inbox), Rc::clone(&self.client));
-            RequestBody::new(body, &self.client, u64::MAX)
+            RequestBody::new(body, &self.client, u64::MAX, &Rc::default())
         });
         let mut request = Request::builder().method(method).uri("/").body(body).expect("a request");
         let authority = Authority::from_static("a");

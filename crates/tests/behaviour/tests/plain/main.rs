@@ -32,6 +32,7 @@ mod proxy_protocol;
 mod rates;
 mod records;
 mod reload;
+mod reserved_names;
 mod route_conditions;
 mod route_limits;
 mod routes;

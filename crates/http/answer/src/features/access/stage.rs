@@ -6,13 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_access::{CertificateRules, Credentials, NetworkRules};
-use brisk_http::claims;
 use brisk_http::validate::Refusal;
 use brisk_http_connection::Connection;
 use brisk_jwt::{Token, TokenFault};
 use brisk_net::limits::client_of;
 use brisk_telemetry::Side;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use self::tokens::Lacking;
 use crate::error_page::error_page;
@@ -33,8 +32,6 @@ pub(crate) struct AccessStage {
     certificates: Option<Arc<CertificateRules>>,
     basic_auth: Option<BasicAuth>,
     tokens: Option<TokenAuth>,
-    /// Headers that are formed of claims; those of the client with these names are removed.
-    claim_headers: Box<[HeaderName]>,
     /// Whether one restriction is sufficient, instead of all.
     is_any_sufficient: bool,
 }
@@ -49,7 +46,6 @@ impl Stage for AccessStage {
             networks: networks.filter(|networks| !networks.is_open()).cloned(),
             certificates: route.and_then(|access| access.certificates.clone()),
             basic_auth: route.and_then(|access| access.basic_auth.clone()),
-            claim_headers: tokens.iter().flat_map(|tokens| tokens.check.header_names()).cloned().collect(),
             tokens,
             is_any_sufficient: route.is_some_and(|access| access.is_any_sufficient),
         };
@@ -131,10 +127,6 @@ impl Stage for AccessStage {
             && self.tokens.as_ref().is_none_or(|tokens| tokens.forwards);
         if !is_kept {
             headers.remove(header::AUTHORIZATION);
-        }
-        // Also without a token: a client may have been permitted by its network.
-        if !self.claim_headers.is_empty() {
-            claims::remove_named(headers, &self.claim_headers);
         }
         for (name, value) in state.token.iter().flat_map(|token| &token.headers) {
             headers.insert(name, value.clone());

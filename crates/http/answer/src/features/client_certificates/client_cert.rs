@@ -10,6 +10,9 @@ use http::{HeaderMap, HeaderValue};
 const CERTIFICATE: HeaderName = HeaderName::from_static("client-cert");
 const CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
 
+/// Names of the headers with certificates.
+pub(crate) static NAMES: [HeaderName; 2] = [CERTIFICATE, CHAIN];
+
 /// The certificates of a client that are sent to upstreams. The client's own certificate is verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCert {
@@ -26,14 +29,11 @@ pub enum ClientCert {
 impl ClientCert {
     /// Sets the headers of a request for an upstream.
     ///
-    /// Except for [`ClientCert::None`], it removes headers of these names from the client first, even from a trusted
-    /// proxy (RFC 9440 section 4).
+    /// The caller has removed headers of these names from the client, even from a trusted proxy (RFC 9440 section 4).
     pub(crate) fn apply(self, headers: &mut HeaderMap, record: &ConnectionRecord) {
         if self == Self::None {
             return;
         }
-        headers.remove(CERTIFICATE);
-        headers.remove(CHAIN);
         let chain = record.tls.as_ref().map_or(&[][..], |tls| &tls.client_chain);
         let Some((own, others)) = chain.split_first() else { return };
         headers.insert(CERTIFICATE, value(item(own)));

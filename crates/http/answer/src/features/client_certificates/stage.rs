@@ -14,6 +14,14 @@ pub(crate) struct ClientCertificateStage {
     certificates: ClientCert,
 }
 
+impl ClientCertificateStage {
+    /// The stage for questions of forward authentication, whose server belongs to the host, for every action of a route.
+    pub(super) fn for_questions(context: &StageContext<'_>) -> Option<Self> {
+        let certificates = context.host?.settings.client_cert;
+        (certificates != ClientCert::None).then_some(Self { certificates })
+    }
+}
+
 impl Stage for ClientCertificateStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let (host, route) = (context.host?.settings, context.upstream_route()?);

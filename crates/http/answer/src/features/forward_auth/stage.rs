@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_http::claims;
+use brisk_http::claims::OwnNames;
+use brisk_http::path::one_leading_slash;
 use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::body::request::RequestBody;
 use brisk_telemetry::Side;
@@ -23,11 +24,15 @@ use crate::exchange::Exchange;
 use crate::forwarding::{ForwardedRequest, Forwarding};
 use crate::head_limits::size_of_fields;
 use crate::headers;
+use crate::own_names;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
+use crate::stages::access::AccessStage;
+use crate::stages::client_certificate::ClientCertificateStage;
 
 const METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
 const URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
+const ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 const ORIGINAL_URL: HeaderName = HeaderName::from_static("x-original-url");
 
 /// Headers about the body or a copy of the resource that the client has. The question has neither.
@@ -61,11 +66,17 @@ pub(crate) struct ForwardAuthStage {
     returned: Arc<[HeaderName]>,
     names: Rc<Names>,
     forwarding: Rc<Forwarding>,
+    /// Names that the client's headers must not have in a question.
+    own_names: OwnNames,
+    /// Stages whose headers for the upstream are part of the question.
+    access: Option<AccessStage>,
+    certificate: Option<ClientCertificateStage>,
 }
 
 impl Stage for ForwardAuthStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
-        let settings = context.route()?.forward_auth.as_ref()?;
+        let route = context.route()?;
+        let settings = route.forward_auth.as_ref()?;
         let host = context.host?;
         Some(Self {
             group: host.groups.find(&settings.group),
@@ -74,6 +85,9 @@ impl Stage for ForwardAuthStage {
             returned: Arc::clone(&settings.returned),
             names: Rc::clone(&host.names),
             forwarding: Rc::clone(&host.forwarding),
+            own_names: own_names::of_question(host.settings, route),
+            access: AccessStage::compile(context),
+            certificate: ClientCertificateStage::for_questions(context),
         })
     }
 
@@ -81,11 +95,16 @@ impl Stage for ForwardAuthStage {
         Flow::Wait
     }
 
-    async fn wait(&self, exchange: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
+    async fn wait(
+        &self,
+        exchange: &mut Exchange,
+        request: &mut ClientRequest,
+        state: &mut RequestState,
+    ) -> Flow {
         let Some(group) = &self.group else {
             return Flow::Refuse(Refusal::new(StatusCode::BAD_GATEWAY, "forward-auth"));
         };
-        let head = match self.question(request, exchange) {
+        let head = match self.question(request, exchange, state) {
             Ok(head) => head,
             Err(refusal) => return Flow::Refuse(refusal),
         };
@@ -104,7 +123,6 @@ impl Stage for ForwardAuthStage {
     }
 
     fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
-        claims::remove_named(headers, &self.copied);
         append(exchange, &self.copied, headers);
     }
 
@@ -126,14 +144,20 @@ fn append(exchange: &Exchange, names: &[HeaderName], headers: &mut HeaderMap) {
 impl ForwardAuthStage {
     /// GET with the headers of the client's request, and with its method and target in headers as Traefik and the examples
     /// of nginx send them.
-    fn question(&self, request: &ClientRequest, exchange: &Exchange) -> Result<Parts, Refusal> {
+    fn question(
+        &self,
+        request: &ClientRequest,
+        exchange: &Exchange,
+        state: &RequestState,
+    ) -> Result<Parts, Refusal> {
         let own = &request.head;
         let method = if request.is_tunnel { &Method::GET } else { &own.method };
-        // The path as the upstream gets it, so that both decide about the same one.
+        // The path as the upstream gets it, so that both decide about the same one. The server may redirect to it after a login.
         let path = request.path();
+        let path = one_leading_slash(&path.forwarded);
         let target = match own.uri.query() {
-            Some(query) => format!("{}?{query}", path.forwarded),
-            None => path.forwarded.to_string(),
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
         };
         let authority = validate::authority_of(own).to_owned();
         let (mut head, ()) = Request::new(()).into_parts();
@@ -149,9 +173,18 @@ impl ForwardAuthStage {
         self.forwarding.apply(&mut head.headers, exchange.connection(), &forwarded);
         let value = |text: &str| HeaderValue::from_str(text).map_err(|_| Refusal::bad_request("target"));
         let headers = &mut head.headers;
+        self.own_names.remove_from(headers);
+        // Credentials that the upstream must not get are not for this server either, and it gets the same facts.
+        if let Some(stage) = &self.access {
+            stage.forward(exchange, state, headers);
+        }
+        if let Some(stage) = &self.certificate {
+            stage.forward(exchange, state, headers);
+        }
         headers.insert(METHOD, value(method.as_str())?);
         headers.insert(ORIGINAL_METHOD, value(method.as_str())?);
         headers.insert(URI, value(&target)?);
+        headers.insert(ORIGINAL_URI, value(&target)?);
         headers.remove(ORIGINAL_URL);
         if self.names.include(&authority) {
             let scheme = if exchange.connection().client.secure { "https" } else { "http" };

@@ -68,7 +68,7 @@ impl Stage for HeaderRulesStage {
     fn forward(&self, _: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
         if let Some(rules) = &self.requests {
             let formed = state.formed_headers.as_ref().map_or(&[][..], |formed| &formed.requests);
-            rules.apply(headers, formed, "");
+            rules.apply_to_request(headers, formed);
         }
     }
 

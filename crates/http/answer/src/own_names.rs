@@ -1,0 +1,36 @@
+//! Names of headers that only the gateway sets in the requests of a route, from the settings of all its features.
+
+use brisk_http::claims::{self, OwnNames};
+use http::HeaderName;
+use http::header::{AUTHORIZATION, COOKIE};
+
+use crate::client_cert::{self, ClientCert};
+use crate::settings::{HostSettings, RouteSettings};
+
+/// The names for requests of a route to its upstream, for their copies and for their trailers.
+pub(crate) fn of_upstream(host: &HostSettings, route: &RouteSettings) -> OwnNames {
+    of_identities(host, route).chain(of_rules(route)).collect()
+}
+
+/// The names for questions of forward authentication.
+///
+/// Rules are for the upstream: the server that decides gets neither their values nor the client's values of their names.
+/// Exceptions are cookies and `Authorization`, by which it decides and which an operator may hide from the upstream, and
+/// headers that [`Forwarding`](crate::forwarding::Forwarding) sets or accepts from trusted proxies.
+pub(crate) fn of_question(host: &HostSettings, route: &RouteSettings) -> OwnNames {
+    let is_own = |name: &&HeaderName| !([AUTHORIZATION, COOKIE].contains(name) || claims::is_fixed(name));
+    of_identities(host, route).chain(of_rules(route).filter(is_own)).collect()
+}
+
+/// The names by which the gateway vouches for a user.
+fn of_identities<'a>(host: &HostSettings, route: &'a RouteSettings) -> impl Iterator<Item = &'a HeaderName> {
+    let tokens = route.access.tokens.iter().flat_map(|tokens| tokens.check.header_names());
+    let copied = route.forward_auth.iter().flat_map(|auth| auth.copied.iter());
+    // RFC 9440 section 4: no header of a client, even of a trusted proxy, stands beside that of the gateway.
+    let certificates = (host.client_cert != ClientCert::None).then_some(&client_cert::NAMES);
+    tokens.chain(copied).chain(certificates.into_iter().flatten())
+}
+
+fn of_rules(route: &RouteSettings) -> impl Iterator<Item = &HeaderName> {
+    route.request_headers.iter().flat_map(|rules| rules.own_names())
+}
