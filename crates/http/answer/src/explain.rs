@@ -9,9 +9,10 @@ use std::rc::Rc;
 use brisk_beacon::Beacons;
 use brisk_http::path::RequestPath;
 use brisk_rules::{Examined, Failing, Pairs, Routes};
+use brisk_transform::body::Body;
 use brisk_upstream::settings::GroupSettings;
 use brisk_visits::Visits;
-use http::header;
+use http::{Response, header};
 use http::request::Parts;
 
 use crate::error::ServiceError;
@@ -124,9 +125,30 @@ pub fn explain(
             ..without(Some(index), &action(route, groups, head, &path))
         },
         None if routes.is_empty() => without(Some(index), "the built-in page: the host has no routes"),
-        None => unrouted("404 Not Found: no route has this path and these conditions"),
+        None => unrouted(&unmatched(routes, &examined, head)),
     };
     Ok(Explanation { passed_over, ..explained })
+}
+
+/// The action for a path without a route: a redirect to the final slash of a route, or 404.
+fn unmatched(routes: &[RouteSettings], examined: &Examined<'_>, head: &Parts) -> String {
+    let holds = |route: &&RouteSettings| {
+        route.conditions.as_ref().is_none_or(|conditions| conditions.hold(examined))
+    };
+    let location = routes.iter().filter(holds).find_map(|route| {
+        let (path, location) = redirect::slashless(route)?;
+        (*path.as_bytes() == *examined.path).then_some(location)
+    });
+    location.map_or_else(
+        || "404 Not Found: no route has this path and these conditions".to_owned(),
+        |location| redirected(&redirect::final_slash(&location, head)),
+    )
+}
+
+fn redirected(response: &Response<Body>) -> String {
+    let location = response.headers().get(header::LOCATION);
+    let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()));
+    format!("redirect: {} to {}", response.status(), location.unwrap_or_default())
 }
 
 /// The stages and the action of a path that the gateway serves itself.
@@ -159,11 +181,7 @@ fn action(route: &RouteSettings, groups: &[GroupSettings], head: &Parts, path: &
         Action::Redirect(to) => {
             let authority = head.uri.authority().map_or("", |authority| authority.as_str());
             match redirect::answer(to, &HeadValues(head), authority) {
-                Ok(response) => {
-                    let location = response.headers().get(header::LOCATION);
-                    let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()));
-                    format!("redirect: {} to {}", response.status(), location.unwrap_or_default())
-                }
+                Ok(response) => redirected(&response),
                 Err(refusal) => refusal.status.to_string(),
             }
         }

@@ -22,7 +22,6 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
@@ -34,9 +33,6 @@ pub(crate) use room::{Room, in_room};
 
 /// Size of a read in bytes: two TLS records. Every response has a buffer of this size from its start.
 const CHUNK: usize = 32 << 10;
-
-/// Bytes that are encoded in a path (RFC 3986 section 3.3).
-const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Codings of precompressed copies, preferred first: brotli is the shortest, and its cost at compression time is
 /// irrelevant.
@@ -216,7 +212,7 @@ impl Files {
 /// The path of a route with a slash at its end, if it lacks one; see [`StaticFiles::location`].
 pub(crate) fn location(route: &RoutePath) -> Option<String> {
     let RoutePath::Prefix(path) = route else { return None };
-    (!path.ends_with('/')).then(|| format!("{}/", utf8_percent_encode(path, IN_PATH)))
+    (!path.ends_with('/')).then(|| redirect::encoded(path) + "/")
 }
 
 async fn call(folder: &Folder, request: Request<()>) -> Response<Body> {

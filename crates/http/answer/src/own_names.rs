@@ -4,7 +4,7 @@ use brisk_http::claims::{self, OwnNames};
 use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
 
-use crate::client_cert::{self, ClientCert};
+use crate::features::client_certificates::{ClientCert, NAMES};
 use crate::settings::{HostSettings, RouteSettings};
 
 /// The names for requests of a route to its upstream, for their copies and for their trailers.
@@ -27,10 +27,10 @@ fn of_identities<'a>(host: &HostSettings, route: &'a RouteSettings) -> impl Iter
     let tokens = route.access.tokens.iter().flat_map(|tokens| tokens.check.header_names());
     let copied = route.forward_auth.iter().flat_map(|auth| auth.copied.iter());
     // RFC 9440 section 4: no header of a client, even of a trusted proxy, stands beside that of the gateway.
-    let certificates = (host.client_cert != ClientCert::None).then_some(&client_cert::NAMES);
+    let certificates = (host.client_certificates != ClientCert::None).then_some(&NAMES);
     tokens.chain(copied).chain(certificates.into_iter().flatten())
 }
 
 fn of_rules(route: &RouteSettings) -> impl Iterator<Item = &HeaderName> {
-    route.request_headers.iter().flat_map(|rules| rules.own_names())
+    route.headers.requests.iter().flat_map(|rules| rules.own_names())
 }

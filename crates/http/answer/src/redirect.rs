@@ -1,17 +1,22 @@
 //! Redirects of routes, and the redirect from plain HTTP to HTTPS.
 
+use brisk_http::path::one_leading_slash;
 use brisk_http::validate;
 use brisk_http::validate::{Refusal, Target, host_of};
 use brisk_rules::{NoLocation, Values};
 use brisk_transform::body::Body;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::settings::Redirect;
+use crate::settings::{Action, Redirect, RoutePath, RouteSettings};
 
 /// Default port of HTTPS, omitted in URLs.
 const HTTPS: u16 = 443;
+
+/// Bytes that are encoded in a path (RFC 3986 section 3.3).
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Redirects plain HTTP to HTTPS: 308 with the same host, path and query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,31 @@ pub(crate) fn answer(
     })?;
     let location = HeaderValue::try_from(location).map_err(|_| Refusal::bad_request("target"))?;
     Ok(to(redirect.status, location))
+}
+
+/// The path of a prefix without its final slash, and the location with the slash, for routes whose requests to this path are
+/// redirected: those to upstreams, as in nginx.
+pub(crate) fn slashless(route: &RouteSettings) -> Option<(String, Box<str>)> {
+    let (Action::Upstream(_), RoutePath::Prefix(path)) = (&route.action, &route.path) else { return None };
+    let slashless = path.strip_suffix('/').filter(|slashless| !slashless.is_empty())?;
+    Some((slashless.to_owned(), encoded(path).into()))
+}
+
+/// The redirect to `location` with the query of the request. A request with another method than GET and HEAD keeps method and
+/// body (308), which clients drop after 301 (RFC 9110 section 15.4.2).
+pub(crate) fn final_slash(location: &str, request: &Parts) -> Response<Body> {
+    let is_read = request.method == Method::GET || request.method == Method::HEAD;
+    let status = if is_read { StatusCode::MOVED_PERMANENTLY } else { StatusCode::PERMANENT_REDIRECT };
+    let location = match request.uri.query() {
+        Some(query) => format!("{location}?{query}"),
+        None => location.to_owned(),
+    };
+    HeaderValue::try_from(location).map_or_else(|_| status_only(StatusCode::BAD_REQUEST), |location| to(status, location))
+}
+
+/// A path as a location: percent-encoded, on this host.
+pub(crate) fn encoded(path: &str) -> String {
+    one_leading_slash(&utf8_percent_encode(path, IN_PATH).to_string()).to_owned()
 }
 
 fn host_with_brackets(authority: &str) -> Option<&str> {

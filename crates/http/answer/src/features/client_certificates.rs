@@ -6,6 +6,7 @@ pub(crate) mod stage;
 
 use super::{Context, HostFeature, HostScope};
 pub use client_cert::ClientCert;
+pub(crate) use client_cert::NAMES;
 pub use keys::{
     ClientCertificateMode, ClientCertificates, ClientCertificatesKeys, CrlMode, ForwardCertificate,
 };

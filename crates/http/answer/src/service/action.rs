@@ -38,6 +38,8 @@ pub(super) enum RouteAction {
     Script,
     /// Stores the measurements of a page view.
     Beacon(Rc<SiteVisits>),
+    /// Redirects to this path, with the query of the request.
+    FinalSlash(Box<str>),
     Refuse(Refusal),
 }
 
@@ -107,6 +109,7 @@ impl Route {
             }
             RouteAction::Page(page) => Ok(page.make(exchange.connection(), &request.head)),
             RouteAction::Script => script(&request.head),
+            RouteAction::FinalSlash(location) => Ok(redirect::final_slash(location, &request.head)),
             RouteAction::Refuse(refusal) => Err(*refusal),
         }
     }

@@ -18,6 +18,7 @@ use crate::exchange::Exchange;
 use crate::features::ordered;
 use crate::forwarding::Forwarding;
 use crate::own_names;
+use crate::redirect;
 use crate::settings::{RoutePath, RouteSettings, ServiceSettings};
 use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
@@ -33,6 +34,8 @@ pub(super) struct Site {
     /// Routes of the gateway's own paths (scripts, beacons, preconnects). They take precedence over `routes`.
     reserved: Routes<Route>,
     routes: Routes<Route>,
+    /// Redirects of paths without a route to paths with a final slash, which are those of an upstream route.
+    slashless: Routes<Route>,
     /// The route of requests without a matching path: 404.
     missing: Route,
     /// The route of requests with an ambiguous path: 400.
@@ -76,6 +79,7 @@ impl Site {
         let refuse = |refusal| Route::reserved(&context, StageTarget::Unrouted, RouteAction::Refuse(refusal));
         Ok(Self {
             routes: Routes::new(routes?),
+            slashless: Routes::new(slashless(&context)),
             reserved: Routes::new(reserved(&context)),
             missing: refuse(Refusal::new(StatusCode::NOT_FOUND, "no-route")),
             ambiguous: refuse(Refusal::bad_request("path")),
@@ -130,7 +134,9 @@ impl Site {
                 true
             })
         };
-        let found = reserved.or_else(|| self.routes.find(&path, holds)).unwrap_or(&self.missing);
+        let routed = || self.routes.find(&path, holds);
+        let slashless = || self.slashless.find(&path, holds).filter(|_| !request.is_tunnel);
+        let found = reserved.or_else(routed).or_else(slashless).unwrap_or(&self.missing);
         match excess.get() {
             None => found,
             Some(Excess::Path | Excess::Query) => &self.target_too_long,
@@ -152,6 +158,18 @@ impl Route {
         let stages = RouteStages::compile(&StageContext { host: Some(context), target });
         Self { conditions: None, own_names: Rc::default(), stages, action }
     }
+}
+
+/// Redirects to the final slash of upstream routes, with the conditions of the routes. Their other stages are those of the host:
+/// they disclose no more than a 404.
+fn slashless(context: &HostContext<'_>) -> Vec<(RoutePath, Route)> {
+    let routes = ordered(&context.settings.routes).map(|(_, index)| &context.settings.routes[index]);
+    let redirects = routes.filter_map(|route| {
+        let (path, location) = redirect::slashless(route)?;
+        let redirect = Route::reserved(context, StageTarget::Unrouted, RouteAction::FinalSlash(location));
+        Some((RoutePath::Exact(path), Route { conditions: route.conditions.clone(), ..redirect }))
+    });
+    redirects.collect()
 }
 
 /// Routes of the paths that the gateway serves itself.

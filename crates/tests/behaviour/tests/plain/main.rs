@@ -14,6 +14,7 @@ mod check;
 mod compress_rights;
 mod error_pages;
 mod explain;
+mod final_slashes;
 mod hostile_issuers;
 mod hostile_values;
 mod http3;
