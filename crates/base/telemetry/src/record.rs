@@ -194,6 +194,8 @@ impl Drop for ConnectionRecord {
 pub struct RequestRecord<'a> {
     /// The connection that it came on.
     pub connection: &'a ConnectionRecord,
+    /// Address of the client: that of the connection, or one that a trusted proxy states. The port is 0 if it is unknown.
+    pub client: SocketAddr,
     /// Id of the request.
     pub id: RequestId,
     /// Method as the client sent it.

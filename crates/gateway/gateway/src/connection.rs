@@ -89,10 +89,12 @@ fn connected(worker: &Worker, mut record: ConnectionRecord, demands: Demands, io
 /// Applies the limits that count all connections of a client: the rate of requests, and shares of memory.
 pub(crate) fn limit_client(worker: &Worker, connection: &Connection) {
     let live = worker.shared.live.load();
-    let client = live.one_client(connection.client.record.borrow().client.ip());
-    let Some(client) = client else { return connection.client.set_many() };
+    if live.is_many_clients(connection.client.record.borrow().client.ip()) {
+        connection.client.set_many();
+    }
+    // Also for a proxy, which names its clients in headers.
     if let Some(rates) = live.rates.as_ref().filter(|rates| rates.limits().requests.is_some()) {
-        connection.extras.limit_requests(Arc::clone(rates), client);
+        connection.extras.limit_requests(Arc::clone(rates));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The built-in page, which shows visitors the facts of their own connection.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,7 +34,9 @@ pub(crate) fn fill_hosts(service: &mut ServiceSettings, first_run: Option<&Dashb
     let mut any = false;
     for host in service.hosts.iter_mut().filter(|host| host.routes.is_empty()) {
         let first_run = first_run.cloned();
-        let page = Page::new(move |connection, request| answer(connection, request, first_run.as_ref()));
+        let page = Page::new(move |connection, request, client| {
+            answer(connection, request, client, first_run.as_ref())
+        });
         let page = RouteSettings::new(RoutePath::Prefix("/".to_owned()), Action::Page(page));
         let early_data = if host.tls.early_data > 0 { EarlyDataPolicy::Safe } else { EarlyDataPolicy::Hold };
         host.routes.push(RouteSettings { early_data, ..page });
@@ -43,15 +46,24 @@ pub(crate) fn fill_hosts(service: &mut ServiceSettings, first_run: Option<&Dashb
 }
 
 /// Answers `/` with the page and `/connection.json` with the same facts as JSON.
-fn answer(connection: &Connection, request: &Parts, first_run: Option<&DashboardUrl>) -> Response<Body> {
+fn answer(
+    connection: &Connection,
+    request: &Parts,
+    client: SocketAddr,
+    first_run: Option<&DashboardUrl>,
+) -> Response<Body> {
     let record = connection.client.record.borrow();
     let requests = connection.flow.requests();
     let (status, kind, body) = match request.uri.path() {
         "/" => {
             let protocol = format!("{:?}", request.version).replace("2.0", "2");
-            (StatusCode::OK, "text/html; charset=utf-8", html(&record, requests, &protocol, first_run))
+            (
+                StatusCode::OK,
+                "text/html; charset=utf-8",
+                html(&record, (client, requests), &protocol, first_run),
+            )
         }
-        "/connection.json" => (StatusCode::OK, "application/json", facts(&record, requests)),
+        "/connection.json" => (StatusCode::OK, "application/json", facts(&record, client, requests)),
         _ => (StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "not found\n".to_owned()),
     };
     let mut response = Response::new(Body::full(body));
@@ -65,7 +77,7 @@ fn answer(connection: &Connection, request: &Parts, first_run: Option<&Dashboard
 
 fn html(
     record: &ConnectionRecord,
-    requests: u32,
+    (client, requests): (SocketAddr, u32),
     protocol: &str,
     first_run: Option<&DashboardUrl>,
 ) -> String {
@@ -79,15 +91,15 @@ fn html(
         .replace("{{tls}}", &tls)
         .replace("{{parts}}", &parts(record))
         .replace("{{parts_note}}", parts_note(record))
-        .replace("{{connection}}", &connection_rows(record, requests, protocol))
-        .replace("{{links}}", &first_run.map(|dashboard| links(record, dashboard)).unwrap_or_default())
+        .replace("{{connection}}", &connection_rows(record, client, requests, protocol))
+        .replace("{{links}}", &first_run.map(|dashboard| links(client, dashboard)).unwrap_or_default())
         .replace("{{next}}", &first_run.map(|_| next(record)).unwrap_or_default())
         .replace("{{version}}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Links to the next pages. The dashboard and its documentation can be opened on this machine only.
-fn links(record: &ConnectionRecord, dashboard: &DashboardUrl) -> String {
-    let dashboard = dashboard.get().filter(|_| record.client.ip().to_canonical().is_loopback());
+fn links(client: SocketAddr, dashboard: &DashboardUrl) -> String {
+    let dashboard = dashboard.get().filter(|_| client.ip().to_canonical().is_loopback());
     let here = dashboard.map_or_else(String::new, |url| {
         let url = escape_markup(url);
         format!("<a href=\"{url}/\">Dashboard</a><a href=\"{url}/docs/\">Documentation</a>")
@@ -187,10 +199,10 @@ fn early_data(outcome: EarlyData) -> &'static str {
     }
 }
 
-fn connection_rows(record: &ConnectionRecord, requests: u32, protocol: &str) -> String {
+fn connection_rows(record: &ConnectionRecord, client: SocketAddr, requests: u32, protocol: &str) -> String {
     let mut rows = String::new();
     row(&mut rows, "HTTP version", protocol);
-    name(&mut rows, "Your address", Some(&record.client), "");
+    name(&mut rows, "Your address", Some(&shown(client)), "");
     let rtt = record.rtt.map_or("not measured".to_owned(), milliseconds);
     row(&mut rows, "Round trip", &rtt);
     row(&mut rows, "Requests so far", &requests.to_string());
@@ -242,6 +254,11 @@ fn parts(record: &ConnectionRecord) -> String {
     bars
 }
 
+/// An address with its port, if the port is known.
+fn shown(client: SocketAddr) -> String {
+    if client.port() == 0 { client.ip().to_string() } else { client.to_string() }
+}
+
 fn parts_note(record: &ConnectionRecord) -> &'static str {
     if record.timeline.offset(Milestone::KeyOperationStarted).is_some() {
         "The first part begins with the accepted TCP connection. In the last, your browser verifies the certificate."
@@ -254,10 +271,10 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
-fn facts(record: &ConnectionRecord, requests: u32) -> String {
+fn facts(record: &ConnectionRecord, client: SocketAddr, requests: u32) -> String {
     let all = json!({
         "connection": record.id,
-        "client": record.client.to_string(),
+        "client": shown(client),
         "requests": requests,
         "rtt_us": record.rtt.map(connections::micros),
         "tls": record.tls.as_deref().map(connections::tls),

@@ -111,6 +111,9 @@ impl Service for Http3Service {
                 Connection::with_early_data(*record, confirmation.clone(), until)
             }
         };
+        if proof == AddressProof::Claimed {
+            connection.client.set_claimed();
+        }
         limit_client(&worker, &connection);
         let mut settings = Rc::clone(&worker.http.borrow());
         if settings.head_size != self.head_size {

@@ -1,5 +1,6 @@
 //! One request and its response, counted and logged exactly once on every path.
 
+mod client;
 mod line;
 mod memory;
 mod recorded_body;
@@ -19,7 +20,7 @@ use brisk_http_connection::streams::{Ended, StreamKey};
 use brisk_http_connection::{Connection, streams};
 use brisk_limits::ConcurrencyPermit;
 use brisk_telemetry::{
-    AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side, Source, UpgradedEnd,
+    AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side, UpgradedEnd,
 };
 use brisk_transform::body::Body;
 use brisk_upstream::Server;
@@ -32,6 +33,7 @@ use http_body::Frame;
 
 use self::line::{Failure, Line};
 pub use self::recorded_body::RecordedBody;
+use crate::client_address::{ClientAddress, Hop};
 
 /// Time after which an aborted response is not counted as abuse.
 const LONG: Duration = Duration::from_secs(1);
@@ -51,6 +53,9 @@ pub struct Telemetry {
 pub(crate) struct Exchange {
     telemetry: Rc<Telemetry>,
     connection: Rc<Connection>,
+    client: ClientAddress,
+    /// The addresses that a trusted proxy states.
+    hops: Box<[Hop]>,
     id: RequestId,
     /// Number of the request on its connection, from 1.
     number: u32,
@@ -103,6 +108,8 @@ impl Exchange {
         Box::new(Self {
             telemetry: Rc::clone(telemetry),
             connection: Rc::clone(connection),
+            client: ClientAddress::of(connection),
+            hops: Box::default(),
             id,
             number: connection.flow.requests(),
             started,
@@ -284,30 +291,12 @@ impl Exchange {
         }
     }
 
-    /// Adds the failure to the recent problems.
-    fn note(&self, Failure { side, reason }: Failure) {
-        let source = match side {
-            Side::Client => Source::Client,
-            Side::Upstream => Source::Upstream,
-            Side::Internal => Source::Internal,
-        };
-        self.telemetry.metrics.problems().note(source, reason, || {
-            let mut example = self.connection.client.record.borrow().client.to_string();
-            if let Some(line) = &self.line {
-                example.extend([", ", &line.text()]);
-            }
-            if let Some(server) = self.outcome.server() {
-                example.extend([", upstream ", server.name()]);
-            }
-            example
-        });
-    }
-
     fn log(&self, log: &AccessLog, line: &Line, duration: Duration) {
         let server = self.outcome.server();
         let switched = self.switched.as_deref();
         log.log(&RequestRecord {
             connection: &self.connection.client.record.borrow(),
+            client: self.client.address,
             id: self.id,
             method: line.method.as_str(),
             host: line.host(),

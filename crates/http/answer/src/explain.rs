@@ -12,8 +12,8 @@ use brisk_rules::{Examined, Failing, Pairs, Routes};
 use brisk_transform::body::Body;
 use brisk_upstream::settings::GroupSettings;
 use brisk_visits::Visits;
-use http::{Response, header};
 use http::request::Parts;
+use http::{Response, header};
 
 use crate::error::ServiceError;
 use crate::features::ordered;
@@ -73,10 +73,9 @@ pub fn explain(
     // Stages that measure visits are part of the explanation whether visits are stored or not.
     let beacons = settings.beacons.clone().unwrap_or_else(|| Beacons::new(Visits::off()));
     let settings = ServiceSettings { beacons: Some(beacons), ..settings.clone() };
-    let trusted = settings.trusted_proxies.clone().into();
     let forwarding = Rc::new(Forwarding::new(settings.trusted_proxies.clone(), settings.underscores));
     // Only a worker has groups.
-    let context = HostContext::new(index, &settings, &trusted, (&forwarding, Groups(&|_| None)))?;
+    let context = HostContext::new(index, &settings, (&forwarding, Groups(&|_| None)))?;
     let stages = |target| RouteStages::compile(&StageContext { host: Some(&context), target }).names();
     let unrouted =
         |action| Explanation { stages: stages(StageTarget::Unrouted), ..without(Some(index), action) };
@@ -132,9 +131,8 @@ pub fn explain(
 
 /// The action for a path without a route: a redirect to the final slash of a route, or 404.
 fn unmatched(routes: &[RouteSettings], examined: &Examined<'_>, head: &Parts) -> String {
-    let holds = |route: &&RouteSettings| {
-        route.conditions.as_ref().is_none_or(|conditions| conditions.hold(examined))
-    };
+    let holds =
+        |route: &&RouteSettings| route.conditions.as_ref().is_none_or(|conditions| conditions.hold(examined) == Ok(true));
     let location = routes.iter().filter(holds).find_map(|route| {
         let (path, location) = redirect::slashless(route)?;
         (*path.as_bytes() == *examined.path).then_some(location)

@@ -1,7 +1,7 @@
 //! Headers that describe the client to upstreams: `X-Forwarded-For`, `-Proto` and `-Host`, `Forwarded` (RFC 7239) and
 //! `X-Request-Id`.
 //!
-//! From a trusted proxy these headers are accepted: its list of clients is extended, the other values are kept. From
+//! From a trusted proxy these headers are accepted: its [list](client_address) of clients is extended, the other values are kept. From
 //! all other clients they are replaced, and every other header that [claims] an identity is removed.
 //!
 //! An arbitrary name that reached the default host is not vouched for: it appears neither in `X-Forwarded-Host` nor in
@@ -12,9 +12,8 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-use brisk_http::claims;
-use brisk_http::claims::Underscores;
-use brisk_http_connection::Connection;
+use brisk_http::claims::{self, Underscores};
+use brisk_http::validate;
 use brisk_http_connection::forwarded::ForwardedValues;
 use brisk_telemetry::RequestId;
 use brisk_transform::names::Names;
@@ -22,6 +21,9 @@ use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
+
+use crate::client_address::{self, ClientAddress, ClientSource, Hop};
+use crate::exchange::Exchange;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -42,7 +44,6 @@ pub(crate) struct Forwarding {
 pub(crate) struct ForwardedRequest<'a> {
     /// Host and port from the client; may be empty.
     pub(crate) authority: &'a str,
-    pub(crate) id: RequestId,
     /// Names of the responding host.
     pub(crate) names: &'a Names,
 }
@@ -53,13 +54,33 @@ impl Forwarding {
         Self { trusted, underscores }
     }
 
+    /// Determines the client of a request, once.
+    pub(crate) fn name_client(&self, exchange: &mut Exchange, headers: &HeaderMap) {
+        let connected = exchange.client();
+        if !self.trusts(connected.ip()) {
+            return;
+        }
+        let hops = client_address::stated(headers);
+        // In a chain of trusted proxies only, the first is the client.
+        let named = hops.iter().rev().find(|hop| !self.trusts(hop.address.ip())).or(hops.first());
+        let client = match named {
+            Some(hop) => ClientAddress {
+                address: hop.address,
+                // Packets with an invented source could have that of the proxy.
+                source: match connected.source {
+                    ClientSource::Unproven => ClientSource::Unproven,
+                    _ => ClientSource::Header,
+                },
+                is_proxy: self.trusts(hop.address.ip()),
+            },
+            None => ClientAddress { is_proxy: true, ..connected },
+        };
+        exchange.name_client(client, hops);
+    }
+
     /// Sets the forwarding headers of a request for an upstream.
-    pub(crate) fn apply(
-        &self,
-        headers: &mut HeaderMap,
-        connection: &Connection,
-        request: &ForwardedRequest<'_>,
-    ) {
+    pub(crate) fn apply(&self, headers: &mut HeaderMap, exchange: &Exchange, request: &ForwardedRequest<'_>) {
+        let connection = exchange.connection();
         let client = connection.client.record.borrow().client;
         let mut kept = connection.client.forwarded.borrow_mut();
         let values = match &mut *kept {
@@ -68,39 +89,19 @@ impl Forwarding {
         };
         if self.trusts(client.ip()) {
             claims::remove_forged(headers, self.underscores);
-            extend(headers, values);
-            keep_request_id(headers, request.id);
+            extend(headers, exchange.hops(), values);
+            keep_request_id(headers, exchange.id());
         } else {
             claims::remove(headers, self.underscores);
             replace(headers, values);
-            headers.insert(REQUEST_ID, request_id(request.id));
+            headers.insert(REQUEST_ID, request_id(exchange.id()));
         }
-    }
-
-    /// The address of the client: that of the connection, or the last address in `X-Forwarded-For` that is not a proxy's if
-    /// the connection is that of a trusted proxy. `None` if the proxy states no address.
-    pub(crate) fn client(&self, connection: &Connection, headers: &HeaderMap) -> Option<IpAddr> {
-        let peer = connection.client.record.borrow().client.ip();
-        if !self.trusts(peer) {
-            return Some(peer);
-        }
-        let lines = headers.get_all(FOR).iter().rev().filter_map(|line| line.to_str().ok());
-        let addresses = lines.flat_map(|line| line.rsplit(',')).map(address);
-        // An entry that is no address ends the list: those before it are not vouched for by a trusted proxy.
-        addresses.map_while(|address| address).find(|address| !self.trusts(*address))
     }
 
     fn trusts(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.trusted.iter().any(|network| network.contains(&client))
     }
-}
-
-/// The address in an element of `X-Forwarded-For`, which may have a port.
-fn address(element: &str) -> Option<IpAddr> {
-    let element = element.trim();
-    let with_port = || element.parse::<SocketAddr>().map(|address| address.ip());
-    element.parse().or_else(|_| with_port()).ok()
 }
 
 /// The value of `X-Request-Id`.
@@ -138,21 +139,41 @@ fn replace(headers: &mut HeaderMap, values: &ForwardedValues) {
     headers.insert(header::FORWARDED, values.element.clone());
 }
 
-fn extend(headers: &mut HeaderMap, values: &ForwardedValues) {
-    append(headers, FOR, &values.client);
-    append(headers, header::FORWARDED, &values.element);
-    headers.entry(PROTO).or_insert_with(|| values.proto.clone());
+/// Writes the addresses that the proxy states, and its own, into both lists, which therefore agree. Each is a single line, because
+/// many upstreams read only one line.
+fn extend(headers: &mut HeaderMap, hops: &[Hop], values: &ForwardedValues) {
+    let proto = hops.first().and_then(|hop| hop.proto).map(HeaderValue::from_static);
+    headers.entry(PROTO).or_insert_with(|| proto.unwrap_or_else(|| values.proto.clone()));
+    if hops.is_empty() {
+        headers.insert(FOR, values.client.clone());
+        headers.insert(header::FORWARDED, values.element.clone());
+    } else {
+        let (list, forwarded) = lists(headers, hops);
+        headers.insert(FOR, value([list.as_bytes(), values.client.as_bytes()].concat()));
+        headers.insert(header::FORWARDED, value([forwarded.as_bytes(), values.element.as_bytes()].concat()));
+    }
     if let Some(host) = &values.host {
         headers.entry(HOST).or_insert_with(|| host.clone());
     }
 }
 
-/// Joins all values of a list and `last` into a single line, because many upstreams read only one line.
-fn append(headers: &mut HeaderMap, name: HeaderName, last: &HeaderValue) {
-    let mut list: Vec<_> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
-    list.push(last.as_bytes());
-    let joined = list.join(&b", "[..]);
-    headers.insert(name, value(joined));
+/// The beginnings of `X-Forwarded-For` and `Forwarded`. The first element of the latter has the scheme and host of the client's
+/// request, as the proxy states them: readers of `Forwarded` take those of the first element.
+fn lists(headers: &HeaderMap, hops: &[Hop]) -> (String, String) {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let (mut proto, mut host) = (
+        text(PROTO).filter(|proto| ["http", "https"].contains(proto)),
+        text(HOST).filter(|host| validate::host_of(host).is_some()),
+    );
+    let (mut list, mut forwarded) = (String::new(), String::new());
+    for hop in hops {
+        let ip = hop.address.ip();
+        write!(list, "{ip}, ").expect("a string takes all");
+        let (proto, host) = (proto.take().or(hop.proto).unwrap_or_default(), host.take().unwrap_or_default());
+        forwarded.push_str(&element(ip, proto, host));
+        forwarded.push_str(", ");
+    }
+    (list, forwarded)
 }
 
 /// A `Forwarded` element (RFC 7239 section 4): `for=192.0.2.1;host=example.com;proto=https`.
@@ -168,8 +189,10 @@ fn element(ip: IpAddr, proto: &str, authority: &str) -> String {
     if !authority.is_empty() {
         write!(element, ";host={quote}{authority}{quote}").expect("a string takes all");
     }
-    element.push_str(";proto=");
-    element.push_str(proto);
+    if !proto.is_empty() {
+        element.push_str(";proto=");
+        element.push_str(proto);
+    }
     element
 }
 
@@ -180,14 +203,27 @@ fn value(text: impl Into<Bytes>) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
-    use brisk_telemetry::{ConnectionRecord, Timeline};
+    use std::rc::Rc;
+    use std::time::Instant;
+
+    use brisk_http_connection::Connection;
+    use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
+    use brisk_tls::Confirmation;
+    use http::Request;
 
     use super::*;
+    use crate::exchange::Telemetry;
 
-    fn connection(client: &str) -> std::rc::Rc<Connection> {
+    fn connection(client: &str) -> Rc<Connection> {
         let local = SocketAddr::from(([127, 0, 0, 1], 443));
         let client = SocketAddr::new(client.parse().expect("an address"), 40000);
         Connection::new(ConnectionRecord::new(1, client, local, Timeline::start()), true)
+    }
+
+    fn exchange(connection: &Rc<Connection>) -> Box<Exchange> {
+        let telemetry = Rc::new(Telemetry { metrics: Metrics::new(), access_log: None });
+        let (head, ()) = Request::new(()).into_parts();
+        Exchange::begin(&telemetry, connection, RequestId(0xab), &head)
     }
 
     fn names() -> Names {
@@ -203,12 +239,10 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
-        let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
-        Forwarding::new(trusted, Underscores::Drop).apply(
-            &mut map,
-            &connection(client),
-            &ForwardedRequest { authority, id: RequestId(0xab), names: &names() },
-        );
+        let forwarding = Forwarding::new(vec!["10.0.0.0/8".parse().expect("a network")], Underscores::Drop);
+        let mut exchange = exchange(&connection(client));
+        forwarding.name_client(&mut exchange, &map);
+        forwarding.apply(&mut map, &exchange, &ForwardedRequest { authority, names: &names() });
         map
     }
 
@@ -244,7 +278,10 @@ mod tests {
         assert_eq!(headers.get_all("x-forwarded-for").iter().count(), 1);
         assert_eq!(headers["x-forwarded-proto"], "http");
         assert_eq!(headers["x-forwarded-host"], "b.example");
-        assert_eq!(headers["forwarded"], "for=192.0.2.9, for=10.1.2.3;host=a.example;proto=https");
+        assert_eq!(
+            headers["forwarded"],
+            "for=192.0.2.9;host=b.example;proto=http, for=192.0.2.8, for=10.1.2.3;host=a.example;proto=https"
+        );
         assert_eq!(headers["x-request-id"], "given");
         assert_eq!(headers["client-cert"], ":AAAA:");
         assert_eq!(headers["true-client-ip"], "192.0.2.9");
@@ -273,13 +310,43 @@ mod tests {
     }
 
     #[test]
+    fn a_list_has_the_source_of_the_proxy_and_one_client() {
+        let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
+        let forwarding = Forwarding::new(trusted, Underscores::Drop);
+        let named = |connection: &Rc<Connection>, list: &'static str| {
+            let headers = HeaderMap::from_iter([(FOR, HeaderValue::from_static(list))]);
+            let mut exchange = exchange(connection);
+            forwarding.name_client(&mut exchange, &headers);
+            let client = exchange.client();
+            (client.to_string(), client.source, client.is_proxy)
+        };
+        let proxy = connection("10.1.2.3");
+        for (list, client, source, is_proxy) in [
+            ("192.0.2.1", "192.0.2.1", ClientSource::Header, false),
+            ("192.0.2.1:80, 10.0.0.1", "192.0.2.1:80", ClientSource::Header, false),
+            ("10.0.0.2, 10.0.0.1", "10.0.0.2", ClientSource::Header, true),
+            ("unknown", "10.1.2.3:40000", ClientSource::Socket, true),
+        ] {
+            assert_eq!(named(&proxy, list), (client.to_owned(), source, is_proxy), "{list}");
+        }
+        let stranger = named(&connection("192.0.2.9"), "10.0.0.1");
+        assert_eq!(stranger, ("192.0.2.9:40000".to_owned(), ClientSource::Socket, false));
+        // Packets with an invented source can have that of the proxy.
+        let address = SocketAddr::from(([10, 1, 2, 3], 40000));
+        let record = ConnectionRecord::new(1, address, address, Timeline::start());
+        let early = Connection::with_early_data(record, Confirmation::default(), Instant::now());
+        early.client.set_claimed();
+        assert_eq!(named(&early, "192.0.2.1"), ("192.0.2.1".to_owned(), ClientSource::Unproven, false));
+    }
+
+    #[test]
     fn kept_values_are_not_used_for_another_authority() {
         let forwarding = Forwarding::new(Vec::new(), Underscores::Drop);
         let connection = connection("192.0.2.1");
         for authority in ["a.example", "b.example"] {
             let mut headers = HeaderMap::new();
-            let asked = ForwardedRequest { authority, id: RequestId(1), names: &names() };
-            forwarding.apply(&mut headers, &connection, &asked);
+            let asked = ForwardedRequest { authority, names: &names() };
+            forwarding.apply(&mut headers, &exchange(&connection), &asked);
             assert_eq!(headers["x-forwarded-host"], authority);
         }
     }

@@ -5,16 +5,17 @@ mod pages;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use brisk_http::path::RequestPath;
-use brisk_http::validate::{Target, host_of};
 use brisk_http::claims::{self, OwnNames};
+use brisk_http::path::RequestPath;
 use brisk_http::validate;
+use brisk_http::validate::{Target, host_of};
 use brisk_http_connection::Connection;
-use brisk_telemetry::{ConnectionRecord, RequestId, Timeline};
+use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 
+use crate::exchange::{Exchange, Telemetry};
 use crate::forwarding::{ForwardedRequest, Forwarding};
 use crate::headers;
 use crate::redirect::HttpsRedirect;
@@ -37,8 +38,11 @@ pub fn forwarding(bytes: &[u8]) {
     ] {
         let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
         let mut headers = given.clone();
-        let asked = ForwardedRequest { authority: "a.example", id: RequestId(7), names: &names };
-        Forwarding::new(trusted, underscores).apply(&mut headers, &connection(client), &asked);
+        let asked = ForwardedRequest { authority: "a.example", names: &names };
+        let forwarding = Forwarding::new(trusted, underscores);
+        let mut exchange = exchange(&connection(client));
+        forwarding.name_client(&mut exchange, &headers);
+        forwarding.apply(&mut headers, &exchange, &asked);
         let folded =
             |name: &HeaderName| name.as_str().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
         for name in headers.keys() {
@@ -55,12 +59,20 @@ pub fn forwarding(bytes: &[u8]) {
         let list: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
         assert!(list.len() == 1 && list[0].as_bytes().ends_with(client.as_bytes()), "{list:?}");
         assert!(client.starts_with("10") || list[0] == client);
+        let forwarded: Vec<_> = headers.get_all("forwarded").iter().collect();
+        let elements = |value: &HeaderValue| value.as_bytes().split(|byte| *byte == b',').count();
+        assert!(forwarded.len() == 1 && elements(forwarded[0]) == elements(list[0]), "{forwarded:?}");
     }
     let mut trailers = given;
     claims::clean_trailers(&mut trailers, &OwnNames::default());
     for name in ["x-forwarded-for", "x-real-ip", "forwarded", "host", "content-length", "cookie", "proxy"] {
         assert!(!trailers.contains_key(name));
     }
+}
+
+fn exchange(connection: &Rc<Connection>) -> Box<Exchange> {
+    let telemetry = Rc::new(Telemetry { metrics: Metrics::new(), access_log: None });
+    Exchange::begin(&telemetry, connection, RequestId(7), &Request::new(()).into_parts().0)
 }
 
 fn connection(client: &str) -> Rc<Connection> {

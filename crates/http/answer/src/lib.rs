@@ -5,6 +5,7 @@
 //! connections of one worker. It does no I/O with clients: `brisk-http-server` reads requests and writes responses.
 
 mod alt_svc;
+mod client_address;
 mod error;
 mod error_page;
 mod exchange;

@@ -86,7 +86,8 @@ pub(crate) fn final_slash(location: &str, request: &Parts) -> Response<Body> {
         Some(query) => format!("{location}?{query}"),
         None => location.to_owned(),
     };
-    HeaderValue::try_from(location).map_or_else(|_| status_only(StatusCode::BAD_REQUEST), |location| to(status, location))
+    HeaderValue::try_from(location)
+        .map_or_else(|_| status_only(StatusCode::BAD_REQUEST), |location| to(status, location))
 }
 
 /// A path as a location: percent-encoded, on this host.

@@ -19,6 +19,7 @@ use http::{Request, Response, StatusCode};
 
 use self::answers::{challenge, no_content, over_rate, refuse};
 use self::site::Site;
+use crate::client_address::ClientSource;
 use crate::error::ServiceError;
 use crate::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::forwarding::Forwarding;
@@ -55,9 +56,8 @@ impl Service {
         if settings.hosts.is_empty() {
             return Err(ServiceError::NoHost);
         }
-        let trusted: Rc<[_]> = settings.trusted_proxies.clone().into();
         let forwarding = Rc::new(Forwarding::new(settings.trusted_proxies.clone(), settings.underscores));
-        let site = |index| Site::new(index, settings, &trusted, &forwarding, &group);
+        let site = |index| Site::new(index, settings, &forwarding, &group);
         let sites: Result<Vec<_>, _> = (0..settings.hosts.len()).map(site).collect();
         Ok(Self {
             hosts: Hosts::new(settings, sites?)?,
@@ -78,8 +78,12 @@ impl Service {
         request: Request<ClientBody>,
     ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
-        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
-        if let Some(response) = over_rate(connection, &mut exchange) {
+        let mut exchange = self.begin(connection, &head);
+        // An invented address must not use up the rate of its owner.
+        if exchange.client().source == ClientSource::Unproven && connection.extras.limits_requests() {
+            Box::pin(exchange.hold_until_proven()).await;
+        }
+        if let Some(response) = over_rate(&mut exchange) {
             return exchange.respond(response);
         }
         let response = match self.admit(&mut exchange, &head) {
@@ -91,6 +95,13 @@ impl Service {
             Err(refusal) => self.answer(&head, Err(refusal), &mut exchange),
         };
         exchange.respond(response)
+    }
+
+    /// Starts a request, and determines its client.
+    fn begin(&self, connection: &Rc<Connection>, head: &Parts) -> Box<Exchange> {
+        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
+        self.forwarding.name_client(&mut exchange, &head.headers);
+        exchange
     }
 
     /// Responds to a request that reaches no host: with `answered`, or with the error page of a refusal.
@@ -113,7 +124,7 @@ impl Service {
         request: Request<ClientBody>,
     ) -> Response<RecordedBody> {
         let (head, _) = request.into_parts();
-        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
+        let mut exchange = self.begin(connection, &head);
         let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "flood");
         let response = refuse(refusal, head.version, &mut exchange);
         exchange.respond(response)
@@ -141,8 +152,8 @@ impl Service {
         connection: &Rc<Connection>,
         head: &Parts,
     ) -> Response<RecordedBody> {
-        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
-        let response = match (over_rate(connection, &mut exchange), text) {
+        let mut exchange = self.begin(connection, head);
+        let response = match (over_rate(&mut exchange), text) {
             (Some(response), _) => response,
             (None, Some(text)) => challenge(text),
             (None, None) if self.is_for_no_host(head) => {

@@ -19,7 +19,6 @@ use brisk_upstream::Group;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
 use http_body::Body as _;
-use ipnet::IpNet;
 
 use crate::exchange::Exchange;
 use crate::features::early_hints::RequestHints;
@@ -224,7 +223,6 @@ impl<'a> HostContext<'a> {
     pub(crate) fn new(
         index: usize,
         all: &'a ServiceSettings,
-        trusted: &Rc<[IpNet]>,
         (forwarding, groups): (&Rc<Forwarding>, Groups<'a>),
     ) -> Result<Self, CertError> {
         let host = &all.hosts[index];
@@ -236,7 +234,7 @@ impl<'a> HostContext<'a> {
             headers: ResponseHeaders::new(host.headers.hsts.map(HstsSettings::value), &host.headers.others),
             experiments: Rc::clone(&experiments),
             visits: measured.map(|(visits, beacons)| {
-                SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids(), trusted)
+                SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids())
             }),
             forwarding: Rc::clone(forwarding),
             groups,

@@ -27,6 +27,16 @@ impl Values for RequestValues<'_> {
                 // A vector takes all bytes.
                 let _ = write!(out, "{}", exchange.id());
             }
+            Variable::ClientAddress => {
+                let _ = write!(out, "{}", exchange.client().ip());
+            }
+            // Empty if the proxy does not state it.
+            Variable::ClientPort => match exchange.client().address.port() {
+                0 => {}
+                port => {
+                    let _ = write!(out, "{port}");
+                }
+            },
             Variable::Scheme => {
                 let is_secure = exchange.connection().client.secure;
                 out.extend_from_slice(if is_secure { b"https" } else { b"http" });
@@ -81,8 +91,6 @@ fn of_connection(variable: &Variable, record: &ConnectionRecord, out: &mut Vec<u
         let _ = write!(out, "{value}");
     };
     match variable {
-        Variable::ClientAddress => number(&record.client.ip().to_canonical(), out),
-        Variable::ClientPort => number(&record.client.port(), out),
         Variable::ServerAddress => number(&record.local.ip().to_canonical(), out),
         Variable::ServerPort => number(&record.local.port(), out),
         Variable::ClientSubject => text(tls.and_then(|tls| tls.client_subject.as_deref()), out),

@@ -10,7 +10,6 @@ mod facts;
 mod insertion;
 mod policy;
 
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,7 +23,6 @@ use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
-use ipnet::IpNet;
 
 pub(crate) use self::endpoint::{BEACON_PATH, SCRIPT_PATH, script};
 use crate::exchange::Exchange;
@@ -63,8 +61,6 @@ pub(crate) struct SiteVisits {
     beacons: Arc<Beacons>,
     /// The first name of the host.
     host: Arc<str>,
-    /// Trusted proxies, whose addresses represent many clients.
-    trusted: Rc<[IpNet]>,
     /// The experiments of the host.
     experiments: Vec<ExperimentId>,
     /// Element inserted into pages, which loads the script.
@@ -97,7 +93,6 @@ impl SiteVisits {
         beacons: &Arc<Beacons>,
         host: Option<&String>,
         experiments: Vec<ExperimentId>,
-        trusted: &Rc<[IpNet]>,
     ) -> Rc<Self> {
         let tag =
             format!("<script async fetchpriority=low src=\"{}?{}\"></script>", SCRIPT_PATH, script_version());
@@ -106,7 +101,6 @@ impl SiteVisits {
             settings: settings.clone(),
             beacons: Arc::clone(beacons),
             host: host.map_or("", String::as_str).into(),
-            trusted: Rc::clone(trusted),
             experiments,
             tag: tag.into(),
             compression: Compression::new(&usual),
@@ -129,7 +123,7 @@ impl SiteVisits {
         }
         let share = self.settings.share.unwrap_or_else(|| self.share());
         let is_measured =
-            is_drawn(exchange.id().0, share) && self.beacons.may_measure(self.client(exchange.connection()));
+            is_drawn(exchange.id().0, share) && self.beacons.may_measure(exchange.client().one_client());
         if !is_measured && !self.settings.network_errors {
             return None;
         }
@@ -156,12 +150,6 @@ impl SiteVisits {
     /// Compression of the script, and of pages of routes without a compression setting.
     pub(crate) fn compression(&self) -> &Rc<Compression> {
         &self.compression
-    }
-
-    /// The address of a connection's client; `None` if it represents many clients.
-    fn client(&self, connection: &Connection) -> Option<IpAddr> {
-        let address = connection.client.record.borrow().client.ip().to_canonical();
-        (!self.trusted.iter().any(|network| network.contains(&address))).then_some(address)
     }
 }
 

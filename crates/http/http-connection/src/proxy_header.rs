@@ -29,10 +29,11 @@ const OVER_TLS: u8 = 1;
 const CERTIFICATE_NOW: u8 = 2;
 const CERTIFICATE_IN_SESSION: u8 = 4;
 
-/// The header of a connection for `client`.
-pub fn header(client: &Connection, version: ProxyVersion) -> Vec<u8> {
+/// The header of a connection for requests of the client with this `address` on the connection `client`: another address than that
+/// of the connection is one that a trusted proxy states.
+pub fn header(client: &Connection, address: SocketAddr, version: ProxyVersion) -> Vec<u8> {
     let record = client.client.record.borrow();
-    let addresses = same_family(record.client, record.local);
+    let addresses = same_family(address, record.local);
     match version {
         ProxyVersion::V1 => v1::Addresses::from(addresses).to_string().into_bytes(),
         ProxyVersion::V2 => {

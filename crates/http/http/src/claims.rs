@@ -238,7 +238,8 @@ impl OwnNames {
     /// Whether `name` is one of the names, in any spelling. Costs a comparison of lengths for each name.
     pub fn include(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();
-        let is_same = |own: &[u8]| own.len() == name.len() && name.iter().copied().map(folded).eq(own.iter().copied());
+        let is_same =
+            |own: &[u8]| own.len() == name.len() && name.iter().copied().map(folded).eq(own.iter().copied());
         self.0.iter().any(|own| is_same(own))
     }
 
@@ -383,10 +384,24 @@ mod tests {
 
     #[test]
     fn names_that_begin_like_claims_are_claims() {
-        for name in ["x-envoy-original-path", "x-forwarded-x", "ssl-session-id", "remote-user", "$wsra", "x-ssl-cipher"] {
+        for name in [
+            "x-envoy-original-path",
+            "x-forwarded-x",
+            "ssl-session-id",
+            "remote-user",
+            "$wsra",
+            "x-ssl-cipher",
+        ] {
             assert!(is_fixed(&HeaderName::from_static(name)), "{name}");
         }
-        for name in ["x-envoy", "x-http-method-override", "x-client-version", "accept", "content-length", "x-auth-token"] {
+        for name in [
+            "x-envoy",
+            "x-http-method-override",
+            "x-client-version",
+            "accept",
+            "content-length",
+            "x-auth-token",
+        ] {
             assert!(!is_fixed(&HeaderName::from_static(name)), "{name}");
         }
         assert!(is_fixed(&HeaderName::from_static("content_length")));
@@ -436,7 +451,10 @@ mod tests {
             "early-data",
             "grpc-status",
         ];
-        assert_eq!(left(&names, |trailers| clean_trailers(trailers, &own(&[]))), ["grpc-status", "x-checksum"]);
+        assert_eq!(
+            left(&names, |trailers| clean_trailers(trailers, &own(&[]))),
+            ["grpc-status", "x-checksum"]
+        );
         assert_eq!(left(&names, |trailers| clean_trailers(trailers, &own(&["x.checksum"]))), ["grpc-status"]);
     }
 }

@@ -227,7 +227,8 @@ mod tests {
             add: vec![rule("x-a", "3")],
         };
         rules.apply_to_request(&mut headers, &[]);
-        let mut left: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let mut left: Vec<_> =
+            headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         left.sort_unstable();
         assert_eq!(left, [("x-a", &b"3"[..]), ("x-b", b"2"), ("x-bc", b"1")]);
     }

@@ -1,7 +1,5 @@
 //! Admission of requests to servers with limited connections: immediately, after waiting in the queue, or never.
 
-use std::rc::Rc;
-
 use brisk_http_connection::Connection;
 use tokio::time::timeout;
 
@@ -11,6 +9,7 @@ use crate::http1::Http1;
 use crate::io::UpstreamIo;
 use crate::open::{AtLimit, OpenConnection};
 use crate::places::{Grant, Next, Place, Waiting, Worker};
+use crate::proxied::Requester;
 
 /// Result of an admission.
 #[derive(Debug)]
@@ -59,10 +58,10 @@ impl Server {
     /// Opens a connection over HTTP/1.1 for a request of `client`, or takes one that another request has just released.
     pub(crate) async fn connect(
         &self,
-        client: &Rc<Connection>,
+        client: Requester<'_>,
         at_limit: AtLimit,
     ) -> Result<Box<Http1>, UpstreamError> {
-        let place = match self.admit(at_limit, client).await? {
+        let place = match self.admit(at_limit, client.connection).await? {
             Admission::Connection(http1) => return Ok(http1),
             Admission::Open(place) => place,
         };
@@ -77,10 +76,10 @@ impl Server {
     /// Opens a connection over HTTP/2 for a request of `client`.
     pub(crate) async fn connect_http2(
         &self,
-        client: &Connection,
+        client: Requester<'_>,
         at_limit: AtLimit,
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
-        match self.admit(at_limit, client).await? {
+        match self.admit(at_limit, client.connection).await? {
             Admission::Open(place) => self.open(client, place).await,
             Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
         }

@@ -9,6 +9,7 @@ mod outcome;
 mod pipelined;
 mod tunnel;
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
@@ -33,7 +34,7 @@ use crate::http2::{Destination, Placement};
 use crate::login;
 use crate::login::PrivateConnections;
 use crate::open::AtLimit;
-use crate::proxied;
+use crate::proxied::{self, Requester};
 use crate::settings::{HedgeSettings, RequestTimeouts, Retry, ServerScheme};
 use crate::upgrade::{PendingUpgrade, is_requested};
 
@@ -105,6 +106,7 @@ pub async fn forward(
 struct Journey<'a> {
     group: &'a Group,
     connection: &'a Rc<Connection>,
+    client: SocketAddr,
     interim: Option<&'a Interim>,
     timeouts: RequestTimeouts,
     key: u64,
@@ -140,9 +142,10 @@ impl<'a> Journey<'a> {
         Self {
             group,
             connection: facts.connection,
+            client: facts.client,
             interim: facts.interim,
             timeouts: facts.timeouts,
-            key: group.key(head, || facts.connection.client.record.borrow().client.ip()),
+            key: group.key(head, || facts.client.ip()),
             assigned: group.assigned(head),
             retries,
             may_repeat: retries > 0 && body.is_end_stream() && head.method.is_idempotent(),
@@ -150,6 +153,10 @@ impl<'a> Journey<'a> {
             logs_in: login::is_attempt(&head.headers),
             upgrade: head.headers.get_all(header::UPGRADE).iter().cloned().collect(),
         }
+    }
+
+    fn requester(&self) -> Requester<'a> {
+        Requester { connection: self.connection, address: self.client }
     }
 
     fn first(&self) -> Result<Attempt, UpstreamError> {
@@ -300,14 +307,14 @@ impl<'a> Journey<'a> {
                 let private = PrivateConnections::of(self.connection);
                 let own = private.and_then(|private| private.take(server));
                 // Connections with a PROXY header are never in the pool.
-                own.or_else(|| server.pool().take()).or_else(|| proxied::take(self.connection, server))
+                own.or_else(|| server.pool().take()).or_else(|| proxied::take(self.requester(), server))
             }
             Placement::Fresh => None,
         };
         let mut http1 = match kept {
             Some(http1) => http1,
             // Boxed, like other rare paths: each would enlarge the future of every request.
-            None => Box::pin(server.connect(self.connection, attempt.at_limit))
+            None => Box::pin(server.connect(self.requester(), attempt.at_limit))
                 .await
                 .map_err(Failure::connecting)?,
         };
@@ -349,8 +356,8 @@ impl<'a> Journey<'a> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = &attempt.server;
         let lease = Lease::new(server, self.timeouts);
-        let open = async |at_limit| server.connect_http2(self.connection, at_limit).await;
-        let own = proxied::http2(self.connection, server);
+        let open = async |at_limit| server.connect_http2(self.requester(), at_limit).await;
+        let own = proxied::http2(self.requester(), server);
         let pool = own.as_deref().unwrap_or_else(|| server.http2());
         let checkout = if self.logs_in || server.closes_proxied() {
             pool.exclusive(self.connection, async || open(attempt.at_limit).await).await

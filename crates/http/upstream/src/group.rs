@@ -15,7 +15,6 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_http_connection::Connection;
 use brisk_http_connection::proxy_header;
 use brisk_net::{Deadline, DeadlineWheel};
 use http::header::SET_COOKIE;
@@ -35,7 +34,7 @@ use crate::open::OpenConnection;
 use crate::pipeline::Pipelines;
 use crate::places::Place;
 use crate::pool::Pool;
-use crate::proxied::ProxiedClients;
+use crate::proxied::{ProxiedClients, Requester};
 use crate::settings::GroupSettings;
 
 pub(crate) use self::lease::Lease;
@@ -291,11 +290,13 @@ impl Server {
     /// Opens a transport with a permit that was granted to a request of `client`.
     pub(crate) async fn open(
         &self,
-        client: &Connection,
+        client: Requester<'_>,
         place: Option<Place>,
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
         let state = self.state();
-        let header = state.proxy_protocol().map(|version| proxy_header::header(client, version));
+        let header = state
+            .proxy_protocol()
+            .map(|version| proxy_header::header(client.connection, client.address, version));
         let connected = state.dialer.connect(&header.unwrap_or_default()).await;
         let io = connected.inspect_err(|error| {
             state.warn_of(error, &self.group.settings.name, "no connection to the upstream server");

@@ -8,6 +8,7 @@ mod frames;
 mod messages;
 mod pipelined;
 
+use std::net::SocketAddr;
 use std::rc::Weak;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -53,8 +54,8 @@ pub(crate) enum Owner {
     Any,
     /// One client connection.
     Client(Weak<Connection>),
-    /// The client connection that the PROXY header names.
-    Proxied(Weak<Connection>),
+    /// The client connection, and the address, that the PROXY header names.
+    Proxied(Weak<Connection>, SocketAddr),
     /// No client: the connection is closed after this request.
     None,
 }

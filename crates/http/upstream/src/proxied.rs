@@ -1,11 +1,12 @@
 //! Connections with a PROXY header, which belong to one client.
 //!
 //! The header names the client of all requests on its connection. Such a connection therefore carries requests of one
-//! client connection only, is kept with that connection and closes with it, after the idle timeout, or with the removal of its
+//! client connection, and of one address that a trusted proxy states there, only. It is kept with that connection and closes with it, after the idle timeout, or with the removal of its
 //! server. The kept connections of all clients of a worker share the limit of the pool. If the number of connections to the
 //! server is limited, a connection closes after its request instead, because kept ones would hold permits that others need.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::ptr;
 use std::rc::{Rc, Weak};
 
@@ -18,6 +19,14 @@ use crate::http2::Http2Pool;
 
 /// Maximum number of idle HTTP/1.1 connections to one server for one client connection.
 const IDLE: usize = 8;
+
+/// The client of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requester<'a> {
+    pub(crate) connection: &'a Rc<Connection>,
+    /// That of the connection, or one that a trusted proxy states.
+    pub(crate) address: SocketAddr,
+}
 
 /// Connections to servers whose PROXY header names one client connection.
 #[derive(Debug, Default)]
@@ -32,6 +41,8 @@ pub(crate) struct ProxiedConnections {
 #[derive(Debug)]
 struct Kept<T> {
     server: Rc<Server>,
+    /// The address that the PROXY header names.
+    address: SocketAddr,
     connection: T,
     idle_ticks: u32,
     _slot: SharePermit,
@@ -108,6 +119,10 @@ impl<T> Kept<T> {
     fn is_of(&self, server: &Server) -> bool {
         is_same(&self.server, server)
     }
+
+    fn is_for(&self, address: SocketAddr, server: &Server) -> bool {
+        self.address == address && self.is_of(server)
+    }
 }
 
 fn is_same(own: &Rc<Server>, server: &Server) -> bool {
@@ -136,7 +151,7 @@ impl ProxiedClients {
 }
 
 /// Keeps a reusable connection for further requests of `client`, unless it has enough of them.
-pub(crate) fn put(client: &Connection, server: &Rc<Server>, mut http1: Box<Http1>) {
+pub(crate) fn put(client: &Connection, address: SocketAddr, server: &Rc<Server>, mut http1: Box<Http1>) {
     let own = ProxiedConnections::with(client);
     if own.http1.borrow().iter().filter(|kept| kept.is_of(server)).count() >= IDLE {
         return;
@@ -144,16 +159,16 @@ pub(crate) fn put(client: &Connection, server: &Rc<Server>, mut http1: Box<Http1
     if let Some(slot) = server.proxied().admit(client, server) {
         http1.rest();
         let server = Rc::clone(server);
-        own.http1.borrow_mut().push(Kept { server, connection: http1, idle_ticks: 0, _slot: slot });
+        own.http1.borrow_mut().push(Kept { server, address, connection: http1, idle_ticks: 0, _slot: slot });
     }
 }
 
 /// An idle HTTP/1.1 connection of `client` to `server`, if there is one.
-pub(crate) fn take(client: &Connection, server: &Rc<Server>) -> Option<Box<Http1>> {
-    let proxied: &Rc<ProxiedConnections> = client.extras.proxied()?.downcast_ref()?;
+pub(crate) fn take(client: Requester<'_>, server: &Rc<Server>) -> Option<Box<Http1>> {
+    let proxied: &Rc<ProxiedConnections> = client.connection.extras.proxied()?.downcast_ref()?;
     let mut idle = proxied.http1.borrow_mut();
     loop {
-        let index = idle.iter().rposition(|kept| kept.is_of(server))?;
+        let index = idle.iter().rposition(|kept| kept.is_for(client.address, server))?;
         let mut http1 = idle.remove(index).connection;
         if !http1.found_closed() {
             return Some(http1);
@@ -163,24 +178,28 @@ pub(crate) fn take(client: &Connection, server: &Rc<Server>) -> Option<Box<Http1
 
 /// The HTTP/2 connections of `client` to `server`; `None` if they are shared by all clients. Without a free slot, they close
 /// after their request.
-pub(crate) fn http2(client: &Connection, server: &Rc<Server>) -> Option<Rc<Http2Pool>> {
+pub(crate) fn http2(client: Requester<'_>, server: &Rc<Server>) -> Option<Rc<Http2Pool>> {
     server.state().proxy_protocol()?;
+    let Requester { connection: client, address } = client;
     let own = ProxiedConnections::with(client);
-    if let Some(kept) = own.http2.borrow().iter().find(|kept| kept.is_of(server)) {
+    if let Some(kept) = own.http2.borrow().iter().find(|kept| kept.is_for(address, server)) {
         return Some(Rc::clone(&kept.connection));
     }
     let pool = Rc::new(server.new_http2_pool());
     if let Some(slot) = server.proxied().admit(client, server) {
         let (server, connection) = (Rc::clone(server), Rc::clone(&pool));
-        own.http2.borrow_mut().push(Kept { server, connection, idle_ticks: 0, _slot: slot });
+        own.http2.borrow_mut().push(Kept { server, address, connection, idle_ticks: 0, _slot: slot });
     }
     Some(pool)
 }
 
 impl Server {
     /// The owner of a new connection whose PROXY header names `client`.
-    pub(crate) fn owner_of_proxied(&self, client: &Rc<Connection>) -> Owner {
-        if self.closes_proxied() { Owner::None } else { Owner::Proxied(Rc::downgrade(client)) }
+    pub(crate) fn owner_of_proxied(&self, client: Requester<'_>) -> Owner {
+        if self.closes_proxied() {
+            return Owner::None;
+        }
+        Owner::Proxied(Rc::downgrade(client.connection), client.address)
     }
 
     /// Whether a connection with a PROXY header carries one request only.

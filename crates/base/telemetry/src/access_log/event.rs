@@ -1,5 +1,7 @@
 //! Facts of one line of the access log.
 
+use std::net::SocketAddr;
+
 use crate::outcome::HandshakeOutcome;
 use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
 
@@ -27,6 +29,14 @@ impl Event<'_> {
             Self::Request(request) => request.connection,
             Self::Handshake(connection, _) => connection,
             Self::Malformed(request, _) => request.connection,
+        }
+    }
+
+    /// Address of the client. The port is 0 if it is unknown.
+    pub(super) fn client(&self) -> SocketAddr {
+        match self {
+            Self::Request(request) => request.client,
+            Self::Handshake(..) | Self::Malformed(..) => self.connection().client,
         }
     }
 

@@ -31,8 +31,11 @@ pub(super) trait Fields {
 pub(super) fn all(line: &mut impl Fields, event: Event<'_>, has_milestones: bool) {
     let connection = event.connection();
     line.word("event", event.name());
-    line.address("client", connection.client.ip());
-    line.number("client_port", connection.client.port().into());
+    let client = event.client();
+    line.address("client", client.ip());
+    if client.port() != 0 {
+        line.number("client_port", client.port().into());
+    }
     match event {
         Event::Request(record) => {
             line.text("method", record.method.as_bytes());

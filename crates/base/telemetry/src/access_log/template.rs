@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use super::clock;
@@ -248,13 +248,20 @@ fn part(name: &str, headers: &mut Vec<Box<str>>) -> Result<Part, String> {
 }
 
 impl Facts<'_> {
+    fn client(&self) -> SocketAddr {
+        self.request.map_or(self.connection.client, |request| request.client)
+    }
+
     /// Appends the value of a variable; nothing if there is none.
     fn append(&self, field: Field, line: &mut Vec<u8>) {
         let tls = self.connection.tls.as_deref();
         let fingerprints = tls.and_then(|tls| tls.fingerprints.as_deref());
         match field {
-            Field::ClientAddress => shown(line, canonical(self.connection.client.ip())),
-            Field::ClientPort => push_number(line, self.connection.client.port().into()),
+            Field::ClientAddress => shown(line, canonical(self.client().ip())),
+            Field::ClientPort => match self.client().port() {
+                0 => {}
+                port => push_number(line, port.into()),
+            },
             Field::ServerAddress => shown(line, canonical(self.connection.local.ip())),
             Field::ServerPort => push_number(line, self.connection.local.port().into()),
             Field::Connection => push_number(line, self.connection.id),

@@ -44,6 +44,7 @@ pub(super) fn secure_connection() -> ConnectionRecord {
 pub(super) fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
     RequestRecord {
         connection,
+        client: connection.client,
         id: RequestId(0xabc),
         method: "GET",
         host: "example.com",

@@ -1,6 +1,7 @@
 //! Lines as text: the combined log format of Apache and nginx, then `key=value` fields.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use super::clock;
@@ -21,7 +22,7 @@ pub(super) fn line(line: &mut Vec<u8>, event: Event<'_>, has_milestones: bool) {
 
 /// Appends the line of a request.
 fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_milestones: bool) {
-    start(line, request.connection, request.user);
+    start(line, request.client, request.user);
     line.extend_from_slice(b" \"");
     escape(line, request.method.as_bytes());
     line.push(b' ');
@@ -48,7 +49,7 @@ fn handshake(
     outcome: HandshakeOutcome,
     has_milestones: bool,
 ) {
-    start(line, connection, None);
+    start(line, connection.client, None);
     line.extend_from_slice(b" \"-\" 000 0 \"-\" \"-\"");
     fields::handshake(&mut Pairs::new(line, Tail), connection, outcome);
     if has_milestones {
@@ -59,7 +60,7 @@ fn handshake(
 
 /// Appends the line of a malformed request, with the excerpt in place of the request line.
 fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppressed: u64) {
-    start(line, request.connection, None);
+    start(line, request.connection.client, None);
     push_header(line, Some(request.excerpt));
     line.push(b' ');
     push_status(line, request.status);
@@ -69,9 +70,9 @@ fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppressed: u64)
 }
 
 /// `203.0.113.7 - - [21/Nov/2025:02:22:10 +0000]`, with the user in place of the second `-`.
-fn start(line: &mut Vec<u8>, connection: &ConnectionRecord, user: Option<&str>) {
+fn start(line: &mut Vec<u8>, client: SocketAddr, user: Option<&str>) {
     // Writing to a vector cannot fail.
-    let _ = write!(line, "{} - ", connection.client.ip());
+    let _ = write!(line, "{} - ", client.ip());
     // No quotes surround the name, so a space would end it.
     for (index, word) in user.unwrap_or("-").split(' ').enumerate() {
         line.extend_from_slice(if index > 0 { b"\\x20" } else { b"" });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_http::trace_context::TraceId;
-use brisk_telemetry::{AccessLog, RequestSpan, Side};
+use brisk_telemetry::{AccessLog, RequestSpan, Side, Source};
 use brisk_trials::HostExperiments;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -89,6 +89,27 @@ impl Exchange {
         if let Some(line) = &self.line {
             line.upstream_start.set(Some(self.elapsed()));
         }
+    }
+}
+
+impl Exchange {
+    /// Adds the failure to the recent problems.
+    pub(super) fn note(&self, Failure { side, reason }: Failure) {
+        let source = match side {
+            Side::Client => Source::Client,
+            Side::Upstream => Source::Upstream,
+            Side::Internal => Source::Internal,
+        };
+        self.telemetry.metrics.problems().note(source, reason, || {
+            let mut example = self.client.to_string();
+            if let Some(line) = &self.line {
+                example.extend([", ", &line.text()]);
+            }
+            if let Some(server) = self.outcome.server() {
+                example.extend([", upstream ", server.name()]);
+            }
+            example
+        });
     }
 }
 

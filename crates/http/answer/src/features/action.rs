@@ -5,6 +5,7 @@ mod resolve;
 mod upstream_path;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -90,16 +91,23 @@ pub struct Redirect {
 #[derive(Clone)]
 pub struct Page(Arc<Maker>);
 
-type Maker = dyn Fn(&Connection, &Parts) -> Response<Body> + Send + Sync;
+type Maker = dyn Fn(&Connection, &Parts, SocketAddr) -> Response<Body> + Send + Sync;
 
 impl Page {
-    /// A page built by `make`.
-    pub fn new(make: impl Fn(&Connection, &Parts) -> Response<Body> + Send + Sync + 'static) -> Self {
+    /// A page built by `make` from the connection, the request and the address of its client, whose port is 0 if it is unknown.
+    pub fn new(
+        make: impl Fn(&Connection, &Parts, SocketAddr) -> Response<Body> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(make))
     }
 
-    pub(crate) fn make(&self, connection: &Connection, request: &Parts) -> Response<Body> {
-        (self.0)(connection, request)
+    pub(crate) fn make(
+        &self,
+        connection: &Connection,
+        request: &Parts,
+        client: SocketAddr,
+    ) -> Response<Body> {
+        (self.0)(connection, request, client)
     }
 }
 

@@ -107,7 +107,9 @@ impl Route {
                 let values = RequestValues { exchange, head: &request.head };
                 redirect::answer(redirect, &values, validate::authority_of(&request.head))
             }
-            RouteAction::Page(page) => Ok(page.make(exchange.connection(), &request.head)),
+            RouteAction::Page(page) => {
+                Ok(page.make(exchange.connection(), &request.head, exchange.client().address))
+            }
             RouteAction::Script => script(&request.head),
             RouteAction::FinalSlash(location) => Ok(redirect::final_slash(location, &request.head)),
             RouteAction::Refuse(refusal) => Err(*refusal),

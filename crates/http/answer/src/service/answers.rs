@@ -2,7 +2,6 @@
 
 use brisk_http::validate::Refusal;
 use brisk_http::version;
-use brisk_http_connection::Connection;
 use brisk_telemetry::Side;
 use brisk_transform::body::Body;
 use http::{HeaderValue, Response, StatusCode, Version, header};
@@ -24,8 +23,9 @@ pub(super) fn found(response: Response<Body>) -> Result<Response<Body>, Refusal>
 }
 
 /// The response to a client above its request rate (RFC 6585 section 4); `None` within the rate.
-pub(super) fn over_rate(connection: &Connection, exchange: &mut Exchange) -> Option<Response<Body>> {
-    let wait = connection.extras.over_rate()?;
+pub(super) fn over_rate(exchange: &mut Exchange) -> Option<Response<Body>> {
+    let client = exchange.client().one_client()?;
+    let wait = exchange.connection().extras.over_rate(client)?;
     exchange.fail(Side::Client, "request-rate");
     // Rounded up: `Retry-After` has whole seconds, and an earlier retry would be refused again.
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

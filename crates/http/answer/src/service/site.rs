@@ -8,7 +8,6 @@ use brisk_http::claims::OwnNames;
 use brisk_http::validate::Refusal;
 use brisk_upstream::Group;
 use http::{Response, StatusCode};
-use ipnet::IpNet;
 
 use super::Service;
 use super::action::RouteAction;
@@ -61,11 +60,10 @@ impl Site {
     pub(super) fn new(
         index: usize,
         all: &ServiceSettings,
-        trusted: &Rc<[IpNet]>,
         forwarding: &Rc<Forwarding>,
         group: &impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
-        let context = HostContext::new(index, all, trusted, (forwarding, Groups(group)))?;
+        let context = HostContext::new(index, all, (forwarding, Groups(group)))?;
         let host = context.settings;
         let routes = ordered(&host.routes).map(|(path, index)| {
             let route = &host.routes[index];
@@ -123,7 +121,8 @@ impl Site {
             path: &path,
             query: request.head.uri.query(),
             headers: &request.head.headers,
-            client: exchange.connection().client.record.borrow().client.ip(),
+            // From any source: a route with networks waits for the handshake.
+            client: exchange.client().ip(),
             pairs: Pairs::default(),
         };
         let excess = Cell::new(None);

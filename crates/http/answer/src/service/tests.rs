@@ -224,7 +224,7 @@ async fn the_server_as_such_can_be_asked() {
 #[tokio::test]
 async fn a_page_sees_its_connection() {
     thread_local!(static SEEN: Cell<bool> = const { Cell::new(false) });
-    let page = Page::new(|connection, request| {
+    let page = Page::new(|connection, request, _| {
         SEEN.set(connection.client.secure && request.uri.path() == "/me");
         Response::new(Body::full("page"))
     });

@@ -132,7 +132,8 @@ impl<'a> UpstreamCall<'a> {
         if is_tunnel {
             return Ok(Box::pin(self.tunnel(head, target, body, exchange)));
         }
-        let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit, &self.route.own_names);
+        let body =
+            RequestBody::new(body, exchange.connection(), self.upstream.body_limit, &self.route.own_names);
         let limit = self.upstream.timeouts.request;
         let pending: PendingResponse<'a> = if self.upstream.buffers && !body.is_end_stream() {
             Box::pin(self.gather_and_go(head, target, body, exchange))
@@ -180,6 +181,7 @@ impl<'a> UpstreamCall<'a> {
         };
         let facts = ForwardFacts {
             connection: &connection,
+            client: exchange.client().address,
             interim: self.state.hints.as_deref().and_then(RequestHints::interim),
             outcome: &exchange.outcome,
             timeouts: self.upstream.timeouts.upstream,
@@ -199,6 +201,7 @@ impl<'a> UpstreamCall<'a> {
         let connection = self.prepare(&mut head, target, exchange);
         let facts = ForwardFacts {
             connection: &connection,
+            client: exchange.client().address,
             interim: None,
             outcome: &exchange.outcome,
             timeouts: self.upstream.timeouts.upstream,
@@ -219,9 +222,8 @@ impl<'a> UpstreamCall<'a> {
         if exchange.is_early() {
             headers::mark_early(&mut head.headers);
         }
-        let forwarded =
-            ForwardedRequest { authority: &authority, id: exchange.id(), names: &self.site.names };
-        self.service.forwarding.apply(&mut head.headers, &connection, &forwarded);
+        let forwarded = ForwardedRequest { authority: &authority, names: &self.site.names };
+        self.service.forwarding.apply(&mut head.headers, exchange, &forwarded);
         self.route.own_names.remove_from(&mut head.headers);
         self.route.stages.forward(exchange, self.state, &mut head.headers);
         connection

@@ -169,10 +169,7 @@ fn context(settings: &HostSettings, values: Option<Values>) -> HostContext<'_> {
             &settings.headers.others,
         ),
         experiments: Rc::new(HostExperiments::new(&experiments, 0)),
-        visits: settings
-            .visits
-            .as_ref()
-            .map(|visits| SiteVisits::new(visits, &beacons, None, ids, &Rc::from([]))),
+        visits: settings.visits.as_ref().map(|visits| SiteVisits::new(visits, &beacons, None, ids)),
         forwarding: Rc::new(Forwarding::new(Vec::new(), Underscores::Drop)),
         groups: Groups(&|name| Some(group(name))),
     }

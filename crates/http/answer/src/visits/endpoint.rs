@@ -5,14 +5,12 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::time::Duration;
 
 use brisk_beacon::{Kind, LARGEST, Refusal as Dropped, SCRIPT, script_version};
 use brisk_budget::Resource;
 use brisk_http::validate;
 use brisk_http::validate::Refusal;
-use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::holding::Holding;
 use brisk_transform::body::Body;
@@ -49,19 +47,15 @@ impl SiteVisits {
             return Err(NOT_ALLOWED);
         }
         self.beacons.arrived();
-        if let Err(dropped) = self.receive(head, body, exchange.connection()).await {
+        if let Err(dropped) = self.receive(head, body, exchange).await {
             tracing::debug!(request = %exchange.id(), reason = dropped.name(), "a beacon was dropped");
             self.beacons.refused(dropped);
         }
         Ok(taken())
     }
 
-    async fn receive(
-        &self,
-        head: &Parts,
-        body: ClientBody,
-        connection: &Rc<Connection>,
-    ) -> Result<(), Dropped> {
+    async fn receive(&self, head: &Parts, body: ClientBody, exchange: &Exchange) -> Result<(), Dropped> {
+        let connection = exchange.connection();
         let headers = &head.headers;
         if wants_privacy(headers) {
             return Err(Dropped::Privacy);
@@ -73,7 +67,7 @@ impl SiteVisits {
         if body.size_hint().lower() > LARGEST as u64 {
             return Err(Dropped::TooLarge);
         }
-        let client = self.client(connection);
+        let client = exchange.client().one_client();
         self.beacons.admit(client)?;
         if head.method == Method::GET {
             let query = head.uri.query().unwrap_or_default();

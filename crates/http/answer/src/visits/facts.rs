@@ -23,7 +23,7 @@ pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
     let user_agent = view.user_agent.as_ref().map_or(&[][..], HeaderValue::as_bytes);
     visit.browser = Browser::of(user_agent);
     visit.device = Device::of(user_agent);
-    visit.network = view.visits.beacons.visits().network(record.client.ip());
+    visit.network = view.visits.beacons.visits().network(exchange.client().ip());
     visit.http = Some(version::of(view.version));
     visit.arms =
         connection.extras.arms().map(|arms| arms.within(&view.visits.experiments)).unwrap_or_default();

@@ -22,6 +22,8 @@ pub struct ClientFacts {
     pub forwarded: RefCell<Option<Box<ForwardedValues>>>,
     /// Whether the client's address represents many clients, so that no limit per client applies.
     is_many: Cell<bool>,
+    /// Whether nothing but the handshake proves that the client receives packets at its address.
+    is_claimed: Cell<bool>,
     /// The handshake, if the connection started with early data.
     handshake: Option<Box<Handshake>>,
 }
@@ -36,6 +38,7 @@ impl ClientFacts {
             demands: Demands::default(),
             forwarded: RefCell::new(None),
             is_many: Cell::new(false),
+            is_claimed: Cell::new(false),
             handshake,
         }
     }
@@ -50,6 +53,17 @@ impl ClientFacts {
         (!self.is_many.get()).then(|| self.record.borrow().client.ip())
     }
 
+    /// Records that the sender of the first packets may have invented their address (RFC 9000 section 8.1). The end of the
+    /// handshake proves it.
+    pub fn set_claimed(&self) {
+        self.is_claimed.set(true);
+    }
+
+    /// Whether the address of the client may be invented: early data over QUIC without a token of this address.
+    pub fn is_unproven(&self) -> bool {
+        self.is_claimed.get() && !self.is_confirmed()
+    }
+
     /// Whether the handshake is complete. Requests that arrive from then on, or waited for it, are not replays.
     pub fn is_confirmed(&self) -> bool {
         self.handshake().is_none()
@@ -58,5 +72,33 @@ impl ClientFacts {
     /// The handshake, while it is incomplete.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_deref().filter(|handshake| !handshake.is_complete())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Instant;
+
+    use brisk_telemetry::Timeline;
+    use brisk_tls::Confirmation;
+
+    use super::*;
+    use crate::Connection;
+
+    #[test]
+    fn an_address_is_unproven_until_the_handshake_is_complete() {
+        let address = SocketAddr::from(([192, 0, 2, 1], 40000));
+        let record = || ConnectionRecord::new(1, address, address, Timeline::start());
+        let confirmation = Confirmation::default();
+        let connection = Connection::with_early_data(record(), confirmation.clone(), Instant::now());
+        assert!(!connection.client.is_unproven(), "TCP proves it");
+        connection.client.set_claimed();
+        assert!(connection.client.is_unproven());
+        confirmation.confirm();
+        assert!(!connection.client.is_unproven());
+        let connection = Connection::new(record(), true);
+        connection.client.set_claimed();
+        assert!(!connection.client.is_unproven(), "without early data");
     }
 }

@@ -23,8 +23,8 @@ pub struct Extras(OnceCell<Box<Boxed>>);
 struct Boxed {
     /// Arms in experiments, if the connection takes part in any.
     arms: OnceCell<Arms>,
-    /// Rate limits of the client, if there are any.
-    rates: OnceCell<(Arc<Rates>, IpAddr)>,
+    /// Rate limits of clients, if there are any.
+    rates: OnceCell<Arc<Rates>>,
     /// The upstream's transport after a switch of protocols, until the driver joins both transports.
     upgrade: RefCell<Option<Box<dyn Any>>>,
     /// Upstream connections that carry only this client's requests.
@@ -40,10 +40,15 @@ struct Boxed {
 }
 
 impl Extras {
-    /// Applies the rate limits of `client` to requests on this connection. Call it once, before the first request.
-    pub fn limit_requests(&self, rates: Arc<Rates>, client: IpAddr) {
+    /// Applies the rate limits of clients to requests on this connection. Call it once, before the first request.
+    pub fn limit_requests(&self, rates: Arc<Rates>) {
         // Already set; the first value is kept.
-        let _ = self.boxed().rates.set((rates, client));
+        let _ = self.boxed().rates.set(rates);
+    }
+
+    /// Whether requests on this connection have a rate limit.
+    pub fn limits_requests(&self) -> bool {
+        self.0.get().is_some_and(|boxed| boxed.rates.get().is_some())
     }
 
     /// Assigns the connection to arms of experiments. Call it once, before the first request.
@@ -92,10 +97,10 @@ impl Extras {
         &**self.boxed().proxied.get_or_init(make)
     }
 
-    /// The time until the next permitted request, if the client exceeds its request rate.
-    pub fn over_rate(&self) -> Option<Duration> {
-        let (rates, client) = self.0.get()?.rates.get()?;
-        rates.take(*client, Event::Request).err()
+    /// Counts a request of `client`. The time until the next permitted request, if the client exceeds its rate.
+    pub fn over_rate(&self, client: IpAddr) -> Option<Duration> {
+        let rates = self.0.get()?.rates.get()?;
+        rates.take(client, Event::Request).err()
     }
 
     /// The identity in the client's certificate, in DER.

@@ -1,6 +1,7 @@
 //! Parameters of a request to an upstream group, and its outcome for the access log.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use brisk_http_connection::body::request::BodyProgress;
 use brisk_http_connection::interim::Interim;
 
 use crate::group::Server;
+use crate::proxied::Requester;
 use crate::settings::RequestTimeouts;
 
 /// Parameters of forwarding besides the request, and the record of its outcome.
@@ -16,6 +18,9 @@ use crate::settings::RequestTimeouts;
 pub struct ForwardFacts<'a> {
     /// Connection of the client.
     pub connection: &'a Rc<Connection>,
+    /// Address of the client of the request, for balancing and PROXY headers: that of the connection, or one that a trusted
+    /// proxy states. The port is 0 if it is unknown.
+    pub client: SocketAddr,
     /// Destination of the server's hints (103); `None` discards them.
     pub interim: Option<&'a Interim>,
     /// Updated during the request, regardless of its result.
@@ -25,9 +30,13 @@ pub struct ForwardFacts<'a> {
 }
 
 impl<'a> ForwardFacts<'a> {
+    pub(crate) fn requester(&self) -> Requester<'a> {
+        Requester { connection: self.connection, address: self.client }
+    }
+
     /// Of a request beside that of the client: without hints, and with the timeouts of the group.
-    pub fn aside(connection: &'a Rc<Connection>, outcome: &'a ForwardOutcome) -> Self {
-        Self { connection, interim: None, outcome, timeouts: RequestTimeouts::default() }
+    pub fn aside(connection: &'a Rc<Connection>, client: SocketAddr, outcome: &'a ForwardOutcome) -> Self {
+        Self { connection, client, interim: None, outcome, timeouts: RequestTimeouts::default() }
     }
 }
 

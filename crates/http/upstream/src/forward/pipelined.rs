@@ -72,7 +72,7 @@ impl Journey<'_> {
                 let mut http1 = match kept(server) {
                     Some(http1) => http1,
                     None => server
-                        .connect(self.connection, attempt.at_limit)
+                        .connect(self.requester(), attempt.at_limit)
                         .await
                         .map_err(Failure::connecting)?,
                 };

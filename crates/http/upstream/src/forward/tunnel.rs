@@ -53,7 +53,7 @@ pub async fn tunnel(
 ) -> Result<Response<UpstreamBody>, UpstreamError> {
     let started = Instant::now();
     head.extensions.clear();
-    let key = group.key(&head, || facts.connection.client.record.borrow().client.ip());
+    let key = group.key(&head, || facts.client.ip());
     let assigned = group.assigned(&head);
     let mut server = assigned.clone().or_else(|| group.choose(key, None));
     if server.is_none() {
@@ -99,7 +99,8 @@ impl Asked<'_> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
         let lease = Lease::new(server, self.facts.timeouts);
-        let mut http1 = server.connect(self.connection, AtLimit::Wait).await.map_err(Failure::connecting)?;
+        let mut http1 =
+            server.connect(self.facts.requester(), AtLimit::Wait).await.map_err(Failure::connecting)?;
         let key = key();
         head.method = Method::GET;
         head.headers.insert(SEC_WEBSOCKET_KEY, header(&key));
@@ -133,8 +134,8 @@ impl Asked<'_> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
         let lease = Lease::new(server, self.facts.timeouts);
-        let open = async |at_limit| server.connect_http2(self.connection, at_limit).await;
-        let own = proxied::http2(self.connection, server);
+        let open = async |at_limit| server.connect_http2(self.facts.requester(), at_limit).await;
+        let own = proxied::http2(self.facts.requester(), server);
         let pool = own.as_deref().unwrap_or_else(|| server.http2());
         let checkout = if server.closes_proxied() {
             pool.exclusive(self.connection, async || open(AtLimit::Wait).await).await

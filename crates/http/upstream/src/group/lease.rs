@@ -62,9 +62,9 @@ impl Lease {
                     PrivateConnections::with(&client).put(&self.server, http1);
                 }
             }
-            Owner::Proxied(client) => {
+            Owner::Proxied(client, address) => {
                 if let Some(client) = client.upgrade() {
-                    proxied::put(&client, &self.server, http1);
+                    proxied::put(&client, *address, &self.server, http1);
                 }
             }
         }

@@ -57,11 +57,22 @@ fn networks_decide_about_routes_over_http3() {
 }
 
 #[test]
-fn no_header_changes_the_address_of_a_client() {
+fn no_header_changes_the_address_of_a_client_except_that_of_a_trusted_proxy() {
     let tables = "\n[[host.route]]\npath = \"/\"\nallow = [\"10.0.0.0/8\"]\nrespond = {}\n";
-    let site = Site::custom("server.trusted_proxies = [\"127.0.0.0/8\"]\n", tables, |setup| setup);
-    for header in ["X-Forwarded-For: 10.0.0.1", "X-Real-IP: 10.0.0.1", "Forwarded: for=10.0.0.1"] {
+    let site = Site::custom("server.trusted_proxies = [\"127.0.0.2/32\"]\n", tables, |setup| setup);
+    // From a stranger, and from a trusted proxy.
+    for (header, statuses) in [
+        ("X-Forwarded-For: 10.0.0.1", [403, 200]),
+        ("X-Forwarded-For: 10.0.0.1, 192.0.2.1", [403, 403]),
+        ("Forwarded: for=10.0.0.1", [403, 200]),
+        ("X-Real-IP: 10.0.0.1", [403, 403]),
+        ("X_Forwarded_For: 10.0.0.1", [403, 403]),
+    ] {
         let request = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n{header}\r\n\r\n");
-        assert_eq!(site.connect().request(&request).status(), 403, "{header}");
+        for (source, status) in [[127, 0, 0, 1], [127, 0, 0, 2]].into_iter().zip(statuses) {
+            let tcp = connect_from(source.into(), site.brisk.https());
+            let mut connection = site.client().over(tcp).expect("a handshake");
+            assert_eq!(connection.request(&request).status(), status, "{header} from {source:?}");
+        }
     }
 }

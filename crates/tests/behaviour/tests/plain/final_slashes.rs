@@ -3,7 +3,9 @@
 use brisk_behaviour::h2;
 use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::h3_client::{self as h3, h3_site};
-use brisk_behaviour::site::NAME;
+use brisk_behaviour::site::{NAME, setup};
+use brisk_testkit::brisk::{base, host};
+use brisk_testkit::ca::TestCa;
 use brisk_testkit::origin::Origin;
 
 fn tables(app: &Origin) -> String {
@@ -84,7 +86,8 @@ fn the_path_of_an_upstream_route_without_its_slash_is_redirected_to_it() {
 fn a_path_that_another_route_has_is_not_redirected() {
     let app = Origin::fixed("reached");
     let tables = tables(&app) + "\n";
-    let tables = tables.replace("\n[upstream.app]", "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n\n[upstream.app]");
+    let tables = tables
+        .replace("\n[upstream.app]", "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n\n[upstream.app]");
     let site = h3_site("", &tables);
     assert_eq!(site.get("/gitea").text(), "reached");
     assert_eq!(app.last_request().head.line, "GET /gitea HTTP/1.1");
@@ -95,4 +98,19 @@ fn restrictions_of_the_host_precede_the_redirect() {
     let app = Origin::fixed("reached");
     let site = h3_site("", &format!("deny = [\"127.0.0.0/8\"]\n{}", tables(&app)));
     assert_eq!(site.get("/gitea").status(), 403);
+}
+
+#[test]
+fn an_explanation_has_the_redirect() {
+    let (ca, app) = (TestCa::new(), Origin::fixed("reached"));
+    let hosts = base("") + &host(&[NAME], &[&ca.server(&[NAME]).issue()]);
+    let setup = setup().config(&(hosts + &tables(&app)));
+    for (request, action) in [
+        ("GET https://site.test/gitea?q", "redirect: 301 Moved Permanently to /gitea/?q"),
+        ("POST https://site.test/posts", "redirect: 308 Permanent Redirect to /posts/"),
+        ("GET https://site.test/posts", "404 Not Found"),
+    ] {
+        let explained = setup.run("check", &["brisk.toml", "--explain", request]).success();
+        assert!(explained.contains(action), "{explained}");
+    }
 }

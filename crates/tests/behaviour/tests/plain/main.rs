@@ -11,6 +11,7 @@ mod attacks_streams;
 mod attacks_turns;
 mod attacks_uploads;
 mod check;
+mod client_address;
 mod compress_rights;
 mod error_pages;
 mod explain;

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::net::SocketAddr;
 
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::NamedGroup;
@@ -85,7 +86,7 @@ impl<'a> Attributes<'a> {
         self.error(request);
         self.optional("brisk.upstream", request.upstream);
         self.text("brisk.request.id", str::from_utf8(&request.id.digits()).unwrap_or_default());
-        self.connection(request.connection);
+        self.connection_of(request.client, request.connection);
     }
 
     /// The part of the request that the upstream has to do with.
@@ -128,8 +129,15 @@ impl<'a> Attributes<'a> {
 
     /// A connection.
     pub(super) fn connection(&mut self, connection: &ConnectionRecord) {
-        self.shown("client.address", connection.client.ip());
-        self.number("client.port", connection.client.port().into());
+        self.connection_of(connection.client, connection);
+    }
+
+    /// A connection with a request of `client`.
+    fn connection_of(&mut self, client: SocketAddr, connection: &ConnectionRecord) {
+        self.shown("client.address", client.ip());
+        if client.port() != 0 {
+            self.number("client.port", client.port().into());
+        }
         self.shown("network.peer.address", connection.peer.ip());
         self.number("network.peer.port", connection.peer.port().into());
         self.shown("network.local.address", connection.local.ip());

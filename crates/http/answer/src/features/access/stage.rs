@@ -2,6 +2,7 @@
 
 mod tokens;
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl Stage for AccessStage {
         request: &mut ClientRequest,
         state: &mut RequestState,
     ) -> Flow {
-        match self.decision(exchange.connection()) {
+        match self.decision(exchange.connection(), exchange.client().ip()) {
             Decision::Permitted => return Flow::Continue,
             Decision::Refused(reason) => return Flow::Refuse(Refusal::new(StatusCode::FORBIDDEN, reason)),
             Decision::ByCredentials => {}
@@ -94,7 +95,9 @@ impl Stage for AccessStage {
         request: &mut ClientRequest,
         state: &mut RequestState,
     ) -> Flow {
-        let client = client_of(exchange.connection().client.record.borrow().client.ip());
+        // The work is counted for the client.
+        exchange.hold_until_proven().await;
+        let client = client_of(exchange.client().ip());
         let headers = &request.head.headers;
         let mut lacking = None;
         if let Some(tokens) = self.tokens.as_ref().filter(|_| state.token.is_none()) {
@@ -142,13 +145,13 @@ enum Decision {
 }
 
 impl AccessStage {
-    fn decision(&self, connection: &Connection) -> Decision {
-        let address = || connection.client.record.borrow().client.ip();
+    // The address may be from any source, also unproven: a route with networks lets early data wait for the handshake.
+    fn decision(&self, connection: &Connection, address: IpAddr) -> Decision {
         let owns = |certificates: &Arc<CertificateRules>| {
             connection.identity().is_some_and(|identity| certificates.permit(identity))
         };
         let results = [
-            self.networks.as_ref().map(|networks| (networks.permits(address()), "client-address")),
+            self.networks.as_ref().map(|networks| (networks.permits(address), "client-address")),
             self.certificates.as_ref().map(|certificates| (owns(certificates), "client-certificate")),
         ];
         let results = || results.iter().flatten();

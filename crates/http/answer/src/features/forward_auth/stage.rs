@@ -111,7 +111,7 @@ impl Stage for ForwardAuthStage {
         let connection = Rc::clone(exchange.connection());
         // Not that of the exchange, whose outcome is that of the upstream.
         let outcome = ForwardOutcome::default();
-        let facts = ForwardFacts::aside(&connection, &outcome);
+        let facts = ForwardFacts::aside(&connection, exchange.client().address, &outcome);
         match forward(group, head, RequestBody::Empty, &facts).await {
             Ok(response) => self.decided(response, exchange).await,
             Err(error) => {
@@ -169,8 +169,8 @@ impl ForwardAuthStage {
         if exchange.is_early() {
             headers::mark_early(&mut head.headers);
         }
-        let forwarded = ForwardedRequest { authority: &authority, id: exchange.id(), names: &self.names };
-        self.forwarding.apply(&mut head.headers, exchange.connection(), &forwarded);
+        let forwarded = ForwardedRequest { authority: &authority, names: &self.names };
+        self.forwarding.apply(&mut head.headers, exchange, &forwarded);
         let value = |text: &str| HeaderValue::from_str(text).map_err(|_| Refusal::bad_request("target"));
         let headers = &mut head.headers;
         self.own_names.remove_from(headers);

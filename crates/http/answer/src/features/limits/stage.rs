@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_limits::{Admission, Excess};
@@ -15,7 +14,6 @@ use http::{Response, StatusCode, header};
 
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
-use crate::forwarding::Forwarding;
 use crate::settings::{LimitKey, RequestLimit};
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
 use crate::variables::RequestValues;
@@ -27,7 +25,6 @@ pub(crate) struct LimitsStage {
     limits: Arc<[RequestLimit]>,
     /// Whether a decision may need a reply of Redis.
     has_fleet: bool,
-    forwarding: Rc<Forwarding>,
 }
 
 impl Stage for LimitsStage {
@@ -38,9 +35,8 @@ impl Stage for LimitsStage {
             StageTarget::Unrouted => &host.settings.limits,
             StageTarget::Preconnect(_) | StageTarget::Script | StageTarget::Beacon => return None,
         };
-        let forwarding = Rc::clone(&host.forwarding);
         let has_fleet = limits.iter().any(|limit| limit.limit.has_fleet());
-        (!limits.is_empty()).then(|| Self { limits: Arc::clone(limits), has_fleet, forwarding })
+        (!limits.is_empty()).then(|| Self { limits: Arc::clone(limits), has_fleet })
     }
 
     fn request(&self, exchange: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
@@ -66,7 +62,7 @@ impl Stage for LimitsStage {
         let ask = |own: &Admitted<'_>| {
             let limit = &own.limit.limit;
             // The key is formed again, because no memory is reserved to hold it.
-            let key = limit.has_fleet().then(|| self.key(&own.limit.by, exchange, &request.head))?;
+            let key = limit.has_fleet().then(|| key(&own.limit.by, exchange, &request.head))?;
             limit.ask(&own.admission, &key)
         };
         let questions: Vec<_> = admitted.iter().map(ask).collect();
@@ -105,7 +101,7 @@ impl LimitsStage {
     fn admit(&self, exchange: &mut Exchange, head: &Parts) -> Result<Vec<Admitted<'_>>, Flow> {
         let mut admitted = Vec::with_capacity(self.limits.len());
         for limit in self.limits.iter() {
-            let key = self.key(&limit.by, exchange, head);
+            let key = key(&limit.by, exchange, head);
             if key.is_empty() {
                 continue;
             }
@@ -119,20 +115,17 @@ impl LimitsStage {
         }
         Ok(admitted)
     }
+}
 
-    fn key(&self, by: &LimitKey, exchange: &Exchange, head: &Parts) -> Vec<u8> {
-        let values = KeyValues {
-            client: self.forwarding.client(exchange.connection(), &head.headers),
-            request: RequestValues { exchange, head },
-        };
-        match by {
-            LimitKey::Client => {
-                let mut key = Vec::new();
-                values.append(&Variable::ClientAddress, &mut key);
-                key
-            }
-            LimitKey::Template(template) => template.fill(&values).into_bytes(),
+fn key(by: &LimitKey, exchange: &Exchange, head: &Parts) -> Vec<u8> {
+    let values = KeyValues { client: exchange.client().ip(), request: RequestValues { exchange, head } };
+    match by {
+        LimitKey::Client => {
+            let mut key = Vec::new();
+            values.append(&Variable::ClientAddress, &mut key);
+            key
         }
+        LimitKey::Template(template) => template.fill(&values).into_bytes(),
     }
 }
 
@@ -152,23 +145,20 @@ fn refuse(limit: &RequestLimit, excess: Excess, exchange: &mut Exchange) -> Flow
     Flow::Respond(Box::new(response))
 }
 
-/// The values of a key. They differ from those of header rules in the address of the client: an IPv6 client has a /64, and a
-/// trusted proxy is not a client.
+/// The values of a key. They differ from those of header rules in the address of the client: an IPv6 client has a /64.
 struct KeyValues<'a> {
-    /// `None` if the address is unknown.
-    client: Option<IpAddr>,
+    client: IpAddr,
     request: RequestValues<'a>,
 }
 
 impl Values for KeyValues<'_> {
     fn append(&self, variable: &Variable, out: &mut Vec<u8>) {
-        match (variable, self.client) {
-            (Variable::ClientAddress, Some(client)) => {
+        match variable {
+            Variable::ClientAddress => {
                 // A vector takes all bytes.
-                let _ = write!(out, "{}", client_of(client));
+                let _ = write!(out, "{}", client_of(self.client));
             }
-            (Variable::ClientAddress, None) => {}
-            (variable, _) => self.request.append(variable, out),
+            variable => self.request.append(variable, out),
         }
     }
 }

@@ -6,6 +6,7 @@ use brisk_http::validate::Refusal;
 use brisk_transform::body::Body;
 use http::{Response, StatusCode, header};
 
+use crate::client_address::ClientSource;
 use crate::exchange::Exchange;
 use crate::settings::Maintenance;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
@@ -29,12 +30,19 @@ impl Stage for MaintenanceStage {
         if !self.0.switch.is_on() {
             return Flow::Continue;
         }
-        let client = exchange.connection().client.record.borrow().client.ip().to_canonical();
-        if self.0.allow.iter().any(|network| network.contains(&client)) {
-            return Flow::Continue;
+        let client = exchange.client();
+        if self.0.allow.iter().any(|network| network.contains(&client.ip())) {
+            let is_proven = client.source != ClientSource::Unproven;
+            return if is_proven { Flow::Continue } else { Flow::Wait };
         }
         state.is_in_maintenance = true;
         Flow::Refuse(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance"))
+    }
+
+    /// Waits until a client whose address is permitted has proven it.
+    async fn wait(&self, exchange: &mut Exchange, _: &mut ClientRequest, _: &mut RequestState) -> Flow {
+        exchange.hold_until_proven().await;
+        Flow::Continue
     }
 
     fn response(&self, _: &Exchange, state: &RequestState, response: &mut Response<Body>) {

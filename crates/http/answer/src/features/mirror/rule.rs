@@ -30,6 +30,7 @@ use http_body_util::BodyExt as _;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use crate::client_address::ClientAddress;
 use crate::exchange::Exchange;
 use crate::head_limits::size_of_fields;
 
@@ -125,7 +126,7 @@ impl Mirror {
         let mut head = head.clone();
         head.extensions.clear();
         head.uri = self.target(&head.uri, base);
-        let connection = self.connection(connection);
+        let connection = self.connection(connection, exchange.client());
         let metrics = Arc::clone(exchange.metrics());
         Ok((Copied { head, connection, id: exchange.id(), metrics }, memory))
     }
@@ -142,14 +143,14 @@ impl Mirror {
     }
 
     /// The client, for PROXY headers and balancing, on a connection that lasts as long as the copy.
-    fn connection(&self, own: &Connection) -> Rc<Connection> {
+    fn connection(&self, own: &Connection, client: ClientAddress) -> Rc<Connection> {
         let record = own.client.record.borrow();
-        let mut copy = ConnectionRecord::new(record.id, record.client, record.local, Timeline::start());
+        let mut copy = ConnectionRecord::new(record.id, client.address, record.local, Timeline::start());
         if self.group.state().settings().proxy_protocol.is_some() {
             copy.tls.clone_from(&record.tls);
         }
         let connection = Connection::new(copy, own.client.secure);
-        if own.client.address().is_none() {
+        if client.is_proxy {
             connection.client.set_many();
         }
         connection
@@ -174,7 +175,8 @@ impl Mirror {
             RequestBody::Again(body)
         };
         let outcome = ForwardOutcome::default();
-        let facts = ForwardFacts::aside(&connection, &outcome);
+        let client = connection.client.record.borrow().client;
+        let facts = ForwardFacts::aside(&connection, client, &outcome);
         let answered = async {
             let response =
                 forward(&self.group, head, body, &facts).await.map_err(|error| error.to_string())?;

@@ -311,6 +311,7 @@ async fn respond(
     shared.outcome.set(Rc::clone(&outcome));
     let facts = ForwardFacts {
         connection: &connection,
+        client: connection.client.record.borrow().client,
         interim: None,
         outcome: &outcome,
         timeouts: RequestTimeouts::default(),

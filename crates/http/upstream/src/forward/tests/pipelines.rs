@@ -126,6 +126,7 @@ impl Client {
         let outcome = ForwardOutcome::default();
         let facts = ForwardFacts {
             connection: &self.connection,
+            client: self.connection.client.record.borrow().client,
             interim: None,
             outcome: &outcome,
             timeouts: RequestTimeouts::default(),
