@@ -187,7 +187,7 @@ pub fn analyse(
     table.finish(output)?;
     quic.finish().iter().try_for_each(|report| table.quic(report, output))?;
     table.summary.packets = reader.packets();
-    table.summary.is_cut = reader.is_cut();
+    table.summary.gaps(reader.gaps());
     let records = &table.settings.records;
     table.summary.records = (!records.is_empty()).then(|| records.counts());
     Ok(table.summary)
@@ -504,5 +504,31 @@ mod tests {
             let error = analyse(bytes, Settings::default(), &mut output).expect_err("no capture");
             assert!(error.to_string().starts_with("no capture:"), "{error}");
         }
+    }
+
+    #[test]
+    fn probes_of_a_full_window_are_no_loss() {
+        let server = |millis, seq, payload: &[u8]| Written::new(millis, Server, seq, 101, payload);
+        let ack = |millis, ack, window| Written::new(millis, Client, 101, ack, b"").window(window);
+        let packets = [
+            server(40, 501, &[7; 600]),
+            server(41, 1101, &[7; 400]),
+            // Sent again before the timeout, because the next segment does not fit.
+            server(80, 1101, &[7; 400]),
+            ack(90, 1501, 0),
+            ack(91, 1501, 1000),
+            server(92, 1501, &[7; 1000]),
+            ack(93, 1501, 0),
+            // A closed window is probed with the last segment.
+            server(1000, 1501, &[7; 1000]),
+        ];
+        let (results, _) = results(&pcap(handshake().into_iter().chain(packets)), Settings::default());
+        let repeated: Vec<_> =
+            results.packets.iter().filter(|packet| packet.flags.has(Flags::RETRANSMISSION)).collect();
+        assert_eq!(repeated.len(), 2, "the flags are those of Wireshark");
+        let causes: Vec<_> = results.connections[0].causes.iter().map(|cause| cause.cause).collect();
+        let losses = [Cause::Timeout, Cause::TailLossProbe, Cause::FastRetransmission];
+        assert!(causes.contains(&Cause::ClientWindow), "{causes:?}");
+        assert!(!causes.iter().any(|cause| losses.contains(cause)), "{causes:?}");
     }
 }

@@ -252,7 +252,9 @@ impl Connection {
             }
             let turns = if self.tls.is_some() { 2 } else { 1 };
             let (side, mss) = (&self.sides[from as usize], self.mss(from));
-            if side.room.was_below(segment.len.min(mss)) {
+            let repair = self.repair(segment, from, verdict);
+            let is_probe = repair.is_none() && flags.has(Flags::RETRANSMISSION);
+            if is_probe || side.room.was_below(segment.len.min(mss)) {
                 self.waits.blocked();
             }
             self.waits.step(&Step {
@@ -260,7 +262,7 @@ impl Connection {
                 packet,
                 from,
                 offset: side.half.offset(segment.seq),
-                repair: self.repair(segment, from, verdict),
+                repair,
                 round_trip: side.round_trips.least.unwrap_or_default(),
                 receiver: self.sides[1 - from as usize].round_trips.least.unwrap_or_default(),
                 len: segment.len,
@@ -292,6 +294,12 @@ impl Connection {
             return Some(Cause::LostSyn);
         }
         let since = verdict.original.map_or(Duration::ZERO, |(_, since)| since);
+        // RFC 9293 section 3.8.6.1: a closed window is probed. Linux repeats the segment that filled the window, if the next one
+        // does not fit; an acknowledgement is not missing before the timeout.
+        let has_zero_window = self.sides[1 - from as usize].half.has_zero_window();
+        if has_zero_window || flags.has(Flags::WINDOW_FULL) && since < TIMEOUT {
+            return None;
+        }
         let is_tail = self.sides[from as usize].half.next == Some(segment.next());
         match since {
             _ if since >= TIMEOUT => Some(Cause::Timeout),

@@ -12,6 +12,14 @@ pub enum CaptureError {
     /// The input has neither the format pcap nor pcapng.
     #[error("no capture: the input is neither pcap nor pcapng; record one with tcpdump -w FILE")]
     NotCapture,
+    /// A variant of pcap with other headers.
+    #[error(
+        "the variant {magic:#010x} of the format pcap is not supported: convert the file with editcap -F pcapng FILE CONVERTED"
+    )]
+    UnsupportedVariant {
+        /// The first four bytes, as a number.
+        magic: u32,
+    },
     /// A packet or block declares a length beyond the limit.
     #[error(
         "damaged capture: a block of {length} bytes at offset {offset}, more than the limit of {limit}; \

@@ -52,12 +52,15 @@ pub(crate) struct Half {
     pub(crate) next: Option<u32>,
     next_time: Nanos,
     next_packet: u64,
-    /// Sequence number up to which all bytes were captured.
-    contiguous: Option<u32>,
+    /// Highest sequence number whose acknowledgement is expected: `next`, until a gap in the capture.
+    expected: Option<u32>,
     /// Latest acknowledgement number, of the opposite direction's bytes.
     pub(crate) ack: Option<u32>,
     ack_time: Nanos,
+    /// Duplicate acknowledgements in sequence.
     duplicates: u32,
+    /// The opposite direction acknowledged missing bytes since the latest acknowledgement, so that further ones are not reported.
+    is_ack_lost: bool,
     window: u16,
     scale: Scale,
     /// `window` is that of a SYN, which is never scaled (RFC 7323 section 2.2).
@@ -95,9 +98,9 @@ impl Half {
         self.begin(segment, reverse);
         let mut verdict = Verdict { flags: self.window_flags(segment, reverse), ..Verdict::default() };
         if segment.control.has(Control::ACK) && self.ack != Some(segment.ack) {
-            self.duplicates = 0;
+            (self.duplicates, self.is_ack_lost) = (0, false);
         }
-        self.check_ack(segment, reverse, &mut verdict.flags);
+        verdict.flags.add(self.check_ack(segment, reverse));
         if segment.len > 0 || segment.control.has(Control::SYN | Control::FIN) {
             let found = self.retransmission(segment, time, reverse, round_trip, verdict.flags);
             verdict.flags.add(found);
@@ -146,6 +149,11 @@ impl Half {
             (Scale::Unknown, _) => return None,
         };
         Some(u32::from(self.window) << shift)
+    }
+
+    /// Whether the latest packet of the direction closed the window.
+    pub(crate) fn has_zero_window(&self) -> bool {
+        self.ack.is_some() && self.window == 0
     }
 
     /// Disables window scaling, which the peer does not support.
@@ -209,7 +217,7 @@ impl Half {
             0 => Flags::default(),
             _ if is_same_window && reverse.last.has(Flags::KEEP_ALIVE) => Flags::KEEP_ALIVE_ACK,
             _ if is_same_window => {
-                self.duplicates = self.duplicates.saturating_add(1);
+                (self.duplicates, self.is_ack_lost) = (self.duplicates.saturating_add(1), false);
                 Flags::DUPLICATE_ACK
             }
             _ => Flags::WINDOW_UPDATE,
@@ -217,21 +225,21 @@ impl Half {
     }
 
     /// Finds acknowledgements of bytes that were not captured.
-    fn check_ack(&self, segment: &Segment<'_>, reverse: &mut Self, flags: &mut Flags) {
-        let is_beyond = reverse.contiguous.is_some_and(|contiguous| is_before(contiguous, segment.ack));
-        if !is_beyond || !segment.control.has(Control::ACK) {
-            return;
+    fn check_ack(&self, segment: &Segment<'_>, reverse: &mut Self) -> Flags {
+        let Some(expected) = reverse.expected.filter(|expected| is_before(*expected, segment.ack)) else {
+            return Flags::default();
+        };
+        if !segment.control.has(Control::ACK) {
+            return Flags::default();
         }
-        let is_probe = reverse.last.has(Flags::ZERO_WINDOW_PROBE);
-        if is_probe && self.next == Some(segment.seq) && self.ack == Some(segment.ack.wrapping_sub(1)) {
-            // The byte of the probe was accepted after all.
-            reverse.next = Some(segment.ack);
-            reverse.contiguous = Some(segment.ack);
-            flags.add(Flags::WINDOW_UPDATE);
-            return;
+        if reverse.next.is_some_and(|next| is_before(expected, next)) {
+            reverse.expected = reverse.next;
+            return Flags::ACK_LOST_SEGMENT;
         }
-        reverse.contiguous = Some(reverse.captured_from(segment.ack));
-        flags.add(Flags::ACK_LOST_SEGMENT);
+        // One result for each gap, also if the opposite direction sends acknowledgements only.
+        let is_reported = reverse.is_ack_lost || reverse.duplicates > 0;
+        (reverse.duplicates, reverse.is_ack_lost) = (0, true);
+        if is_reported { Flags::default() } else { Flags::ACK_LOST_SEGMENT }
     }
 
     /// Kind of a segment with data, SYN or FIN that does not follow the highest sequence number.
@@ -243,7 +251,7 @@ impl Half {
         round_trip: Option<Duration>,
         flags: Flags,
     ) -> Flags {
-        if flags.has(Flags::KEEP_ALIVE | Flags::ZERO_WINDOW_PROBE) {
+        if flags.has(Flags::KEEP_ALIVE) {
             return Flags::default();
         }
         let end = segment.seq.wrapping_add(segment.len);
@@ -258,7 +266,8 @@ impl Half {
             return Flags::default();
         }
         let is_soon = time.since(reverse.ack_time) < FAST;
-        if reverse.duplicates >= 2 && is_soon && reverse.ack == Some(segment.seq) {
+        let is_repeated = reverse.duplicates >= 2 || reverse.is_ack_lost;
+        if is_repeated && is_soon && reverse.ack == Some(segment.seq) {
             return Flags::FAST_RETRANSMISSION;
         }
         if time.since(self.next_time) < round_trip.unwrap_or(REORDERED) && next != segment.next() {
@@ -283,34 +292,15 @@ impl Half {
         }
     }
 
-    /// Notes the highest sequence number and the end of the bytes without a gap.
+    /// Notes the highest sequence number, and the one whose acknowledgement is expected.
     fn advance(&mut self, segment: &Segment<'_>, (packet, time): (u64, Nanos)) {
-        let (begin, end) = (segment.seq, segment.next());
-        let had_gap = self.next != self.contiguous;
+        let end = segment.next();
         if self.next.is_none_or(|next| is_before(next, end)) {
             (self.next, self.next_time, self.next_packet) = (Some(end), time, packet);
         }
-        let contiguous = *self.contiguous.get_or_insert(begin);
-        if !is_before(contiguous, begin) && is_before(contiguous, end) {
-            self.contiguous = Some(if had_gap { self.captured_from(end) } else { end });
+        if self.expected.is_none_or(|expected| expected == segment.seq) {
+            self.expected = self.next;
         }
-    }
-
-    /// End of the captured bytes from `seq` on.
-    fn captured_from(&self, seq: u32) -> u32 {
-        let later = self.unacked.iter().filter(|sent| is_before(seq, sent.end));
-        let mut later: Vec<_> = later.map(|sent| (sent.begin, sent.end)).collect();
-        later.sort_unstable_by_key(|(begin, _)| begin.wrapping_sub(seq).cast_signed());
-        let mut end = seq;
-        for (begin, next) in later {
-            if is_before(end, begin) {
-                break;
-            }
-            if is_before(end, next) {
-                end = next;
-            }
-        }
-        end
     }
 
     /// Removes the segments before `ack`.
@@ -420,6 +410,28 @@ mod tests {
         let found = after(vec![data(40, 501), ack(50, 601), keep_alive, ack(9010, 601), ack(9011, 901)]);
         assert_eq!(found, ["", "", "keep_alive", "keep_alive_ack", "ack_lost_segment"]);
         assert_eq!(after(vec![data(40, 501), data(50, 801)]), ["", "lost_segment"]);
+    }
+
+    #[test]
+    fn acknowledgements_of_missing_bytes_are_reported_once_for_each_gap() {
+        // A FIN and its acknowledgement after a keep-alive whose byte is not in the recording.
+        let fin = |millis, from, seq, ack| {
+            Written::new(millis, from, seq, ack, b"").control(Control::FIN | Control::ACK)
+        };
+        let first = [Written::new(0, Client, 795, 955, b""), Written::new(1, Server, 955, 796, b"")];
+        let last =
+            [fin(2, Client, 796, 955), fin(3, Server, 955, 797), Written::new(4, Client, 797, 956, b"")];
+        let found = flags(first.into_iter().chain(last));
+        assert_eq!(found, ["", "ack_lost_segment", "lost_segment", "ack_lost_segment", ""]);
+        // Repeated acknowledgements of the same gap, also after duplicate acknowledgements of the other side.
+        let found = after(vec![data(40, 501), ack(41, 901), ack(42, 1001), ack(43, 1101)]);
+        assert_eq!(found, ["", "ack_lost_segment", "", ""]);
+        let server = |millis| Written::new(millis, Server, 601, 101, b"");
+        let found = after(vec![data(40, 501), server(41), server(42), ack(43, 901)]);
+        assert_eq!(found, ["", "duplicate_ack", "duplicate_ack", ""]);
+        // After a captured segment behind the gap.
+        let found = after(vec![data(40, 501), data(41, 901), ack(42, 701), ack(43, 1001), ack(44, 1101)]);
+        assert_eq!(found, ["", "lost_segment", "ack_lost_segment", "", "ack_lost_segment"]);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! [`analyse`] reads a capture as a stream and reports each connection at its end to an [`Output`]. Memory is bounded by
 //! [`Limits`]. The packet results are those of Wireshark; the milestones have the names of the access log.
 
+mod advice;
 mod analysis;
+mod blocks;
 mod compare;
 mod connection;
 mod decode;
@@ -22,6 +24,7 @@ mod ladder;
 mod names;
 mod options;
 mod page;
+mod pcap;
 mod quic;
 mod reader;
 mod record;

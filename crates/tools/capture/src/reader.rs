@@ -3,13 +3,11 @@
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 
-use pcap_parser::pcapng::{Block, SecretsType};
-use pcap_parser::{
-    Linktype, parse_block_be, parse_block_le, parse_pcap_frame, parse_pcap_frame_be,
-    parse_pcap_frame_modified, parse_pcap_header,
-};
+use pcap_parser::Linktype;
 
+use crate::blocks::{Content, SECTION, Section, without_fcs};
 use crate::error::CaptureError;
+use crate::pcap::{FILE_HEADER, PcapFile};
 use crate::source::Source;
 use crate::time::Nanos;
 
@@ -19,14 +17,8 @@ const ROOM: usize = 256 * 1024;
 /// Longest accepted packet or block in bytes. Larger ones contain no packets of networks.
 const LONGEST: usize = 16 * 1024 * 1024;
 
-/// Interfaces per section; packets of further interfaces are malformed.
-const INTERFACES: usize = 4096;
-
-/// Header of a pcap file.
-const FILE_HEADER: usize = 24;
-
-/// First bytes of a section header block of pcapng, in both byte orders.
-const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+/// Types of blocks that are named in the report.
+const NAMED_TYPES: usize = 8;
 
 /// A packet in the buffer of [`PacketReader`].
 #[derive(Clone, Debug)]
@@ -41,27 +33,28 @@ pub(crate) struct Packet {
     place: Range<usize>,
 }
 
-/// Interface of a pcapng section.
-#[derive(Clone, Copy)]
-struct Interface {
-    link: Linktype,
-    /// Time units per second.
-    resolution: u64,
-    /// Seconds added to times.
-    offset: i64,
+enum Format {
+    Pcap(PcapFile),
+    PcapNg(Section),
 }
 
-#[derive(Clone, Copy)]
-enum Format {
-    Pcap { link: Linktype, is_big_endian: bool, is_modified: bool, nanos_per_unit: u64 },
-    PcapNg { is_big_endian: bool },
+/// Blocks and packets that were read, but not completely analysed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gaps {
+    /// Offset of the packet within which the input ends, as after a recording that was killed.
+    pub(crate) cut_at: Option<u64>,
+    /// Packets without a time.
+    pub(crate) untimed: u64,
+    /// Blocks of types that are not analysed.
+    pub(crate) blocks: u64,
+    /// The first of these types.
+    pub(crate) block_types: Vec<u32>,
 }
 
 /// Reader of packets. Holds one block in memory.
 pub(crate) struct PacketReader<R> {
     source: Source<R>,
     format: Format,
-    interfaces: Vec<Interface>,
     buffer: Vec<u8>,
     /// Unused bytes of the buffer.
     unused: Range<usize>,
@@ -69,8 +62,11 @@ pub(crate) struct PacketReader<R> {
     offset: u64,
     packets: u64,
     is_ended: bool,
-    /// The input ended within a block.
-    is_cut: bool,
+    /// The compressed input ended before its end mark.
+    is_truncated: bool,
+    /// Time of the latest packet.
+    latest: Nanos,
+    gaps: Gaps,
     /// TLS key logs in the capture, not yet taken.
     secrets: Vec<u8>,
 }
@@ -81,14 +77,15 @@ impl<R: Read> PacketReader<R> {
         let source = Source::new(input).map_err(CaptureError::Unreadable)?;
         let mut reader = Self {
             source,
-            format: Format::PcapNg { is_big_endian: false },
-            interfaces: Vec::new(),
+            format: Format::PcapNg(Section::default()),
             buffer: vec![0; ROOM],
             unused: 0..0,
             offset: 0,
             packets: 0,
             is_ended: false,
-            is_cut: false,
+            is_truncated: false,
+            latest: Nanos::default(),
+            gaps: Gaps::default(),
             secrets: Vec::new(),
         };
         if !reader.fill(4)? {
@@ -100,16 +97,8 @@ impl<R: Read> PacketReader<R> {
         if !reader.fill(FILE_HEADER)? {
             return Err(CaptureError::NotCapture);
         }
-        let Ok((_, header)) = parse_pcap_header(&reader.buffer[..FILE_HEADER]) else {
-            return Err(CaptureError::NotCapture);
-        };
-        reader.format = Format::Pcap {
-            // The upper bits describe frame check sequences.
-            link: Linktype(header.network.0 & 0x0fff_ffff),
-            is_big_endian: header.is_bigendian(),
-            is_modified: header.is_modified_format(),
-            nanos_per_unit: if header.is_nanosecond_precision() { 1 } else { 1000 },
-        };
+        let header = reader.buffer.first_chunk().expect("the buffer is longer");
+        reader.format = Format::Pcap(PcapFile::read(header)?);
         reader.skip(FILE_HEADER);
         Ok(reader)
     }
@@ -119,12 +108,13 @@ impl<R: Read> PacketReader<R> {
         loop {
             let Some(length) = self.block()? else { return Ok(None) };
             let packet = match self.format {
-                Format::Pcap { .. } => Some(self.frame(length)?),
-                Format::PcapNg { is_big_endian } => self.ng_block(length, is_big_endian)?,
+                Format::Pcap(file) => Some(self.frame(file, length)),
+                Format::PcapNg(_) => self.ng_block(length)?,
             };
             self.skip(length);
             if let Some((time, link, place)) = packet {
                 self.packets += 1;
+                self.latest = time;
                 return Ok(Some(Packet { number: self.packets, time, link, place }));
             }
         }
@@ -140,9 +130,9 @@ impl<R: Read> PacketReader<R> {
         self.packets
     }
 
-    /// Whether the input ended within a packet, as after a recording that was killed.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut
+    /// Packets and blocks that were not completely analysed until now.
+    pub(crate) fn gaps(&self) -> &Gaps {
+        &self.gaps
     }
 
     /// Text of key logs in the capture since the last call.
@@ -152,113 +142,73 @@ impl<R: Read> PacketReader<R> {
 
     /// Reads the next block into the buffer and returns its length; `None` at the end of the input.
     fn block(&mut self) -> Result<Option<usize>, CaptureError> {
-        let header = match self.format {
-            Format::Pcap { is_modified: true, .. } => 24,
-            Format::Pcap { .. } => 16,
-            Format::PcapNg { .. } => 12,
+        let header = match &self.format {
+            Format::Pcap(file) => file.packet_header(),
+            Format::PcapNg(_) => 12,
         };
         if !self.fill(header)? {
-            self.is_cut |= !self.unused.is_empty();
+            if !self.unused.is_empty() || self.is_truncated {
+                self.gaps.cut_at = Some(self.offset);
+            }
             return Ok(None);
         }
-        let start = &self.buffer[self.unused.start..];
-        let number = |at: usize, is_big: bool| {
-            let bytes = [start[at], start[at + 1], start[at + 2], start[at + 3]];
-            if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
-        };
+        let (offset, start) = (self.offset, &self.buffer[self.unused.start..]);
         let length = match &mut self.format {
-            Format::Pcap { is_big_endian, .. } => header as u64 + u64::from(number(8, *is_big_endian)),
-            Format::PcapNg { is_big_endian } => {
-                if start.starts_with(&SECTION) {
-                    *is_big_endian = number(8, true) == 0x1a2b_3c4d;
-                }
-                u64::from(number(4, *is_big_endian))
+            Format::Pcap(file) => header as u64 + u64::from(file.lengths(start).0),
+            Format::PcapNg(section) => {
+                let length = section.begin(start);
+                length.map_err(|fault| CaptureError::Malformed { offset, fault })?.into()
             }
         };
-        let offset = self.offset;
-        if length < header as u64 {
-            return Err(CaptureError::Malformed { offset, fault: "a block is shorter than its header" });
-        }
         if length > LONGEST as u64 {
             return Err(CaptureError::TooLong { offset, length, limit: LONGEST });
         }
         let length = length as usize;
         if !self.fill(length)? {
-            self.is_cut = true;
+            self.gaps.cut_at = Some(offset);
             return Ok(None);
         }
         Ok(Some(length))
     }
 
     /// Packet of a pcap file.
-    fn frame(&self, length: usize) -> Result<(Nanos, Linktype, Range<usize>), CaptureError> {
-        let Format::Pcap { link, is_big_endian, is_modified, nanos_per_unit } = self.format else {
-            unreachable!("only called for pcap")
-        };
+    fn frame(&self, file: PcapFile, length: usize) -> (Nanos, Linktype, Range<usize>) {
         let bytes = &self.buffer[self.unused.start..self.unused.start + length];
-        let parsed = match (is_modified, is_big_endian) {
-            (true, _) => parse_pcap_frame_modified(bytes),
-            (_, true) => parse_pcap_frame_be(bytes),
-            _ => parse_pcap_frame(bytes),
-        };
-        let Ok((_, frame)) = parsed else {
-            return Err(self.malformed("a packet header"));
-        };
-        let nanos = u64::from(frame.ts_sec) * 1_000_000_000 + u64::from(frame.ts_usec) * nanos_per_unit;
-        let end = self.unused.start + length;
-        Ok((Nanos(nanos), link, end - frame.data.len()..end))
+        let (captured, original) = file.lengths(bytes);
+        let begin = self.unused.start + file.packet_header();
+        (file.time(bytes), file.link, begin..begin + without_fcs(captured, original, file.fcs))
     }
 
     /// Packet of a pcapng block; `None` for blocks of other types.
-    fn ng_block(
-        &mut self,
-        length: usize,
-        is_big_endian: bool,
-    ) -> Result<Option<(Nanos, Linktype, Range<usize>)>, CaptureError> {
-        let start = self.unused.start;
-        let bytes = &self.buffer[start..start + length];
-        let parsed = if is_big_endian { parse_block_be(bytes) } else { parse_block_le(bytes) };
-        let Ok((_, block)) = parsed else { return Err(self.malformed("a block of pcapng")) };
-        // Data is followed by padding.
-        let place = |header: usize, data: &[u8], len: u32| {
-            start + header..start + header + data.len().min(len as usize)
-        };
-        match block {
-            Block::SectionHeader(_) => self.interfaces.clear(),
-            Block::InterfaceDescription(block) if self.interfaces.len() < INTERFACES => {
-                let Some(resolution) = block.ts_resolution() else {
-                    return Err(self.malformed("the time resolution of an interface"));
-                };
-                let (link, offset) = (block.linktype, block.ts_offset());
-                self.interfaces.push(Interface { link, resolution, offset });
+    fn ng_block(&mut self, length: usize) -> Result<Option<(Nanos, Linktype, Range<usize>)>, CaptureError> {
+        let Format::PcapNg(section) = &mut self.format else { unreachable!("only called for pcapng") };
+        let (offset, start) = (self.offset, self.unused.start);
+        let block = &self.buffer[start..start + length];
+        let content = section.read(block).map_err(|fault| CaptureError::Malformed { offset, fault })?;
+        match content {
+            Content::Packet(packet) => {
+                let time = packet.time.unwrap_or_else(|| {
+                    self.gaps.untimed += 1;
+                    self.latest
+                });
+                let place = start + packet.place.start..start + packet.place.end;
+                return Ok(Some((time, packet.link, place)));
             }
-            Block::EnhancedPacket(block) => {
-                let interface = self.interfaces.get(block.if_id as usize).copied();
-                let interface =
-                    interface.ok_or_else(|| self.malformed("a packet of an unknown interface"))?;
-                let units = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
-                let time = Nanos::from_units(units, interface.resolution, interface.offset);
-                return Ok(Some((time, interface.link, place(28, block.data, block.caplen))));
-            }
-            Block::SimplePacket(block) => {
-                let interface = self.interfaces.first().copied();
-                let interface = interface.ok_or_else(|| self.malformed("a packet without an interface"))?;
-                // Such packets have no time.
-                return Ok(Some((Nanos(0), interface.link, place(12, block.data, block.origlen))));
-            }
-            Block::DecryptionSecrets(block) if block.secrets_type == SecretsType::TlsKeyLog => {
-                let len = (block.secrets_len as usize).min(block.data.len());
-                if self.secrets.len() + len <= LONGEST {
-                    self.secrets.extend_from_slice(&block.data[..len]);
+            Content::Secrets(place) => {
+                if self.secrets.len() + place.len() <= LONGEST {
+                    self.secrets.extend_from_slice(&block[place]);
                 }
             }
-            _ => {}
+            Content::Nothing => {}
+            Content::Other(kind) => {
+                self.gaps.blocks += 1;
+                let types = &mut self.gaps.block_types;
+                if types.len() < NAMED_TYPES && !types.contains(&kind) {
+                    types.push(kind);
+                }
+            }
         }
         Ok(None)
-    }
-
-    fn malformed(&self, fault: &'static str) -> CaptureError {
-        CaptureError::Malformed { offset: self.offset, fault }
     }
 
     fn skip(&mut self, bytes: usize) {
@@ -282,7 +232,7 @@ impl<R: Read> PacketReader<R> {
                 Ok(read) => self.unused.end += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    (self.is_ended, self.is_cut) = (true, true);
+                    (self.is_ended, self.is_truncated) = (true, true);
                 }
                 Err(error) => return Err(CaptureError::Unreadable(error)),
             }

@@ -147,9 +147,12 @@ pub(crate) fn overview(summary: &Summary) -> String {
     note(summary.other_protocols, "packets of other protocols");
     note(summary.fragments, &format!("IP fragments, of {}", counted(summary.reassembled, "complete packet")));
     note(summary.malformed, "packets with malformed or truncated headers");
-    if let Some((link, number)) = summary.unsupported_links {
-        note(number, &format!("packets with unsupported link type {link}"));
+    for (link, number) in &summary.unsupported_links {
+        note(*number, &format!("packets with unsupported link type {link}"));
     }
+    note(summary.untimed, "packets without a time, which count at the time of the packet before");
+    let types: Vec<_> = summary.unknown_block_types.iter().map(|kind| format!("{kind:#x}")).collect();
+    note(summary.unknown_blocks, &format!("blocks of types that are not analysed: {}", types.join(", ")));
     if let Some(counts) = summary.records {
         note(
             counts.joined,
@@ -162,8 +165,10 @@ pub(crate) fn overview(summary: &Summary) -> String {
     if let Some(damage) = &summary.damage {
         all.push_str(&wrapped(&format!("analysed until: {damage}"), WIDTH));
     }
-    if summary.is_cut {
-        all.push_str(&wrapped("the capture ends within a packet, as after a killed recording", WIDTH));
+    if let Some(offset) = summary.cut_at {
+        let line =
+            format!("the capture ends within the packet at offset {offset}, as after a killed recording");
+        all.push_str(&wrapped(&line, WIDTH));
     }
     if summary.packets > 0 && summary.first == Nanos::default() {
         all.push_str(&wrapped("packets have no times", WIDTH));

@@ -49,7 +49,8 @@ impl Written {
         self
     }
 
-    fn ip(&self) -> Vec<u8> {
+    /// The raw IP packet.
+    pub(crate) fn ip(&self) -> Vec<u8> {
         let (client, server) = ([192, 0, 2, 1], [192, 0, 2, 2]);
         let (source, destination, ports) = match self.from {
             Party::Client => (client, server, [self.port, 443]),

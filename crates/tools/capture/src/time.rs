@@ -11,9 +11,15 @@ use time::format_description::well_known::Rfc3339;
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// Time of a pcapng packet: `units` at `resolution` units per second, and `offset` seconds. Saturates.
-    pub(crate) fn from_units(units: u64, resolution: u64, offset: i64) -> Self {
-        let nanos = u128::from(units) * 1_000_000_000 / u128::from(resolution.max(1));
+    /// Time of a pcapng packet: `units` and `offset` seconds. `resolution` is the value of `if_tsresol`: units per second as an
+    /// exponent of 10, or of 2 if the highest bit is set. Saturates.
+    pub(crate) fn from_units(units: u64, resolution: u8, offset: i64) -> Self {
+        let nanos = u128::from(units) * 1_000_000_000;
+        let nanos = match resolution {
+            0x80.. => nanos >> (resolution & 0x7f),
+            // Units of more than 10^38 per second are shorter than a nanosecond in any number.
+            _ => 10_u128.checked_pow(resolution.into()).map_or(0, |per_second| nanos / per_second),
+        };
         let nanos =
             i128::try_from(nanos).unwrap_or(i128::MAX).saturating_add(i128::from(offset) * 1_000_000_000);
         Self(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
@@ -68,10 +74,18 @@ mod tests {
 
     #[test]
     fn times_of_all_resolutions_are_nanoseconds() {
-        assert_eq!(Nanos::from_units(1_500_000, 1_000_000, 0), Nanos(1_500_000_000));
-        assert_eq!(Nanos::from_units(3, 2, 1), Nanos(2_500_000_000));
-        assert_eq!(Nanos::from_units(1, 1, -5), Nanos(0));
-        assert_eq!(Nanos::from_units(u64::MAX, 1, i64::MAX), Nanos(u64::MAX));
+        assert_eq!(Nanos::from_units(1_500_000, 6, 0), Nanos(1_500_000_000));
+        assert_eq!(Nanos::from_units(3, 0x81, 1), Nanos(2_500_000_000));
+        assert_eq!(Nanos::from_units(1, 0, -5), Nanos(0));
+        assert_eq!(Nanos::from_units(u64::MAX, 0, i64::MAX), Nanos(u64::MAX));
+        assert_eq!(Nanos::from_units(5 << 20, 0x80 | 20, 0), Nanos(5_000_000_000));
+        assert_eq!(Nanos::from_units(u64::MAX, 0x80 | 63, 0), Nanos(1_999_999_999));
+        assert_eq!(Nanos::from_units(u64::MAX, 19, 0), Nanos(1_844_674_407));
+        assert_eq!(Nanos::from_units(u64::MAX, 20, 0), Nanos(184_467_440));
+        assert_eq!(
+            [0x7f, 0xff, 39].map(|resolution| Nanos::from_units(u64::MAX, resolution, 7)),
+            [Nanos(7_000_000_000); 3]
+        );
         assert_eq!(Nanos(5).since(Nanos(7)), Duration::ZERO);
     }
 }

@@ -7,6 +7,7 @@ use brisk_report::escape;
 
 use super::{events, label};
 use crate::connection::Row;
+use crate::decode::Control;
 use crate::report::ConnectionReport;
 use crate::time::millis;
 
@@ -18,7 +19,7 @@ const HEAD: usize = 44;
 
 /// Colours, which follow the light or dark setting of the reader.
 const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#222}path{stroke:#456;fill:none}.soft{fill:#667}\
-    .bad{fill:#b00}path.bad{stroke:#b00;fill:none}rect{fill:#fff}\
+    .bad{fill:#b00}path.bad{stroke:#b00;fill:none}rect{fill:#fff}rect.zero{fill:#b00;opacity:.12}\
     @media(prefers-color-scheme:dark){text{fill:#ddd}path{stroke:#9ab}.soft{fill:#99a}.bad{fill:#f77}path.bad{stroke:#f77}rect{fill:#181a1f}}";
 
 /// Line of the diagram.
@@ -43,6 +44,10 @@ pub(crate) fn svg(report: &ConnectionReport) -> Option<String> {
     text(&mut svg, (990, 16), "end", "soft", &server);
     // Writing to a string cannot fail.
     let _ = writeln!(svg, "<path d=\"M190 24V{height}M990 24V{height}\"/>");
+    for index in zero_windows(&lines) {
+        let y = HEAD + index * ROW - ROW / 2;
+        let _ = writeln!(svg, "<rect class=\"zero\" x=\"190\" y=\"{y}\" width=\"800\" height=\"{ROW}\"/>");
+    }
     for (index, line) in lines.iter().enumerate() {
         draw(&mut svg, report, line, HEAD + index * ROW);
     }
@@ -63,6 +68,23 @@ fn lines(report: &ConnectionReport) -> Option<Vec<Line<'_>>> {
     }
     lines.extend(events.map(|(at, text)| Line::Event(at, text)));
     Some(lines)
+}
+
+/// Indices of the lines at which the receive window of a side is zero.
+fn zero_windows(lines: &[Line<'_>]) -> Vec<usize> {
+    let mut is_zero = [false; 2];
+    let mut found = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        if let Line::Packet(row, _) = line
+            && !row.control.has(Control::RST)
+        {
+            is_zero[row.from as usize] = row.window == Some(0) && row.ack.is_some();
+        }
+        if is_zero.contains(&true) {
+            found.push(index);
+        }
+    }
+    found
 }
 
 fn draw(svg: &mut String, report: &ConnectionReport, line: &Line<'_>, y: usize) {
@@ -111,5 +133,16 @@ mod tests {
         assert!(svg.contains("GET /&lt;/text&gt;&lt;script&gt;") && !svg.contains("<script>"), "{svg}");
         assert_eq!(svg.matches("<path").count(), 1 + 4);
         assert!(svg.contains("client 192.0.2.1:5000") && svg.contains("30.000 ms"), "{svg}");
+    }
+
+    #[test]
+    fn zero_windows_are_shaded() {
+        let mut packets = handshake();
+        let ack = |millis, window| Written::new(millis, Client, 101, 501, b"").window(window);
+        packets.extend([ack(40, 0), ack(41, 0), ack(42, 500)]);
+        let settings = Settings { rows: Rows::All, ..Settings::default() };
+        let (results, _) = results(&pcap(packets), settings);
+        let svg = svg(&results.connections[0]).expect("packets");
+        assert_eq!(svg.matches("<rect class=\"zero\"").count(), 2, "{svg}");
     }
 }

@@ -94,8 +94,8 @@ function plots(box, detail, c) {
   };
   element('h2', 'Over time', box);
   element('p', 'Wheel: zoom. Drag: move. Double click: the whole time. The plots move together.', box, 'note');
-  add(`Sequence numbers of the ${side}: ┃ segment (red: sent again), lower line: acknowledged, upper line: receive window`, {
-    height: 260, value: bytes,
+  add(`Sequence numbers of the ${side}: ┃ segment (red: sent again), lower line: acknowledged, upper line: receive window, shaded: zero window`, {
+    height: 260, units: SIZES, closed: zeroWindows(other, most),
     lines: [{ colour: '--c1', step: true, points: other.filter(p => p[5] !== null).map(p => [p[1], p[5]]) },
       { colour: '--c6', step: true, points: other.filter(p => p[5] !== null && p[6] !== null).map(p => [p[1], p[5] + p[6]]), free: true }],
     bars: own.filter(p => p[4]).map(p => [p[1], p[3], p[3] + p[4], /retransmission/.test(p[9]) ? '--c4' : /order/.test(p[9]) ? '--c2' : '--c5']),
@@ -103,14 +103,25 @@ function plots(box, detail, c) {
   const width = Math.max(most / 200, 1), bins = [];
   own.forEach(p => { const bin = Math.floor(p[1] / width); bins[bin] = (bins[bin] || 0) + p[4]; });
   const rates = Array.from({ length: Math.ceil(most / width) + 1 }, (_, index) => [index * width, (bins[index] || 0) * 8 / width]);
-  add(`Throughput of the ${side}, bits per microsecond (Mbit/s), with repeated bytes`, { height: 130, value: v => v.toFixed(1), lines: [{ colour: '--c5', step: true, points: rates }] });
-  add('Bytes in flight', { height: 130, value: bytes, lines: [{ colour: '--c3', step: true, points: own.filter(p => p[7] !== null).map(p => [p[1], p[7]]) }] });
-  add('Round trips between the place of the recording and each side', { height: 130, value: ms,
+  add(`Throughput of the ${side}, bits per microsecond (Mbit/s), with repeated bytes`, { height: 130, units: NUMBERS, closed: zeroWindows(other, most), lines: [{ colour: '--c5', step: true, points: rates }] });
+  add('Bytes in flight', { height: 130, units: SIZES, closed: zeroWindows(other, most), lines: [{ colour: '--c3', step: true, points: own.filter(p => p[7] !== null).map(p => [p[1], p[7]]) }] });
+  add('Round trips between the place of the recording and each side', { height: 130, units: TIMES,
     lines: [0, 1].map(who => ({ colour: who ? '--c2' : '--c1', points: packets.filter(p => p[2] === who && p[8] !== null).map(p => [p[1], p[8]]), dots: true })) });
   all.forEach(one => one());
   window.onresize = () => all.forEach(one => one());
 }
 
+// Round ticks between two values: 1, 2 or 5 times a power of ten of the unit that fits the higher one.
+function ticks(low, high, count, units) {
+  const [size, name] = units.findLast(unit => unit[0] <= high) ?? units[0], raw = (high - low || high || 1) / count / size;
+  const power = 10 ** Math.floor(Math.log10(raw)), step = power * [1, 2, 5, 10].find(factor => factor * power >= raw * .999);
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), found = [];
+  for (let at = Math.ceil(low / size / step - 1e-9); at * step * size <= high * (1 + 1e-9); at++)
+    found.push([at * step * size, (at * step).toFixed(digits) + name]);
+  return found;
+}
+
+const TIMES = [[1, ' µs'], [1e3, ' ms'], [1e6, ' s']], SIZES = [[1, ' B'], [1024, ' KiB'], [1048576, ' MiB']], NUMBERS = [[1, '']];
 const bytes = value => value < 1e4 ? value.toFixed(0) + ' B' : value < 1e7 ? (value / 1024).toFixed(0) + ' KiB' : (value / 1048576).toFixed(1) + ' MiB';
 
 function draw1(canvas, range, paint) {
@@ -127,17 +138,22 @@ function draw1(canvas, range, paint) {
   const x = at => left + (at - range.from) / (range.to - range.from) * (width - left - 10), y = v => bottom - (v - low) / span * (bottom - 12);
   c.font = '12px system-ui';
   c.textAlign = 'right';
-  for (let tick = 0; tick <= 4; tick++) {
-    const v = low + span * tick / 4;
+  for (const [v, text] of ticks(low, low + span, 5, paint.units)) {
     c.strokeStyle = colour('--line');
     c.beginPath(); c.moveTo(left, y(v)); c.lineTo(width - 10, y(v)); c.stroke();
     c.fillStyle = colour('--soft');
-    c.fillText(paint.value(v), left - 6, y(v) + 4);
+    c.fillText(text, left - 6, y(v) + 4);
   }
   c.textAlign = 'center';
-  for (let tick = 0; tick <= 6; tick++) c.fillText(ms(range.from + (range.to - range.from) * tick / 6), Math.min(Math.max(x(range.from + (range.to - range.from) * tick / 6), left + 10), width - 30), height - 4);
+  for (const [at, text] of ticks(range.from, range.to, 7, TIMES)) c.fillText(text, Math.min(Math.max(x(at), left + 10), width - 30), height - 4);
   c.save();
   c.beginPath(); c.rect(left, 4, width - left - 10, bottom - 3); c.clip();
+  for (const [begin, end] of paint.closed || []) {
+    c.globalAlpha = .15;
+    c.fillStyle = colour('--c4');
+    c.fillRect(x(begin), 4, Math.max(1, x(end) - x(begin)), bottom - 4);
+    c.globalAlpha = 1;
+  }
   for (const line of paint.lines) {
     c.strokeStyle = c.fillStyle = colour(line.colour);
     c.beginPath();
@@ -173,6 +189,19 @@ function zoom(canvas, range, changed) {
   canvas.onpointerdown = event => canvas.setPointerCapture(event.pointerId);
   canvas.onpointermove = event => { if (event.buttons) set(range.from - event.movementX / (canvas.clientWidth - 80) * (range.to - range.from), range.to - range.from); };
   canvas.ondblclick = () => set(0, range.most);
+}
+
+// Times from a packet that closes the receive window to the one that opens it.
+function zeroWindows(packets, most) {
+  const found = [];
+  let begin = null;
+  for (const p of packets) {
+    const isZero = p[5] !== null && p[6] === 0 && !/RST/.test(p[10]);
+    if (isZero && begin === null) begin = p[1];
+    if (!isZero && begin !== null) { found.push([begin, p[1]]); begin = null; }
+  }
+  if (begin !== null) found.push([begin, most]);
+  return found;
 }
 
 const svg = (name, attributes, parent, text) => {
