@@ -3,8 +3,12 @@
 
 mod document;
 mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod model;
 mod output;
+mod start;
 
 use std::path::Path;
 use std::time::Duration;

@@ -27,6 +27,11 @@ pub struct Findings {
     pub(super) requests: usize,
     pub(super) without_network: usize,
     pub(super) other_pages: usize,
+    /// Entries of the file that could not be read.
+    pub(super) skipped: usize,
+    /// The first of these, with the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) first_fault: Option<String>,
     /// Round-trip time in milliseconds; `None` uses the times of the recording.
     pub(super) rtt_ms: Option<f64>,
     /// Load time with all connections that the page opened, in milliseconds.
@@ -103,6 +108,8 @@ impl Findings {
             requests: asked.len(),
             without_network: recording.without_network,
             other_pages: recording.other_pages,
+            skipped: recording.skipped,
+            first_fault: recording.first_fault.clone(),
             rtt_ms: rtt,
             loaded_ms: before,
             loaded_consolidated_ms: after,

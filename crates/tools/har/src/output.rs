@@ -51,9 +51,13 @@ fn text(findings: &Findings) -> String {
     );
     if findings.without_network > 0 {
         table.note(format!(
-            "Requests that went over no network and are not counted: {}.",
+            "Requests that went over no network, or not over HTTP, and are not counted: {}.",
             findings.without_network
         ));
+    }
+    if let Some(fault) = &findings.first_fault {
+        table
+            .note(format!("Entries that cannot be read and are not counted: {}. {fault}.", findings.skipped));
     }
     if findings.other_pages > 0 {
         table.note(format!("The first page is looked at; others in the file: {}.", findings.other_pages));
