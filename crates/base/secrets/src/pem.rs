@@ -35,12 +35,14 @@ enum Form {
 pub enum PemError {
     /// No section with a private key.
     Missing,
+    /// More than one section with a private key.
+    Several,
     /// Malformed lines, or a section that is not base64.
     Damaged,
 }
 
 impl PrivateKeyDocument {
-    /// Decodes the first private key in `pem`: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1
+    /// Decodes the private key in `pem`: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1
     /// (`EC PRIVATE KEY`). Text outside of sections and other sections, such as certificates, are skipped. The DER is
     /// not parsed.
     ///
@@ -49,26 +51,41 @@ impl PrivateKeyDocument {
     /// A reason.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PemError> {
         let mut section: Option<(&[u8], usize)> = None;
-        let mut at = 0;
+        let mut found: Option<Self> = None;
+        let (mut at, mut keys) = (0, 0);
         for line in pem.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let start = at;
             at += line.len();
             let line = line.trim_ascii_end();
             if let Some(rest) = line.strip_prefix(BEGIN) {
                 let label = rest.strip_suffix(DASHES).filter(|label| !label.ends_with(b"-"));
+                // A section within another one is the rest of a file that was cut off.
+                if section.is_some() {
+                    return Err(PemError::Damaged);
+                }
                 section = Some((label.ok_or(PemError::Damaged)?, at));
             } else if let Some((label, from)) = section
                 && let Some(rest) = line.strip_prefix(END).and_then(|rest| rest.strip_prefix(label))
-                && rest.starts_with(DASHES)
             {
+                // Two sections in one line: the second would be lost.
+                if rest != DASHES {
+                    return Err(PemError::Damaged);
+                }
                 section = None;
+                keys += usize::from(label.ends_with(b"PRIVATE KEY"));
+                if keys > 1 {
+                    return Err(PemError::Several);
+                }
                 if let Some(form) = Form::of(label) {
                     let der = decode(&pem[from..start]).ok_or(PemError::Damaged)?;
-                    return Ok(Self { form, der });
+                    found = Some(Self { form, der });
                 }
             }
         }
-        Err(if section.is_some() { PemError::Damaged } else { PemError::Missing })
+        if section.is_some() {
+            return Err(PemError::Damaged);
+        }
+        found.ok_or(PemError::Missing)
     }
 
     /// A private key in PKCS#8.
@@ -115,6 +132,9 @@ impl Display for PemError {
         f.write_str(match self {
             Self::Missing => {
                 "no private key: wanted PEM with a section PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY"
+            }
+            Self::Several => {
+                "the file contains several private keys: keep the one that belongs to the certificate"
             }
             Self::Damaged => "the PEM of the private key is damaged",
         })
@@ -183,7 +203,7 @@ mod tests {
         let key = pem("PRIVATE KEY", b"key");
         let texts = [
             format!("Bag Attributes\n{}{key}", pem("CERTIFICATE", b"certificate")),
-            format!("{}{key}{}", pem("EC PARAMETERS", b"curve"), pem("PRIVATE KEY", b"another")),
+            format!("{}{key}{}", pem("EC PARAMETERS", b"curve"), pem("CERTIFICATE", b"another")),
             key.replace('\n', "\r\n"),
             key.replace('\n', "\r"),
             key.replace("-----\n", "-----  \n"),
@@ -201,6 +221,11 @@ mod tests {
         let key = pem("PRIVATE KEY", b"key");
         assert_eq!(refusal(""), PemError::Missing);
         assert_eq!(refusal(&pem("CERTIFICATE", b"certificate")), PemError::Missing);
+        for second in [&key, &pem("ENCRYPTED PRIVATE KEY", b"another"), &pem("ANY PRIVATE KEY", b"another")] {
+            assert_eq!(refusal(&format!("{key}{second}")), PemError::Several);
+            assert_eq!(refusal(&format!("{}{second}", key.trim_end())), PemError::Damaged);
+        }
+        assert_eq!(refusal(&format!("-----BEGIN CERTIFICATE-----\nQUJD\n{key}")), PemError::Damaged);
         assert_eq!(refusal(&key.replace("-----END", "!\n-----END")), PemError::Damaged);
         assert_eq!(refusal(&key.replace("-----END", "----END")), PemError::Damaged);
         assert_eq!(refusal(&key.replace("KEY-----\n", "KEY----\n")), PemError::Damaged);

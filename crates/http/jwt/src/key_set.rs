@@ -1,10 +1,9 @@
 //! Public keys of an issuer: JSON Web Key Sets (RFC 7517) and PEM files.
 
 use aws_lc_rs::digest;
+use brisk_keys::pem_sections;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
-use rustls_pki_types::SubjectPublicKeyInfoDer;
-use rustls_pki_types::pem::PemObject;
 use serde::Deserialize;
 use serde_json::Value;
 use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo};
@@ -102,10 +101,9 @@ impl KeySet {
     ///
     /// [`KeySetError`] if one of them is not usable, or if there is none.
     pub fn from_pem(text: &[u8]) -> Result<Self, KeySetError> {
-        let keys = SubjectPublicKeyInfoDer::pem_slice_iter(text).map(|der| {
-            let der = der.map_err(|error| KeySetError::Pem(error.to_string()))?;
-            Key::of_der(&der).map_err(KeySetError::NoKey)
-        });
+        // A private key beside its public key is not used.
+        let sections = pem_sections(text, &["PUBLIC KEY"], &["PRIVATE KEY"]).map_err(KeySetError::Pem)?;
+        let keys = sections.into_iter().map(|der| Key::of_der(&der).map_err(KeySetError::NoKey));
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
         match keys.len() {
             0 => Err(KeySetError::Pem("the file contains none".to_owned())),

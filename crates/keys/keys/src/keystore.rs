@@ -32,7 +32,7 @@ impl Keystore {
         Self::default()
     }
 
-    /// Adds the first private key in `pem`: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1
+    /// Adds the private key in `pem`: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1
     /// (`EC PRIVATE KEY`). Other sections, such as certificates, are skipped. Adding a key twice has no effect.
     ///
     /// The caller wipes `pem`.
@@ -121,7 +121,9 @@ impl fmt::Debug for Keystore {
 /// The error for a file without a readable private key; names the actual content where it is recognized.
 fn unreadable(pem: &[u8], error: PemError) -> KeyError {
     let contains = |text: &str| pem.windows(text.len()).any(|window| window == text.as_bytes());
-    KeyError::Malformed(if contains("ENCRYPTED") {
+    KeyError::Malformed(if error == PemError::Several {
+        error.to_string()
+    } else if contains("ENCRYPTED") {
         "the private key is protected by a passphrase: decrypt it, for example with `openssl pkey`".into()
     } else if contains("BEGIN CERTIFICATE") && !contains("PRIVATE KEY") {
         "a certificate where a private key was expected".into()

@@ -11,6 +11,20 @@ const DER: &str = "it is DER instead of PEM: convert it with `openssl x509 -info
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 
+/// Begins of the lines around a section.
+pub(crate) const MARKED: [&str; 2] = [BEGIN, END];
+
+/// The lines of `bytes` with their numbers, ended by LF, CR LF or CR.
+pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut is_after_cr = false;
+    let parts = bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')).filter(move |part| {
+        let is_end_of_last = is_after_cr && *part == b"\n";
+        is_after_cr = part.ends_with(b"\r");
+        !is_end_of_last
+    });
+    parts.enumerate().map(|(index, line)| (index + 1, line))
+}
+
 /// Fault in the encoding of a text file: a byte order mark, or UTF-16. `bytes` are the file or its first 16 bytes.
 pub fn encoding_fault(bytes: &[u8]) -> Option<&'static str> {
     let pairs = bytes[..bytes.len().min(16)].as_chunks::<2>().0;
@@ -33,8 +47,7 @@ pub fn pem_fault(bytes: &[u8]) -> Option<String> {
         return Some(DER.to_owned());
     }
     let mut open: Option<Section<'_>> = None;
-    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let number = index + 1;
+    for (number, line) in lines(bytes) {
         let line = str::from_utf8(line).unwrap_or("\u{fffd}").trim_ascii();
         if let Some(label) = line.strip_prefix(BEGIN).and_then(|label| label.strip_suffix("-----")) {
             if let Some(section) = open {
@@ -60,6 +73,8 @@ pub fn pem_fault(bytes: &[u8]) -> Option<String> {
             if let Some(fault) = section.add(line) {
                 return Some(format!("line {number}: {fault}"));
             }
+        } else if MARKED.iter().any(|mark| line.contains(mark)) && !line.starts_with("--") {
+            return Some(format!("line {number}: BEGIN and END lines contain nothing else"));
         } else if line.starts_with("--") && (line.contains("BEGIN") || line.contains("END")) {
             return Some(format!(
                 "line {number}: BEGIN and END lines have five dashes before and after the name"

@@ -6,9 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use brisk_keys::{KeyAlgorithm, KeyId, encoding_fault, pem_fault};
+use brisk_keys::{KeyAlgorithm, KeyId, pem_certificates};
 use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::{PemObject, SectionKind};
 
 use crate::certificate::{Certificate, Fingerprint};
 use crate::error::{CertError, Warning};
@@ -186,17 +185,10 @@ fn renewal_is_late(not_before: SystemTime, not_after: SystemTime) -> SystemTime 
 /// The certificates of a PEM file in the file's order, without duplicates; at least one.
 fn parse(pem: &[u8], source: &Path) -> Result<Vec<Link>, CertError> {
     let mut links: Vec<Link> = Vec::new();
-    let mut sections = 0;
-    let damaged = |reason| CertError::Pem { path: source.to_owned(), reason };
-    // The parser would skip the first certificate because of a byte order mark.
-    if let Some(fault) = encoding_fault(pem) {
-        return Err(damaged(fault.to_owned()));
-    }
-    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
-        let (kind, der) =
-            section.map_err(|error| damaged(pem_fault(pem).unwrap_or_else(|| error.to_string())))?;
-        sections += 1;
-        if kind != SectionKind::Certificate || links.iter().any(|link| *link.der == *der) {
+    let certificates =
+        pem_certificates(pem).map_err(|reason| CertError::Pem { path: source.to_owned(), reason })?;
+    for der in certificates {
+        if links.iter().any(|link| link.der == der) {
             continue;
         }
         let number = links.len() + 1;
@@ -205,13 +197,11 @@ fn parse(pem: &[u8], source: &Path) -> Result<Vec<Link>, CertError> {
             number,
             reason,
         })?;
-        links.push(Link { der: der.into(), facts });
+        links.push(Link { der, facts });
     }
     if links.is_empty() {
-        if let Some(fault) = pem_fault(pem) {
-            return Err(damaged(fault));
-        }
-        let found = if sections > 0 { "a private key or something else" } else { "no PEM at all" };
+        let has_sections = pem.windows(11).any(|bytes| bytes == b"-----BEGIN ");
+        let found = if has_sections { "a private key or something else" } else { "no PEM at all" };
         return Err(CertError::NoCertificate { path: source.to_owned(), found });
     }
     Ok(links)

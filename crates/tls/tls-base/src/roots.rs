@@ -1,13 +1,11 @@
 //! Certificate authorities trusted by a client.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use brisk_keys::{encoding_fault, pem_fault};
+use brisk_keys::pem_certificates;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use thiserror::Error;
 
 /// Reasons why trusted authorities cannot be loaded.
@@ -31,18 +29,12 @@ pub enum RootsError {
 pub fn file_roots(path: &Path) -> Result<RootCertStore, RootsError> {
     let wrong = |reason: String| RootsError::File { path: path.to_owned(), reason };
     let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    // The parser would skip the first authority because of a byte order mark.
-    if let Some(fault) = encoding_fault(&pem) {
-        return Err(wrong(fault.to_owned()));
-    }
-    let refused = |error: &dyn fmt::Display| wrong(pem_fault(&pem).unwrap_or_else(|| error.to_string()));
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| refused(&error))?;
-        roots.add(certificate).map_err(|error| refused(&error))?;
+    for certificate in pem_certificates(&pem).map_err(wrong)? {
+        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(refused(&"it holds no certificate in PEM form"));
+        return Err(wrong("it holds no certificate in PEM form".to_owned()));
     }
     Ok(roots)
 }

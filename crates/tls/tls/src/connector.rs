@@ -138,7 +138,10 @@ impl Identity {
         let chain =
             Chain::from_pem(&pem, &self.chain).map_err(|error| TlsError::Connector(error.to_string()))?;
         let pem = brisk_secrets::read(&self.key).map_err(|error| wrong(&self.key, &error))?;
-        let key = PrivateKeyDocument::from_pem(&pem).map_err(|error| wrong(&self.key, &error))?;
+        let key = PrivateKeyDocument::from_pem(&pem).map_err(|error| match brisk_keys::pem_fault(&pem) {
+            Some(fault) => wrong(&self.key, &fault),
+            None => wrong(&self.key, &error),
+        })?;
         // rustls would take the DER and drop it unwiped. A key in the form of AWS-LC is wiped when dropped.
         let key = any_supported_type(&key.der()).map_err(|error| wrong(&self.key, &error))?;
         let own = CertifiedKey::new(chain.certificates().cloned().collect(), key);

@@ -8,10 +8,9 @@ use brisk_answer::features::client_certificates::{
 };
 use brisk_certs::{Crl, subject};
 use brisk_config_file::KeyPath;
-use brisk_keys::{encoding_fault, pem_fault};
+use brisk_keys::pem_certificates;
 use brisk_tls::settings::{ClientCertificates, Revocation, UnknownRevocation};
 use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 
 use super::context::Context;
 use crate::raw;
@@ -93,17 +92,13 @@ fn uncovered(roots: &[CertificateDer<'_>], revocation: &Revocation, file: &Path,
 /// The certificates of a PEM file; at least one.
 pub(super) fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let pem = std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    if let Some(fault) = encoding_fault(&pem) {
-        return Err(format!("{}: damaged PEM: {fault}", file.display()));
-    }
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ if let Some(fault) = pem_fault(&pem) => Err(format!("{}: damaged PEM: {fault}", file.display())),
-        Ok(_) => Err(format!(
+    let certificates =
+        pem_certificates(&pem).map_err(|fault| format!("{}: damaged PEM: {fault}", file.display()))?;
+    if certificates.is_empty() {
+        return Err(format!(
             "{}: holds no certificate; the file of a CA begins with -----BEGIN CERTIFICATE-----",
             file.display()
-        )),
-        Err(error) => Err(format!("{}: damaged PEM: {error}", file.display())),
+        ));
     }
+    Ok(certificates)
 }

@@ -4,9 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use brisk_keys::pem_fault;
+use brisk_keys::pem_sections;
 use rustls_pki_types::CertificateRevocationListDer;
-use rustls_pki_types::pem::{PemObject, SectionKind};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Name;
@@ -38,20 +37,11 @@ impl Crl {
         if bytes.first() == Some(&0x30) {
             return Ok(vec![Self::parse(bytes).map_err(malformed)?]);
         }
-        let mut lists = Vec::new();
-        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&bytes) {
-            let (kind, der) = section.map_err(|error| {
-                let reason = pem_fault(&bytes).unwrap_or_else(|| error.to_string());
-                CertError::Pem { path: file.to_owned(), reason }
-            })?;
-            if kind == SectionKind::Crl {
-                lists.push(Self::parse(der).map_err(malformed)?);
-            }
-        }
+        let sections = pem_sections(&bytes, &["X509 CRL"], &["CERTIFICATE"])
+            .map_err(|reason| CertError::Pem { path: file.to_owned(), reason })?;
+        let lists: Vec<_> =
+            sections.into_iter().map(Self::parse).collect::<Result<_, _>>().map_err(malformed)?;
         if lists.is_empty() {
-            if let Some(reason) = pem_fault(&bytes) {
-                return Err(CertError::Pem { path: file.to_owned(), reason });
-            }
             return Err(malformed(
                 "there is none, neither in DER nor between -----BEGIN X509 CRL----- lines".to_owned(),
             ));
