@@ -83,6 +83,13 @@ impl<'t> Document<'t> {
         Located { position, path, problem }
     }
 
+    /// All texts of the file, in the order of their keys, with their paths.
+    pub fn texts(&self) -> Vec<(KeyPath, &str)> {
+        let mut texts = Vec::new();
+        collect(&KeyPath::default(), self.root.get_ref(), &mut texts);
+        texts
+    }
+
     /// Whether there is a value at `path`.
     pub fn contains(&self, path: &KeyPath) -> bool {
         self.find(&path.0).is_some()
@@ -122,6 +129,23 @@ impl<'t> Document<'t> {
             };
         }
         Some(found)
+    }
+}
+
+fn collect<'d>(path: &KeyPath, value: &'d DeValue<'_>, texts: &mut Vec<(KeyPath, &'d str)>) {
+    match value {
+        DeValue::String(text) => texts.push((path.clone(), text)),
+        DeValue::Array(array) => {
+            for (index, value) in array.iter().enumerate() {
+                collect(&path.index(index), value.get_ref(), texts);
+            }
+        }
+        DeValue::Table(table) => {
+            for (key, value) in table {
+                collect(&path.key(key.get_ref()), value.get_ref(), texts);
+            }
+        }
+        _ => {}
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use crate::document::Document;
-use crate::error::{KeyPath, Located, Problem, Segment};
+use crate::error::{KeyPath, Located, MAX_LISTED, Problem, Segment};
 
 /// The problems found so far.
 pub struct Findings<'d> {
@@ -60,13 +60,22 @@ impl<'d> Findings<'d> {
         }
     }
 
+    /// All texts of the file, with their paths.
+    pub fn texts(&self) -> Vec<(KeyPath, &'d str)> {
+        self.document.texts()
+    }
+
     /// Whether something was written at `path`, right or wrong.
     pub fn written(&self, path: &KeyPath) -> bool {
         self.document.contains(path)
     }
 
-    /// Returns the warnings if there are no errors, otherwise all errors.
+    /// Returns the warnings if there are no errors, otherwise all errors. With more unread values than are listed, the reader
+    /// has given up, and errors of the resolution may concern values that are written.
     pub fn conclude(mut self) -> Result<Vec<String>, Vec<Located>> {
+        if self.unread.len() > MAX_LISTED {
+            return Err(self.unread);
+        }
         self.unread.append(&mut self.found);
         if self.unread.is_empty() { Ok(self.warnings) } else { Err(self.unread) }
     }

@@ -11,6 +11,7 @@ mod dns;
 mod early_data;
 mod experiments;
 mod files;
+mod foreign_variables;
 mod hosts;
 mod http3;
 mod isolation;
@@ -123,6 +124,7 @@ pub(super) fn resolve(
     isolation::warn_of_exceptions(raw, &mut context);
     early_data::size(raw, &mut context);
     dangers::review(raw, server.state_dir.as_deref(), &mut context);
+    foreign_variables::review(&mut context);
     unused(raw, &mut context);
     let Context { shared, keystore, files: mut certificate_files, .. } = context;
     let features::Context { findings, files, fingerprints, .. } = shared;

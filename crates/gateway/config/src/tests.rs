@@ -404,6 +404,11 @@ fn a_hopeless_file_is_cut_short() {
     let message = checked(folder().path(), &text).expect_err("wrong");
     assert_eq!(message.lines().count(), 11);
     assert_eq!(message.lines().last(), Some("brisk.toml: and more"));
+    // The reader gives up, so that `https` is not read: it is not reported as missing.
+    let routes = keys.join("\n");
+    let text = format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nrespond = {{}}\n{routes}\n");
+    let message = checked(folder().path(), &text).expect_err("wrong");
+    assert!(message.lines().take(10).all(|line| line.contains("unknown key")), "{message}");
 }
 
 #[test]

@@ -9,6 +9,13 @@ use crate::raw;
 /// Early data accepted of one client unless another limit is written.
 const USUAL: Size = Size(16 << 10);
 
+/// Whether the host or one of its routes allows early data.
+pub(super) fn is_allowed(host: &raw::Host) -> bool {
+    let routes = host.routes().iter().map(|route| &route.early_data.early_data);
+    let mut all = routes.chain([&host.features.early_data.early_data]);
+    all.any(|early| !matches!(early, None | Some(EarlyData::No)))
+}
+
 /// Maximum early data per connection of the host whose table is at `path`, in bytes: 0 unless the host or one of its
 /// routes allows early data.
 pub(super) fn limit(raw: &raw::Config, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> u32 {

@@ -9,7 +9,7 @@ use brisk_gateway::settings::{FleetStore, SessionSettings};
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RotationError, RotationSettings, TicketKeyFile};
 
 use super::context::Context;
-use super::redis;
+use super::{early_data, redis};
 use crate::raw;
 use crate::values::TicketKeys;
 
@@ -171,9 +171,26 @@ fn not_shared(raw: &raw::Config, context: &mut Context<'_>) {
              keys, and \"memory\" says that this is meant",
         );
     }
-    if !redis && raw.tls.stateful == Some(true) && raw.sessions.ticket_keys == Some(TicketKeys::Secret) {
+    // Memory is not shared by intention.
+    let shared = match &raw.sessions.ticket_keys {
+        Some(TicketKeys::Secret) => "\"secret\"",
+        Some(TicketKeys::Files(_)) => "[...]",
+        Some(TicketKeys::Redis | TicketKeys::Memory) | None => return,
+    };
+    if redis {
+        return;
+    }
+    if raw.tls.stateful == Some(true) {
         context.shared.findings.warn(
             "tls.stateful: sessions of TLS 1.3 resume only where they were made; [sessions.redis] shares them",
         );
+        return;
+    }
+    for (index, host) in raw.host.iter().enumerate().filter(|(_, host)| early_data::is_allowed(host)) {
+        let name = host.names().first().map_or("", String::as_str);
+        context.shared.findings.warn(format!(
+            "host[{index}], {name}: early_data keeps its TLS 1.3 sessions in the memory of one machine, so they resume only \
+             where they were made; sessions.ticket_keys = {shared} shares TLS 1.2 only, and [sessions.redis] shares both"
+        ));
     }
 }

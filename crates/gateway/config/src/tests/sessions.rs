@@ -14,6 +14,10 @@ use super::*;
 
 /// `sessions` between a listener and a host, in a folder with a file of each kind; its own lines begin at 3.
 fn fleet(sessions: &str) -> (TempDir, Result<Resolved, String>) {
+    fleet_with(sessions, HOST)
+}
+
+fn fleet_with(sessions: &str, host: &str) -> (TempDir, Result<Resolved, String>) {
     let folder = folder();
     let private = |name: &str, contents: &[u8]| {
         let file = folder.path().join(name);
@@ -31,7 +35,7 @@ fn fleet(sessions: &str) -> (TempDir, Result<Resolved, String>) {
     private("marked.password", b"\xef\xbb\xbfhush\n");
     private("ca.pem", TestCa::new().root_pem().as_bytes());
     let resolved =
-        checked(folder.path(), &format!("server.https = [\"127.0.0.1:443\"]\n\n{sessions}\n{HOST}"));
+        checked(folder.path(), &format!("server.https = [\"127.0.0.1:443\"]\n\n{sessions}\n{host}"));
     (folder, resolved)
 }
 
@@ -309,6 +313,19 @@ fn what_is_not_shared_although_it_looks_so_is_a_warning() {
     assert_eq!(warnings, [""; 0]);
     let (_, warnings) = fleet_accepted(&format!("tls.stateful = true\n{SECRET}ticket_keys = \"secret\""));
     assert!(warnings[0].contains("TLS 1.3 resume only where they were made"), "{warnings:?}");
+}
+
+#[test]
+fn early_data_beside_shared_tickets_without_a_common_store_is_a_warning() {
+    let host = HOST.replace("[[host]]", "[[host]]\nearly_data = \"safe\"");
+    let with = |keys: &str| fleet_with(&format!("{SECRET}{keys}"), &host).1.expect("accepted").warnings;
+    let warnings = with("ticket_keys = \"secret\"");
+    assert!(warnings[0].starts_with("host[0], ") && warnings[0].contains("early_data keeps"), "{warnings:?}");
+    let files = fleet_with("[sessions]\nticket_keys = [\"a.key\"]", &host).1.expect("accepted").warnings;
+    assert!(files[0].contains("sessions.ticket_keys = [...] shares TLS 1.2 only"), "{files:?}");
+    assert_eq!(with("ticket_keys = \"redis\"\nredis = { servers = [\"redis://a\"] }"), [""; 0]);
+    assert_eq!(fleet_with("", &host).1.expect("accepted").warnings, [""; 0]);
+    assert_eq!(fleet_accepted("[sessions]\nticket_keys = [\"a.key\"]").1, [""; 0]);
 }
 
 /// A route with these lines from line 6 on.
