@@ -13,6 +13,7 @@ use brisk_gateway::{Addresses, Environment, Gateway};
 use brisk_isolation::{Isolation, IsolationError};
 use brisk_server::{Parts, Process, Program, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
+use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 
 use crate::acme::Obtained;
 use crate::args::Serve;
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     };
     let gateway = Gateway::bind(&first.settings, Process { program: PROGRAM, sockets, files }, &environment)?;
     print_start(gateway.addresses(), &first)
-        .map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
+        .map_err(|error| anyhow!("cannot write the addresses: {error}"))?;
     obtained.start(&first.acme).map_err(ServerError::Threads)?;
 
     let mut parts = Parts::new();
@@ -109,7 +110,8 @@ pub(crate) fn log_warnings(warnings: &[String]) {
     }
 }
 
-/// Prints the addresses in a single write, so that a reader of a pipe gets either all lines or none.
+/// Prints the addresses in a single write, so that a reader of a pipe gets either all lines or none: to standard output, or to
+/// standard error if standard output contains an access log for programs.
 fn print_start(addresses: &Addresses, first: &Resolved) -> io::Result<()> {
     let development = first.development.as_ref();
     let mut out = Vec::new();
@@ -142,9 +144,18 @@ fn print_start(addresses: &Addresses, first: &Resolved) -> io::Result<()> {
             "  trust  {certificate} (import it in the browser, or: curl --cacert {certificate} ...)"
         )?;
     }
+    if has_records_on_stdout(&first.settings.access_log) {
+        return io::stderr().write_all(&out);
+    }
     let mut stdout = io::stdout().lock();
     stdout.write_all(&out)?;
     stdout.flush()
+}
+
+/// Whether programs read standard output: JSON, or a form of the operator. Each line is then one of the access log.
+fn has_records_on_stdout(outputs: &[AccessLogSettings]) -> bool {
+    let is_text = |output: &AccessLogSettings| output.format == AccessLogFormat::Text;
+    outputs.iter().any(|output| output.target == AccessLogTarget::Stdout && !is_text(output))
 }
 
 /// Address in the form for a URL: `localhost` for a loopback address with development certificates, which are valid for that

@@ -149,7 +149,8 @@ impl Setup {
         let listeners = wait_until("brisk that serves", || {
             let ended = process.ended();
             assert!(ended.is_none(), "brisk ended: {}{}", process.stdout(), process.stderr());
-            Listeners::read(&process.stdout())
+            // On standard error if standard output is an access log in JSON.
+            Listeners::read(&process.stdout()).or_else(|| Listeners::read(&process.stderr()))
         });
         Brisk { process, listeners, folder: self.folder }
     }
