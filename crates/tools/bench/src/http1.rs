@@ -1,5 +1,6 @@
 //! HTTP/1.1, one request at a time. Requests are prepared before the run; responses are parsed only to find their end.
 
+use std::io;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -124,6 +125,8 @@ impl Http1 {
                 Err(ExchangeError::Failed(Failure::new(Cause::Closed, text)))
             }
             Ok(len) => Ok((len, Instant::now())),
+            // Also without close_notify, or by a reset.
+            Err(error) if self.answered > 0 && is_end(&error) => Err(ExchangeError::Idle),
             Err(error) => Err(ExchangeError::Failed(Failure::io(&error, "waiting for the response"))),
         }
     }
@@ -175,6 +178,19 @@ impl From<ExchangeError> for Failure {
             ExchangeError::Failed(failure) => failure,
         }
     }
+}
+
+/// Whether the connection has ended, as opposed to an error within it.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    let ends = [
+        Kind::UnexpectedEof,
+        Kind::ConnectionReset,
+        Kind::ConnectionAborted,
+        Kind::BrokenPipe,
+        Kind::NotConnected,
+    ];
+    ends.contains(&error.kind())
 }
 
 fn wrong(text: &str) -> ExchangeError {

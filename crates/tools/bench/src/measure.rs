@@ -198,6 +198,13 @@ impl Recorder {
         traffic.received += received;
     }
 
+    /// Counts a kept connection that the server had closed before the next request.
+    pub(crate) fn reconnected(&self, now: Instant) {
+        if self.is_measured(now) {
+            self.totals.borrow_mut().traffic.reconnects += 1;
+        }
+    }
+
     /// Counts segments of a connection within the measured time.
     pub(crate) fn segments(&self, sent: u32, received: u32) {
         let traffic = &mut self.totals.borrow_mut().traffic;

@@ -257,6 +257,9 @@ pub struct Traffic {
     pub segments_sent: u64,
     /// TCP segments received.
     pub segments_received: u64,
+    /// Connections that the server closed between two requests, with or without an alert or a FIN. The next request was sent
+    /// over a new connection, which is no failure (RFC 9112 section 9.3.1).
+    pub reconnects: u64,
     /// Number of handshakes that the next four fields refer to.
     pub handshakes: u64,
     /// Bytes sent until the end of the handshake, including early data.

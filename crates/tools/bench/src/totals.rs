@@ -151,6 +151,7 @@ impl Totals {
         own.received += other.received;
         own.segments_sent += other.segments_sent;
         own.segments_received += other.segments_received;
+        own.reconnects += other.reconnects;
         own.handshakes += other.handshakes;
         own.handshake_sent += other.handshake_sent;
         own.handshake_received += other.handshake_received;

@@ -269,6 +269,7 @@ impl Worker {
         };
         let mut exchanged = connection.exchange(request).await;
         if matches!(exchanged, Err(ExchangeError::Idle)) {
+            self.recorder.reconnected(Instant::now());
             connection = open().await?;
             exchanged = connection.exchange(request).await;
         }

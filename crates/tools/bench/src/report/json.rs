@@ -102,6 +102,8 @@ struct WireTraffic {
     received_bytes: u64,
     packets_sent: u64,
     packets_received: u64,
+    /// Kept connections that the server had closed before the next request.
+    reconnects: u64,
     /// Null without `--fast-open`.
     fast_open: Option<FastOpen>,
     /// Averages per handshake; null without handshakes.
@@ -230,6 +232,7 @@ impl WireTraffic {
             received_bytes: traffic.received,
             packets_sent: traffic.segments_sent,
             packets_received: traffic.segments_received,
+            reconnects: traffic.reconnects,
             fast_open: opens_fast(result).then_some(FastOpen {
                 with_syn: traffic.syn_data,
                 whole: traffic.syn_whole,

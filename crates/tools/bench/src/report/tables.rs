@@ -237,6 +237,12 @@ fn traffic(result: &RunResult) -> Table {
     if opens_fast(result) && traffic.handshakes > 0 {
         table.note(fast_open(traffic));
     }
+    if traffic.reconnects > 0 {
+        table.note(format!(
+            "Kept connections that the server had closed before the next request, which then went over a new one: {}.",
+            count(traffic.reconnects)
+        ));
+    }
     table
 }
 

@@ -241,7 +241,7 @@ fn the_fields_of_the_json_stay() {
     assert_eq!(names(&value["responses"]), "1xx 2xx 3xx 4xx 5xx body_bytes");
     assert_eq!(
         names(&value["traffic"]),
-        "fast_open handshake packets_received packets_sent received_bytes sent_bytes"
+        "fast_open handshake packets_received packets_sent received_bytes reconnects sent_bytes"
     );
     assert_eq!(
         names(&value["traffic"]["handshake"]),
