@@ -24,6 +24,9 @@ use tower_http::services::fs::{Backend, File, Metadata};
 
 pub use listing::{Entry, Listing};
 
+/// First second of the year 10000 since 1970.
+const YEAR_10_000: u64 = 253_402_300_800;
+
 /// One folder.
 #[derive(Clone, Debug)]
 pub struct Beneath {
@@ -177,8 +180,9 @@ impl Facts {
     }
 }
 
+/// Time of the last change; `None` outside of the years 1970 to 9999, which no date of HTTP can state.
 fn modified(stat: &Stat) -> Option<SystemTime> {
-    let seconds = u64::try_from(stat.st_mtime).ok()?;
+    let seconds = u64::try_from(stat.st_mtime).ok().filter(|seconds| *seconds < YEAR_10_000)?;
     let nanos = u32::try_from(stat.st_mtime_nsec).ok()?;
     SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
 }

@@ -4,17 +4,18 @@
 //! folder; others get 404. So do names that begin with a dot, except `.well-known`, and everything that is neither file
 //! nor folder. The folder itself may be a symbolic link that is switched at run time.
 //!
-//! A request for several parts, or with another unit than bytes, gets the whole file (RFC 9110 section 14.2). `If-Range` is
-//! supported with an `ETag`; with a date the whole file is sent.
+//! `ServeDir` finds the file; [`selected`] evaluates conditions and ranges.
 
 mod listing;
 mod readers;
 mod room;
+mod selected;
 
 use brisk_coding::{AcceptedCodings, Coding};
 use brisk_folder::Beneath;
 use brisk_http::error::BodyError;
 use brisk_http::path::RequestPath;
+use brisk_http::ranges::Ranges;
 use brisk_transform::body::{Body, FallbackFile};
 use brisk_transform::header_values::add_vary;
 use bytes::Bytes;
@@ -137,40 +138,28 @@ impl StaticFiles {
     }
 
     async fn look_up(&self, request: &Parts, target: Uri) -> Response<Body> {
-        let mut asked = lookup(request, target);
+        let mut asked = Request::new(());
+        *asked.method_mut() = request.method.clone();
+        *asked.uri_mut() = target;
+        let ranges = Ranges::of(request);
         let Some(with_copies) = self.with_copies.as_ref().filter(|_| !names_copy(asked.uri().path())) else {
-            return self.original(request, asked).await;
+            return selected::answer(&self.files, request, asked, ranges.as_ref()).await;
         };
-        let mut response = if asked.headers().contains_key(header::RANGE) {
+        let mut response = if ranges.is_some() {
             // Ranges address the original file.
-            self.original(request, asked).await
+            selected::answer(&self.files, request, asked, ranges.as_ref()).await
         } else {
-            // A copy has its own tag, so a client's part of one coding is never combined with another coding.
             if let Some(codings) = AcceptedCodings::of(&request.headers).narrowed(&COPIES) {
                 asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
             }
-            with_copies.answer(asked).await
+            selected::answer(with_copies, request, asked, None).await
         };
-        // `ServeDir` adds it to complete responses only. RFC 9110 sections 15.3.7 and 15.4.5 require it in these too.
-        if matches!(response.status(), StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED) {
+        // The original is sent in place of a copy because of the range. RFC 9110 section 12.5.5: other requests get the copy.
+        if matches!(
+            response.status(),
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED
+        ) {
             add_vary(response.headers_mut());
-        }
-        response
-    }
-
-    /// Responds with the file itself.
-    async fn original(&self, request: &Parts, asked: Request<()>) -> Response<Body> {
-        if !request.headers.contains_key(header::IF_RANGE) {
-            return self.files.answer(asked).await;
-        }
-        let mut whole = asked.clone();
-        whole.headers_mut().remove(header::RANGE);
-        let Some(part) = part_of_unchanged(request, asked) else {
-            return self.files.answer(whole).await;
-        };
-        let response = self.files.answer(part).await;
-        if response.status() == StatusCode::PRECONDITION_FAILED {
-            return self.files.answer(whole).await;
         }
         response
     }
@@ -198,7 +187,8 @@ impl Files {
         Self { at_once: folder(beneath.clone().at_once()), after_a_look: folder(beneath.clone()) }
     }
 
-    async fn answer(&self, request: Request<()>) -> Response<Body> {
+    /// The file or a part of it, for a request without conditions.
+    async fn find(&self, request: Request<()>) -> Response<Body> {
         if request.method() == Method::GET && !request.uri().path().ends_with('/') {
             let response = call(&self.at_once, request.clone()).await;
             if response.status() != StatusCode::NOT_FOUND {
@@ -246,45 +236,6 @@ fn status(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = status;
     response
-}
-
-/// The parts of a request that concern a file.
-fn lookup(request: &Parts, target: Uri) -> Request<()> {
-    let mut lookup = Request::new(());
-    *lookup.method_mut() = request.method.clone();
-    *lookup.uri_mut() = target;
-    for name in [
-        header::RANGE,
-        header::IF_MATCH,
-        header::IF_NONE_MATCH,
-        header::IF_MODIFIED_SINCE,
-        header::IF_UNMODIFIED_SINCE,
-    ] {
-        if let Some(value) =
-            request.headers.get(&name).filter(|range| name != header::RANGE || is_part(range))
-        {
-            lookup.headers_mut().insert(name, value.clone());
-        }
-    }
-    lookup
-}
-
-/// Whether a `Range` names a single range of bytes.
-fn is_part(range: &HeaderValue) -> bool {
-    let range = range.as_bytes();
-    range.starts_with(b"bytes=") && !range.contains(&b',')
-}
-
-/// A request for a part of the file on condition of the tag in `If-Range`; `None` if that is not a strong tag.
-// RFC 9110 section 13.1.5 requires the strong comparison, which `If-Match` uses too.
-fn part_of_unchanged(request: &Parts, mut asked: Request<()>) -> Option<Request<()>> {
-    let condition = request.headers.get(header::IF_RANGE)?;
-    let is_strong_tag = condition.as_bytes().starts_with(b"\"");
-    if !is_strong_tag || asked.headers().contains_key(header::IF_MATCH) {
-        return None;
-    }
-    asked.headers_mut().insert(header::IF_MATCH, condition.clone());
-    Some(asked)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Properties of arbitrary HTTP/1.1 messages and paths, checked by tests and by libFuzzer.
+//! Properties of arbitrary HTTP/1.1 messages, paths, conditions and ranges, checked by tests and by libFuzzer.
 
+mod conditions;
 mod requests;
 mod response;
 
@@ -9,6 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use crate::path::RequestPath;
 use crate::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 
+pub use conditions::conditions;
 pub use requests::requests as request;
 pub use response::response;
 
@@ -77,6 +79,32 @@ mod tests {
     #[test]
     fn fuzz_trace_context() {
         drive("trace_context", &[], super::trace_context);
+    }
+
+    #[test]
+    fn fuzz_conditions() {
+        let words: &[&[u8]] = &[
+            b"Range: bytes=",
+            b"If-Match: ",
+            b"If-None-Match: ",
+            b"If-Range: ",
+            b"If-Modified-Since: ",
+            b"If-Unmodified-Since: ",
+            b"Sun, 06 Nov 1994 08:49:37 GMT",
+            b"Sunday, 06-Nov-94 08:49:37 GMT",
+            b"Sun Nov  6 08:49:37 1994",
+            b"\"a,b\"",
+            b"W/",
+            b"18446744073709551616",
+            b"0-",
+            b"-1",
+            b"9-9",
+            b"*",
+            b",",
+            b"\"",
+            b"\n",
+        ];
+        drive("conditions", words, super::conditions);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_coding::{AcceptedCodings, Coding, Dictionary};
+use brisk_http::conditional::Tags;
 use brisk_http::validate;
 use brisk_http_connection::Connection;
 use brisk_trials::ByArm;
@@ -87,8 +88,8 @@ pub struct ResponseCompression {
     /// Whether the client forbids compression.
     is_forbidden: bool,
     is_head: bool,
-    /// `If-None-Match`, if its tag is weak: the client's copy was compressed, perhaps by this gateway.
-    known: Option<HeaderValue>,
+    /// Lines of `If-None-Match` with a weak tag: the client's copy was compressed, perhaps by this gateway.
+    known: Vec<HeaderValue>,
     /// Cache key of the requested file.
     file: Option<String>,
     /// The requested resource, if its response may become a dictionary.
@@ -137,7 +138,8 @@ impl Compression {
         let uses = || accepted.takes_dictionaries(&self.settings.codings) && may_use_dictionary(headers);
         let named = source.as_ref().filter(|_| uses());
         let credentials = Credentials::of(headers, connection);
-        let known = headers.get(header::IF_NONE_MATCH).filter(|tags| tags.as_bytes().starts_with(b"W/"));
+        let known = headers.get_all(header::IF_NONE_MATCH).iter();
+        let known = known.filter(|line| memchr::memmem::find(line.as_bytes(), b"W/").is_some());
         ResponseCompression {
             compression: Rc::clone(self),
             coding: accepted.best(&self.settings.codings),
@@ -145,7 +147,7 @@ impl Compression {
             // The response to CONNECT belongs to another protocol.
             is_forbidden: forbids_transforming(headers) || request.method == Method::CONNECT,
             is_head: request.method == Method::HEAD,
-            known: known.cloned(),
+            known: known.cloned().collect(),
             file: self.root.as_deref().map(|root| file(root, path)),
             dictionary: named.and_then(|source| dictionaries::available(headers, source.authority())),
             source,
@@ -299,10 +301,9 @@ impl ResponseCompression {
         if self.may_depend_on_coding(headers) {
             add_vary(headers);
         }
-        let Some(known) = &self.known else { return };
-        let is_same = headers.get(header::ETAG).is_some_and(|tag| {
-            memchr::memmem::find(known.as_bytes(), &[b"W/", tag.as_bytes()].concat()).is_some()
-        });
+        let Some(tag) = headers.get(header::ETAG).filter(|_| !self.known.is_empty()) else { return };
+        let weak = [b"W/", tag.as_bytes()].concat();
+        let is_same = self.known.iter().flat_map(|line| Tags(line.as_bytes())).any(|known| known == weak);
         if is_same {
             weaken(headers);
         }

@@ -81,17 +81,118 @@ async fn ranges_and_conditions_are_obeyed() {
     assert_eq!(site.get("/files/a.txt", &[("if-match", "\"other\"")]).await.status(), 412);
 }
 
+async fn part(site: &Site, headers: &[(&'static str, &str)]) -> (u16, Option<String>, String) {
+    let response = site.get("/files/a.txt", headers).await;
+    let range = response.headers().get("content-range").map(|range| range.to_str().expect("text").to_owned());
+    (response.status().as_u16(), range, text(response).await)
+}
+
 #[tokio::test]
 async fn several_parts_and_other_units_get_the_whole_file() {
     let site = site();
-    for range in ["bytes=0-1,4-5", "bytes=0-0, -1", "lines=1-2"] {
-        let response = site.get("/files/a.txt", &[("range", range)]).await;
-        assert_eq!(
-            (response.status().as_u16(), text(response).await),
-            (200, "0123456789".to_owned()),
-            "{range}"
-        );
+    for range in ["bytes=0-1,4-5", "bytes=0-0, -1", "lines=1-2", "bytes=4-2", "bytes=x"] {
+        let whole = (200, None, "0123456789".to_owned());
+        assert_eq!(part(&site, &[("range", range)]).await, whole, "{range}");
     }
+}
+
+#[tokio::test]
+async fn a_range_ends_at_the_end_of_the_file_whatever_its_numbers() {
+    let site = site();
+    for (range, expected) in [
+        ("bytes=-10", "0-9"),
+        ("bytes=-11", "0-9"),
+        ("bytes=-99999999999999999999999", "0-9"),
+        ("bytes=0-18446744073709551616", "0-9"),
+        ("bytes=8-18446744073709551615", "8-9"),
+        ("bytes=08-", "8-9"),
+        ("Bytes=-2", "8-9"),
+        ("bytes=5-6,2-5", "2-6"),
+    ] {
+        let (status, content_range, body) = part(&site, &[("range", range)]).await;
+        let content_range = content_range.expect("Content-Range");
+        assert_eq!((status, content_range), (206, format!("bytes {expected}/10")), "{range}");
+        let (first, last) = expected.split_once('-').expect("a range");
+        let positions = first.parse::<usize>().expect("digits")..=last.parse::<usize>().expect("digits");
+        assert_eq!(body, "0123456789"[positions], "{range}");
+    }
+    for range in ["bytes=10-", "bytes=-0", "bytes=99999999999999999999-"] {
+        let outside = (416, Some("bytes */10".to_owned()), String::new());
+        assert_eq!(part(&site, &[("range", range)]).await, outside, "{range}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_file_has_no_part() {
+    let site = site();
+    fs::write(site.root().join("a.txt"), "").expect("a file");
+    for (range, status) in [("bytes=0-", 416), ("bytes=0-0", 416), ("bytes=-0", 416), ("bytes=-1", 200)] {
+        let content_range = (status == 416).then(|| "bytes */0".to_owned());
+        assert_eq!(part(&site, &[("range", range)]).await, (status, content_range, String::new()), "{range}");
+    }
+}
+
+#[tokio::test]
+async fn a_range_counts_with_get_only() {
+    let site = site();
+    let request = Request::head("/files/a.txt").header("range", "bytes=2-4").body(()).expect("a request");
+    let path = RequestPath::read("/files/a.txt").expect("a path");
+    let response = site.files.answer(&request.into_parts().0, &path).await;
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["content-length"]),
+        (200, &HeaderValue::from_static("10"))
+    );
+}
+
+#[tokio::test]
+async fn conditions_may_have_several_lines_and_precede_ranges() {
+    let site = site();
+    let tag = site.get("/files/a.txt", &[]).await.headers()["etag"].to_str().expect("text").to_owned();
+    let status =
+        async |lines: &[(&'static str, &str)]| site.get("/files/a.txt", lines).await.status().as_u16();
+    assert_eq!(status(&[("if-none-match", "\"x\""), ("if-none-match", &tag)]).await, 304);
+    assert_eq!(status(&[("if-match", "\"x\""), ("if-match", &tag)]).await, 200);
+    let past = "Sat, 01 Jan 2000 00:00:00 GMT";
+    assert_eq!(status(&[("if-modified-since", past), ("if-modified-since", past)]).await, 200);
+    assert_eq!(status(&[("if-unmodified-since", past), ("range", "bytes=0-1")]).await, 412);
+    assert_eq!(status(&[("if-none-match", "*"), ("range", "bytes=90-")]).await, 304);
+    assert_eq!(status(&[("if-match", &tag), ("if-range", "\"x\""), ("range", "bytes=90-")]).await, 200);
+    let confirmed = site.get("/files/a.txt", &[("if-none-match", &tag)]).await;
+    let names: Vec<_> = confirmed.headers().keys().map(header::HeaderName::as_str).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(["etag", "last-modified", "vary"].iter().all(|name| names.contains(name)), "{names:?}");
+}
+
+fn set_modified(site: &Site, time: std::time::SystemTime) {
+    let file = fs::File::options().append(true).open(site.root().join("a.txt")).expect("a file");
+    file.set_modified(time).expect("a time");
+}
+
+#[tokio::test]
+async fn if_range_may_be_the_date_of_a_file_that_has_not_changed() {
+    let site = site();
+    set_modified(&site, std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_500));
+    let date =
+        site.get("/files/a.txt", &[]).await.headers()["last-modified"].to_str().expect("text").to_owned();
+    let status = async |date: &str| part(&site, &[("range", "bytes=2-4"), ("if-range", date)]).await.0;
+    assert_eq!(status(&date).await, 206);
+    assert_eq!(status("Tuesday, 14-Nov-23 22:13:20 GMT").await, 206);
+    for other in ["Tue, 14 Nov 2023 22:13:21 GMT", "Mon, 01 Jan 2001 00:00:00 GMT", "2023-11-14"] {
+        assert_eq!(status(other).await, 200, "{other}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_from_the_future_is_dated_now_and_one_before_1970_has_no_date() {
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    let site = site();
+    set_modified(&site, SystemTime::now() + Duration::from_secs(86_400));
+    let response = site.get("/files/a.txt", &[]).await;
+    let date = response.headers()["last-modified"].to_str().expect("text");
+    assert!(httpdate::parse_http_date(date).expect("a date") <= SystemTime::now());
+    set_modified(&site, UNIX_EPOCH - Duration::from_secs(1));
+    let response = site.get("/files/a.txt", &[("if-match", "*"), ("if-modified-since", date)]).await;
+    assert_eq!((response.status().as_u16(), response.headers().get("last-modified")), (200, None));
 }
 
 #[tokio::test]
@@ -118,6 +219,7 @@ async fn a_part_is_sent_only_of_the_file_that_if_range_means() {
     assert_eq!(site.get("/files/a.txt", &range(&tag)).await.status(), 206);
     for other in ["\"other\"", "W/\"weak\"", "Sat, 01 Jan 2000 00:00:00 GMT"] {
         let response = site.get("/files/a.txt", &range(other)).await;
+        assert_eq!(response.headers()["vary"], "accept-encoding");
         assert_eq!(
             (response.status().as_u16(), text(response).await),
             (200, "0123456789".to_owned()),
@@ -264,6 +366,28 @@ async fn a_current_copy_is_sent_to_clients_that_take_it() {
     assert_eq!(site.get("/files/a.txt", &known).await.status(), 304);
     let part = [("accept-encoding", "br"), ("range", "bytes=2-4")];
     assert_eq!(text(site.get("/files/a.txt", &part).await).await, "234");
+}
+
+#[tokio::test]
+async fn copies_of_the_same_length_and_time_have_different_tags() {
+    let site = site();
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    for name in ["a.txt", "a.txt.br", "a.txt.gz"] {
+        let file = site.root().join(name);
+        fs::write(&file, "0123456789").expect("a file");
+        fs::File::options().append(true).open(file).expect("a file").set_modified(time).expect("a time");
+    }
+    let mut tags = Vec::new();
+    for coding in ["br", "gzip", "identity"] {
+        let response = site.get("/files/a.txt", &[("accept-encoding", coding)]).await;
+        tags.push(response.headers()["etag"].to_str().expect("text").to_owned());
+    }
+    for (index, tag) in tags.iter().enumerate() {
+        assert!(tag.starts_with('"') && tag.ends_with('"'), "{tag}");
+        assert!(!tags[index + 1..].contains(tag), "{tags:?}");
+        let known = [("accept-encoding", "br"), ("if-none-match", tag)];
+        assert_eq!(site.get("/files/a.txt", &known).await.status() == 304, index == 0, "{tag}");
+    }
 }
 
 #[tokio::test]

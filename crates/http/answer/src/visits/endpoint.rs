@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use brisk_beacon::{Kind, LARGEST, Refusal as Dropped, SCRIPT, script_version};
 use brisk_budget::Resource;
+use brisk_http::conditional;
 use brisk_http::validate;
 use brisk_http::validate::Refusal;
 use brisk_http_connection::body::client::ClientBody;
@@ -134,9 +135,7 @@ pub(crate) fn script(head: &Parts) -> Result<Response<Body>, Refusal> {
     }
     let version = script_version();
     let tag = HeaderValue::try_from(format!("\"{version}\"")).expect("digits");
-    let known = head.headers.get_all(header::IF_NONE_MATCH).iter();
-    let is_known =
-        known.into_iter().any(|known| memchr::memmem::find(known.as_bytes(), version.as_bytes()).is_some());
+    let is_known = conditional::is_known(&head.headers, tag.as_bytes());
     let mut response =
         Response::new(if is_known { Body::Empty } else { Body::full(Bytes::from_static(SCRIPT.as_bytes())) });
     let kept = if head.uri.query() == Some(version) {
