@@ -125,8 +125,8 @@ fn scheme(uri: &Uri) -> Result<(), Refusal> {
     if uri.scheme_str().is_none_or(is_http) { Ok(()) } else { Err(Refusal::bad_request("scheme")) }
 }
 
-// RFC 9112 section 3.2: 400 for a missing, repeated or invalid Host. RFC 9113 section 8.3.1: :authority and Host must be
-// equal.
+// RFC 9112 section 3.2: 400 for a missing, repeated or invalid Host. RFC 9113 section 8.3.1, RFC 9114 section 4.3.1: :authority and
+// Host must be equal. The authority of the target counts, also for upstreams.
 fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Result<&'a str, Refusal> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host =
@@ -135,7 +135,7 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Resu
         return Err(Refusal::bad_request("host-repeated"));
     }
     let authority = match (uri.authority(), host) {
-        (Some(authority), Some(host)) if !authority.as_str().eq_ignore_ascii_case(host) => {
+        (Some(authority), Some(host)) if !are_same(uri.scheme_str(), authority.as_str(), host) => {
             return Err(Refusal::bad_request("host-differs"));
         }
         (Some(authority), _) => authority.as_str(),
@@ -146,22 +146,44 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Resu
     if host_of(authority).is_some() { Ok(authority) } else { Err(Refusal::bad_request("host")) }
 }
 
+/// Whether two authorities are the same for URLs with `scheme`: names are compared without case, and an absent or empty port is the
+/// default one (RFC 9110 section 4.2.3).
+fn are_same(scheme: Option<&str>, one: &str, other: &str) -> bool {
+    if one.eq_ignore_ascii_case(other) {
+        return true;
+    }
+    let default = match scheme {
+        Some(scheme) if scheme.eq_ignore_ascii_case("https") => 443,
+        Some(scheme) if scheme.eq_ignore_ascii_case("http") => 80,
+        _ => return false,
+    };
+    let port = |digits: &str| if digits.is_empty() { Some(default) } else { digits.parse::<u32>().ok() };
+    let (Some((one, one_port)), Some((other, other_port))) = (split(one), split(other)) else { return false };
+    one.eq_ignore_ascii_case(other) && port(one_port) == port(other_port)
+}
+
 /// Host of an authority, without port and brackets; `None` if the authority is malformed or contains user information.
 pub fn host_of(authority: &str) -> Option<&str> {
-    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
-        let (host, after) = rest.split_once(']')?;
+    let (host, _) = split(authority)?;
+    Some(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host))
+}
+
+/// Host with brackets, and digits of the port; `None` if the authority is malformed.
+fn split(authority: &str) -> Option<(&str, &str)> {
+    let end = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, _) = rest.split_once(']')?;
         let is_v6 = host.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
-        (is_v6.then_some(host)?, after)
+        (is_v6 && !host.is_empty()).then_some(host.len() + 2)?
     } else {
         let end = authority.find(':').unwrap_or(authority.len());
-        let (host, after) = authority.split_at(end);
-        (host.bytes().all(is_host_byte).then_some(host)?, after)
+        (end > 0 && authority[..end].bytes().all(is_host_byte)).then_some(end)?
     };
-    let port_is_valid = match port.strip_prefix(':') {
-        Some(digits) => digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit()),
-        None => port.is_empty(),
-    };
-    (port_is_valid && !host.is_empty()).then_some(host)
+    let (host, port) = authority.split_at(end);
+    if port.is_empty() {
+        return Some((host, ""));
+    }
+    let digits = port.strip_prefix(':')?;
+    (digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some((host, digits))
 }
 
 fn is_host_byte(byte: u8) -> bool {
@@ -207,6 +229,41 @@ mod tests {
     }
 
     #[test]
+    fn a_default_port_may_be_stated_or_not() {
+        for (target, host) in [
+            ("https://a.example:443/", "a.example"),
+            ("https://a.example/", "a.example:443"),
+            ("https://a.example:/", "A.Example:443"),
+            ("https://a.example:0443/", "a.example"),
+            ("http://a.example:80/", "a.example"),
+            ("https://[::1]:443/", "[::1]"),
+            ("https://[2001:DB8::1]/", "[2001:db8::1]:443"),
+            ("https://a.example:8443/", "a.example:08443"),
+        ] {
+            let authority = target.split('/').nth(2).expect("an authority");
+            assert_eq!(
+                checked(get(target).header("host", host)).as_deref(),
+                Ok(authority),
+                "{target} {host}"
+            );
+        }
+        for (target, host) in [
+            ("https://a.example:80/", "a.example"),
+            ("http://a.example:443/", "a.example"),
+            ("https://a.example:443/", "a.example:8443"),
+            ("https://a.example:443/", "b.example"),
+            ("https://a.example/", "a.example."),
+            ("https://a.example/", "u@a.example:443"),
+            ("https://a.example/", "a.example:443:443"),
+            ("https://a.example/", "a.example:x"),
+            ("https://[ab]:443/", "ab"),
+            ("https://a.example/", ""),
+        ] {
+            assert_eq!(checked(get(target).header("host", host)), Err("host-differs"), "{target} {host}");
+        }
+    }
+
+    #[test]
     fn only_the_chunked_coding_is_understood() {
         let with = |coding| get("/").header("host", "a").header("transfer-encoding", coding);
         assert!(checked(with("Chunked")).is_ok());
@@ -249,5 +306,6 @@ mod tests {
         assert_eq!(host_of("[::1]:443"), Some("::1"));
         assert_eq!(host_of("[::1]x"), None);
         assert_eq!(host_of("::1"), None);
+        assert_eq!(host_of("[]"), None);
     }
 }
