@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use brisk_answer::RecordedBody;
+use brisk_http::claims::may_be_trailer;
 use brisk_http::fields::is_connection_specific;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::chunk::Chunk;
@@ -125,9 +126,9 @@ pub(crate) fn head_fields(
     }
 }
 
-/// Passes the fields of trailers to `field`.
+/// Passes the fields of trailers to `field`, without those that belong to the head.
 pub(crate) fn trailer_fields(trailers: &HeaderMap, mut field: impl FnMut(&[u8], &[u8])) {
-    for (name, value) in trailers.iter().filter(|(name, _)| !is_connection_specific(name)) {
+    for (name, value) in trailers.iter().filter(|(name, _)| may_be_trailer(name)) {
         field(name.as_str().as_bytes(), value.as_bytes());
     }
 }

@@ -302,6 +302,11 @@ pub fn clean_trailers(trailers: &mut HeaderMap, own: &OwnNames) {
     });
 }
 
+/// Whether a field may be a trailer of a response: it does not belong to the head (RFC 9110 section 6.5.1), and is no cookie.
+pub fn may_be_trailer(name: &HeaderName) -> bool {
+    !belongs_to_head(name) && *name != header::SET_COOKIE
+}
+
 /// Whether a field describes the message, its sender or its connection, and is therefore invalid in trailers.
 pub(crate) fn belongs_to_head(name: &HeaderName) -> bool {
     [

@@ -46,10 +46,10 @@ pub enum Extent {
 pub enum Framing {
     /// Remaining bytes of the announced length.
     Length(u64),
-    /// Chunked, with the trailers that the response has announced.
+    /// Chunked, with trailers if the client accepts them.
     Chunked {
-        /// Names of the announced trailers.
-        announced: Vec<HeaderName>,
+        /// Whether the client accepts trailers (RFC 9110 section 10.1.4).
+        takes_trailers: bool,
     },
     /// All bytes until the connection is closed.
     UntilClose,
@@ -76,9 +76,8 @@ pub fn write_head(
     status_line(output, status, asked.is_old);
     let may_have_body = !asked.is_head && may_have_length(status);
     let mut head = Head { output, extent, asked, may_have_body, length: None, date: false, closes: false };
-    let mut announced = Vec::new();
     for (name, value) in headers {
-        head.line(name, value, &mut announced);
+        head.line(name, value);
     }
     let Head { length, date: has_date, closes: says_close, .. } = head;
     // RFC 9112 section 9.6. Not for HTTP/1.0, which closes by default.
@@ -105,7 +104,7 @@ pub fn write_head(
             if may_have_body {
                 output.extend_from_slice(b"transfer-encoding: chunked\r\n");
             }
-            Framing::Chunked { announced }
+            Framing::Chunked { takes_trailers: asked.takes_trailers }
         }
     };
     let framing = if may_have_body { framing } else { Framing::Length(0) };
@@ -137,7 +136,7 @@ struct Head<'a> {
 }
 
 impl Head<'_> {
-    fn line(&mut self, name: &HeaderName, value: &HeaderValue, announced: &mut Vec<HeaderName>) {
+    fn line(&mut self, name: &HeaderName, value: &HeaderValue) {
         match *name {
             header::CONTENT_LENGTH => return self.length(value),
             // The framing depends on the client's version, so the service's own field is dropped.
@@ -146,8 +145,10 @@ impl Head<'_> {
                 self.closes |= tokens(value).any(|option| option.eq_ignore_ascii_case(b"close"));
             }
             header::DATE => self.date = true,
-            header::TRAILER if self.asked.is_old || !self.may_have_body => return,
-            header::TRAILER if self.asked.takes_trailers => announced.extend(names(value)),
+            // The trailers that it names do not follow.
+            header::TRAILER if !self.asked.takes_trailers || self.asked.is_old || !self.may_have_body => {
+                return;
+            }
             _ => {}
         }
         let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
@@ -200,12 +201,6 @@ fn tokens(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Names of a `Trailer` header, except for fields that belong to the head (RFC 9110 section 6.5.1).
-fn names(line: &HeaderValue) -> impl Iterator<Item = HeaderName> {
-    let names = tokens(line).filter_map(|name| HeaderName::from_bytes(name).ok());
-    names.filter(|name| !claims::belongs_to_head(name) && *name != header::SET_COOKIE)
-}
-
 impl Framing {
     /// Whether nothing more may be sent.
     pub fn is_ended(&self) -> bool {
@@ -234,7 +229,8 @@ impl Framing {
         }
     }
 
-    /// Writes the end of the body to `output`, with the announced trailers among `trailers`.
+    /// Writes the end of the body to `output`, with `trailers` except for fields that belong to the head (RFC 9110 section 6.5.1). A
+    /// `Trailer` header is not required (section 6.6.2).
     ///
     /// # Errors
     ///
@@ -243,11 +239,10 @@ impl Framing {
         match self {
             Self::Length(0) | Self::UntilClose => {}
             Self::Length(_) => return Err(Incomplete),
-            Self::Chunked { announced } => {
+            Self::Chunked { takes_trailers } => {
                 output.extend_from_slice(b"0\r\n");
-                for (name, value) in
-                    trailers.into_iter().flatten().filter(|(name, _)| announced.contains(name))
-                {
+                let trailers = trailers.filter(|_| *takes_trailers).into_iter().flatten();
+                for (name, value) in trailers.filter(|(name, _)| claims::may_be_trailer(name)) {
                     for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                         output.extend_from_slice(part);
                     }
@@ -322,7 +317,7 @@ mod tests {
             (
                 &[("x", "y")],
                 Extent::Unknown,
-                ("x: y\r\ntransfer-encoding: chunked", Framing::Chunked { announced: Vec::new() }),
+                ("x: y\r\ntransfer-encoding: chunked", Framing::Chunked { takes_trailers: false }),
             ),
         ] {
             assert_eq!(head(lines, extent, GET), (expected.0.to_owned(), expected.1), "{lines:?}");
@@ -398,7 +393,7 @@ mod tests {
         assert_eq!(framing.end(None, &mut output), Err(Incomplete));
         assert_eq!(framing.data(3, true, &mut output), (2, &b""[..]), "what exceeds the length stays here");
         assert!(framing.is_ended() && framing.end(None, &mut output).is_ok() && output.is_empty());
-        let mut framing = Framing::Chunked { announced: Vec::new() };
+        let mut framing = Framing::Chunked { takes_trailers: false };
         for (length, size) in [(1, "1"), (0xf, "f"), (0x10, "10"), (0xabc, "abc"), (0x1_0000, "10000")] {
             output.clear();
             assert_eq!(framing.data(length, false, &mut output), (length, &b"\r\n"[..]));
@@ -410,18 +405,22 @@ mod tests {
     }
 
     #[test]
-    fn announced_trailers_are_sent_to_those_who_take_them() {
-        let lines = &[("trailer", "A, host"), ("trailer", "content-length,b")][..];
-        let asked = Asked { takes_trailers: true, ..GET };
-        let trailers: HeaderMap = ["a", "host", "c"]
+    fn trailers_are_sent_to_clients_that_accept_them_also_without_announcement() {
+        let takes = Asked { takes_trailers: true, ..GET };
+        let trailers: HeaderMap = ["a", "host", "set-cookie", "content-length", "transfer-encoding", "c"]
             .map(|name| (HeaderName::from_static(name), HeaderValue::from_static("1")))
             .into_iter()
             .collect();
-        for (asked, expected) in [(asked, "0\r\na: 1\r\n\r\n"), (GET, "0\r\n\r\n")] {
-            let (_, framing) = head(lines, Extent::Unknown, asked);
+        let line = &[("trailer", "A")][..];
+        for (lines, asked, expected) in [
+            (line, takes, ("trailer: A\r\ntransfer-encoding: chunked", "0\r\na: 1\r\nc: 1\r\n\r\n")),
+            (&[], takes, ("transfer-encoding: chunked", "0\r\na: 1\r\nc: 1\r\n\r\n")),
+            (line, GET, ("transfer-encoding: chunked", "0\r\n\r\n")),
+        ] {
+            let (head, framing) = head(lines, Extent::Unknown, asked);
             let mut output = Vec::new();
             framing.end(Some(&trailers), &mut output).expect("complete");
-            assert_eq!(String::from_utf8(output).expect("text"), expected);
+            assert_eq!((head.as_str(), String::from_utf8(output).expect("text").as_str()), expected);
         }
     }
 }

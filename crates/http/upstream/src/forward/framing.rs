@@ -2,12 +2,14 @@
 
 use brisk_http_connection::body::request::RequestBody;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
 use crate::group::Server;
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
+const TE: HeaderValue = HeaderValue::from_static("te");
+const UPGRADE_AND_TE: HeaderValue = HeaderValue::from_static("upgrade, te");
 
 /// How the head of a response determines the end of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,7 @@ pub(super) fn frame_body(request: &mut Request<RequestBody>) {
 /// Returns whether the request itself has one.
 pub(super) fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) -> bool {
     *request.version_mut() = Version::HTTP_11;
+    name_te(request.headers_mut());
     let mut is_named = true;
     if !request.headers().contains_key(header::HOST) {
         is_named = request.uri().authority().is_some();
@@ -60,4 +63,41 @@ pub(super) fn to_origin_form(request: &mut Request<RequestBody>, server: &Server
         *request.uri_mut() = path.unwrap_or(PathAndQuery::from_static("/")).into();
     }
     is_named
+}
+
+/// Names `TE` in `Connection`, so that the next intermediary does not forward it (RFC 9110 section 10.1.4).
+fn name_te(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::TE) {
+        return;
+    }
+    match headers.get(header::CONNECTION) {
+        None => drop(headers.insert(header::CONNECTION, TE)),
+        Some(options) if options == "upgrade" => drop(headers.insert(header::CONNECTION, UPGRADE_AND_TE)),
+        Some(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn te_is_named_by_connection_once() {
+        let named = |lines: &[(&'static str, &'static str)]| {
+            let lines = lines
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            let mut headers: HeaderMap = lines.collect();
+            name_te(&mut headers);
+            name_te(&mut headers);
+            let connection = headers.get_all("connection").iter().map(|value| value.to_str().expect("text"));
+            connection.collect::<Vec<_>>().join("|")
+        };
+        assert_eq!(named(&[("te", "trailers")]), "te");
+        assert_eq!(named(&[("te", "trailers"), ("connection", "upgrade")]), "upgrade, te");
+        assert_eq!(named(&[("connection", "upgrade")]), "upgrade");
+        assert_eq!(named(&[]), "");
+    }
 }
