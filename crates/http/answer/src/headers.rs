@@ -12,6 +12,7 @@
 //! - `Via` is not added.
 
 use brisk_http::fields::Protocol;
+use brisk_http::hop_by_hop;
 use brisk_http::version;
 use http::header::{self, Entry};
 use http::request::Parts;
@@ -24,9 +25,6 @@ pub(crate) const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// Name of the header that states the origins that may embed a resource (Fetch standard).
 pub(crate) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 const EARLY: HeaderValue = HeaderValue::from_static("1");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
@@ -42,7 +40,7 @@ pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: Path
     let upgrade = upgrade(request);
     let trailers = accepts_trailers(&request.headers);
     let headers = &mut request.headers;
-    remove_hop_by_hop(headers);
+    hop_by_hop::remove(headers);
     headers.remove(header::EXPECT);
     if let Some(host) = host {
         headers.insert(header::HOST, host);
@@ -72,49 +70,11 @@ pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderMap) {
         StatusCode::SWITCHING_PROTOCOLS => headers.get(header::UPGRADE).cloned(),
         _ => None,
     };
-    remove_hop_by_hop(headers);
+    hop_by_hop::remove(headers);
     if let Some(protocol) = protocol {
         headers.insert(header::CONNECTION, UPGRADE);
         headers.insert(header::UPGRADE, protocol);
     }
-}
-
-/// Collects the names in one pass, because requests rarely contain any of them.
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<_> = headers.get_all(header::CONNECTION).iter().flat_map(named_headers).collect();
-    let known: Vec<_> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
-    for name in named.iter().chain(&known) {
-        headers.remove(name);
-    }
-}
-
-fn is_hop_by_hop(name: &HeaderName) -> bool {
-    [
-        header::CONNECTION,
-        header::TE,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        header::PROXY_AUTHENTICATE,
-        header::PROXY_AUTHORIZATION,
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-        HTTP2_SETTINGS,
-    ]
-    .contains(name)
-}
-
-/// The headers named by a `Connection` header, except `Host`, `Content-Length` and `Early-Data`. A client must not be
-/// able to remove the mark of a possible replay (RFC 8470 section 5.1).
-fn named_headers(connection: &HeaderValue) -> impl Iterator<Item = HeaderName> {
-    tokens(connection)
-        .filter(|token| !token.eq_ignore_ascii_case("close") && !token.eq_ignore_ascii_case("keep-alive"))
-        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
-        .filter(|name| ![header::HOST, header::CONTENT_LENGTH, EARLY_DATA].contains(name))
-}
-
-fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
-    let text = value.to_str().unwrap_or_default();
-    text.split(',').map(str::trim).filter(|token| !token.is_empty())
 }
 
 /// The protocol that the client wants to switch to, if permitted: from `Upgrade` (HTTP/1.1), or from extended `CONNECT`
@@ -124,11 +84,11 @@ fn upgrade(request: &Parts) -> Option<HeaderValue> {
         return Some(protocol.clone());
     }
     let protocol = request.headers.get(header::UPGRADE)?;
-    let mut connection = request.headers.get_all(header::CONNECTION).iter().flat_map(tokens);
+    let mut connection = request.headers.get_all(header::CONNECTION).iter().flat_map(hop_by_hop::tokens);
     let is_asked = version::of(request.version).has_upgrade_header()
         && request.method != Method::CONNECT
         && connection.any(|token| token.eq_ignore_ascii_case("upgrade"));
-    (is_asked && !tokens(protocol).any(is_http)).then(|| protocol.clone())
+    (is_asked && !hop_by_hop::tokens(protocol).any(is_http)).then(|| protocol.clone())
 }
 
 fn is_http(protocol: &str) -> bool {
@@ -137,7 +97,7 @@ fn is_http(protocol: &str) -> bool {
 }
 
 fn accepts_trailers(headers: &HeaderMap) -> bool {
-    let mut accepted = headers.get_all(header::TE).iter().flat_map(tokens);
+    let mut accepted = headers.get_all(header::TE).iter().flat_map(hop_by_hop::tokens);
     accepted.any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }
 

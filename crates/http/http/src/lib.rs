@@ -13,6 +13,7 @@ pub mod fields;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+pub mod hop_by_hop;
 pub mod http1;
 pub mod path;
 pub mod ranges;

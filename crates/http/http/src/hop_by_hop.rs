@@ -1,0 +1,48 @@
+//! Headers that end at the next recipient (RFC 9110 section 7.6.1).
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
+
+/// Removes hop-by-hop headers: those named by `Connection`, and the known ones.
+pub fn remove(headers: &mut HeaderMap) {
+    // Collects the names in one pass, because messages rarely contain any of them.
+    let named: Vec<_> = headers.get_all(header::CONNECTION).iter().flat_map(named_headers).collect();
+    let known: Vec<_> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
+    for name in named.iter().chain(&known) {
+        headers.remove(name);
+    }
+}
+
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    [
+        header::CONNECTION,
+        header::TE,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::PROXY_AUTHENTICATE,
+        header::PROXY_AUTHORIZATION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        HTTP2_SETTINGS,
+    ]
+    .contains(name)
+}
+
+/// The headers named by a `Connection` header, except `Host`, `Content-Length` and `Early-Data`. A client must not be
+/// able to remove the mark of a possible replay (RFC 8470 section 5.1).
+fn named_headers(connection: &HeaderValue) -> impl Iterator<Item = HeaderName> {
+    tokens(connection)
+        .filter(|token| !token.eq_ignore_ascii_case("close") && !token.eq_ignore_ascii_case("keep-alive"))
+        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+        .filter(|name| ![header::HOST, header::CONTENT_LENGTH, EARLY_DATA].contains(name))
+}
+
+/// The members of a header that is a list of tokens.
+pub fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    let text = value.to_str().unwrap_or_default();
+    text.split(',').map(str::trim).filter(|token| !token.is_empty())
+}
