@@ -9,10 +9,12 @@
 //! - `Host` is forwarded as the client sent it.
 //! - `Expect` is removed, because the client gets 100 as soon as the body is read.
 //! - `Early-Data` is kept, and set on requests forwarded before the handshake is complete (RFC 8470).
+//! - `Max-Forwards` of OPTIONS is lowered by one.
 //! - `Via` is not added.
 
 use brisk_http::fields::Protocol;
 use brisk_http::hop_by_hop;
+use brisk_http::validate::Refusal;
 use brisk_http::version;
 use http::header::{self, Entry};
 use http::request::Parts;
@@ -56,6 +58,32 @@ pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: Path
         join_cookies(headers);
     }
     request.uri = Uri::from(target);
+}
+
+/// Checks and lowers `Max-Forwards` of an OPTIONS request (RFC 9110 section 7.6.2); other methods ignore it, and TRACE is refused
+/// earlier. Returns whether the request may be forwarded; otherwise this gateway is the final recipient.
+///
+/// # Errors
+///
+/// Status 400 for a value that is not one decimal number: it may be meant as a limit.
+pub(crate) fn count_forward(request: &mut Parts) -> Result<bool, Refusal> {
+    const INVALID: Refusal = Refusal::bad_request("max-forwards");
+    if request.method != Method::OPTIONS {
+        return Ok(true);
+    }
+    let mut values = request.headers.get_all(header::MAX_FORWARDS).iter();
+    let digits = match (values.next(), values.next()) {
+        (None, _) => return Ok(true),
+        (Some(value), None) => value.to_str().map_err(|_| INVALID)?,
+        (Some(_), Some(_)) => return Err(INVALID),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(INVALID);
+    }
+    // A greater number is replaced by the greatest supported one.
+    let Some(rest) = digits.parse().unwrap_or(u64::MAX).checked_sub(1) else { return Ok(false) };
+    request.headers.insert(header::MAX_FORWARDS, rest.into());
+    Ok(true)
 }
 
 /// Marks a request that is forwarded before the handshake is complete: exactly one `Early-Data: 1`, regardless of the
@@ -168,6 +196,34 @@ mod tests {
         let mut headers = forwarded(get().header("early-data", "0").header("early-data", "x"));
         mark_early(&mut headers);
         assert_eq!(headers.get_all("early-data").iter().collect::<Vec<_>>(), ["1"]);
+    }
+
+    #[test]
+    fn forwards_of_options_are_counted() {
+        let counted = |method: &str, values: &[&str]| {
+            let mut request = Request::builder().method(method).uri("/");
+            for value in values {
+                request = request.header("max-forwards", *value);
+            }
+            let mut parts = request.body(()).expect("a request").into_parts().0;
+            let may_forward = count_forward(&mut parts).map_err(|refusal| refusal.status.as_u16());
+            let value =
+                parts.headers.get("max-forwards").map(|value| value.to_str().expect("text").to_owned());
+            may_forward.map(|may_forward| may_forward.then_some(value))
+        };
+        let sent = |value: &str| Ok(Some(Some(value.to_owned())));
+        assert_eq!(counted("OPTIONS", &[]), Ok(Some(None)));
+        assert_eq!(counted("OPTIONS", &["5"]), sent("4"));
+        assert_eq!(counted("OPTIONS", &["1"]), sent("0"));
+        assert_eq!(counted("OPTIONS", &["010"]), sent("9"));
+        assert_eq!(counted("OPTIONS", &["99999999999999999999999"]), sent("18446744073709551614"));
+        for zero in ["0", "000"] {
+            assert_eq!(counted("OPTIONS", &[zero]), Ok(None));
+        }
+        for invalid in [&[""][..], &["-1"], &["+1"], &["1.5"], &["1, 2"], &["x"], &["0", "0"]] {
+            assert_eq!(counted("OPTIONS", invalid), Err(400), "{invalid:?}");
+        }
+        assert_eq!(counted("GET", &["0"]), sent("0"));
     }
 
     #[test]

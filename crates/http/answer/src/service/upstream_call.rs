@@ -1,5 +1,6 @@
 //! The action that calls an upstream: from the client's head to the upstream's response or an error page.
 
+use std::future::ready;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use http_body::Body as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::Service;
+use super::answers::no_content;
 use super::site::{Route, Site};
 use crate::error::ServiceError;
 use crate::error_page::error_page;
@@ -124,6 +126,9 @@ impl<'a> UpstreamCall<'a> {
             (self.to, self.assignment) = (to.unwrap_or(self.to), assignment);
         }
         let target = self.upstream.path.target(&self.to.base, &request.head, &request.path())?;
+        if !headers::count_forward(&mut request.head)? {
+            return Ok(Box::pin(ready(Ok(no_content()))));
+        }
         if let Some(hints) = &self.state.hints {
             hints.announce();
         }

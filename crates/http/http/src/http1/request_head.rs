@@ -147,6 +147,9 @@ impl RequestHead {
         let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
         *request.method_mut() = method.map_err(|_| MalformedRequest::Target)?;
         let uri = Uri::from_maybe_shared(share(target));
+        let uri = uri.map(|uri| {
+            if target::names_server(request.method(), target) { target::of_server(uri) } else { uri }
+        });
         *request.uri_mut() = uri
             .ok()
             .or_else(|| Uri::from_maybe_shared(target::encoded(target)?).ok())
@@ -313,6 +316,21 @@ mod tests {
         assert_eq!(head.request.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
         assert!(matches!(head.body, BodyReader::Length(3)) && head.persists && !head.expects_continue);
         assert_eq!(head.request.version(), Version::HTTP_11);
+    }
+
+    #[test]
+    fn options_without_a_path_names_the_server() {
+        let uri =
+            |line: &str| head(&format!("{line} HTTP/1.1\r\nHost: a.test\r\n\r\n")).request.uri().clone();
+        for target in ["https://a.test", "HTTPS://a.test:443", "http://[::1]"] {
+            let uri = uri(&format!("OPTIONS {target}"));
+            assert_eq!((uri.path(), uri.query(), uri.authority().is_some()), ("*", None, true), "{target}");
+        }
+        for line in ["OPTIONS https://a.test/", "OPTIONS https://a.test?x", "GET https://a.test", "OPTIONS /"]
+        {
+            assert_eq!(uri(line).path(), "/", "{line}");
+        }
+        assert_eq!(uri("OPTIONS *").path(), "*");
     }
 
     #[test]
