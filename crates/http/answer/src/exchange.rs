@@ -15,7 +15,7 @@ use brisk_http::version;
 use brisk_http_connection::chunk::Reserved;
 use brisk_http_connection::connection::RequestGuard;
 use brisk_http_connection::held::{Account, HeldBytes};
-use brisk_http_connection::interim::Interim;
+use brisk_http_connection::interim::{ForwardedInterim, Interim};
 use brisk_http_connection::streams::{Ended, StreamKey};
 use brisk_http_connection::{Connection, streams};
 use brisk_limits::ConcurrencyPermit;
@@ -28,7 +28,7 @@ use brisk_upstream::forward::ForwardOutcome;
 use brisk_upstream::upgrade::Joined;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 use http_body::Frame;
 
 use self::line::{Failure, Line};
@@ -193,9 +193,15 @@ impl Exchange {
         response.map(|body| RecordedBody { body, exchange: self, broken: None })
     }
 
-    /// Sender of interim responses; `None` if the connection cannot carry them.
+    /// Sender of early hints; `None` if the connection cannot carry them.
     pub(crate) fn interim(&self) -> Option<Interim> {
         self.stream.map(|stream| Interim::new(Rc::clone(&self.connection), stream))
+    }
+
+    /// Sender of an upstream's interim responses to a client with `version`; `None` if that has none.
+    pub(crate) fn interim_forwarding(&self, version: Version) -> Option<ForwardedInterim<'_>> {
+        let has_them = version::has_interim_responses(version);
+        has_them.then(|| ForwardedInterim::new(&self.connection, self.stream))
     }
 
     /// Whether the connection carries several requests at the same time.

@@ -1,12 +1,13 @@
-//! Interim responses before the final response: 103 Early Hints (RFC 8297).
+//! Interim responses before the final response: 103 Early Hints (RFC 8297), and forwarded ones of upstreams (RFC 9110 section 15.2).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http::hop_by_hop;
 use brisk_rewrite::{Base, OriginMap};
-use http::header::LINK;
-use http::{HeaderMap, HeaderValue};
+use http::header::{CONTENT_LENGTH, LINK};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::connection::Connection;
 use crate::held::{Account, HeldBytes};
@@ -17,7 +18,89 @@ pub const LINKS: usize = 16;
 /// Maximum total length of these links in bytes.
 pub const LINK_BYTES: usize = 4 << 10;
 
-/// Sender of interim responses for one request. HTTP/2 and HTTP/3 only: some HTTP/1.1 clients mistake them for the final response.
+/// Maximum number of interim responses that are forwarded for one request. Further ones are dropped.
+const FORWARDED: u32 = 100;
+/// Maximum size of their headers together in bytes, with 32 bytes for each header and each response.
+const FORWARDED_BYTES: usize = 16 << 10;
+const OVERHEAD: usize = 32;
+
+/// An interim response that the driver of its connection has not sent.
+#[derive(Debug)]
+pub struct InterimResponse {
+    /// Stream of the request; `None` on a connection with one request at a time.
+    pub stream: Option<StreamKey>,
+    /// Status from 100 to 199.
+    pub status: StatusCode,
+    /// Headers without hop-by-hop ones.
+    pub headers: HeaderMap,
+}
+
+/// Destinations of the interim responses of an upstream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InterimReceivers<'a> {
+    /// Receiver of 103; `None` drops them.
+    pub hints: Option<&'a Interim>,
+    /// Receiver of all others; `None` drops them.
+    pub forwarded: Option<&'a ForwardedInterim<'a>>,
+}
+
+impl InterimReceivers<'_> {
+    /// Passes on an interim response of the upstream. Hints that arrive together with the final response are useless, and are
+    /// dropped if `is_answered`.
+    pub fn receive(&self, status: StatusCode, headers: HeaderMap, is_answered: bool) {
+        match (status, self.hints, self.forwarded) {
+            // The gateway itself has sent 100 if the client expects it; 101 switches protocols.
+            (StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS, ..) => {}
+            (StatusCode::EARLY_HINTS, Some(hints), _) if !is_answered => hints.hint(headers.get_all(LINK)),
+            (StatusCode::EARLY_HINTS, ..) | (_, _, None) => {}
+            (_, _, Some(forwarded)) => forwarded.send(status, headers),
+        }
+    }
+}
+
+/// Sender of the interim responses of an upstream to the client of one request, except 100, 101 and 103.
+#[derive(Debug)]
+pub struct ForwardedInterim<'a> {
+    connection: &'a Rc<Connection>,
+    stream: Option<StreamKey>,
+    number: Cell<u32>,
+    bytes: Cell<usize>,
+    /// Memory on a multiplexed connection, until the final response.
+    held: RefCell<Option<HeldBytes>>,
+}
+
+impl<'a> ForwardedInterim<'a> {
+    /// Interim responses for the request on `stream`, or for the only request of an HTTP/1.1 connection.
+    pub fn new(connection: &'a Rc<Connection>, stream: Option<StreamKey>) -> Self {
+        let (number, bytes) = (Cell::new(0), Cell::new(0));
+        Self { connection, stream, number, bytes, held: RefCell::default() }
+    }
+
+    fn send(&self, status: StatusCode, mut headers: HeaderMap) {
+        hop_by_hop::remove(&mut headers);
+        // RFC 9110 section 8.6: no interim response has a length.
+        headers.remove(CONTENT_LENGTH);
+        let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + OVERHEAD);
+        let size = OVERHEAD + fields.sum::<usize>();
+        let (number, bytes) = (self.number.get() + 1, self.bytes.get() + size);
+        if number > FORWARDED || bytes > FORWARDED_BYTES || !self.hold(size) {
+            return;
+        }
+        self.number.set(number);
+        self.bytes.set(bytes);
+        self.connection.extras.queue_interim(InterimResponse { stream: self.stream, status, headers });
+    }
+
+    fn hold(&self, bytes: usize) -> bool {
+        let mut held = self.held.borrow_mut();
+        if held.is_none() {
+            *held = HeldBytes::begin(self.connection, Account::Heads);
+        }
+        held.as_mut().is_none_or(|held| held.add(bytes).is_ok())
+    }
+}
+
+/// Sender of early hints for one request. HTTP/2 and HTTP/3 only: some HTTP/1.1 clients mistake them for the final response.
 #[derive(Debug)]
 pub struct Interim {
     connection: Rc<Connection>,
@@ -72,8 +155,56 @@ impl Interim {
             sent.push(link.clone());
             headers.append(LINK, link);
         }
-        if let Some(multiplexed) = self.connection.multiplexed().filter(|_| !headers.is_empty()) {
-            multiplexed.send_interim(self.stream, headers);
+        if !headers.is_empty() {
+            let (stream, status) = (Some(self.stream), StatusCode::EARLY_HINTS);
+            self.connection.extras.queue_interim(InterimResponse { stream, status, headers });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::connection;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let line = |(name, value): &(&'static str, &str)| {
+            (name.parse().expect("a name"), HeaderValue::from_str(value).expect("a value"))
+        };
+        lines.iter().map(line).collect()
+    }
+
+    #[test]
+    fn interim_responses_are_forwarded_without_hop_by_hop_headers_except_100_101_and_103() {
+        let connection = connection();
+        let forwarded = ForwardedInterim::new(&connection, None);
+        let receivers = InterimReceivers { hints: None, forwarded: Some(&forwarded) };
+        for status in [100, 101, 102, 103, 104, 199] {
+            let lines =
+                [("upload-offset", "1"), ("connection", "x-own"), ("x-own", "1"), ("content-length", "5")];
+            let status = StatusCode::from_u16(status).expect("a status");
+            receivers.receive(status, headers(&lines), true);
+        }
+        let sent = connection.extras.take_interims();
+        let sent: Vec<_> = sent.iter().map(|interim| (interim.status.as_u16(), &interim.headers)).collect();
+        let expected = headers(&[("upload-offset", "1")]);
+        assert_eq!(sent, [(102, &expected), (104, &expected), (199, &expected)]);
+        assert!(connection.extras.take_interims().is_empty());
+    }
+
+    #[test]
+    fn forwarded_interim_responses_are_limited_in_number_and_size() {
+        let connection = connection();
+        let sent = |size: usize| {
+            let forwarded = ForwardedInterim::new(&connection, None);
+            let value = "x".repeat(size);
+            for _ in 0..200 {
+                forwarded.send(StatusCode::PROCESSING, headers(&[("a", &value)]));
+            }
+            connection.extras.take_interims().len()
+        };
+        assert_eq!(sent(0), 100);
+        assert_eq!(sent(4096 - 65), 4);
+        assert_eq!(sent(FORWARDED_BYTES), 0);
     }
 }

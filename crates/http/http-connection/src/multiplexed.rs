@@ -1,14 +1,12 @@
 //! State of a multiplexed connection.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
-
-use http::HeaderMap;
 
 use crate::body::inbox::Notices;
 use crate::discards::Discards;
 use crate::held::Accounts;
-use crate::streams::{StreamKey, Streams};
+use crate::streams::Streams;
 
 /// Size of a head in bytes that costs nothing: HPACK's dynamic table holds 4 KiB, and names from the static table and
 /// the 32 bytes per line take no more.
@@ -27,8 +25,6 @@ pub struct Multiplexed {
     pub bodies: Rc<Notices>,
     earned: Cell<u32>,
     long_heads: Cell<u64>,
-    /// Interim responses that the driver has not sent.
-    interims: RefCell<Vec<(StreamKey, HeaderMap)>>,
 }
 
 impl Multiplexed {
@@ -51,15 +47,5 @@ impl Multiplexed {
     /// Total number of bytes by which heads of requests exceeded 8 KiB each.
     pub fn long_heads(&self) -> u64 {
         self.long_heads.get()
-    }
-
-    /// Queues 103 with these headers for the request on `stream`. Sent at the end of the turn.
-    pub(crate) fn send_interim(&self, stream: StreamKey, headers: HeaderMap) {
-        self.interims.borrow_mut().push((stream, headers));
-    }
-
-    /// Takes the queued interim responses.
-    pub fn take_interims(&self) -> Vec<(StreamKey, HeaderMap)> {
-        self.interims.take()
     }
 }

@@ -4,6 +4,7 @@
 //! to the stream, which sends those of one turn together. During a request only its body is read, on demand.
 
 mod inbound;
+mod interims;
 mod outbound;
 pub(super) mod plain;
 
@@ -74,7 +75,7 @@ impl Driver<'_> {
             match serving.as_mut().poll(cx) {
                 Poll::Ready(stop) => Poll::Ready(stop),
                 Poll::Pending => {
-                    inbound.write_interim(cx);
+                    inbound.write_interims(&self.http.connection, cx);
                     turns.poll_end(cx, self.http, &self.io)
                 }
             }
@@ -142,7 +143,7 @@ impl Exchanges<'_> {
         let is_read = poll_fn(|cx| Poll::Ready(self.inbound.is_read(cx))).await;
         let closes = !persists || self.last.get() || is_read == Some(false);
         let (head, body) = response.into_parts();
-        outbound.buffer().extend_from_slice(self.inbound.answer_begins());
+        self.inbound.answer_begins(&self.driver.http.connection, outbound.buffer());
         let (status, extent) = match head.status {
             StatusCode::SWITCHING_PROTOCOLS => (head.status, Extent::None),
             // A 1xx status is not a final response (RFC 9110 section 15.2), so it is an error of the service.

@@ -52,6 +52,15 @@ pub(crate) enum Next {
 }
 
 impl Work {
+    /// Whether the head of the final response is not sent, so that interim responses may precede it.
+    pub(crate) fn awaits_head(&self) -> bool {
+        match self {
+            Self::Running(_) => true,
+            Self::Answer(answer) => answer.head.is_some(),
+            Self::Done => false,
+        }
+    }
+
     /// Creates the future that produces the response to `request`.
     pub(crate) fn respond(http: &Http, flood: &FloodWatch, request: Request<ClientBody>) -> Self {
         let (service, connection) = (http.service.current(), Rc::clone(&http.connection));

@@ -14,9 +14,23 @@ pub fn of(version: Version) -> HttpVersion {
     }
 }
 
+/// Whether interim responses may precede a response (RFC 9110 section 15.2).
+pub fn has_interim_responses(version: Version) -> bool {
+    match of(version) {
+        HttpVersion::Http10 => false,
+        HttpVersion::Http11 | HttpVersion::Http2 | HttpVersion::Http3 => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_http_1_0_has_no_interim_responses() {
+        let versions = [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2, Version::HTTP_3];
+        assert_eq!(versions.map(has_interim_responses), [false, true, true, true]);
+    }
 
     #[test]
     fn no_version_is_taken_for_another() {

@@ -17,7 +17,7 @@ use std::time::Instant;
 use brisk_http::error::ConnectionError;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
-use brisk_http_connection::interim::Interim;
+use brisk_http_connection::interim::InterimReceivers;
 use brisk_telemetry::metrics::Hedge;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -69,6 +69,10 @@ pub async fn forward(
         first => first?,
     };
     let mut hedge = journey.hedge(&request);
+    if hedge.is_some() {
+        // Those of two servers would be mixed.
+        journey.interims = InterimReceivers::default();
+    }
     loop {
         facts.outcome.server.replace(Some(Rc::clone(&attempt.server)));
         let sent = match hedge.take() {
@@ -107,7 +111,7 @@ struct Journey<'a> {
     group: &'a Group,
     connection: &'a Rc<Connection>,
     client: SocketAddr,
-    interim: Option<&'a Interim>,
+    interims: InterimReceivers<'a>,
     timeouts: RequestTimeouts,
     key: u64,
     /// The server that the client's sticky cookie names.
@@ -143,7 +147,7 @@ impl<'a> Journey<'a> {
             group,
             connection: facts.connection,
             client: facts.client,
-            interim: facts.interim,
+            interims: facts.interims,
             timeouts: facts.timeouts,
             key: group.key(head, || facts.client.ip()),
             assigned: group.assigned(head),
@@ -216,7 +220,7 @@ impl<'a> Journey<'a> {
             && matches!(*request.method(), Method::GET | Method::HEAD)
             && !self.logs_in
             && self.upgrade.is_empty()
-            && self.interim.is_none()
+            && self.interims.hints.is_none()
             && self.connection.client.handshake().is_none()
             && PrivateConnections::of(self.connection).is_none();
         may_hedge.then_some(settings)
@@ -320,7 +324,7 @@ impl<'a> Journey<'a> {
         };
         let limit = server.head_timeout(self.timeouts);
         let answered =
-            http1.exchange(request, self.connection, self.progress.as_deref(), limit, self.interim).await;
+            http1.exchange(request, self.connection, self.progress.as_deref(), limit, self.interims).await;
         let mut response = answered?;
         if settle_length(&mut response) == Framing::Contradictory {
             http1.belong_to(Owner::None);
@@ -374,7 +378,7 @@ impl<'a> Journey<'a> {
         let deadline = server.register_deadline();
         let limit = server.head_timeout(self.timeouts);
         let mut response =
-            http2.exchange(request, to, self.progress.as_deref(), &deadline, limit, self.interim).await?;
+            http2.exchange(request, to, self.progress.as_deref(), &deadline, limit, self.interims).await?;
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
         Ok(response.map(|()| body))

@@ -17,11 +17,10 @@ use brisk_http::error::{ConnectionError, Http2Error};
 use brisk_http::http1::{HeadLimits, MalformedResponse};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, ClientFailure, RequestBody};
-use brisk_http_connection::interim::Interim;
+use brisk_http_connection::interim::InterimReceivers;
 use brisk_net::Deadline;
 use brisk_telemetry::Side;
 use bytes::Bytes;
-use http::header::LINK;
 use http::{Request, Response};
 use http_body::Frame;
 
@@ -29,6 +28,7 @@ pub(crate) use self::frames::Frames;
 use self::messages::Messages;
 pub(crate) use self::pipelined::GATHERED;
 use crate::error::UpstreamError;
+use crate::interim::pass;
 use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 use crate::pipeline::Followers;
@@ -94,8 +94,8 @@ impl Http1 {
     /// Sends `request` and waits for the head of the response, at most `limit` without progress.
     /// [`poll_frame`](Self::poll_frame) returns the body.
     ///
-    /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Hints (103)
-    /// received before the response are sent to `interim`. Nothing is read while the responses of `client` may hold no more
+    /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Interim
+    /// responses are sent to `interims`. Nothing is read while the responses of `client` may hold no more
     /// memory.
     pub(crate) async fn exchange(
         &mut self,
@@ -103,7 +103,7 @@ impl Http1 {
         client: &Connection,
         progress: Option<&BodyProgress>,
         limit: Duration,
-        interim: Option<&Interim>,
+        interims: InterimReceivers<'_>,
     ) -> Result<Response<()>, Failure> {
         let reused = self.reused;
         if self.found_closed() {
@@ -119,17 +119,13 @@ impl Http1 {
                 return Poll::Ready(Err(upstream_error(error, progress)));
             }
             let has_room = client.poll_room(context).is_ready();
-            match if has_room { messages.poll_head(context, method) } else { Poll::Pending } {
+            let polled = if has_room { messages.poll_head(context, method) } else { Poll::Pending };
+            pass(messages.take_interims(), interims, polled.is_ready());
+            match polled {
                 Poll::Ready(answered) => {
                     Poll::Ready(answered.map_err(|error| upstream_error(error, progress)))
                 }
-                Poll::Pending => {
-                    // Hints that arrive together with the response are useless.
-                    if let Some((interim, hints)) = interim.zip(messages.take_hints()) {
-                        interim.hint(hints.get_all(LINK));
-                    }
-                    watch.poll_overdue(context).map(Err)
-                }
+                Poll::Pending => watch.poll_overdue(context).map(Err),
             }
         });
         match answered.await {

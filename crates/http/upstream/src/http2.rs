@@ -26,9 +26,8 @@ use std::time::{Duration, Instant};
 use brisk_http::http1::HeadLimits;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
-use brisk_http_connection::interim::Interim;
+use brisk_http_connection::interim::InterimReceivers;
 use brisk_net::{Deadline, DeadlineWheel};
-use http::header::LINK;
 use http::{Request, Response};
 use tokio::sync::Mutex;
 use tokio::task::spawn_local;
@@ -37,6 +36,7 @@ use self::cancels::Cancels;
 use self::link::{Audience, Link, Unanswered};
 use crate::error::UpstreamError;
 use crate::http1::{Failure, HeadWatch, upstream_error};
+use crate::interim::pass;
 use crate::io::UpstreamIo;
 use crate::open::{AtLimit, OpenConnection};
 use crate::settings::GroupSettings;
@@ -272,8 +272,8 @@ impl Drop for Shared {
 impl Http2 {
     /// Sends `request` and waits for the head of the response, at most `limit` without progress.
     ///
-    /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Hints (103)
-    /// received before the response are sent to `interim`.
+    /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Interim
+    /// responses are sent to `interims`.
     pub(crate) async fn exchange(
         &mut self,
         request: &mut Request<RequestBody>,
@@ -281,7 +281,7 @@ impl Http2 {
         progress: Option<&BodyProgress>,
         deadline: &Deadline,
         limit: Duration,
-        interim: Option<&Interim>,
+        interims: InterimReceivers<'_>,
     ) -> Result<Response<()>, Failure> {
         let exchange = &mut self.exchange;
         let mut has_begun = false;
@@ -291,12 +291,10 @@ impl Http2 {
                 has_begun = true;
                 begun.map_err(Ended::Unanswered)?;
             }
-            if let Poll::Ready(answer) = exchange.poll_head(context) {
+            let polled = exchange.poll_head(context);
+            pass(exchange.take_interims(), interims, polled.is_ready());
+            if let Poll::Ready(answer) = polled {
                 return Poll::Ready(answer.map_err(Ended::Unanswered));
-            }
-            // Hints that arrive together with the response are useless.
-            if let Some((interim, hints)) = interim.zip(exchange.take_hints()) {
-                interim.hint(hints.get_all(LINK));
             }
             watch.poll_overdue(context).map(|error| Err(Ended::Overdue(error)))
         });

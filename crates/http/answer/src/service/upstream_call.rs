@@ -10,6 +10,7 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::gathered::Gathered;
 use brisk_http_connection::body::request::RequestBody;
+use brisk_http_connection::interim::InterimReceivers;
 use brisk_limits::TimedBody;
 use brisk_transform::body::Body;
 use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
@@ -184,10 +185,12 @@ impl<'a> UpstreamCall<'a> {
             Some(mirror) => mirror.observe((&head, &self.to.base), body, exchange),
             None => body,
         };
+        let forwarded = exchange.interim_forwarding(self.state.version);
+        let hints = self.state.hints.as_deref().and_then(RequestHints::interim);
         let facts = ForwardFacts {
             connection: &connection,
             client: exchange.client().address,
-            interim: self.state.hints.as_deref().and_then(RequestHints::interim),
+            interims: InterimReceivers { hints, forwarded: forwarded.as_ref() },
             outcome: &exchange.outcome,
             timeouts: self.upstream.timeouts.upstream,
         };
@@ -207,7 +210,7 @@ impl<'a> UpstreamCall<'a> {
         let facts = ForwardFacts {
             connection: &connection,
             client: exchange.client().address,
-            interim: None,
+            interims: InterimReceivers::default(),
             outcome: &exchange.outcome,
             timeouts: self.upstream.timeouts.upstream,
         };

@@ -13,6 +13,7 @@ use brisk_net::rates::{Event, Rates};
 use brisk_visits::Arms;
 
 use crate::gathering::Shared;
+use crate::interim::InterimResponse;
 
 /// State that few connections need, allocated by the first use.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ struct Boxed {
     holdings: [Cell<u32>; Resource::ALL.len()],
     /// Names in the client's certificate, once a route asks for them.
     identity: OnceCell<Identity>,
+    /// Interim responses that the driver has not sent.
+    interims: RefCell<Vec<InterimResponse>>,
     /// Responses gathered while they are sent.
     gatherings: RefCell<Vec<Weak<Shared>>>,
 }
@@ -106,6 +109,16 @@ impl Extras {
     /// The identity in the client's certificate, in DER.
     pub(super) fn identity_of(&self, certificate: &[u8]) -> &Identity {
         self.boxed().identity.get_or_init(|| Identity::read(certificate))
+    }
+
+    /// Queues an interim response. The driver sends it at the end of the turn, or before the final response.
+    pub(crate) fn queue_interim(&self, interim: InterimResponse) {
+        self.boxed().interims.borrow_mut().push(interim);
+    }
+
+    /// Takes the queued interim responses.
+    pub fn take_interims(&self) -> Vec<InterimResponse> {
+        self.0.get().map(|boxed| boxed.interims.take()).unwrap_or_default()
     }
 
     pub(crate) fn hold(&self, resource: Resource) {

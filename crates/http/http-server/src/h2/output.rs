@@ -4,12 +4,13 @@ use std::io;
 use std::mem;
 use std::task::{Context, Poll};
 
+use brisk_http_connection::interim::InterimResponse;
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::Buf as _;
+use http::HeaderMap;
 use http::response::Parts;
-use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 
 use super::scratch;
@@ -263,11 +264,11 @@ impl Sending {
         self.end_block(at, number, is_last);
     }
 
-    /// Writes `103 Early Hints` (RFC 8297).
-    pub(super) fn interim(&mut self, number: u32, headers: &HeaderMap) {
+    /// Writes an interim response.
+    pub(super) fn interim(&mut self, number: u32, interim: &InterimResponse) {
         let at = self.begin_block();
-        self.encoder.status(StatusCode::EARLY_HINTS.as_u16(), &mut self.out);
-        for (name, value) in headers {
+        self.encoder.status(interim.status.as_u16(), &mut self.out);
+        for (name, value) in &interim.headers {
             self.encoder.field(name.as_str().as_bytes(), value.as_bytes(), &mut self.out);
         }
         self.end_block(at, number, false);

@@ -83,13 +83,13 @@ impl H2<'_> {
         self.send.heads.push_back(place);
     }
 
-    /// Writes the interim responses of this turn, except for requests that already have a final response.
+    /// Writes the interim responses of this turn, except for requests whose final response is being sent.
     fn write_interims(&mut self) {
-        for (key, headers) in self.http.connection.multiplex().take_interims() {
-            let waits = |stream: &&Stream| stream.key == Some(key) && matches!(stream.work, Work::Running(_));
+        for interim in self.http.connection.extras.take_interims() {
+            let waits = |stream: &&Stream| stream.key == interim.stream && stream.work.awaits_head();
             let stream = self.places.iter().flatten().map(|stream| &**stream).find(waits);
             if let Some(number) = stream.map(|stream| stream.number) {
-                self.send.interim(number, &headers);
+                self.send.interim(number, &interim);
             }
         }
     }

@@ -5,12 +5,12 @@ use std::mem;
 use std::task::{Context, Waker};
 
 use brisk_http_connection::chunk::Chunk;
+use brisk_http_connection::interim::InterimResponse;
 use brisk_wire::h3::error::Code;
 use brisk_wire::h3::frame::{self, FrameHead, kind};
 use brisk_wire::h3::qpack;
 use brisk_wire::priority::Priority;
 use bytes::Buf as _;
-use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 
 use super::prices;
@@ -153,12 +153,12 @@ impl H3 {
         self.end_output(place);
     }
 
-    /// Writes `103 Early Hints` (RFC 8297).
-    pub(super) fn write_interim(&mut self, place: u32, headers: &HeaderMap) {
+    /// Writes an interim response.
+    pub(super) fn write_interim(&mut self, place: u32, interim: &InterimResponse) {
         let block = encoded(|out| {
             let at = begin_section(out);
-            qpack::status(StatusCode::EARLY_HINTS.as_u16(), out);
-            for (name, value) in headers {
+            qpack::status(interim.status.as_u16(), out);
+            for (name, value) in &interim.headers {
                 qpack::field(name.as_str().as_bytes(), value.as_bytes(), out);
             }
             frame::end(at, out);

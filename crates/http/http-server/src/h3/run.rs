@@ -82,13 +82,13 @@ impl H3 {
         self.heads.push_back(place);
     }
 
-    /// Writes the interim responses of this turn, except for requests that already have a final response.
+    /// Writes the interim responses of this turn, except for requests whose final response is being sent.
     fn write_interims(&mut self) {
-        for (key, headers) in self.http.connection.multiplex().take_interims() {
-            let waits = |stream: &Stream| stream.key == Some(key) && matches!(stream.work, Work::Running(_));
+        for interim in self.http.connection.extras.take_interims() {
+            let waits = |stream: &Stream| stream.key == interim.stream && stream.work.awaits_head();
             let place = self.places.iter().position(|stream| stream.as_deref().is_some_and(waits));
             if let Some(place) = place {
-                self.write_interim(place as u32, &headers);
+                self.write_interim(place as u32, &interim);
             }
         }
     }

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use brisk_http::fields::{Field, Qpack};
 use brisk_http_connection::end::End;
+use brisk_http_connection::interim::InterimResponse;
 use brisk_http_connection::settings::HttpSettings;
 use brisk_wire::fields::{Fields, Name};
 use brisk_wire::h3::error::Code;
 use brisk_wire::h3::frame::kind;
 use brisk_wire::h3::qpack;
 use http::header::LINK;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::testing::{Bench, Written, frame, headers};
 use super::transport::Read;
@@ -107,10 +108,11 @@ fn interim_responses_come_before_the_response() {
     bench.send_all(0, &get("/", &[]));
     let Bench { client, http3, .. } = &mut bench;
     http3.h3.read_requests(client);
-    let links = HeaderMap::from_iter([(LINK, HeaderValue::from_static("</a.css>; rel=preload"))]);
+    let headers = HeaderMap::from_iter([(LINK, HeaderValue::from_static("</a.css>; rel=preload"))]);
+    let hints = InterimResponse { stream: None, status: StatusCode::EARLY_HINTS, headers };
     let place = http3.h3.find(0).expect("a request");
     http3.h3.write_status(place, 100, false);
-    http3.h3.write_interim(place, &links);
+    http3.h3.write_interim(place, &hints);
     bench.turn();
     let (statuses, headers, body) = response(&bench, 0);
     assert_eq!((statuses, &body[..]), (vec![100, 103, 200], &b"hello"[..]));

@@ -11,15 +11,15 @@ use brisk_http::http1::HeadLimits;
 use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::chunked::Part;
 use brisk_http::http1::request_head::{MalformedRequest, RequestHead, has_bare_line_feed};
+use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::{ClientBody, Http1Source};
 use brisk_net::TurnLimit;
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::Request;
 use http_body::Frame;
 
+use super::interims::Interims;
 use crate::io::HttpIo;
-
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Input side of one connection.
 ///
@@ -44,10 +44,7 @@ struct State {
     seen: usize,
     /// Remaining body of the current request.
     body: BodyReader,
-    /// `100 Continue`, if the client expects it and the body was not requested yet.
-    expected: &'static [u8],
-    /// Remaining bytes of `100 Continue` for the driver to send, once the body was requested.
-    interim: &'static [u8],
+    interims: Interims,
     /// Whether the service has let go of the rest of the body.
     is_let_go: bool,
     /// Whether the rest of the body will not be read.
@@ -80,8 +77,7 @@ impl Inbound {
             input: BytesMut::new(),
             seen: 0,
             body: BodyReader::Length(0),
-            expected: b"",
-            interim: b"",
+            interims: Interims::default(),
             is_let_go: false,
             is_broken: false,
             driver: Waker::noop().clone(),
@@ -102,18 +98,17 @@ impl Inbound {
         }
     }
 
-    /// Ends a turn of the driver: writes the rest of `100 Continue`, if the body was requested.
-    pub(super) fn write_interim(&self, context: &mut Context<'_>) {
-        let mut state = self.state.borrow_mut();
-        while !state.interim.is_empty() {
-            let slices = [IoSlice::new(state.interim)];
-            let written = self.with_io(|io| io.stream_mut().poll_write(context, &slices));
-            match written {
-                Some(Poll::Ready(Ok(length))) => state.interim = &state.interim[length..],
-                Some(Poll::Pending) => return,
-                // The next read or write reports the error again.
-                Some(Poll::Ready(Err(_))) | None => state.interim = b"",
-            }
+    /// Ends a turn of the driver: writes interim responses, also those that the upstream has sent in this turn.
+    pub(super) fn write_interims(&self, connection: &Connection, context: &mut Context<'_>) {
+        self.take_interims(connection);
+        let write =
+            |bytes: &[u8]| self.with_io(|io| io.stream_mut().poll_write(context, &[IoSlice::new(bytes)]));
+        self.state.borrow_mut().interims.write(write);
+    }
+
+    fn take_interims(&self, connection: &Connection) {
+        for interim in connection.extras.take_interims() {
+            self.state.borrow_mut().interims.forward(&interim);
         }
     }
 
@@ -202,8 +197,7 @@ impl Inbound {
         let RequestHead { request, body, expects_continue, .. } = head;
         let body_is_ended = body.is_ended();
         state.body = body;
-        state.expected = if expects_continue { CONTINUE } else { b"" };
-        state.interim = b"";
+        state.interims.begin(expects_continue);
         state.reader.clone_from(Waker::noop());
         state.is_let_go = body_is_ended;
         request.map(|()| {
@@ -215,13 +209,10 @@ impl Inbound {
         })
     }
 
-    /// Cancels `100 Continue`, because the response begins. Returns the rest of a `100 Continue` already sent in part, which
-    /// has to precede the response.
-    pub(super) fn answer_begins(&self) -> &'static [u8] {
-        let mut state = self.state.borrow_mut();
-        state.expected = b"";
-        let interim = std::mem::take(&mut state.interim);
-        if interim.len() < CONTINUE.len() { interim } else { b"" }
+    /// Writes to `output` the interim responses that have to precede the response, which begins.
+    pub(super) fn answer_begins(&self, connection: &Connection, output: &mut Vec<u8>) {
+        self.take_interims(connection);
+        self.state.borrow_mut().interims.end(output);
     }
 
     /// Whether another request may follow, because the body is read to its end. `None` while the exchange still reads the
@@ -256,8 +247,7 @@ impl Inbound {
     fn poll_part(&self, context: &mut Context<'_>) -> Poll<Result<Part, BodyError>> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        if !state.expected.is_empty() {
-            state.interim = std::mem::take(&mut state.expected);
+        if state.interims.request_body() {
             wake(&state.driver, context.waker());
         }
         ready!(state.turn.poll_more(context));

@@ -123,6 +123,19 @@ pub fn write_head(
     Written { framing, closes }
 }
 
+/// Writes an interim response to `output` (RFC 9110 section 15.2). `headers` must not contain hop-by-hop headers.
+pub fn write_interim(output: &mut impl Extend<u8>, status: StatusCode, headers: &HeaderMap) {
+    let mut head = Vec::new();
+    status_line(&mut head, status, false);
+    for (name, value) in headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    head.extend_from_slice(b"\r\n");
+    output.extend(head);
+}
+
 /// Head being written.
 struct Head<'a> {
     output: &'a mut Vec<u8>,
@@ -372,6 +385,16 @@ mod tests {
         assert_eq!(text, "HTTP/1.0 200 OK\r\ncontent-length: 3\r\nconnection: keep-alive");
         assert_eq!(next, Written { framing: length(3), closes: false });
         assert_eq!(written(200, &[], Extent::Known(3), old, true).0, "HTTP/1.0 200 OK\r\ncontent-length: 3");
+    }
+
+    #[test]
+    fn an_interim_response_has_a_status_and_its_headers() {
+        let headers = [(header::LOCATION, HeaderValue::from_static("/u"))].into_iter().collect();
+        let mut output = Vec::new();
+        write_interim(&mut output, StatusCode::PROCESSING, &HeaderMap::new());
+        write_interim(&mut output, StatusCode::from_u16(104).expect("a status"), &headers);
+        let expected = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 104 <none>\r\nlocation: /u\r\n\r\n";
+        assert_eq!(String::from_utf8(output).expect("text"), expected);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::BodyProgress;
-use brisk_http_connection::interim::Interim;
+use brisk_http_connection::interim::InterimReceivers;
 
 use crate::group::Server;
 use crate::proxied::Requester;
@@ -21,8 +21,8 @@ pub struct ForwardFacts<'a> {
     /// Address of the client of the request, for balancing and PROXY headers: that of the connection, or one that a trusted
     /// proxy states. The port is 0 if it is unknown.
     pub client: SocketAddr,
-    /// Destination of the server's hints (103); `None` discards them.
-    pub interim: Option<&'a Interim>,
+    /// Destinations of the server's interim responses.
+    pub interims: InterimReceivers<'a>,
     /// Updated during the request, regardless of its result.
     pub outcome: &'a ForwardOutcome,
     /// Timeouts of the request.
@@ -34,9 +34,10 @@ impl<'a> ForwardFacts<'a> {
         Requester { connection: self.connection, address: self.client }
     }
 
-    /// Of a request beside that of the client: without hints, and with the timeouts of the group.
+    /// Of a request beside that of the client: without interim responses, and with the timeouts of the group.
     pub fn aside(connection: &'a Rc<Connection>, client: SocketAddr, outcome: &'a ForwardOutcome) -> Self {
-        Self { connection, client, interim: None, outcome, timeouts: RequestTimeouts::default() }
+        let (interims, timeouts) = (InterimReceivers::default(), RequestTimeouts::default());
+        Self { connection, client, interims, outcome, timeouts }
     }
 }
 

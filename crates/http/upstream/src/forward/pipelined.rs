@@ -97,7 +97,7 @@ impl Journey<'_> {
         let limit = server.head_timeout(self.timeouts);
         let was_shared = http1.has_followers();
         let unanswered = Unanswered::new(http1, request.method());
-        let answered = unanswered.next_head(self.connection, limit, self.interim, is_first).await;
+        let answered = unanswered.next_head(self.connection, limit, self.interims, is_first).await;
         let (mut http1, mut response) = answered.map_err(|failure| {
             // A server that closes before it has read all requests loses its responses too (RFC 9112 section 9.6).
             let is_end = matches!(&failure.error, UpstreamError::Closed(closed) if closed.is_end());

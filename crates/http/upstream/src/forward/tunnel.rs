@@ -108,7 +108,8 @@ impl Asked<'_> {
         to_origin_form(&mut request, server);
         request.headers_mut().remove(TRANSFER_ENCODING);
         let limit = server.head_timeout(self.facts.timeouts);
-        let mut response = http1.exchange(&mut request, self.connection, None, limit, None).await?;
+        let mut response =
+            http1.exchange(&mut request, self.connection, None, limit, self.facts.interims).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             // A 2xx response would signal to the client that the protocol is switched.
             if response.status().is_success() {
@@ -161,8 +162,9 @@ impl Asked<'_> {
             authority: url.authority(),
             protocol: protocol.as_ref(),
         };
-        let mut response =
-            http2.exchange(&mut request, to, progress.as_deref(), &deadline, limit, None).await?;
+        let mut response = http2
+            .exchange(&mut request, to, progress.as_deref(), &deadline, limit, self.facts.interims)
+            .await?;
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease.upgraded());
         Ok(response.map(|()| body))

@@ -20,12 +20,12 @@ use brisk_http::http1::{HeadLimits, MalformedResponse};
 use brisk_http_connection::body::request::RequestBody;
 use brisk_net::TurnLimit;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use crate::interim::InterimCount;
+use crate::interim::{Interims, Waiting};
 
 /// Size of a read in bytes: the first value initially, doubled after a full read up to the second. A client that reads
 /// nothing makes each of its upstream connections hold the second, in addition to its budget for responses.
@@ -68,10 +68,8 @@ pub(super) struct Messages<T> {
     persists: bool,
     /// Limits for a response's head.
     limits: HeadLimits,
-    /// Head of the last 103 before the response.
-    hints: Option<HeaderMap>,
     /// Interim responses before the response.
-    interim: InterimCount,
+    interims: Interims,
     /// Input of the client and of the server in this turn.
     turn: TurnLimit,
 }
@@ -101,8 +99,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             has_head_only: false,
             persists: true,
             limits,
-            hints: None,
-            interim: InterimCount::default(),
+            interims: Interims::default(),
             turn: TurnLimit::default(),
         }
     }
@@ -137,7 +134,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
 
     /// Begins to send a request and takes its body.
     pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
-        self.interim = InterimCount::default();
+        self.interims = Interims::default();
         self.output.head(request);
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
         if !body.is_end_stream() {
@@ -145,7 +142,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// Waits for the head of the response to a request with `method`. Skips interim responses except 101.
+    /// Waits for the head of the response to a request with `method`. Interim responses except 101 are kept for
+    /// [`take_interims`](Self::take_interims).
     ///
     /// # Errors
     ///
@@ -188,14 +186,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         self.response = head.body;
         self.has_head_only = self.input.is_empty() && !self.response.is_ended();
         self.persists = head.persists;
-        self.hints = None;
         let mut response = Response::new(());
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers;
         response
     }
 
-    /// Takes a complete head from the input. Skips interim responses before it, within their limit.
+    /// Takes a complete head from the input. Keeps interim responses before it, within their limit.
     fn take_head(&mut self, method: &Method) -> Result<Option<ResponseHead>, MalformedResponse> {
         while !self.input.is_empty() {
             let before = self.input.len();
@@ -203,19 +200,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(Some(head));
             }
-            if self.interim.exceeds(before - self.input.len()) {
+            if !self.interims.add(head.status, head.headers, before - self.input.len()) {
                 return Err(MalformedResponse::Interim);
-            }
-            if head.status == StatusCode::EARLY_HINTS {
-                self.hints = Some(head.headers);
             }
         }
         Ok(None)
     }
 
-    /// Takes the headers of the last 103 (RFC 8297).
-    pub(super) fn take_hints(&mut self) -> Option<HeaderMap> {
-        self.hints.take()
+    /// Takes the interim responses that have arrived.
+    pub(super) fn take_interims(&mut self) -> Waiting {
+        self.interims.take()
     }
 
     /// The next frame of the response's body. Continues sending the request meanwhile.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use brisk_http::error::ConnectionError;
 use brisk_http::http1::request::Output;
 use brisk_http_connection::Connection;
-use brisk_http_connection::interim::Interim;
+use brisk_http_connection::interim::InterimReceivers;
 use brisk_telemetry::metrics::PipelineRepeat;
 use bytes::Bytes;
-use http::header::LINK;
 use http::{Method, Response};
 
 use super::messages::Messages;
 use super::{Failure, Frames, HeadWatch, Http1, Owner, upstream_error};
 use crate::error::UpstreamError;
+use crate::interim::pass;
 use crate::io::UpstreamIo;
 use crate::pipeline::Followers;
 
@@ -41,7 +41,7 @@ impl Http1 {
         method: &Method,
         client: &Connection,
         limit: Duration,
-        interim: Option<&Interim>,
+        interims: InterimReceivers<'_>,
         is_first: bool,
     ) -> Result<Response<()>, Failure> {
         let Self { messages, deadline, followers, owner, reused, .. } = self;
@@ -58,11 +58,10 @@ impl Http1 {
             if client.poll_room(context).is_ready() {
                 match skip.poll(messages, followers.as_deref_mut(), context) {
                     Poll::Ready(Ok(())) => {
-                        if let Poll::Ready(head) = messages.poll_head(context, method) {
+                        let polled = messages.poll_head(context, method);
+                        pass(messages.take_interims(), interims, polled.is_ready());
+                        if let Poll::Ready(head) = polled {
                             return Poll::Ready(head.map_err(|error| upstream_error(error, None)));
-                        }
-                        if let Some((interim, hints)) = interim.zip(messages.take_hints()) {
-                            interim.hint(hints.get_all(LINK));
                         }
                     }
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(UpstreamError::Closed(error))),

@@ -62,14 +62,10 @@ impl State {
                 return Err(malformed);
             }
             let stream = self.stream(place);
-            if stream.interim.exceeds(decoded.size) {
-                self.reset(number, Reason::ENHANCE_YOUR_CALM, Http2Error::Interim);
-                return Ok(());
-            }
-            if status == StatusCode::EARLY_HINTS {
-                let stream = self.stream(place);
-                stream.hints = Some(head.headers);
+            if stream.interims.add(status, head.headers, decoded.size) {
                 stream.wake();
+            } else {
+                self.reset(number, Reason::ENHANCE_YOUR_CALM, Http2Error::Interim);
             }
             return Ok(());
         }

@@ -12,7 +12,7 @@ use http::{HeaderMap, Response};
 use http_body::Frame;
 
 use super::state::STREAM_WINDOW;
-use crate::interim::InterimCount;
+use crate::interim::Interims;
 
 /// Maximum number of bytes of a request body that are kept for a retry until the server responds.
 const KEPT: usize = 64 << 10;
@@ -37,10 +37,8 @@ pub(super) struct Stream {
     /// Head of the response until it is taken, and whether it has arrived.
     pub(super) head: Option<Response<()>>,
     pub(super) has_head: bool,
-    /// Head of the last 103 before the response.
-    pub(super) hints: Option<HeaderMap>,
     /// Interim responses before the response.
-    pub(super) interim: InterimCount,
+    pub(super) interims: Interims,
     /// Unread part of the response body: pieces in order, followed by small pieces joined together.
     pieces: VecDeque<Bytes>,
     small: Vec<u8>,
@@ -275,7 +273,7 @@ impl Stream {
         self.held = None;
         self.trailers = None;
         self.head = None;
-        self.hints = None;
+        self.interims.take();
         self.reader = None;
         unread as u32
     }

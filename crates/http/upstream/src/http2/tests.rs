@@ -226,13 +226,15 @@ fn goaway_ends_what_is_new_and_lets_the_rest_go_on() {
 #[test]
 fn interim_responses_are_passed_over() {
     let (mut bench, mut asked) = asked();
-    for status in ["100", "103"] {
+    for status in ["100", "102", "103"] {
         let fields = block(&[(":status", status), ("link", status)]);
         bench.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &fields));
         bench.read(&mut asked);
     }
-    let hints = bench.state.stream(asked.place).hints.take().expect("the head of the 103");
-    assert_eq!(hints["link"], "103");
+    let interims = bench.state.stream(asked.place).interims.take();
+    let interims: Vec<_> =
+        interims.iter().map(|(status, headers)| (status.as_u16(), &headers["link"])).collect();
+    assert_eq!(interims, [(102, &"102".parse().expect("a value")), (103, &"103".parse().expect("a value"))]);
     bench.feed(&head(1, flag::END_STREAM, &[]));
     bench.read(&mut asked);
     assert_eq!((asked.status(), asked.error), (200, None));

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use brisk_http_connection::Connection;
-use brisk_http_connection::interim::Interim;
+use brisk_http_connection::interim::InterimReceivers;
 use brisk_telemetry::metrics::{PipelineRepeat, UpstreamMetrics};
 use bytes::Bytes;
 use http::{Method, Response};
@@ -211,11 +211,11 @@ impl Unanswered {
         mut self,
         client: &Connection,
         limit: Duration,
-        interim: Option<&Interim>,
+        interims: InterimReceivers<'_>,
         is_first: bool,
     ) -> Result<(Box<Http1>, Response<()>), Failure> {
         let Self { http1: Some(http1), method } = &mut self else { return Err(Failure::of_neighbour()) };
-        let answered = http1.next_head(method, client, limit, interim, is_first).await;
+        let answered = http1.next_head(method, client, limit, interims, is_first).await;
         match (self.http1.take(), answered) {
             (Some(http1), Ok(response)) => Ok((http1, response)),
             (_, Err(failure)) => Err(failure),

@@ -67,7 +67,10 @@ const HOLDERS: &[(&str, &[&str])] = &[
     ),
     ("input from upstreams", &["upstream::Messages", "upstream::Wire"]),
     ("output to upstreams", &["upstream::Sending"]),
-    ("interim responses", &["http-connection::Multiplexed"]),
+    (
+        "interim responses",
+        &["http-connection::InterimResponse", "http-server::Interims", "upstream::Interims"],
+    ),
     (
         "switched protocols",
         &["upstream::Tunnel", "upstream::Upgraded", "upstream::PendingUpgrade", "upstream::Direction"],

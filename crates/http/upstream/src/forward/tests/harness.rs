@@ -11,6 +11,7 @@ use brisk_http::error::BodyError;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::testing::of_hyper;
 use brisk_http_connection::body::request::RequestBody;
+use brisk_http_connection::interim::InterimReceivers;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use http::{Request, Response, header};
@@ -312,7 +313,7 @@ async fn respond(
     let facts = ForwardFacts {
         connection: &connection,
         client: connection.client.record.borrow().client,
-        interim: None,
+        interims: InterimReceivers::default(),
         outcome: &outcome,
         timeouts: RequestTimeouts::default(),
     };

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::RequestBody;
+use brisk_http_connection::interim::InterimReceivers;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use bytes::Bytes;
@@ -127,7 +128,7 @@ impl Client {
         let facts = ForwardFacts {
             connection: &self.connection,
             client: self.connection.client.record.borrow().client,
-            interim: None,
+            interims: InterimReceivers::default(),
             outcome: &outcome,
             timeouts: RequestTimeouts::default(),
         };

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Messages;
 use crate::http1::Frames;
-use crate::interim::InterimCount;
+use crate::interim::Interims;
 
 /// Maximum number of pieces in which a body that is gathered arrives.
 const PIECES: usize = 512;
@@ -20,14 +20,13 @@ const PIECES: usize = 512;
 impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     /// Begins to send several requests without bodies.
     pub(in crate::http1) fn begin_all(&mut self, heads: Output) {
-        self.interim = InterimCount::default();
+        self.interims = Interims::default();
         self.output = heads;
     }
 
     /// Begins the response to the next of several requests.
     pub(in crate::http1) fn begin_next(&mut self) {
-        self.interim = InterimCount::default();
-        self.hints = None;
+        self.interims = Interims::default();
         self.may_have_head = !self.input.is_empty();
     }
 

@@ -10,12 +10,13 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_http_connection::held::{Account, HeldBytes};
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 
 use super::Link;
 use crate::http2::output::Destination;
 use crate::http2::stream::Released;
+use crate::interim::Waiting;
 
 /// A request on a connection: before its stream is opened, while it waits, and as the body of its response. Dropping it
 /// abandons the rest of the exchange.
@@ -91,10 +92,10 @@ impl Exchange {
         })
     }
 
-    /// Takes the headers of the last 103 (RFC 8297).
-    pub(in crate::http2) fn take_hints(&mut self) -> Option<HeaderMap> {
+    /// Takes the interim responses that have arrived.
+    pub(in crate::http2) fn take_interims(&mut self) -> Waiting {
         let mut wire = self.link.wire.borrow_mut();
-        wire.state.stream(self.place?).hints.take()
+        self.place.map(|place| wire.state.stream(place).interims.take()).unwrap_or_default()
     }
 
     /// See [`http_body::Body::poll_frame`].
