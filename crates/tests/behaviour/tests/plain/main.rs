@@ -38,6 +38,7 @@ mod reserved_names;
 mod route_conditions;
 mod route_limits;
 mod routes;
+mod semantics;
 mod server_timing;
 mod silent_operators;
 mod smuggling;
