@@ -46,7 +46,7 @@ impl Interims {
         loop {
             // An interim response that is sent in part is completed first.
             let is_continue = !self.rest.is_empty() && !self.is_forwarding;
-            let bytes = if is_continue { self.rest } else { &self.forwarded };
+            let bytes = if is_continue { self.rest } else { &self.forwarded[..] };
             if bytes.is_empty() {
                 return;
             }
