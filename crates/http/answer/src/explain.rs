@@ -131,8 +131,9 @@ pub fn explain(
 
 /// The action for a path without a route: a redirect to the final slash of a route, or 404.
 fn unmatched(routes: &[RouteSettings], examined: &Examined<'_>, head: &Parts) -> String {
-    let holds =
-        |route: &&RouteSettings| route.conditions.as_ref().is_none_or(|conditions| conditions.hold(examined) == Ok(true));
+    let holds = |route: &&RouteSettings| {
+        route.conditions.as_ref().is_none_or(|conditions| conditions.hold(examined) == Ok(true))
+    };
     let location = routes.iter().filter(holds).find_map(|route| {
         let (path, location) = redirect::slashless(route)?;
         (*path.as_bytes() == *examined.path).then_some(location)

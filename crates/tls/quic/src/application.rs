@@ -19,11 +19,12 @@ pub trait Service: 'static {
     /// Admits a client before anything is done for it. Without a permit the connection is refused.
     fn admit(&self, client: SocketAddr, proof: AddressProof) -> Option<Self::Permit>;
 
-    /// Creates the user of a connection whose handshake is complete or has accepted early data.
+    /// Creates the user of a connection whose handshake is complete, or has accepted early data of a client whose address is
+    /// validated by a token (RFC 9000 section 8.1).
     fn established(&self, established: Established<Self::Permit>) -> Self::Application;
 
     /// The first bytes of the first stream that the server opens, the same for all connections. They are sent with the handshake,
-    /// before the client is known (RFC 9001 section 5.7), unless the client sends early data.
+    /// before the client is known (RFC 9001 section 5.7), unless early data is served.
     fn greeting(&self) -> Bytes;
 
     /// Records a handshake that failed.
@@ -53,7 +54,8 @@ impl AddressProof {
 pub struct Established<P> {
     /// Address of the client at the time of the handshake.
     pub client: SocketAddr,
-    /// The outcome of the handshake. With early data, [`Application::confirmed`] is called at its completion.
+    /// The outcome of the handshake. With early data, [`Application::confirmed`] is called at its completion: immediately
+    /// if the early data had to wait for it.
     pub handshake: Handshaken,
     /// The stream with the [greeting](Service::greeting), and the part of it that is still to be written.
     pub greeting: Option<(StreamId, Bytes)>,

@@ -104,7 +104,7 @@ pub(crate) struct Slot<S: Service> {
     pub(crate) deadline: Option<Instant>,
     /// Place among the handshakes in progress.
     pub(crate) pending: Option<SharePermit>,
-    /// Place among the handshakes whose addresses are not validated.
+    /// Place among the handshakes whose addresses are not validated; `None` if the address is.
     pub(crate) unproven: Option<Unproven>,
     /// The permit of a connection without application.
     pub(crate) permit: Option<S::Permit>,

@@ -22,6 +22,7 @@ mod http3;
 mod http3_attacks;
 mod http3_conformance;
 mod http3_discovery;
+mod http3_early_data;
 mod http3_paths;
 mod http3_probe;
 mod http3_restart;

@@ -10,7 +10,7 @@ use brisk_testkit::quic::QuicConnection;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use bytes::Bytes;
-use quinn_proto::{ConnectionError, Dir, Side, StreamId, TokenStore};
+use quinn_proto::{ConnectionError, Dir, NoneTokenStore, Side, StreamId, TokenStore};
 use stage::{FAST, GREETING, SLOW, STORED, Stage};
 
 use crate::application::Failure;
@@ -266,6 +266,67 @@ fn early_requests_that_wait_for_a_session_are_answered() {
     let handshakes = stage.log.handshakes();
     assert!(!handshakes[0].early_data && handshakes[1].early_data);
     assert_eq!(handshakes[1].facts.resumption, Resumption::EarlyData);
+}
+
+#[test]
+fn early_data_of_an_address_without_proof_waits_for_the_handshake() {
+    let stage = Stage::new();
+    stage.serve(|server| {
+        // Without tokens, as a host has none that claims the address of another one.
+        let client = stage.client(STORED).token_store(Arc::new(NoneTokenStore));
+        let mut first = client.connect(server);
+        first.handshake().expect("a full handshake");
+        echo(&mut first, b"ticket");
+        first.close();
+        stage.log.wait(|log| log.ended == 1);
+        assert_eq!(stage.log.handshakes().len(), 1);
+
+        let mut again = client.connect(server);
+        assert!(again.connection.has_0rtt());
+        let early = again.request(b"early");
+        // The flight of the server comes after its decision about the early data.
+        let has_flight = |client: &mut QuicConnection| client.connection.accepted_0rtt();
+        again.wait_without_sending(has_flight).expect("the flight of the server");
+        assert_eq!(stage.log.handshakes().len(), 0, "served before the address is proven");
+        assert_eq!(again.response(early).expect("a response"), b"early");
+        stage.log.wait(|log| log.confirmed == 1);
+        assert_eq!(stage.log.handshakes().len(), 1);
+        echo(&mut again, b"ticket");
+
+        // A forged flight, whose sender receives nothing, ends without having been served.
+        let settings = Timeouts { handshake: Duration::from_millis(300), idle: Duration::from_mins(3) };
+        stage.set_timeouts(settings);
+        let mut forged = client.connect(server);
+        forged.request(b"forged");
+        stage.log.wait(|log| log.failed == 1);
+    });
+    assert_eq!(stage.log.handshakes().len(), 0);
+}
+
+#[test]
+fn early_data_of_an_address_with_a_token_is_served_before_the_handshake_is_complete() {
+    let stage = Stage::new();
+    stage.serve(|server| {
+        let client = stage.client(STORED);
+        let mut first = client.connect(server);
+        first.handshake().expect("a full handshake");
+        echo(&mut first, b"ticket");
+        let mut again = client.connect(server);
+        let stream = again.request(b"early");
+        let mut received = Vec::new();
+        // Without sending, so that the handshake is not complete.
+        again.wait_without_sending(|client| client.read(stream, &mut received)).expect("a response");
+        assert_eq!(received, b"early");
+        again.handshake().expect("a handshake");
+        echo(&mut again, b"ticket");
+        // A token is bound to the address.
+        let elsewhere = UdpSocket::bind("127.0.0.2:0").expect("a socket");
+        let mut moved = client.connect_from(elsewhere, server);
+        moved.request(b"early");
+        let has_flight = |client: &mut QuicConnection| client.connection.accepted_0rtt();
+        moved.wait_without_sending(has_flight).expect("the flight of the server");
+        assert_eq!(stage.log.handshakes().len(), 2, "the token proves another address");
+    });
 }
 
 #[test]

@@ -95,7 +95,11 @@ impl<S: Service> Driver<S> {
             match connection.poll() {
                 None => return,
                 Some(Event::HandshakeDataReady) => match outcome(connection) {
-                    Some(handshake) if handshake.early_data => self.establish(slot, handshake),
+                    // Any host can send a flight with the address of another one. So the early data of an address
+                    // without proof waits, within the windows of QUIC, for the end of the handshake.
+                    Some(handshake) if handshake.early_data && entry.unproven.is_none() => {
+                        self.establish(slot, handshake);
+                    }
                     Some(_) => self.greet(slot),
                     None => {}
                 },
@@ -105,9 +109,15 @@ impl<S: Service> Driver<S> {
                     if entry.unproven.take().is_some() {
                         self.unvalidated.complete();
                     }
-                    match (&mut entry.application, outcome(connection)) {
-                        (Some(application), _) => application.confirmed(),
-                        (None, Some(handshake)) => self.establish(slot, handshake),
+                    match (&entry.application, outcome(connection)) {
+                        (Some(_), _) => self.confirm(slot),
+                        (None, Some(handshake)) => {
+                            let is_early = handshake.early_data;
+                            self.establish(slot, handshake);
+                            if is_early {
+                                self.confirm(slot);
+                            }
+                        }
                         (None, None) => {}
                     }
                 }
@@ -147,6 +157,12 @@ impl<S: Service> Driver<S> {
             let greeting = entry.greeting.take();
             let established = Established { client: entry.client, handshake, greeting, permit };
             entry.application = Some(self.service.established(established));
+        }
+    }
+
+    fn confirm(&mut self, slot: u32) {
+        if let Some(application) = &mut self.slots[slot as usize].application {
+            application.confirmed();
         }
     }
 
