@@ -27,6 +27,8 @@ pub enum Fate {
     Drop,
     /// Sent twice.
     Repeat,
+    /// Sent once, from a new port at this address. Datagrams to the former port are lost from now on.
+    Rebind(Ipv4Addr),
 }
 
 /// Decides about the datagram with this number in its direction, from 0 on.
@@ -44,11 +46,18 @@ pub struct DatagramRelay {
 struct Shared {
     front: UdpSocket,
     /// The socket that the server sees.
-    back: Mutex<Arc<UdpSocket>>,
+    back: Mutex<Arc<Back>>,
     client: Mutex<Option<SocketAddr>>,
     rule: Box<Rule>,
     counts: [Count; 2],
     is_stopped: AtomicBool,
+}
+
+/// A socket towards the server.
+struct Back {
+    socket: UdpSocket,
+    /// Whether datagrams to this socket are lost.
+    is_forgotten: AtomicBool,
 }
 
 /// Datagrams that arrived, and bytes that were sent on.
@@ -91,9 +100,12 @@ impl DatagramRelay {
     /// Sends from a new port at `address` from now on, like a NAT that has forgotten the client. Datagrams to the former
     /// port still reach the client.
     pub fn rebind(&self, address: Ipv4Addr) {
-        let server = self.shared.back().peer_addr().expect("a connected socket");
-        *lock(&self.shared.back) = new_back(server, address);
-        self.shared.return_datagrams();
+        self.shared.rebind(address);
+    }
+
+    /// The same, but datagrams to the former port are lost.
+    pub fn replace(&self, address: Ipv4Addr) {
+        self.shared.replace(address);
     }
 
     /// Number of datagrams that arrived so far.
@@ -111,25 +123,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn new_back(server: SocketAddr, address: Ipv4Addr) -> Arc<UdpSocket> {
+fn new_back(server: SocketAddr, address: Ipv4Addr) -> Arc<Back> {
     let socket = UdpSocket::bind((address, 0)).expect("a socket");
     socket.connect(server).expect("a server");
     socket.set_read_timeout(Some(READ_TIMEOUT)).expect("a timeout");
-    Arc::new(socket)
+    Arc::new(Back { socket, is_forgotten: AtomicBool::new(false) })
 }
 
 impl Shared {
-    fn back(&self) -> Arc<UdpSocket> {
+    fn back(&self) -> Arc<Back> {
         Arc::clone(&lock(&self.back))
     }
 
-    fn send_datagrams(&self) {
+    fn rebind(self: &Arc<Self>, address: Ipv4Addr) {
+        let server = self.back().socket.peer_addr().expect("a connected socket");
+        *lock(&self.back) = new_back(server, address);
+        self.return_datagrams();
+    }
+
+    fn replace(self: &Arc<Self>, address: Ipv4Addr) {
+        self.back().is_forgotten.store(true, Ordering::SeqCst);
+        self.rebind(address);
+    }
+
+    fn send_datagrams(self: &Arc<Self>) {
         let mut buffer = vec![0; 65_536];
         while !self.is_stopped.load(Ordering::SeqCst) {
             let Ok((length, from)) = self.front.recv_from(&mut buffer) else { continue };
             *lock(&self.client) = Some(from);
-            let back = self.back();
-            self.relay(Way::Up, &buffer[..length], |datagram| back.send(datagram));
+            self.relay(Way::Up, &buffer[..length], |datagram| self.back().socket.send(datagram));
         }
     }
 
@@ -138,21 +160,28 @@ impl Shared {
         let (own, back) = (Arc::clone(self), self.back());
         thread::spawn(move || {
             let mut buffer = vec![0; 65_536];
-            while !own.is_stopped.load(Ordering::SeqCst) {
-                let Ok(length) = back.recv(&mut buffer) else { continue };
+            while !own.is_stopped.load(Ordering::SeqCst) && !back.is_forgotten.load(Ordering::SeqCst) {
+                let Ok(length) = back.socket.recv(&mut buffer) else { continue };
+                if back.is_forgotten.load(Ordering::SeqCst) {
+                    break;
+                }
                 let Some(client) = *lock(&own.client) else { continue };
                 own.relay(Way::Down, &buffer[..length], |datagram| own.front.send_to(datagram, client));
             }
         });
     }
 
-    fn relay(&self, way: Way, datagram: &[u8], send: impl Fn(&[u8]) -> io::Result<usize>) {
+    fn relay(self: &Arc<Self>, way: Way, datagram: &[u8], send: impl Fn(&[u8]) -> io::Result<usize>) {
         let count = &self.counts[way as usize];
         let number = count.datagrams.fetch_add(1, Ordering::SeqCst);
         let times = match (self.rule)(way, number, datagram) {
             Fate::Pass => 1,
             Fate::Drop => 0,
             Fate::Repeat => 2,
+            Fate::Rebind(address) => {
+                self.replace(address);
+                1
+            }
         };
         for _ in 0..times {
             // Before the receiver can look at the count.

@@ -24,6 +24,7 @@ use tokio::time::Sleep;
 use crate::application::Service;
 use crate::group::Group;
 use crate::ids::{self, Header, Ids, Place};
+use crate::paths::Paths;
 use crate::settings::{Current, Endpoints};
 use crate::slot::{LastPacket, Slot, State};
 use crate::timers::Timers;
@@ -283,6 +284,7 @@ impl<S: Service> Driver<S> {
         entry.ending = None;
         entry.last = LastPacket::default();
         entry.permit = None;
+        entry.paths = Paths::default();
         entry.pending = None;
         entry.unproven = None;
         entry.refusal = None;

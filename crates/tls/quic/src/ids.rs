@@ -217,6 +217,12 @@ pub(crate) fn destination(datagram: &[u8]) -> Option<(Header, &[u8])> {
     Some((Header::Long, datagram.get(6..6 + length)?))
 }
 
+/// The issued ID to which a datagram with a short header was sent.
+pub(crate) fn issued(datagram: &[u8]) -> Option<Id> {
+    let (header, id) = destination(datagram)?;
+    if header == Header::Short { id.try_into().ok() } else { None }
+}
+
 /// The kind of a packet's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {

@@ -10,6 +10,7 @@ mod counters;
 mod driver;
 mod group;
 mod ids;
+mod paths;
 mod settings;
 mod slot;
 mod timers;

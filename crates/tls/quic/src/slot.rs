@@ -15,6 +15,7 @@ use quinn_proto::{
 };
 
 use crate::application::Service;
+use crate::paths::Paths;
 use crate::settings::Unproven;
 use crate::wake::Signal;
 
@@ -100,6 +101,8 @@ pub(crate) struct Slot<S: Service> {
     /// The ID that the client chose for its first packets.
     pub(crate) first_id: Option<ConnectionId>,
     pub(crate) client: SocketAddr,
+    /// Changes of the address after the handshake.
+    pub(crate) paths: Paths,
     /// Time limit of the handshake, or end of the answers to late packets; `None` between both.
     pub(crate) deadline: Option<Instant>,
     /// Place among the handshakes in progress.
@@ -132,6 +135,7 @@ impl<S: Service> Slot<S> {
             handle: ConnectionHandle(0),
             first_id: None,
             client,
+            paths: Paths::default(),
             deadline: None,
             pending: None,
             unproven: None,

@@ -4,6 +4,7 @@
 //! quinn-proto calls its session as a plain function. A call that may wait runs as a [`SuspendedCall`], and the session
 //! waits inside it, as over TCP: for certificates, key operations and session stores.
 
+mod challenge;
 pub(crate) mod padding;
 mod session;
 
@@ -22,6 +23,7 @@ use crate::notes;
 use crate::refusal::Refusal;
 use crate::suspend::Suspendable;
 use crate::{TlsError, host_config};
+pub use challenge::bare_challenge;
 pub use session::Handshaken;
 use session::LazySession;
 

@@ -25,6 +25,7 @@ mod http3_discovery;
 mod http3_early_data;
 mod http3_paths;
 mod http3_probe;
+mod http3_rebinding;
 mod http3_restart;
 mod http3_workers;
 mod limits;

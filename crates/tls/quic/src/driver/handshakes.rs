@@ -10,6 +10,7 @@ use quinn_proto::{ConnectionError, ConnectionId, DatagramEvent, EndpointEvent, I
 use super::{Driver, Step};
 use crate::application::{AddressProof, Application, Failed, Failure, Service};
 use crate::ids;
+use crate::paths::Arrival;
 use crate::slot::{Accepted, State};
 
 impl<S: Service> Driver<S> {
@@ -140,11 +141,17 @@ impl<S: Service> Driver<S> {
         let mut responses = Vec::new();
         for Datagram { at, remote, local, ecn, data } in datagrams {
             self.out.clear();
+            let (id, length) = (ids::issued(&data), data.len());
             match endpoint.handle(at, remote, local, ecn, data, &mut self.out) {
                 Some(DatagramEvent::ConnectionEvent(_, event)) if connection.is_handshaking() => {
                     events.push(event);
                 }
-                Some(DatagramEvent::ConnectionEvent(_, event)) => connection.handle_event(event),
+                Some(DatagramEvent::ConnectionEvent(_, event)) => {
+                    let (before, rtt) = (connection.remote_address(), connection.rtt());
+                    connection.handle_event(event);
+                    let arrival = Arrival { at, from: remote, id, length, before, rtt };
+                    entry.paths.arrived(&arrival, connection);
+                }
                 Some(DatagramEvent::Response(transmit)) => responses.push((transmit, self.out.clone())),
                 // An Initial with an ID that was retired.
                 Some(DatagramEvent::NewConnection(incoming)) => endpoint.ignore(incoming),

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use brisk_tls::quic::Handshaken;
+use brisk_tls::quic::{self, Handshaken};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{Connection, ConnectionError, DatagramEvent, Dir, EndpointEvent, Event, VarInt};
 
@@ -58,7 +58,8 @@ impl<S: Service> Driver<S> {
             return self.end(slot, now);
         }
         let timeout = connection.poll_timeout();
-        self.timers.set(slot, timeout.into_iter().chain(entry.deadline).min());
+        let times = timeout.into_iter().chain(entry.deadline).chain(entry.paths.next());
+        self.timers.set(slot, times.min());
         if self.ids.issued(slot) > IDS {
             self.forget_retired(slot, now);
         }
@@ -183,11 +184,28 @@ impl<S: Service> Driver<S> {
             let is_silent = entry.ending.as_ref().is_some_and(Ending::is_of_client);
             while !is_silent && !self.socket.is_blocked() {
                 self.out.clear();
-                let Some(transmit) = connection.poll_transmit(now, segments, &mut self.out) else { break };
+                let most = entry.paths.allowance(connection, segments);
+                if most == 0 {
+                    break;
+                }
+                let mut poll = || connection.poll_transmit(now, most, &mut self.out);
+                let (transmit, bare) = match entry.paths.expect_challenge() {
+                    true => quic::bare_challenge(poll),
+                    false => (poll(), None),
+                };
+                let Some(mut transmit) = transmit else { break };
+                transmit.size = bare.unwrap_or(transmit.size);
+                entry.paths.sent(&transmit, &self.out[..transmit.size], bare.is_some(), connection);
                 if entry.ending.is_some() {
                     entry.last = LastPacket::new(&transmit, &self.out[..transmit.size]);
                 }
                 self.socket.send(transmit, &self.out);
+            }
+            if !is_silent
+                && !self.socket.is_blocked()
+                && let Some((transmit, contents)) = entry.paths.probe(connection, now)
+            {
+                self.socket.send(transmit, contents);
             }
         }
     }

@@ -18,6 +18,7 @@ use rustls::AlertDescription;
 use rustls::quic::{Connection, DirectionalKeys, KeyChange, Secrets, ServerConnection, Version};
 use rustls::sign::CertifiedKey;
 
+use super::challenge;
 use super::padding::{self, Packets};
 use crate::acceptor::Acceptor;
 use crate::acceptor::facts::{self, HostFacts, Negotiated};
@@ -225,14 +226,15 @@ impl Session for LazySession {
         let (local_header, local) = boxed(keys.local);
         let (remote_header, remote) = boxed(keys.remote);
         let header = KeyPair { local: local_header, remote: remote_header };
-        Some(padding::joining(Keys { header, packet: KeyPair { local, remote } }, packets))
+        let keys = padding::joining(Keys { header, packet: KeyPair { local, remote } }, packets);
+        Some(if packets == Packets::Data { challenge::trimming(keys) } else { keys })
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         let State::Handshake(handshake) = &mut self.state else { return None };
         let keys = handshake.next_secrets.as_mut()?.next_packet_keys();
         let remote = padding::wrap(Box::new(keys.remote), Packets::Data);
-        Some(KeyPair { local: Box::new(keys.local), remote })
+        Some(KeyPair { local: challenge::wrap(Box::new(keys.local)), remote })
     }
 
     /// Servers receive no Retry packets.
