@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use brisk_keys::pem_certificates;
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
 use thiserror::Error;
 
 /// Reasons why trusted authorities cannot be loaded.

@@ -211,7 +211,6 @@ fn options<'a>(options: &'a [PcapNGOption<'a>]) -> impl Iterator<Item = &'a Pcap
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::analysis::Settings;
     use crate::testing::{Results, handshake, results};
 

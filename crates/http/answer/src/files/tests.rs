@@ -137,7 +137,8 @@ async fn a_range_counts_with_get_only() {
     let site = site();
     let request = Request::head("/files/a.txt").header("range", "bytes=2-4").body(()).expect("a request");
     let path = RequestPath::read("/files/a.txt").expect("a path");
-    let response = site.files.answer(&request.into_parts().0, &path).await;
+    let response =
+        site.files.answer(&request.into_parts().0, &path, &mut Room::new(&testing::connection())).await;
     assert_eq!(
         (response.status().as_u16(), &response.headers()["content-length"]),
         (200, &HeaderValue::from_static("10"))
@@ -280,7 +281,7 @@ async fn a_redirect_never_leads_to_another_host() {
     );
     let (parts, ()) = Request::get("//docs").body(()).expect("a request").into_parts();
     let path = RequestPath::read("//docs").expect("a path");
-    let response = at_root.answer(&parts, &path).await;
+    let response = at_root.answer(&parts, &path, &mut Room::new(&testing::connection())).await;
     assert_eq!(response.headers()["location"], "/docs/");
 }
 

@@ -24,7 +24,7 @@ fn short_chunks(length: usize) -> Origin {
 
 /// Processor time of all threads of brisk, in milliseconds.
 fn processor_time(site: &Site) -> f64 {
-    let tasks = fs::read_dir(format!("/proc/{}/task", site.brisk.id())).expect("a process");
+    let tasks = fs::read_dir(format!("/proc/{}/task", site.brisk.process().id())).expect("a process");
     let times = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
     times.filter_map(|text| text.split(' ').next()?.parse::<f64>().ok()).sum::<f64>() / 1e6
 }

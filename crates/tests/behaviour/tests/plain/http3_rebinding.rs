@@ -17,7 +17,10 @@ const BEFORE: usize = 40;
 fn site() -> Site {
     let large = "x".repeat(LENGTH);
     let fixed = "\n[[host.route]]\npath = \"/fixed\"\nrespond = { body = \"here\" }\n";
-    h3::h3_site("", &format!("\n[[host.route]]\npath = \"/large\"\nrespond = {{ body = {large:?} }}\n{fixed}"))
+    h3::h3_site(
+        "",
+        &format!("\n[[host.route]]\npath = \"/large\"\nrespond = {{ body = {large:?} }}\n{fixed}"),
+    )
 }
 
 /// Datagrams and bytes after a change of the port.

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use brisk_behaviour::h2;
 use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::h3_client as h3;
-use brisk_behaviour::site::{NAME, Site, proxy_to};
+use brisk_behaviour::site::{NAME, proxy_to};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 

@@ -169,7 +169,7 @@ fn look_ups_that_were_given_up_by_their_callers_do_no_harm() {
 fn a_store_without_redis_is_down_from_the_start() {
     let mut redis = Redis::start();
     redis.kill();
-    let store = RedisStore::start(settings(&redis), &crate::secret()).unwrap();
+    let store = RedisStore::start(settings(&redis), &secret()).unwrap();
     wait_for_open(&store);
     assert!(matches!(store.get(b"id"), Lookup::Ready(Err(Miss::Down))));
     redis.restart();

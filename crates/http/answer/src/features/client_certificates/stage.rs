@@ -16,8 +16,8 @@ pub(crate) struct ClientCertificateStage {
 
 impl ClientCertificateStage {
     /// The stage for questions of forward authentication, whose server belongs to the host, for every action of a route.
-    pub(super) fn for_questions(context: &StageContext<'_>) -> Option<Self> {
-        let certificates = context.host?.settings.client_cert;
+    pub(crate) fn for_questions(context: &StageContext<'_>) -> Option<Self> {
+        let certificates = context.host?.settings.client_certificates;
         (certificates != ClientCert::None).then_some(Self { certificates })
     }
 }

@@ -21,13 +21,13 @@ use tokio::time::timeout;
 
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
+use crate::features::access::stage::AccessStage;
+use crate::features::client_certificates::stage::ClientCertificateStage;
 use crate::forwarding::{ForwardedRequest, Forwarding};
 use crate::head_limits::size_of_fields;
 use crate::headers;
 use crate::own_names;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
-use crate::stages::access::AccessStage;
-use crate::stages::client_certificate::ClientCertificateStage;
 
 const METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
 const URI: HeaderName = HeaderName::from_static("x-forwarded-uri");

@@ -243,7 +243,8 @@ impl Http1Source for EndlessUpload {
 }
 
 fn endless_upload(piece: &'static [u8]) -> RequestBody {
-    RequestBody::new(ClientBody::Http1(Rc::new(EndlessUpload(piece))), &testing::connection(), u64::MAX)
+    let body = ClientBody::Http1(Rc::new(EndlessUpload(piece)));
+    RequestBody::new(body, &testing::connection(), u64::MAX, &Rc::default())
 }
 
 #[test]
