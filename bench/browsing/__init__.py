@@ -1,1 +1,1 @@
-"""Shared code of bench/page, bench/compression and the tests of pages: a page, a browser, a link, servers."""
+"""Pages, browsers, and servers of pages. The behaviour tests use the page too."""

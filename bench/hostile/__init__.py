@@ -1,2 +1,1 @@
-"""Shared code of bench/strangers, bench/soak, bench/neighbours and bench/live-fuzz: frames, a client, attacks, mutations, upstreams,
-servers."""
+"""Hostile clients and upstreams: frames, a client, attacks, mutations, crowds, and the servers that are compared."""

@@ -7,17 +7,14 @@ seconds, and ends with SIGTERM or with the script that started it.
 import asyncio
 import itertools
 import json
-import os
-import resource
 import select
-import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from . import attacks, frames
-from .client import NAME, Client, Http2
+from .client import NAME, Client, Http2, ends_with_its_parent
+from .servers import Helper
 
 # Downloads and uploads that a connection of HTTP/2 carries; half of them come over HTTP/1.1, one for each connection.
 STREAMS = 4
@@ -261,44 +258,32 @@ class Strangers(Crowd):
             await attacks.ask_and_vanish(self.port, "/hang/vanished")
 
 
-class Attackers:
-    """Starts the crowd of a module on `cores`. `gives_way`: whatever else wants its core has it first."""
+class Attackers(Helper):
+    """The crowd of a module on `cores`, from `with` to the end of it."""
 
     def __init__(self, module, arguments, cores, folder, gives_way):
         self.file = Path(folder) / module
         self.output = open(self.file, "w")
-        self.process = subprocess.Popen(
-            ["taskset", "-c", cores, sys.executable, "-m", f"hostile.{module}", *map(str, arguments),
-             *(["gives-way"] if gives_way else [])],
-            cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.PIPE, stdout=self.output)
+        super().__init__(module, *arguments, cores=cores, gives_way=gives_way, output=self.output)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        super().__exit__()
+        self.output.close()
 
     def counts(self):
         """Counts that they last wrote, or None."""
         lines = [line for line in self.file.read_text().splitlines() if line.endswith("}")]
         return json.loads(lines[-1]) if lines else None
 
-    def running(self):
-        return self.process.poll() is None
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-        self.output.close()
-
 
 async def act_alone(make):
-    """Runs the crowd from `make` until the script that started it ends. The last argument may be "gives-way"."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if "gives-way" in sys.argv:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    await asyncio.get_running_loop().connect_read_pipe(Parent, sys.stdin)
+    """Runs the crowd from `make` until the script that started it ends."""
+    await ends_with_its_parent()
     await make().run()
-
-
-class Parent(asyncio.Protocol):
-    def connection_lost(self, _):
-        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@
 import asyncio
 import socket
 import struct
-import subprocess
 import sys
-from pathlib import Path
 
 KINDS = ["correct", "slow", "incorrect", "closing", "dying"]
 SLOW = 0.2
@@ -55,22 +53,6 @@ async def serve(kind):
     server = await asyncio.start_server(lambda reader, writer: answer(kind, reader, writer), "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-
-
-class Pipelining:
-    """This upstream on `cores`, from `with` to the end of it."""
-
-    def __init__(self, kind, cores):
-        self.process = subprocess.Popen(["taskset", "-c", cores, sys.executable, "-m", "hostile.pipelining", kind],
-                                        cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.port = int(self.process.stdout.readline())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 if __name__ == "__main__":

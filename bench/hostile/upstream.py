@@ -19,13 +19,13 @@ Runs as a separate process. Responses by path:
 import asyncio
 import json
 import logging
-import os
-import resource
-import subprocess
 import sys
 import time
 import urllib.request
 from pathlib import Path
+
+from .client import ends_with_its_parent
+from .servers import Helper
 
 BIG, PIECE = 1 << 20, 16 << 10
 BODY = b"x" * PIECE
@@ -170,37 +170,15 @@ async def serve(port):
     # Any address of this machine's loopback: several of them are several servers, each with ports of its own.
     server = await loop.create_server(Upstream, "0.0.0.0", port, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
-    # Ends with the script that started it.
-    await loop.connect_read_pipe(lambda: Parent(loop), sys.stdin)
+    await ends_with_its_parent()
     await server.serve_forever()
 
 
-class Parent(asyncio.Protocol):
-    def __init__(self, loop):
-        self.loop = loop
+class Counting(Helper):
+    """This upstream on `cores`, and its counts. `documents`: the folder of `/document`."""
 
-    def connection_lost(self, _):
-        os._exit(0)
-
-
-class Counting:
-    """Starts this upstream on `cores`, and asks it for its counts. `gives_way`: whatever else wants its core has it first.
-    `documents`: the folder of `/document`."""
-
-    def __init__(self, cores=None, gives_way=False, documents=None):
-        command = [sys.executable, "-m", "hostile.upstream", str(documents or ""), *(["gives-way"] if gives_way else [])]
-        if cores:
-            command = ["taskset", "-c", cores, *command]
-        self.process = subprocess.Popen(command, cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        self.port = int(self.process.stdout.readline())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.wait()
+    def __init__(self, cores=None, gives_way=False, documents=""):
+        super().__init__("upstream", documents, cores=cores, gives_way=gives_way)
 
     def stats(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=120) as answer:
@@ -213,10 +191,6 @@ class Counting:
 
 
 if __name__ == "__main__":
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if sys.argv[1]:
         DOCUMENTS.update((file.name, file.read_bytes()) for file in Path(sys.argv[1]).iterdir())
-    if "gives-way" in sys.argv:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     asyncio.run(serve(0))

@@ -1,128 +1,81 @@
-#!/usr/bin/env python3
 """Sends mutated input to every listener of a running brisk and of a key server.
 
 Seeds are the corpora in fuzz/seeds and valid exchanges. Each input depends only on the seed of the run, the listener and its
 number. After each batch, a valid request to every listener must succeed, both processes must live, no log may mention a panic,
-and memory and descriptors must be within their limits. Otherwise the inputs of the batch are saved. `make live-fuzz` calls
-this script.
-
-usage: live-fuzz [--seed N] [--seconds S] [--listener NAME]... [--first N] [--memory MIB] [--descriptors N] [--output FOLDER]
+and memory and descriptors must be within their limits. Otherwise the inputs of the batch are saved.
 """
-import argparse
-import hashlib
 import os
 import random
 import re
-import signal
 import socket
 import ssl
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 from hostile import frames
 from hostile.client import NAME, SOURCES, context
 from hostile.mutation import http2_frame, key_frame, mutate, split, tls_record
-from hostile.servers import BRISK, certificates
 from hostile.upstream import Counting
-from processes import end, free_port, listens
+from shared import programs
+from shared.gateway import Brisk, certificates, route, upstream
+from shared.keys import KeyServer
+from shared.processes import free_port
+from shared.programs import BRISK, ROOT
 
-SEEDS = Path(__file__).resolve().parent.parent / "fuzz/seeds"
+NEEDS, PAGE = "strangers", None
+OPTIONS = [("--seed", 1, "seed of all mutations"), ("--seconds", 60.0, "duration"), ("--listener", [], "restriction to this listener"),
+           ("--first", 0, "number of the first input of each listener"), ("--memory", 512, "most MiB of memory of a process"),
+           ("--descriptors", 1000, "most descriptors of a process"),
+           ("--failures", "live-fuzz-failures", "folder for failing inputs", {"type": Path})]
+SEEDS = ROOT / "fuzz/seeds"
 BATCH = 32
 # Seconds for a valid request, and for a response to a mutated input.
 VALID, MUTATED = 10, 0.02
 LARGEST = 1 << 16
 
-CONFIGURATION = """
-[server]
-http = ["127.0.0.1:{http}"]
-https = ["127.0.0.1:{https}"]
-workers = 2
-state_dir = "{folder}/state"
-
+SERVER = """
+http = ["127.0.0.1:$http"]
 [server.timeouts]
 head = "2s"
 body = "2s"
 write = "2s"
 idle = "5s"
-
-[access_log]
-format = "json"
-file = "{folder}/access.log"
-
-[admin]
-listen = "127.0.0.1:{admin}"
-
-[dashboard]
-listen = "127.0.0.1:{dashboard}"
-
-[[host]]
-names = ["{name}", "localhost"]
-certificates = [{{ chain = "{certificates}/ecdsa.pem", key = "{certificates}/ecdsa.key" }}]
-visits = true
-
-[[host.route]]
-path = "/"
-respond = {{ body = "<!doctype html><head><title>x</title></head><body><p>x", content_type = "text/html" }}
-
-[[host.route]]
-path = "/file/"
-static = "{files}"
-
-[[host.route]]
-path = "/up"
-upstream = "up"
-
-[[host.route]]
-path = "/upload"
-upstream = "up"
-buffer_request = true
-body_size = "1MiB"
-
-[upstream.up]
-servers = ["http://127.0.0.1:{upstream}"]
 """
+DASHBOARD = """
+[dashboard]
+listen = "127.0.0.1:$dashboard"
+"""
+DOCUMENT = "<!doctype html><head><title>x</title></head><body><p>x"
+ROUTES = (route("/", f'respond = {{ body = "{DOCUMENT}", content_type = "text/html" }}') + route("/file/", 'static = "$files"') +
+          route("/up", 'upstream = "up"') + route("/upload", 'upstream = "up"', "buffer_request = true", 'body_size = "1MiB"') +
+          upstream("up", '"http://127.0.0.1:$upstream"'))
 
 
-class Process:
-    """A program from `with` to the end of it, whose log is a file."""
+class Watched:
+    """The most memory and descriptors of a process."""
 
-    def __init__(self, name, folder, port, *words):
-        self.name, self.log, self.port, self.most, self.most_open = name, Path(folder) / f"{name}.log", port, 0, 0
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([BRISK, *map(str, words)], stdout=log, stderr=log)
-
-    def __enter__(self):
-        if listens(self.process, self.port, 20):
-            self.memory = self.sample()[0]
-            return self
-        self.__exit__()
-        sys.exit(f"live-fuzz: {self.name} does not serve:\n{self.log.read_text(errors='replace')}")
-
-    def __exit__(self, *_):
-        end(self.process, signal.SIGINT, 2)
+    def __init__(self, name, process):
+        self.name, self.process, self.most, self.most_open = name, process, 0, 0
+        self.memory, _ = self.sample()
 
     def sample(self):
         """Resident bytes and open descriptors."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        memory = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
-        descriptors = len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        memory, descriptors = self.process.resident(), len(os.listdir(f"/proc/{self.process.process.pid}/fd"))
         self.most, self.most_open = max(self.most, memory), max(self.most_open, descriptors)
         return memory, descriptors
 
     def fault(self, arguments):
         """The violated condition, or None."""
-        if self.process.poll() is not None:
-            return f"{self.name} ended with {self.process.returncode}"
-        if b"panicked" in self.log.read_bytes():
+        if self.process.process.poll() is not None:
+            return f"{self.name} ended with {self.process.process.returncode}"
+        if "panicked" in self.process.log():
             return f"{self.name} panicked"
         try:
             memory, descriptors = self.sample()
-        except (OSError, StopIteration):
+        except OSError:
             return f"{self.name} is ending"
         if memory > arguments.memory << 20:
             return f"{self.name} has {memory >> 20} MiB of memory, more than {arguments.memory}"
@@ -228,38 +181,23 @@ def hellos(protocol, most):
     return [hello, hello + b"\x14\x03\x03\0\1\1" + b"\x17\x03\x03\0\x45" + b"x" * 69, hello + b"\x15\x03\x03\0\2\1\0"]
 
 
-class Fleet:
-    """The folder of a key server, with one key."""
-
-    def __init__(self, folder, made):
-        self.folder, self.port, self.admin = Path(folder) / "fleet", free_port(), free_port()
-        subprocess.run([BRISK, "keyserver", "init", self.folder], check=True, stdout=subprocess.DEVNULL)
-        key = self.folder / "keys/ecdsa.key"
-        key.write_bytes((made / "ecdsa.key").read_bytes())
-        key.chmod(0o600)
-        public = subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-outform", "DER"], check=True, capture_output=True).stdout
-        self.key = hashlib.sha256(public).digest()
-        file = self.folder / "keyserver.toml"
-        text = file.read_text().replace("0.0.0.0:8444", f"127.0.0.1:{self.port}")
-        file.write_text(text.replace("127.0.0.1:9444", f"127.0.0.1:{self.admin}"))
-
-    def listener(self):
-        tls = context("brisk-keys/1")
-        tls.load_cert_chain(self.folder / "gateways/gateway-1.pem", self.folder / "gateways/gateway-1.key")
-        hello = key_message(1, 0, struct.pack(">HHH", 1, 256, 32))
-        message = b" " * 64 + b"TLS 1.3, server CertificateVerify\0" + b"x" * 32
-        sign = key_message(3, 1, struct.pack(">IHI", 0, 0x0403, 5_000_000) + message)
-        signing = key_message(2, 0, self.key) + sign
-        others = key_message(6, 7, b"ping") + key_message(5, 1, b"") + key_message(4, 2, struct.pack(">II", 0, 1000) + b"x" * 256)
-        result = lambda data: any(piece[0] == 0x83 for piece in split(data, key_frame))
-        return Listener(self.port, [signing, signing + others, *corpus("key_frames")], signing, result, tls, hello, key_frame)
+def signing(keys):
+    """The listener of a key server with one key."""
+    tls = context("brisk-keys/1")
+    tls.load_cert_chain(f"{keys.gateway}.pem", f"{keys.gateway}.key")
+    hello = key_message(1, 0, struct.pack(">HHH", 1, 256, 32))
+    message = b" " * 64 + b"TLS 1.3, server CertificateVerify\0" + b"x" * 32
+    sign = key_message(2, 0, keys.digest("ecdsa")) + key_message(3, 1, struct.pack(">IHI", 0, 0x0403, 5_000_000) + message)
+    others = key_message(6, 7, b"ping") + key_message(5, 1, b"") + key_message(4, 2, struct.pack(">II", 0, 1000) + b"x" * 256)
+    signed = lambda data: any(piece[0] == 0x83 for piece in split(data, key_frame))
+    return Listener(keys.port, [sign, sign + others, *corpus("key_frames")], sign, signed, tls, hello, key_frame)
 
 
 def key_message(kind, number, body):
     return struct.pack(">BBHI", kind, 0, len(body), number) + body
 
 
-def listeners(ports, fleet):
+def listeners(ports, server):
     """All listeners by name."""
     h1, h2 = context("http/1.1"), context("h2")
     records = [*hellos("h2", ssl.TLSVersion.TLSv1_3), *hellos("http/1.1", ssl.TLSVersion.TLSv1_2), *corpus("client_hello")]
@@ -268,8 +206,8 @@ def listeners(ports, fleet):
     admin = requests("/metrics", "/healthz", "/readyz", "/certificates", "/connections", "/tickets", "/profile?seconds=0")
     dashboard = requests("/", "/api/history", "/api/connections", "/api/visitors", "/api/certificates", "/login") + heads
     own = b"id=0123456789abcdef0123456789abcdef" + (SEEDS / "beacon/own").read_bytes()[1:]
-    posted = [lines("POST /.brisk/beacon HTTP/1.1", f"Host: {NAME}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "", "") + body
-              for body in [own, *corpus("beacon")] for kind in ("application/x-www-form-urlencoded", "application/reports+json")]
+    posted = [lines("POST /.brisk/beacon HTTP/1.1", f"Host: {NAME}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "", "") +
+              body for body in [own, *corpus("beacon")] for kind in ("application/x-www-form-urlencoded", "application/reports+json")]
     page, health = requests("/")[0], lines("GET /healthz HTTP/1.1", "Host: localhost", "", "")
     served = has_status(200)
     found = {
@@ -282,8 +220,8 @@ def listeners(ports, fleet):
         "beacon": Listener(ports["https"], posted, posted[0], has_status(204), h1),
         "admin": Listener(ports["admin"], admin + heads, health, served),
         "dashboard": Listener(ports["dashboard"], dashboard, lines("GET / HTTP/1.1", "Host: localhost", "", ""), served),
-        "keyserver": fleet.listener(),
-        "keyserver-admin": Listener(fleet.admin, admin + heads, health, served),
+        "keyserver": signing(server),
+        "keyserver-admin": Listener(server.admin, admin + heads, health, served),
     }
     keys = found["keyserver"]
     found["keyserver-tls"] = Listener(keys.port, records, keys.request, keys.accepts, keys.tls, keys.start, tls_record, True)
@@ -314,12 +252,12 @@ def batch(arguments, name, listener, first):
 
 def save(arguments, name, inputs, fault):
     """Writes the inputs of a failed batch, and ends."""
-    folder = arguments.output / f"{name}-{arguments.seed}-{inputs[0][0]}"
+    folder = arguments.failures / f"{name}-{arguments.seed}-{inputs[0][0]}"
     folder.mkdir(parents=True, exist_ok=True)
     for number, data, _ in inputs:
         (folder / str(number)).write_bytes(data)
     sys.exit(f"\nlive-fuzz: after {name} {inputs[0][0]} to {inputs[-1][0]}: {fault}\nThe inputs are in {folder}. Again: "
-             f"bench/live-fuzz --seed {arguments.seed} --listener {name} --first {inputs[0][0]}")
+             f"bench/measure live-fuzz --seed {arguments.seed} --listener {name} --first {inputs[0][0]}")
 
 
 def fault_of(arguments, found, processes):
@@ -332,7 +270,7 @@ def fault_of(arguments, found, processes):
     return next((fault for process in processes if (fault := process.fault(arguments))), None)
 
 
-def run(arguments, found, processes):
+def attack(arguments, found, processes):
     """Batches for all chosen listeners in turn until the time is over. Counts of inputs by listener."""
     if fault := fault_of(arguments, found, processes):
         sys.exit(f"live-fuzz: before the first input: {fault}")
@@ -350,40 +288,22 @@ def run(arguments, found, processes):
     return counts
 
 
-def report(arguments, counts, processes):
-    print(f"seed {arguments.seed}, {arguments.seconds} s, {sum(counts.values()):,} inputs, no fault")
-    print("\n".join(f"  {name}: {count:,}" for name, count in counts.items()))
-    for process in processes:
-        print(f"  {process.name}: {process.memory / 2**20:.0f} MiB before, at most {process.most / 2**20:.0f} MiB "
-              f"and {process.most_open} descriptors")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=1, help="seed of all mutations [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=60, help="duration [default: %(default)s]")
-    parser.add_argument("--listener", action="append", help="restriction to this listener; can be repeated")
-    parser.add_argument("--first", type=int, default=0, help="number of the first input of each listener [default: %(default)s]")
-    parser.add_argument("--memory", type=int, default=512, help="most MiB of memory of a process [default: %(default)s]")
-    parser.add_argument("--descriptors", type=int, default=1000, help="most descriptors of a process [default: %(default)s]")
-    parser.add_argument("--output", type=Path, default=Path("live-fuzz-failures"), help="folder for failing inputs [default: %(default)s]")
-    arguments = parser.parse_args()
-    if not Path(BRISK).exists():
-        sys.exit(f"live-fuzz: no {BRISK}; `make build` makes it")
-    made, ports = certificates(), {name: free_port() for name in ("http", "https", "admin", "dashboard")}
-    with tempfile.TemporaryDirectory() as folder, Counting() as upstream:
-        fleet = Fleet(folder, made)
-        file = Path(folder) / "brisk.toml"
-        file.write_text(CONFIGURATION.format(**ports, folder=folder, name=NAME, certificates=made, files=made.parent / "www",
-                                             upstream=upstream.port))
-        found = listeners(ports, fleet)
-        for name in arguments.listener or []:
+def run(arguments):
+    programs.require(BRISK)
+    ports = {name: free_port() for name in ("http", "dashboard")}
+    with tempfile.TemporaryDirectory() as folder, Counting() as app:
+        keys = KeyServer(Path(folder) / "keys", certificates(), ["ecdsa"])
+        gateway = Brisk(ROUTES, Path(folder) / "gateway", None, access='format = "json"\nfile = "$folder/access.log"', server=SERVER,
+                        sections=DASHBOARD, host="visits = true", workers=2, name=f'{NAME}", "localhost', upstream=app.port, **ports)
+        found = listeners({**ports, "https": gateway.port, "admin": gateway.admin}, keys)
+        for name in arguments.listener:
             if name not in found:
                 sys.exit(f"live-fuzz: no listener is called {name}: {' '.join(found)}")
-        with (Process("keyserver", folder, fleet.port, "keyserver", "--config", fleet.folder / "keyserver.toml") as keys,
-              Process("gateway", folder, ports["https"], "serve", "--config", file) as gateway):
-            report(arguments, run(arguments, found, [gateway, keys]), [gateway, keys])
-
-
-if __name__ == "__main__":
-    main()
+        with keys, gateway:
+            watched = [Watched("gateway", gateway), Watched("keyserver", keys)]
+            counts = attack(arguments, found, watched)
+    text = [f"seed {arguments.seed}, {arguments.seconds} s, {sum(counts.values()):,} inputs, no fault",
+            *(f"  {name}: {count:,}" for name, count in counts.items())]
+    text += [f"  {one.name}: {one.memory / 2**20:.0f} MiB before, at most {one.most / 2**20:.0f} MiB and {one.most_open} descriptors"
+             for one in watched]
+    return "\n".join(text) + "\n"

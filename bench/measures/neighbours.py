@@ -1,26 +1,26 @@
-#!/usr/bin/env python3
 """Compares the responses and logs of brisk, nginx, HAProxy and Envoy when an upstream violates the protocol.
 
 Each violation is tested over HTTP/1.1 and HTTP/2. After each, the same client sends a request that the upstream handles
-correctly. Writes a matrix in Markdown. `make neighbours` calls this script; it takes about two minutes.
-
-usage: neighbours [--server NAME]... [--case NAME]... [--output FILE]
+correctly. Takes about two minutes.
 """
-import argparse
 import asyncio
 import json
 import re
-import sys
 import time
-from pathlib import Path
+from contextlib import ExitStack
 
-sys.dont_write_bytecode = True
 from hostile import attacks, frames, misbehaviour, servers
 from hostile.client import NAME, Client, Http2
 from hostile.misbehaviour import BROKEN, CASES, LATE, MISSING, REFUSED, WHOLE
+from shared import programs
+from shared.figures import page, table
+from shared.programs import TITLES
 
+NEEDS = "strangers"
+OPTIONS = [("--server", [], "restriction to this server", {"choices": servers.FILES}),
+           ("--case", [], "restriction to this case", {"choices": CASES, "metavar": "CASE"})]
 # Seconds within which a response must have ended, complete or not.
-PATIENCE = 15
+LIMIT = 15
 GOOD = b"good"
 
 
@@ -63,12 +63,12 @@ async def ask_http1(port, path, case):
         else:
             await client.send(attacks.get(path))
         sending = asyncio.create_task(client.send(upload(case)))
-        received, until = b"", time.monotonic() + PATIENCE
+        received, until = b"", time.monotonic() + LIMIT
         while not got.end and time.monotonic() < until:
             received += await client.receive(0.5)
             parse(received, client.over, got)
         if not got.end:
-            got.how = f"nothing more for {PATIENCE} s"
+            got.how = f"nothing more for {LIMIT} s"
         sending.cancel()
         return got, client if got.end == WHOLE and not client.over and not case.upload and not got.close else None
     finally:
@@ -114,7 +114,8 @@ def parse(received, over, got):
 
 
 def oddities(head):
-    found = [name for name, sign in (("NUL", b"\0"), ("a folded line", b"\r\n "), ("a bare LF", b"\n")) if sign in head.replace(b"\r\n", b"\r" if sign == b"\n" else b"\r\n")]
+    signs = {"NUL": b"\0" in head, "a folded line": b"\r\n " in head, "a bare LF": b"\n" in head.replace(b"\r\n", b"\r")}
+    found = [name for name, is_there in signs.items() if is_there]
     lengths = re.findall(rb"(?im)^content-length[ \t]*:", head)
     if len(lengths) > 1:
         found.append("two lengths")
@@ -171,7 +172,7 @@ async def ask_http2(port, path, case):
     client = await Http2.start(port, open_window=1 << 24, table=0)
     body = Upload(client, case.upload)
     await client.send(frames.head(1, NAME, path, "POST" if case.upload else "GET", end=not case.upload))
-    until, came = time.monotonic() + PATIENCE, client.early
+    until, came = time.monotonic() + LIMIT, client.early
     while not got.end and time.monotonic() < until:
         for kind, flags, stream, payload in came:
             if kind == frames.WINDOW_UPDATE:
@@ -184,7 +185,7 @@ async def ask_http2(port, path, case):
             await body.go_on()
             came = await client.read(0.5)
     if not got.end:
-        got.how = f"nothing more for {PATIENCE} s"
+        got.how = f"nothing more for {LIMIT} s"
     return got, client
 
 
@@ -210,7 +211,7 @@ async def after(client, port, path, protocol):
     if not client:
         got, client = await ask_http1(port, path, case)
     else:
-        got, received, until = Got(), b"", time.monotonic() + PATIENCE
+        got, received, until = Got(), b"", time.monotonic() + LIMIT
         await client.send(attacks.get(path))
         while not got.end and time.monotonic() < until:
             received += await client.receive(0.5)
@@ -298,25 +299,14 @@ async def visit(server, names):
     return found
 
 
-async def visit_all(running, names):
-    upstream, _ = running["upstream"]
-    async with upstream:
-        cells = await asyncio.gather(*(visit(server, names) for server in running["servers"]))
-    return {server.name: found for server, found in zip(running["servers"], cells)}
-
-
-async def run(names, wanted):
+async def measured(names, wanted):
+    """Cells by server."""
     upstream, port = await misbehaviour.start()
-    started = []
-    try:
-        for name in wanted:
-            limit = misbehaviour.TIMEOUT
-            started.append(await asyncio.to_thread(
-                servers.Server(name, UPSTREAM=port, UPSTREAM_TIMEOUT=limit, CLIENT_TIMEOUT=10, STREAM_TIMEOUT=limit).__enter__))
-        return await visit_all({"upstream": (upstream, port), "servers": started}, names)
-    finally:
-        for server in started:
-            server.__exit__()
+    limits = {"UPSTREAM_TIMEOUT": misbehaviour.TIMEOUT, "CLIENT_TIMEOUT": 10, "STREAM_TIMEOUT": misbehaviour.TIMEOUT}
+    async with upstream:
+        with ExitStack() as stack:
+            started = [await asyncio.to_thread(stack.enter_context, servers.Server(name, UPSTREAM=port, **limits)) for name in wanted]
+            return dict(zip(wanted, await asyncio.gather(*(visit(server, names) for server in started))))
 
 
 def cell(got, line, found):
@@ -324,39 +314,16 @@ def cell(got, line, found):
     return f"{got.words()}<br>`{line[:90]}`{marks}".replace("|", "\\|")
 
 
-def page(found, names):
-    text = ["# Upstreams that break the protocol", "",
-            "What a client gets of an upstream that misbehaves, through brisk and three other servers, and below it what the "
-            "server's log says: status and error of brisk, status and line of the error log of nginx, status and termination flags of "
-            f"HAProxy, status, flags and details of Envoy. Upstreams may take {misbehaviour.TIMEOUT} s; the other settings are those of "
-            "[strangers](strangers.md). Bold is what is wrong: an answer that looks whole and is not, or should be whole and is "
-            "not; no answer or none with a valid status; what no client should see passed on; a wrong answer to the next "
-            "request; a log that does not agree. Where nothing is bold in a line, servers may still differ: whether an answer "
-            "with a doubtful head is read or refused is theirs to choose.", "",
-            f"- Machine: {servers.machine()}"]
-    text += [f"- {servers.TITLES[name]}: {servers.version(name)}" for name in found]
+def matrix(found, names, protocol):
+    head = ["the upstream's answer", *map(TITLES.get, found)]
+    rows = ([CASES[name].title, *(cell(*cells[name, protocol]) for cells in found.values())] for name in names)
+    return table(head, rows, left=len(head))
+
+
+def run(arguments):
+    wanted, names = programs.chosen(arguments.server, servers.FILES), arguments.case or list(CASES)
+    found = asyncio.run(measured(names, wanted))
     counts = {name: sum(bool(faults) for _, _, faults in cells.values()) for name, cells in found.items()}
-    text += ["- Cells in bold: " + ", ".join(f"{servers.TITLES[name]} {count} of {len(found[name])}" for name, count in counts.items())]
-    for protocol, title in (("http/1.1", "HTTP/1.1"), ("h2", "HTTP/2")):
-        text += ["", f"## Clients of {title}", "", f"| the upstream's answer | {' | '.join(servers.TITLES[name] for name in found)} |",
-                 "|---|" + "---|" * len(found)]
-        text += [f"| {CASES[name].title} | {' | '.join(cell(*cells[name, protocol]) for cells in found.values())} |" for name in names]
-    return "\n".join(text) + "\n"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", action="append", help=f"restriction to this server; can be repeated: {', '.join(servers.NAMES)}")
-    parser.add_argument("--case", action="append", choices=CASES, help="restriction to this case; can be repeated")
-    parser.add_argument("--output", type=Path, help="file for the result [default: standard output]")
-    arguments = parser.parse_args()
-    wanted, names = servers.chosen(arguments.server, "neighbours"), arguments.case or list(CASES)
-    text = page(asyncio.run(run(names, wanted)), names)
-    if arguments.output:
-        arguments.output.write_text(text)
-    else:
-        print(text, end="")
-
-
-if __name__ == "__main__":
-    main()
+    return page("neighbours", limit=misbehaviour.TIMEOUT, servers=[f"- {TITLES[name]}: {programs.version(name)}" for name in found],
+                counts=", ".join(f"{TITLES[name]} {count} of {len(found[name])}" for name, count in counts.items()),
+                http1=matrix(found, names, "http/1.1"), http2=matrix(found, names, "h2"))

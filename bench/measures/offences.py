@@ -1,73 +1,48 @@
-#!/usr/bin/env python3
 """Compares the processor time of brisk for the same offences over HTTP/2 and over HTTP/3.
 
 Runs brisk with one worker. A client commits each offence for some seconds, and connects again when it was cut; other clients
-request at a fixed rate before and meanwhile. Prints a table in Markdown. `make offences` calls this script.
-
-usage: offences [--offence NAME]... [--seconds N] [--output FILE]
+request at a fixed rate before and meanwhile.
 """
-import argparse
 import asyncio
 import itertools
-import json
 import os
 import random
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from pathlib import Path
 
-sys.dont_write_bytecode = True
 from hostile import frames
-from hostile.client import NAME, Client, Http2
-from hostile.gateway import Brisk
-from hostile.servers import BRISK, CACHE, certificates, machine
-from processes import free_port
+from hostile.client import Client, Http2
+from shared import programs
+from shared.figures import mebibytes, page, show, table
+from shared.gateway import Brisk, certificates, route, upstream
+from shared.load import bench, failures, report
+from shared.processes import free_port
+from shared.programs import BRISK, CACHE, NAME
 
 sys.path.insert(0, str(CACHE / "aioquic"))
-from aioquic.asyncio.client import connect
-from aioquic.asyncio.protocol import QuicConnectionProtocol
-from aioquic.h3.connection import H3_ALPN
-from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.packet import QuicFrameType
+NEEDS = "strangers"
 
-CONFIGURATION = """
-[server]
-https = ["127.0.0.1:{port}"]
+try:
+    from aioquic.asyncio.client import connect
+    from aioquic.asyncio.protocol import QuicConnectionProtocol
+    from aioquic.h3.connection import H3_ALPN
+    from aioquic.quic.configuration import QuicConfiguration
+    from aioquic.quic.packet import QuicFrameType
+except ImportError:
+    # `--prepare` installs it.
+    QuicConnectionProtocol = object
+
+ROUTES = (route("/", 'respond = { body = "here" }') + route("/hang", 'upstream = "hang"') +
+          upstream("hang", '"http://127.0.0.1:$hang"'))
+# Slow uploads have no end by a rate.
+SERVER = """
 http3 = true
-workers = 1
-state_dir = "{folder}/state"
-
-# Slow uploads have no end by it.
 [server.limits]
 body_rate = "none"
-
-[access_log]
-format = "text"
-file = "/dev/null"
-
-[admin]
-listen = "127.0.0.1:{admin}"
-
-[[host]]
-names = ["{name}"]
-certificates = [{{ chain = "{certificates}/ecdsa.pem", key = "{certificates}/ecdsa.key" }}]
-
-[[host.route]]
-path = "/"
-respond = {{ body = "here" }}
-
-[[host.route]]
-path = "/hang"
-upstream = "hang"
-
-[upstream.hang]
-servers = ["http://127.0.0.1:{hang}"]
 """
-
 # Kept, because their end waits for the end of the connection.
 MANAGERS = []
 
@@ -113,7 +88,8 @@ def head(path, method="GET", fields=b""):
 
 
 async def http3(port):
-    configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, cafile=str(certificates() / "root.pem"), server_name=NAME)
+    configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, cafile=str(certificates() / "root.pem"),
+                                      server_name=NAME)
     manager = connect("127.0.0.1", port, configuration=configuration, create_protocol=Http3)
     client = await manager.__aenter__()
     MANAGERS.append(manager)
@@ -323,69 +299,55 @@ def hang():
     return listening.getsockname()[1]
 
 
-def cpu(server):
-    """Seconds of processor time of all threads, to the nanosecond."""
-    tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-
 class Others:
     """Requests of other clients at a fixed rate."""
 
     def __init__(self, server, protocol, seconds):
-        self.process = subprocess.Popen(
-            [BRISK, "bench", f"https://{NAME}:{server.port}/", "--connect", f"127.0.0.1:{server.port}", "--ca", certificates() / "root.pem",
-             f"--{protocol}", "1", "-c", "4", "--rate", str(RATE), "--warmup", "500ms", "-d", f"{seconds}s", "--json"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.load = bench(server.port, None, "/", seconds, f"--{protocol}", 1, "-c", 4, "--rate", RATE, warmup="500ms")
 
     def p99(self):
-        """Milliseconds, or the number of failures."""
-        found = json.loads(self.process.communicate()[0])
-        failures = sum(error["count"] for error in found["errors"])
+        """Milliseconds, and the number of failures."""
+        found = report(self.load)
+        failed = failures(found)
         latency = f"{found['latency_us']['total']['p99'] / 1000:.1f}" if found["operations"] else "none"
-        return f"{latency}, {failures} failed" if failures else latency
+        return f"{latency}, {failed} failed" if failed else latency
 
 
 def spend(server, run, seconds):
     """Processor time of offences and connections, and their numbers."""
-    before = cpu(server)
+    before = server.exact_cpu()
     offences, connections = asyncio.run(run(server.port, time.monotonic() + seconds))
-    return cpu(server) - before, offences, connections
+    return server.exact_cpu() - before, offences, connections
 
 
 def measure(name, protocol, run, seconds):
     """A row of the table."""
     with tempfile.TemporaryDirectory(prefix="offences-") as folder:
-        with Brisk(CONFIGURATION, "0", folder, hang=hang()) as server:
+        with Brisk(ROUTES, folder, server=SERVER, access='format = "text"\nfile = "/dev/null"', hang=hang()) as server:
             spent, _, connections = spend(server, NOTHING[protocol], seconds)
-            connecting, before = spent / max(1, connections), cpu(server)
+            connecting, before = spent / max(1, connections), server.exact_cpu()
             idle = Others(server, protocol, seconds).p99()
-            serving = cpu(server) - before
-            others, memory = Others(server, protocol, seconds), server.memory()
+            serving = server.exact_cpu() - before
+            others, memory = Others(server, protocol, seconds), server.resident()
             # Their warm-up.
             time.sleep(0.5)
             spent, offences, connections = spend(server, run, seconds)
-            during, grown = others.p99(), server.memory("VmHWM") - memory
+            during, grown = others.p99(), server.resident("VmHWM") - memory
     # Below 0 if connections cost more than the offences: too few offences before a cut.
     each = (spent - connections * connecting - serving) / max(1, offences) * 1e6
-    return f"| {OFFENCES[name][0]} | HTTP/{protocol[1]} | {offences:,} | {connections:,} | {each:.1f} | {grown / (1 << 20):.1f} | {idle} | {during} |"
+    return [OFFENCES[name][0], f"HTTP/{protocol[1]}", f"{offences:,}", f"{connections:,}", f"{each:.1f}", mebibytes(grown), idle, during]
 
 
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--offence", action="append", choices=OFFENCES)
-    parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--output", type=argparse.FileType("w"), default=sys.stdout)
-    arguments = parser.parse_args()
-    lines = ["# Offences over HTTP/2 and HTTP/3", "", f"- Machine: {machine()}", f"- {arguments.seconds} s for each; {RATE} requests a second of other clients. "
-             "Processor time is without that of these, and without that of connections with no offence", "",
-             "| offence | protocol | offences | connections | µs each | MiB more | others idle, p99 ms | meanwhile |", "|---|---|---:|---:|---:|---:|---:|---:|"]
+OPTIONS = [("--offence", [], "restriction to this offence", {"choices": OFFENCES}), ("--seconds", 5, "duration of each offence")]
+
+
+def run(arguments):
+    programs.require(BRISK)
+    rows = []
     for name in arguments.offence or OFFENCES:
-        for protocol, run in zip(("h2", "h3"), OFFENCES[name][1:]):
-            print(f"\r\033[K{name} {protocol}", end="", file=sys.stderr, flush=True)
-            lines.append(measure(name, protocol, run, arguments.seconds))
-    print("\r\033[K", end="", file=sys.stderr)
-    print("\n".join(lines), file=arguments.output)
-
-
-main()
+        for protocol, offence in zip(("h2", "h3"), OFFENCES[name][1:]):
+            show(f"{name} {protocol}")
+            rows.append(measure(name, protocol, offence, arguments.seconds))
+    show()
+    head = ["offence", "protocol", "offences", "connections", "µs each", "MiB more", "others idle, p99 ms", "meanwhile"]
+    return page("offences", seconds=arguments.seconds, rate=RATE, rows=table(head, rows, left=2))

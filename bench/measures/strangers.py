@@ -1,24 +1,21 @@
-#!/usr/bin/env python3
 """Compares the cost of attacks for brisk, nginx, HAProxy and Envoy.
 
 Each server runs with its usual hardening (bench/hostile/servers) and one worker in front of the same upstream. The same code
-attacks each of them, with a new process for each attack. Writes tables in Markdown. `make strangers` calls this script; it
-takes about eleven minutes.
-
-usage: strangers [--server NAME]... [--attack NAME]... [--output FILE]
+attacks each of them, with a new process for each attack. Takes about eleven minutes.
 """
-import argparse
 import asyncio
-import resource
 import sys
 import time
-from pathlib import Path
 
-sys.dont_write_bytecode = True
 from hostile import attacks, multiplexed, servers
 from hostile.client import Client
 from hostile.upstream import BIG, Counting
-from processes import free_port
+from shared import programs
+from shared.figures import mebibytes, number, page, show, table
+from shared.processes import free_port
+from shared.programs import TITLES
+
+NEEDS = "strangers"
 
 RESETTING, GONE, SILENT, UPLOADING, FLOODING, INTERIM = 5, 50, 20, 10, 3, 8
 # Seconds that a request takes which streams that stand still get in the way of: more than they may (5 s).
@@ -29,14 +26,6 @@ TRICKLING, LENGTH, FIRST = 200, 1_000_000, 64_000
 # Clients that reset often, their rounds of 16 streams, and others with a download from the same upstream.
 OFTEN, ROUNDS, OTHERS = 3, 6, 5
 DOWNLOAD = multiplexed.PIECES * multiplexed.PIECE
-
-
-def number(value):
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
-
-
-def mebibytes(size):
-    return f"{size / (1 << 20):.1f}"
 
 
 async def alive(server):
@@ -79,7 +68,8 @@ async def floods(server, upstream):
     for piece, begin in attacks.FLOODS.values():
         cpu = server.cpu()
         sent, seconds, end = await attacks.flood(server.port, piece, FLOODING, begin=begin)
-        row.append(f"{f'after {seconds:.2f} s: {end}' if end else f'not in {FLOODING} s'}; {number(sent)} / {(server.cpu() - cpu) * 1000:,.0f}")
+        cut = f"after {seconds:.2f} s: {end}" if end else f"not in {FLOODING} s"
+        row.append(f"{cut}; {number(sent)} / {(server.cpu() - cpu) * 1000:,.0f}")
     return [*row, "yes" if await alive(server) else "no"]
 
 
@@ -106,7 +96,7 @@ async def unread(server, upstream):
     """4. Clients that ask on all streams and read nothing."""
     await alive(server)
     await asyncio.sleep(0.5)
-    before, disk, sockets = server.memory(), server.on_disk(), server.sockets()
+    before, disk, sockets = server.shared(), server.on_disk(), server.sockets()
     upstream_before = upstream.stats()["open_connections"]
     clients = [await attacks.reading_nothing(server.port, "/big/unread")]
     most_one = await grown(server, before, 2)
@@ -127,7 +117,7 @@ async def grown(server, before, seconds):
     """The most memory above `before` in this time."""
     most, until = 0, time.monotonic() + seconds
     while time.monotonic() < until:
-        most = max(most, server.memory() - before)
+        most = max(most, server.shared() - before)
         await asyncio.sleep(0.1)
     return most
 
@@ -139,7 +129,8 @@ EXPECTED = {1: BIG, 3: len("late")}
 def fate(streams, stream):
     end = streams.ends.get(stream)
     if end and end[0] == "complete" and streams.bytes.get(stream, 0) < EXPECTED[stream]:
-        return f"ended after {end[1]:.1f} s, short of its length ({streams.statuses.get(stream)}, {number(streams.bytes.get(stream, 0))} bytes)"
+        size = number(streams.bytes.get(stream, 0))
+        return f"ended after {end[1]:.1f} s, short of its length ({streams.statuses.get(stream)}, {size} bytes)"
     if end:
         return f"{end[0]} after {end[1]:.1f} s"
     return f"lost: {streams.cut[0]} after {streams.cut[1]:.1f} s" if streams.cut else "still open"
@@ -148,7 +139,8 @@ def fate(streams, stream):
 async def stalled(server, upstream):
     """9. Streams that stand still, and what becomes of others on the same connection."""
     kinds = ["/big/stalled", "/watch/idle"]
-    found = await asyncio.gather(*(attacks.stalled_beside(server.port, kind, f"/after/{WAITING}", WAITING + 6) for kind in kinds))
+    found = await asyncio.gather(*(attacks.stalled_beside(server.port, kind, f"/after/{WAITING}", WAITING + 6)
+                                   for kind in kinds))
     row = []
     for streams in found:
         answered = streams.ends.get(3, ("",))[0] == "complete" and streams.statuses.get(3) == 200
@@ -182,7 +174,7 @@ async def trickling(server, upstream):
     await alive(server)
     await asyncio.sleep(0.5)
     path = "/upload/buffered/slow" if server.name == "brisk" else "/upload/slow"
-    before, disk = server.memory(), server.on_disk()
+    before, disk = server.shared(), server.on_disk()
     uploads = [asyncio.create_task(attacks.trickle(server.port, path, FIRST, LENGTH, DRIPPING)) for _ in range(TRICKLING)]
     most = await grown(server, before, 4)
     row = [mebibytes(most), mebibytes(server.on_disk() - disk), number(upstream.path(path)["open"])]
@@ -201,7 +193,7 @@ async def compressed(server, upstream):
     """15. Slow readers of compressed responses."""
     await alive(server)
     await asyncio.sleep(0.5)
-    before, sockets = server.memory(), server.sockets()
+    before, sockets = server.shared(), server.sockets()
     upstream_before = upstream.stats()["open_connections"]
     clients = [await attacks.reading_slowly(server.port, "/text/slow")]
     opening = [asyncio.create_task(attacks.open_windows(clients, DRIPPING))]
@@ -214,7 +206,8 @@ async def compressed(server, upstream):
     await visitor.send(attacks.get("/text/visit").replace(b"\r\n\r\n", b"\r\nAccept-Encoding: gzip\r\n\r\n"))
     answer = (await visitor.receive(5)).lower()
     visitor.close()
-    row.append("no response" if b" 200 " not in answer else "compressed" if b"content-encoding: gzip" in answer else "not compressed")
+    is_compressed = b"content-encoding: gzip" in answer
+    row.append("no response" if b" 200 " not in answer else "compressed" if is_compressed else "not compressed")
     for wait in (0, 7, 10):
         await asyncio.sleep(wait)
         held = max(0, upstream.stats()["open_connections"] - upstream_before)
@@ -243,12 +236,12 @@ async def shared(server, upstream):
 async def interim(server, upstream):
     """13. An upstream that sends 103 without end."""
     await alive(server)
-    row, before = [], server.memory()
+    row, before = [], server.shared()
     for protocol in ("http/1.1", "h2"):
         row.append(await attacks.endless_interim(server.port, f"/interim/{protocol}", protocol, INTERIM))
     await asyncio.sleep(0.5)
     held = sum(upstream.path(f"/interim/{protocol}")["open"] for protocol in ("http/1.1", "h2"))
-    return [*row, number(held), mebibytes(max(0, server.memory() - before)), "yes" if await alive(server) else "no"]
+    return [*row, number(held), mebibytes(max(0, server.shared() - before)), "yes" if await alive(server) else "no"]
 
 
 ATTACKS = {
@@ -307,66 +300,43 @@ ATTACKS = {
 }
 
 
-async def measure(name, attack, upstream):
-    function = ATTACKS[attack][0]
+OPTIONS = [("--server", [], "restriction to this server", {"choices": servers.FILES}),
+           ("--attack", [], "restriction to this attack", {"choices": ATTACKS})]
+
+
+async def measure(server, attack, upstream):
     try:
-        return await asyncio.wait_for(function(upstream=upstream, server=name), 90)
+        return await asyncio.wait_for(ATTACKS[attack][0](server, upstream), 90)
     except (asyncio.TimeoutError, OSError) as error:
-        sys.exit(f"\nstrangers: {attack} against {name.name}: {type(error).__name__}: {error}\n{name.log()[-2000:]}")
+        sys.exit(f"\nstrangers: {attack} against {server.name}: {type(error).__name__}: {error}\n{server.log()[-2000:]}")
 
 
-def run(names, wanted):
+def measured(names, wanted):
     """Rows by attack and server."""
-    found = {}
     for attack in wanted:
         for name in names:
-            print(f"\r\033[K{attack}: {servers.TITLES[name]}", end="", file=sys.stderr, flush=True)
+            show(f"{attack}: {TITLES[name]}")
             port = free_port()
             with Counting() as upstream, servers.Server(name, UPSTREAM=upstream.port, MULTIPLEXED=port) as server:
                 server.multiplexed = port
-                found[attack, name] = asyncio.run(measure(server, attack, upstream))
-    print("\r\033[K", end="", file=sys.stderr)
-    return found
+                yield (attack, name), asyncio.run(measure(server, attack, upstream))
+    show()
 
 
-def page(found, names, wanted):
-    text = ["# What strangers can do", "",
-            "brisk and three other servers with their usual hardening, one worker each, before the same upstream, under the same "
-            "attacks by the same client, all on one machine. The settings are the files in `bench/hostile/servers`: limits and "
-            "timeouts as the makers' own guides ask for, with timeouts of 5 s towards clients in all of them. There are no rates "
-            "by client address in any of them, since such an attack comes from many addresses. brisk has its defaults, but for "
-            "the timeouts.", "", f"- Machine: {servers.machine()}"]
-    text += [f"- {servers.TITLES[name]}: {servers.version(name)}" for name in names]
+def rows(found, names, attack):
+    for name in names:
+        row = found[attack, name]
+        if attack != "dripping":
+            yield [TITLES[name], *row]
+            continue
+        yield [TITLES[name], *(cell for kind, *cells in row if kind != "buffered" for cell in cells)]
+        yield from ([f"{TITLES[name]}, `buffer_request`", *cells, "", ""] for kind, *cells in row if kind == "buffered")
+
+
+def run(arguments):
+    names, wanted = programs.chosen(arguments.server, servers.FILES), arguments.attack or ATTACKS
+    found, text = dict(measured(names, wanted)), []
     for attack in wanted:
         _, title, about, columns = ATTACKS[attack]
-        text += ["", f"## {title}", "", about, "", f"| | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
-        for name in names:
-            row = found[attack, name]
-            if attack == "dripping":
-                cells = [cell for kind, *cells in row if kind != "buffered" for cell in cells]
-                text.append(f"| {servers.TITLES[name]} | {' | '.join(cells)} |")
-                text += [f"| {servers.TITLES[name]}, `buffer_request` | {' | '.join(cells)} | | |"
-                         for kind, *cells in row if kind == "buffered"]
-            else:
-                text.append(f"| {servers.TITLES[name]} | {' | '.join(row)} |")
-    return "\n".join(text) + "\n"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", action="append", help=f"restriction to this server; can be repeated: {', '.join(servers.NAMES)}")
-    parser.add_argument("--attack", action="append", choices=ATTACKS, help="restriction to this attack; can be repeated")
-    parser.add_argument("--output", type=Path, help="file for the result [default: standard output]")
-    arguments = parser.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    names, wanted = servers.chosen(arguments.server, "strangers"), arguments.attack or list(ATTACKS)
-    text = page(run(names, wanted), names, wanted)
-    if arguments.output:
-        arguments.output.write_text(text)
-    else:
-        print(text, end="")
-
-
-if __name__ == "__main__":
-    main()
+        text += ["", f"## {title}", "", about, "", *table(["", *columns], rows(found, names, attack), left=1 + len(columns))]
+    return page("strangers", servers=[f"- {TITLES[name]}: {programs.version(name)}" for name in names], attacks=text)

@@ -1,0 +1,1 @@
+"""Shared code of all measurements: programs, processes, brisk, its load generator, certificates, links, figures and tables."""
