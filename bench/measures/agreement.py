@@ -1,16 +1,11 @@
-#!/usr/bin/env python3
 """Compares the results of `brisk bench` with those of other load generators.
 
 Runs wrk, h2load, oha, openssl s_time, hsload and `brisk bench` in turn against one nginx, with the server on core 0 and the
-client on core 1. Prints a table (Markdown) of medians over all rounds. A program that is not installed is skipped with a
-message. `make agreement` calls this script.
-
-usage: agreement [--rounds N] [--seconds S] [--only WORD] [--output FILE]
+client on core 1. A program that is not installed is skipped with a message. `brisk bench compare` cannot do this: it has one load
+generator, its own.
 """
-import argparse
 import json
 import os
-import platform
 import re
 import resource
 import shutil
@@ -21,15 +16,16 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-from processes import connects, free_port
+from shared import programs
+from shared.figures import alternating, number, page, ratio, show, table
+from shared.processes import Process, free_port, pinned
+from shared.programs import BENCH, BRISK, NAME
 
-HERE = Path(__file__).resolve().parent
-CACHE = Path(os.environ.get("CACHE", Path.home() / ".cache/brisk"))
-BRISK = os.environ.get("BRISK_PROGRAM", str(CACHE / "target/release/brisk"))
+NEEDS = "agreement"
+OPTIONS = [("--rounds", 9, "number of rounds"), ("--seconds", 2, "duration of each measurement in seconds"),
+           ("--only", "", "restriction to cells with this word in their name")]
 HSLOAD = os.environ.get("HSLOAD", "hsload")
 PATH = "/static"
-NAME = "bench.test"
 # A configuration file sets the suites and groups of OpenSSL's clients; the other programs have options.
 OPENSSL_CONF = "openssl_conf=a\n[a]\nssl_conf=b\n[b]\nsystem_default=c\n[c]\nCiphersuites=TLS_AES_128_GCM_SHA256\nGroups=X25519\n"
 # Sources of programs that Debian does not have.
@@ -50,41 +46,26 @@ def found(pattern, text):
     return match.group(1)
 
 
-def server_cpu(leader):
-    """Processor seconds of a process and its children."""
-    ticks = 0
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            pid, rest = entry.read_text().split(" (", 1)
-        except OSError:
-            continue  # It has ended.
-        fields = rest.rsplit(") ", 1)[1].split()
-        if leader in (int(pid), int(fields[1])):
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def client_cpu():
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 class Runner:
-    """What all measurements need: the server, the time, the files."""
+    """The server, the duration, and the files of all measurements."""
 
-    def __init__(self, port, server, seconds, scratch):
-        self.port, self.server, self.seconds, self.scratch = port, server, seconds, scratch
-        self.url = f"https://localhost:{port}{PATH}"
+    def __init__(self, server, seconds, scratch):
+        self.port, self.server, self.seconds = server.port, server, seconds
+        self.url = f"https://localhost:{self.port}{PATH}"
         self.openssl_conf = scratch / "openssl.cnf"
         self.openssl_conf.write_text(OPENSSL_CONF)
 
     def run(self, *command, **environment):
         """The output, after remembering how long it took and what processor time server and client spent meanwhile."""
-        before = time.monotonic(), server_cpu(self.server), client_cpu()
+        before = time.monotonic(), self.server.cpu(), client_cpu()
         result = subprocess.run(
-            ["taskset", "-c", "1", *map(str, command)],
-            env=os.environ | environment, capture_output=True, text=True, timeout=60 + 5 * self.seconds, check=False)
-        after = time.monotonic(), server_cpu(self.server), client_cpu()
+            pinned(1, *command), env=os.environ | environment, capture_output=True, text=True, timeout=60 + 5 * self.seconds)
+        after = time.monotonic(), self.server.cpu(), client_cpu()
         self.elapsed, self.server_spent, self.client_spent = (b - a for a, b in zip(before, after))
         if result.returncode != 0:
             raise RuntimeError(f"{command[0]} ended with {result.returncode}: {result.stderr.strip()[-500:]}")
@@ -107,7 +88,7 @@ class Runner:
             latency, options = options[0].removeprefix("latency="), options[1:]
         output = json.loads(self.run(
             BRISK, "bench", f"https://127.0.0.1:{self.port}{PATH}", "--sni", NAME, "--insecure", "--json",
-            "-d", f"{self.seconds}s", "--server-pid", self.server, *options))
+            "-d", f"{self.seconds}s", "--server-pid", self.server.process.pid, *options))
         if output["errors"]:
             raise RuntimeError(f"brisk bench met errors: {output['errors']}")
         figures = output["latency_us"][latency]
@@ -117,7 +98,7 @@ class Runner:
 
     def hsload(self, *options):
         output = self.run(HSLOAD, "--addr", f"127.0.0.1:{self.port}", "--sni", NAME, "-d", self.seconds,
-                          "--server-pid", self.server, *options)
+                          "--server-pid", self.server.process.pid, *options)
         return {"rate": float(found(r"= ([0-9.]+)/s", output)),
                 "p50": float(found(r"p50 ([0-9.]+) us", output)),
                 "p99": float(found(r"p99 ([0-9.]+) us", output)),
@@ -214,93 +195,34 @@ def version(program):
     return f"{name} {told.group(0)}" if told else name
 
 
-def number(value):
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def ratio_text(ours, theirs):
-    """The median of the ratios within one round, and the middle half of them."""
-    ratios = sorted(a / b for a, b in zip(ours, theirs))
-    if len(ratios) < 4:
-        return f"{statistics.median(ratios):.2f}"
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
-
-
-def table(samples, lines):
-    lines += ["| | program | " + " | ".join(name for _, name in MEASURES) + " | rate | latency | CPU |",
-              "|---|---|" + "---:|" * (len(MEASURES) + 3)]
-    for cell, programs in samples.items():
-        ours = programs.get("brisk", [])
-        for index, (program, rounds) in enumerate(programs.items()):
-            figures = [number(statistics.median(r[m] for r in rounds)) if rounds and m in rounds[0] and rounds[0][m] else ""
-                       for m, _ in MEASURES]
+def rows(samples):
+    for cell, found in samples.items():
+        ours = found.get("brisk", [])
+        for index, (program, rounds) in enumerate(found.items()):
+            figures = [number(statistics.median(r[m] for r in rounds), 1000) if rounds and rounds[0].get(m) else "" for m, _ in MEASURES]
             ratios = [""] * 3
             if program != "brisk" and ours and rounds:
                 latency = "p50" if "p50" in rounds[0] else "mean"
-                ratios = [ratio_text([r[m] for r in ours], [r[m] for r in rounds]) for m in ("rate", latency, "cpu")]
-            lines.append(f"| {cell if index == 0 else ''} | {program} | " + " | ".join(figures + ratios) + " |")
+                ratios = [ratio([r[m] for r in ours], [r[m] for r in rounds], spread="quartiles") for m in ("rate", latency, "cpu")]
+            yield [cell if index == 0 else "", program, *figures, *ratios]
 
 
-def wait_for(port):
-    for _ in range(100):
-        if connects(port):
-            return
-        time.sleep(0.1)
-    sys.exit("agreement: nginx did not start")
-
-
-def measure(cells, rounds, runner):
-    samples = {cell: {program: [] for program, _ in programs} for cell, programs in cells}
-    for turn in range(rounds):
-        for cell, programs in cells:
-            # Every other round backwards, so that none is always the one that comes after a certain other.
-            for program, options in programs if turn % 2 == 0 else reversed(programs):
-                print(f"\r\033[Kround {turn + 1} of {rounds}: {cell}: {program}", end="", file=sys.stderr, flush=True)
-                samples[cell][program].append(runner.measure(program, options))
-    print("\r\033[K", end="", file=sys.stderr)
-    return samples
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9, help="number of rounds [default: %(default)s]")
-    parser.add_argument("--seconds", type=int, default=2, help="duration of each measurement in seconds [default: %(default)s]")
-    parser.add_argument("--only", default="", help="restriction to cells with this word in their name")
-    parser.add_argument("--output", help="file for the result [default: standard output]")
-    arguments = parser.parse_args()
-
-    missing = sorted({p for _, programs in CELLS for p, _ in programs if not installed(p)})
-    if "brisk" in missing:
-        sys.exit(f"agreement: no {BRISK}; `make build` makes it")
+def run(arguments):
+    programs.require(BRISK)
+    missing = sorted({program for _, cells in CELLS for program, _ in cells if not installed(program)})
     for program in missing:
         print(f"agreement: {program} is not installed and is skipped{HINTS.get(program, str())}", file=sys.stderr)
-    cells = [(cell, [p for p in programs if p[0] not in missing]) for cell, programs in CELLS if arguments.only in cell]
-    cells = [(cell, programs) for cell, programs in cells if len(programs) > 1]
-
-    port = free_port()
-    server = subprocess.Popen([HERE / "peers/run", "nginx", str(port)], stdout=subprocess.DEVNULL)
-    try:
-        wait_for(port)
-        with tempfile.TemporaryDirectory() as scratch:
-            samples = measure(cells, arguments.rounds, Runner(port, server.pid, arguments.seconds, Path(scratch)))
-    finally:
-        server.terminate()
-        server.wait()
-
-    cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "unknown")
-    names = dict.fromkeys(p for _, programs in cells for p, _ in programs)
-    lines = ["# `brisk bench` beside other load generators", "", f"{os.cpu_count()} cores {cpu}, Linux {platform.release().split('-')[0]}, {time.strftime('%Y-%m-%d', time.gmtime())}. "
-             f"{', '.join(version(p) for p in names)}. {arguments.rounds} rounds, {arguments.seconds} s each, in turns; medians. "
-             "Latencies, and server CPU for each request or handshake, in us; busy in percent of a core. The last three columns: brisk bench "
-             "over the program of that line (latency: p50, or the mean where there is no p50), median of the ratios within a round and their middle half.", ""]
-    table(samples, lines)
-    text = "\n".join(lines) + "\n"
-    if arguments.output:
-        Path(arguments.output).write_text(text)
-    else:
-        print(text, end="")
-
-
-if __name__ == "__main__":
-    main()
+    cells = [(cell, [one for one in generators if one[0] not in missing]) for cell, generators in CELLS if arguments.only in cell]
+    tasks = [(cell, *generator) for cell, generators in cells if len(generators) > 1 for generator in generators]
+    samples = {cell: {} for cell, _, _ in tasks}
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch, port = Path(scratch), free_port()
+        with Process([BENCH / "peers/run", "nginx", port], scratch / "log", port) as server:
+            runner = Runner(server, arguments.seconds, scratch)
+            for turn, (cell, program, options) in alternating(arguments.rounds, tasks):
+                show(f"round {turn + 1} of {arguments.rounds}: {cell}: {program}")
+                samples[cell].setdefault(program, []).append(runner.measure(program, options))
+    show()
+    head = ["", "program", *(title for _, title in MEASURES), "rate", "latency", "CPU"]
+    versions = ", ".join(map(version, dict.fromkeys(program for _, program, _ in tasks)))
+    return page("agreement", arguments=arguments, versions=versions, rows=table(head, rows(samples), left=2))

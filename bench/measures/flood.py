@@ -1,60 +1,35 @@
-#!/usr/bin/env python3
 """Measures the effect of a flood of RSA handshakes on requests on existing connections.
 
 brisk with one worker serves requests at a fixed rate on kept connections, while new clients make full handshakes with an RSA
 certificate, at 80 % of its capacity. Three cases alternate in each round: no flood; the flood, with RSA on engine threads (the
-default); the flood, with RSA on the worker itself (`[keys] offload = []`). Writes a table (Markdown) and a plot (SVG) beside
-it. `make flood` calls this script.
-
-usage: flood [--rounds N] [--seconds S] [--load PART] [--rate N] [--server-cores LIST] [--client-cores LIST] [--output FILE]
+default); the flood, with RSA on the worker itself (`[keys] offload = []`). Writes a plot (SVG) beside the page. `brisk bench
+compare` cannot do this: a plan has no second load beside the one that is measured.
 """
-import argparse
-import json
 import math
-import os
-import platform
 import re
 import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-CACHE = Path(os.environ.get("CACHE", Path.home() / ".cache/brisk"))
-BRISK = os.environ.get("BRISK_PROGRAM", str(CACHE / "target/release/brisk"))
-NAME = "bench.test"
-FULL_RSA = ["--handshake-only", "--cert", "rsa", "--tls", "1.3", "--group", "X25519", "--suite", "TLS_AES_128_GCM_SHA256"]
+from shared import programs
+from shared.figures import alternating, middle, number, page, show, table
+from shared.gateway import Brisk, route
+from shared.load import HANDSHAKES, bench, failures, report
+from shared.programs import BRISK
+
+NEEDS, PAGE = "flood", "rsa-flood"
+OPTIONS = [("--rounds", 7, "number of rounds"), ("--seconds", 20, "duration of each case in each round, in seconds"),
+           ("--load", 0.8, "load of the flood as a share of the capacity"), ("--rate", 500, "requests per second"),
+           ("--server-cores", "0", "cores of the server"), ("--client-cores", "1", "cores of the clients")]
+RSA = [*HANDSHAKES, "--cert", "rsa"]
 # Number of connections for requests, and maximum number of connections of the flood.
 KEPT, FLOODING = 32, 256
 # Seconds. The flood begins this long before the requests do; it is told to end when they have ended, and would end by
 # itself this long after what is measured, which leaves time for their start, their warm-up and their last answers.
 LEAD, SLACK = 1.5, 5
-
-CONFIGURATION = """
-[server]
-https = ["127.0.0.1:{port}"]
-workers = 1
-state_dir = "{folder}/state"
-
-[access_log]
-format = "off"
-
-{keys}
-[[host]]
-names = ["{name}"]
-certificates = [
-  {{ chain = "{certificates}/ecdsa.pem", key = "{certificates}/ecdsa.key" }},
-  {{ chain = "{certificates}/rsa.pem", key = "{certificates}/rsa.key" }},
-]
-
-[[host.route]]
-path = "/"
-respond = {{ body = "{body}" }}
-"""
 
 # Name, what the configuration says of keys, whether there is a flood, and how it is drawn.
 CASES = [
@@ -64,124 +39,57 @@ CASES = [
 ]
 
 
-class Server:
-    """brisk with this configuration, from `with` to the end of it."""
-
-    def __init__(self, keys, ca, cores, scratch):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.folder = Path(tempfile.mkdtemp(dir=scratch))
-        self.ca, self.cores = ca, cores
-        text = CONFIGURATION.format(port=self.port, folder=self.folder, keys=keys, name=NAME,
-                                    certificates=Path(ca).parent, body="x" * 1024)
-        (self.folder / "brisk.toml").write_text(text)
-
-    def __enter__(self):
-        with open(self.folder / "log", "wb") as log:
-            self.process = subprocess.Popen(
-                ["taskset", "-c", self.cores, BRISK, "serve", "--config", self.folder / "brisk.toml"], stdout=log, stderr=log)
-        for _ in range(100):
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                time.sleep(0.1)
-            if self.process.poll() is not None:
-                break
-        self.__exit__()
-        sys.exit(f"flood: brisk does not serve:\n{self.log()}")
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
-
-    def log(self):
-        return (self.folder / "log").read_text(errors="replace")
-
-    def engine(self):
-        """What the log says of how RSA is performed."""
-        log = re.sub(r"\x1b\[[0-9;]*m", "", self.log())
-        line = re.search(r"RSA (on \d+ threads?|by the workers themselves): [^\n]*", log)
-        return line.group(0) if line else sys.exit(f"flood: the log does not state how RSA is performed:\n{log}")
+def brisk(case, arguments, scratch):
+    """brisk as this case has it."""
+    return Brisk(route("/", 'respond = { body = "$body" }'), tempfile.mkdtemp(dir=scratch), arguments.server_cores, sections=case[1],
+                 pairs=("ecdsa", "rsa"), body="x" * 1024)
 
 
-def bench(server, cores, *options, nice=0):
-    """Starts a load of this server."""
-    return subprocess.Popen(
-        ["nice", "-n", str(nice), "taskset", "-c", cores, BRISK, "bench", f"https://{NAME}/",
-         "--connect", f"127.0.0.1:{server.port}", "--ca", server.ca, "--json", *map(str, options)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def result(load):
-    output, complaints = load.communicate()
-    if not output:
-        sys.exit(f"flood: brisk bench: {complaints.strip()}")
-    report = json.loads(output)
-    for error in report["errors"]:
-        print(f"flood: {error['count']} times {error['cause']}: {error['example']}", file=sys.stderr)
-    return report
-
-
-def errors(report):
-    return sum(error["count"] for error in report["errors"])
+def engine(server):
+    """The line of the log on the way in which RSA is performed."""
+    log = re.sub(r"\x1b\[[0-9;]*m", "", server.log())
+    line = re.search(r"RSA (on \d+ threads?|by the workers themselves): [^\n]*", log)
+    return line.group(0) if line else sys.exit(f"flood: the log does not state how RSA is performed:\n{log}")
 
 
 def capacity(server, cores):
-    """Full RSA handshakes per second when nobody holds back."""
-    runs = [result(bench(server, cores, *FULL_RSA, "-c", 64, "-d", "3s"))["rate_per_s"] for _ in range(3)]
-    return statistics.median(runs)
+    """Full RSA handshakes per second without a limit of the rate."""
+    runs = [report(bench(server.port, cores, "/", 3, *RSA, "-c", 64)) for _ in range(3)]
+    return statistics.median(run["rate_per_s"] for run in runs)
 
 
 def measure(server, rate, arguments):
-    """One case once: what came of the requests, and the rate of the handshakes beside them."""
+    """One case once: the latency of the requests, and the rate of the handshakes beside them."""
     flood = None
     if rate:
-        # The probe shares its core with the flood and goes before it, so that it waits for the server only.
-        flood = bench(server, arguments.client_cores, *FULL_RSA, "--rate", rate, "-c", FLOODING,
-                      "-d", f"{LEAD + arguments.seconds + SLACK}s", "--warmup", "0", nice=5)
+        # The probe shares its core with the flood and precedes it, so that it waits for the server only.
+        flood = bench(server.port, arguments.client_cores, "/", LEAD + arguments.seconds + SLACK, *RSA, "--rate", rate, "-c", FLOODING,
+                      warmup="0", nice=5)
         time.sleep(LEAD)
-    requests = result(bench(server, arguments.client_cores, "-c", KEPT, "--rate", arguments.rate, "--tls", "1.3",
-                            "-d", f"{arguments.seconds}s", "--warmup", "1s", "--server-pid", server.process.pid))
+    requests = report(bench(server.port, arguments.client_cores, "/", arguments.seconds, "-c", KEPT, "--rate", arguments.rate,
+                            "--tls", "1.3", "--server-pid", server.process.pid))
     sample = {"handshakes": 0.0, "busy": requests["server"]["busy"] * 100,
-              "failed": errors(requests), "unstarted": requests["unstarted"], "flood failed": 0}
+              "failed": failures(requests), "unstarted": requests["unstarted"], "flood failed": 0}
     sample |= {quantile: requests["latency_us"]["total"][quantile] / 1e3 for quantile in ("p50", "p99", "p999", "max")}
     sample["series"] = [(second["latency_us"]["p50"] / 1e3, second["latency_us"]["p99"] / 1e3)
                         for second in requests["series"] if second["length_s"] > 0.5 and second["latency_us"]]
     if flood:
         flood.send_signal(signal.SIGINT)
-        handshakes = result(flood)
-        sample |= {"handshakes": handshakes["rate_per_s"], "flood failed": errors(handshakes)}
+        handshakes = report(flood)
+        sample |= {"handshakes": handshakes["rate_per_s"], "flood failed": failures(handshakes)}
     return sample
 
 
-def number(value):
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def middle(values):
-    """Median, and the least and the most where there are several."""
-    values = sorted(values)
-    spread = f" ({number(values[0])}–{number(values[-1])})" if len(values) > 1 else ""
-    return number(statistics.median(values)) + spread
-
-
-def table(samples, rates):
-    lines = ["| | handshakes /s | server busy, % of a core | p50 ms | p99 ms | p99.9 ms | longest ms | p99 above no flood, ms |",
-             "|---|---:|---:|---:|---:|---:|---:|---:|"]
+def rows(samples, rates):
     quiet = samples[CASES[0][0]]
     for name, _, floods, _ in CASES:
         rounds = samples[name]
         above = middle([own["p99"] - base["p99"] for own, base in zip(rounds, quiet)]) if floods else ""
-        asked = f" of {number(rates[name])} asked for" if floods else ""
-        figures = [middle([r[key] for r in rounds]) for key in ("busy", "p50", "p99", "p999", "max")]
-        lines.append(f"| {name} | {middle([r['handshakes'] for r in rounds]) + asked if floods else ''} | "
-                     + " | ".join([*figures, above]) + " |")
-    return lines
+        handshakes = f"{middle([r['handshakes'] for r in rounds])} of {number(rates[name])} asked for" if floods else ""
+        yield [name, handshakes, *(middle([r[key] for r in rounds]) for key in ("busy", "p50", "p99", "p999", "max")), above]
 
 
-def failures(samples):
+def failed_in(samples):
     """A line for each case in which anything failed."""
     lines = []
     for name, *_ in CASES:
@@ -255,67 +163,27 @@ def plot(samples, seconds, caption):
     return "\n".join(parts) + "\n</svg>\n"
 
 
-def machine():
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
-    return f"{os.cpu_count()} cores {cpu}, Linux {platform.release().split('-')[0]}, {time.strftime('%Y-%m-%d', time.gmtime())}"
-
-
-def page(samples, rates, engines, arguments, picture):
-    floods = [name for name, _, floods, _ in CASES if floods]
-    text = [
-        "# Requests during a flood of RSA handshakes", "",
-        f"brisk with one worker on core {arguments.server_cores} answers {arguments.rate} requests per second on {KEPT} kept "
-        f"connections, at a fixed rate, so that a request that waits counts from when it was due. Beside them new clients make "
-        f"full TLS 1.3 handshakes with an RSA-2048 certificate, at {arguments.load * 100:.0f} % of what the server can do in that case. "
-        f"Both clients run on core {arguments.client_cores}. {arguments.rounds} rounds of all cases in turns, {arguments.seconds} s "
-        "each; medians over the rounds, and the least and the most.", "",
-        f"- Machine: {machine()}"]
-    text += [f"- {name[0].upper()}{name[1:]}: `{engines[name]}`" for name in floods]
-    text += failures(samples)
-    if picture:
-        text += ["", f"![Latency by second]({picture.name})"]
-    return "\n".join([*text, "", *table(samples, rates)]) + "\n"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7, help="number of rounds [default: %(default)s]")
-    parser.add_argument("--seconds", type=int, default=20, help="duration of each case in each round, in seconds [default: %(default)s]")
-    parser.add_argument("--load", type=float, default=0.8, help="load of the flood as a share of the capacity [default: %(default)s]")
-    parser.add_argument("--rate", type=int, default=500, help="requests per second [default: %(default)s]")
-    parser.add_argument("--server-cores", default="0", help="cores of the server [default: %(default)s]")
-    parser.add_argument("--client-cores", default="1", help="cores of the clients [default: %(default)s]")
-    parser.add_argument("--output", type=Path, help="file for the result, with the plot beside it")
-    arguments = parser.parse_args()
-    if not Path(BRISK).exists():
-        sys.exit(f"flood: no {BRISK}; `make build` makes it")
-
-    prepared = subprocess.run([HERE / "peers/prepare"], capture_output=True, text=True, check=True).stdout
-    ca = dict(line.split("=", 1) for line in prepared.splitlines())["ca"]
-    samples, rates, engines = {name: [] for name, *_ in CASES}, {}, {}
+def run(arguments):
+    programs.require(BRISK)
+    samples, rates, engines = {name: [] for name, *_ in CASES}, {}, []
     with tempfile.TemporaryDirectory() as scratch:
-        for name, keys, floods, _ in CASES:
-            if floods:
-                with Server(keys, ca, arguments.server_cores, scratch) as server:
-                    print(f"\r\033[Kcapacity: {name}", end="", file=sys.stderr, flush=True)
-                    rates[name] = round(arguments.load * capacity(server, arguments.client_cores), 1)
-                    engines[name] = server.engine()
-        for turn in range(arguments.rounds):
-            # Every other round backwards, so that none always comes after the same one.
-            for name, keys, floods, _ in CASES if turn % 2 == 0 else reversed(CASES):
-                print(f"\r\033[Kround {turn + 1} of {arguments.rounds}: {name}", end="", file=sys.stderr, flush=True)
-                with Server(keys, ca, arguments.server_cores, scratch) as server:
-                    samples[name].append(measure(server, rates.get(name), arguments))
-        print("\r\033[K", end="", file=sys.stderr)
-
-    picture = arguments.output.with_suffix(".svg") if arguments.output else None
-    if picture:
+        for case in CASES:
+            if case[2]:
+                with brisk(case, arguments, scratch) as server:
+                    show(f"capacity: {case[0]}")
+                    rates[case[0]] = round(arguments.load * capacity(server, arguments.client_cores), 1)
+                    engines.append(f"- {case[0][0].upper()}{case[0][1:]}: `{engine(server)}`")
+        for turn, case in alternating(arguments.rounds, CASES):
+            show(f"round {turn + 1} of {arguments.rounds}: {case[0]}")
+            with brisk(case, arguments, scratch) as server:
+                samples[case[0]].append(measure(server, rates.get(case[0]), arguments))
+    show()
+    picture = []
+    if arguments.output:
         caption = f"{arguments.rate} requests/s on {KEPT} connections; median of {arguments.rounds} rounds, band: least to most"
-        picture.write_text(plot(samples, arguments.seconds, caption))
-        arguments.output.write_text(page(samples, rates, engines, arguments, picture))
-    else:
-        print(page(samples, rates, engines, arguments, None), end="")
-
-
-if __name__ == "__main__":
-    main()
+        file = arguments.output.with_suffix(".svg")
+        file.write_text(plot(samples, arguments.seconds, caption))
+        picture = ["", f"![Latency by second]({file.name})"]
+    head = ["", "handshakes /s", "server busy, % of a core", "p50 ms", "p99 ms", "p99.9 ms", "longest ms", "p99 above no flood, ms"]
+    return page("rsa-flood", arguments=arguments, kept=KEPT, facts=[*engines, *failed_in(samples), *picture],
+                rows=table(head, rows(samples, rates)))

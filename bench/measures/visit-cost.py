@@ -1,18 +1,11 @@
-#!/usr/bin/env python3
 """Measures the cost of measuring visitors for the gateway.
 
 24 visits run at a time, each on its own connection: a page, its resources, and with `visits` the beacon of the page, which
 joins. One brisk with `[visits]`, beacons and an open dashboard, and one without them, alternate on the same core; the client
-is on another core. The result is the processor time of the server per visit. Writes a table (Markdown). Needs a quiet
-machine; takes three minutes. The client is built first, unless VISITORS_PROGRAM names it.
-
-usage: visit-cost [--visits N] [--rounds N] [--output FILE]
+is on another core. The result is the processor time of the server per visit. Needs a quiet machine; takes three minutes. The
+client is built first, unless VISITORS_PROGRAM names it: `brisk bench compare` has no load of visits with beacons.
 """
-import argparse
-import json
 import os
-import platform
-import signal
 import statistics
 import subprocess
 import sys
@@ -21,15 +14,17 @@ import threading
 import urllib.request
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-from browsing import certificates
-from browsing.servers import BRISK, PATH
-from processes import end, free_port, listens
+from shared import certificates, programs
+from shared.figures import page, ratio, table
+from shared.gateway import Brisk, route
+from shared.processes import free_port
+from shared.programs import BRISK
 
-NAME, START, SERVER, CLIENT = "www.page.test", 20, 0, 1
+OPTIONS = [("--visits", 800, "number of visits in each round"), ("--rounds", 15, "number of rounds")]
+NAME, SERVER, CLIENT = "www.page.test", 0, 1
 # The page: text of some 20 KB. Its resources: 1 KiB each.
 PARAGRAPH = "<p>" + "A page has words, and words have letters. " * 24 + "</p>\n"
-PAGE = f"<!doctype html><html><head><meta charset=utf-8><title>page</title></head><body>{PARAGRAPH * 20}</body></html>"
+DOCUMENT = f"<!doctype html><html><head><meta charset=utf-8><title>page</title></head><body>{PARAGRAPH * 20}</body></html>"
 # Each row: name, resources of a page, whether the sessions of visits are resumed, and how resources are asked for.
 ROWS = {
     "HTTP/1.1, 60 resources, full handshake": (60, "full", "http1"),
@@ -43,89 +38,47 @@ ROWS = {
     "the page alone, resumed": (0, "resumed", "http2"),
 }
 # All visits come from one address, which limits would hold back: as a proxy before the gateway it stands for many.
-BRISK_TOML = """
-[server]
-https = ["127.0.0.1:{port}"]
-workers = 1
-state_dir = "{folder}"
-trusted_proxies = ["127.0.0.1"]
-
-[access_log]
-format = "off"
-
-{visits}
-
-[[host]]
-names = ["{name}"]
-certificates = [{{ chain = "{keys}/{name}.pem", key = "{keys}/{name}.key" }}]
-{measured}
-
-[[host.route]]
-path = "/assets"
-respond = {{ body = "{asset}", content_type = "text/css" }}
-
-[[host.route]]
-path = "/"
-static = "{files}"
-"""
+TRUSTED = 'trusted_proxies = ["127.0.0.1"]'
+ROUTES = route("/assets", 'respond = { body = "$asset", content_type = "text/css" }') + route("/", 'static = "$files"')
 VISITS = """
 [visits]
 enabled = true
-
 [dashboard]
-listen = "127.0.0.1:{dashboard}"
+listen = "127.0.0.1:$dashboard"
 """
 
 
-def used(process):
-    """Seconds of processor time, all threads."""
-    tasks = Path(f"/proc/{process.pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-
 def watch(port, ends):
-    """A dashboard that is looked at: its events, as they come."""
+    """An open dashboard: its events, as they come."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/events", timeout=10) as events:
         while not ends.is_set() and events.readline():
             pass
 
 
-class Gateway:
+class Gateway(Brisk):
     def __init__(self, folder, keys, files, visitors, measured):
-        self.port, self.dashboard, self.ends = free_port(), free_port() if measured else None, threading.Event()
-        folder.mkdir()
-        text = BRISK_TOML.format(port=self.port, folder=folder, keys=keys, files=files, name=NAME, asset="x" * 1024,
-                                 visits=VISITS.format(dashboard=self.dashboard) if measured else "", measured="visits = true" if measured else "")
-        (folder / "brisk.toml").write_text(text)
-        self.log = open(folder / "log", "wb")
-        self.process = subprocess.Popen(["taskset", "-c", str(SERVER), BRISK, "serve", "--config", folder / "brisk.toml"],
-                                        stdout=self.log, stderr=self.log, env={**os.environ, "PATH": PATH})
-        if not listens(self.process, self.port, START):
-            sys.exit(f"visit-cost: brisk does not serve:\n{(folder / 'log').read_text(errors='replace')}")
-        if measured:
+        self.visitors, self.root, self.measured, self.dashboard, self.ends = visitors, keys / "root.pem", measured, free_port(), threading.Event()
+        super().__init__(ROUTES, folder, SERVER, pairs=(NAME,), name=NAME, certificates=keys, files=files, asset="x" * 1024, server=TRUSTED,
+                         sections=VISITS if measured else "", host="visits = true" if measured else "", dashboard=self.dashboard)
+
+    def __enter__(self):
+        super().__enter__()
+        if self.measured:
             threading.Thread(target=watch, args=(self.dashboard, self.ends), daemon=True).start()
-        self.visitors, self.root, self.measured = visitors, keys / "root.pem", measured
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        super().__exit__()
 
     def round(self, visits, resources, session, protocol):
         """Processor time of a visit, in microseconds."""
         words = [self.visitors, str(self.port), self.root, NAME, str(visits), str(resources), session, protocol]
-        before = used(self.process)
+        before = self.exact_cpu()
         count = int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
         if count != (visits if self.measured else 0):
             sys.exit(f"visit-cost: {count} of {visits} visits were measured")
-        return (used(self.process) - before) / visits * 1e6
-
-    def end(self):
-        self.ends.set()
-        end(self.process, signal.SIGTERM, 15)
-
-
-def built():
-    """The program that visits."""
-    build = ["cargo", "build", "--quiet", "--locked", "--release", "--package", "brisk-testkit", "--example", "visitors", "--message-format", "json"]
-    done = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True)
-    artifacts = map(json.loads, done.stdout.splitlines())
-    return next(one["executable"] for one in artifacts if one.get("target", {}).get("name") == "visitors")
+        return (self.exact_cpu() - before) / visits * 1e6
 
 
 def compared(row, arguments, gateways):
@@ -133,48 +86,23 @@ def compared(row, arguments, gateways):
     # The first of a kind finds everything cold.
     for gateway in gateways:
         gateway.round(arguments.visits, *ROWS[row])
-    rounds = [[gateway.round(arguments.visits, *ROWS[row]) for gateway in gateways] for _ in range(arguments.rounds)]
-    ratios = sorted(on / off for off, on in rounds)
-    off, on = (statistics.median(side) for side in zip(*rounds))
-    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    off, on = zip(*([gateway.round(arguments.visits, *ROWS[row]) for gateway in gateways] for _ in range(arguments.rounds)))
+    before, after = statistics.median(off), statistics.median(on)
     # The beacon is a request as well.
-    rate = f"{(resources + 2) / (resources + 1) / statistics.median(ratios):.3f}" if resources else ""
-    return f"| {row} | {off:.0f} | {on:.0f} | {on - off:.0f} | {statistics.median(ratios):.3f} ({low:.3f} to {high:.3f}) | {rate} |"
+    rate = (resources + 2) / (resources + 1) / statistics.median(b / a for a, b in zip(off, on))
+    return [row, f"{before:.0f}", f"{after:.0f}", f"{after - before:.0f}", ratio(on, off, 3, "quartiles"), f"{rate:.3f}" if resources else ""]
 
 
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].strip())
-    parser.add_argument("--visits", type=int, default=800, help="number of visits in each round [default: %(default)s]")
-    parser.add_argument("--rounds", type=int, default=15, help="number of rounds [default: %(default)s]")
-    parser.add_argument("--output", help="file for the result [default: standard output]")
-    arguments = parser.parse_args()
-    visitors = os.environ.get("VISITORS_PROGRAM") or built()
+def run(arguments):
+    programs.require(BRISK)
+    visitors = os.environ.get("VISITORS_PROGRAM") or programs.example(["--release", "--package", "brisk-testkit"], "visitors")
     os.sched_setaffinity(0, {CLIENT})
     with tempfile.TemporaryDirectory(prefix="brisk-visit-cost-") as scratch:
         scratch = Path(scratch)
         keys, files = certificates.make(scratch / "keys", [NAME]), scratch / "files"
         files.mkdir()
-        (files / "page.html").write_text(PAGE)
-        gateways = []
-        try:
-            for measured in (False, True):
-                gateways.append(Gateway(scratch / str(measured), keys, files, visitors, measured))
-            rows = [compared(row, arguments, gateways) for row in ROWS]
-        finally:
-            for gateway in gateways:
-                gateway.end()
-    text = "\n".join([
-        "# What measuring visitors costs", "",
-        "Processor time of the server for a visit, in microseconds: a connection, a page of 20 KB, its resources of 1 KiB, over HTTP/1.1 one",
-        "after another and over HTTP/2 in one go, and with beacons the beacon of the page; 24 visits at a time. *Pipelined*: in one go over",
-        "HTTP/1.1, as no browser does. *Three pages*: a visitor follows two links on the same connection, and the beacon of a page comes "
-        "with the requests for the resources of the next. On: `[visits]`, the script inserted, one dashboard open. Medians; the ratio is the median of those",
-        f"within one round, with quartiles. {arguments.rounds} rounds of {arguments.visits} visits, in turns. {platform.machine()}, {os.cpu_count()} cores.", "",
-        "| visit | off | on | more | ratio | requests per CPU second, ratio |", "|---|---:|---:|---:|---:|---:|", *rows, ""])
-    if arguments.output:
-        Path(arguments.output).write_text(text)
-    print(text)
-
-
-if __name__ == "__main__":
-    main()
+        (files / "page.html").write_text(DOCUMENT)
+        with Gateway(scratch / "off", keys, files, visitors, False) as off, Gateway(scratch / "on", keys, files, visitors, True) as on:
+            rows = [compared(row, arguments, (off, on)) for row in ROWS]
+    return page("visit-cost", arguments=arguments,
+                rows=table(["visit", "off", "on", "more", "ratio", "requests per CPU second, ratio"], rows))

@@ -31,7 +31,7 @@ names = ["$name"]
 certificates = [$pairs]
 $host
 """
-PAIR = '{ chain = "$certificates/$kind.pem", key = "$certificates/$kind.key" }'
+PAIR = '{ chain = "$certificates/$kind.pem", key = "$key" }'
 
 
 def certificates():
@@ -51,17 +51,17 @@ def upstream(name, *servers, more=""):
 class Brisk(Process):
     """brisk with this configuration, on `cores`, which is pinned unless `prefix` starts it elsewhere. With `first` it precedes all
     others on its cores, if the system permits it. A thread samples memory and metrics each `interval` seconds. `pairs` are the
-    certificates. Further values replace variables of the configuration, `server`, `sections` and `host` among them."""
+    certificates, and `key` is the place of their keys. Further values replace variables of the configuration, `server`, `sections` and `host` among them."""
 
-    def __init__(self, routes, folder, cores="0", first=False, interval=None, pairs=("ecdsa",), words=(), prefix=None, ready=None,
-                 port=None, **values):
+    def __init__(self, routes, folder, cores="0", first=False, interval=None, pairs=("ecdsa",), key="$certificates/$kind.key",
+                 words=(), prefix=None, ready=None, port=None, **values):
         self.folder, self.admin, self.interval = Path(folder), free_port(), interval
         port = port or free_port()
         self.folder.mkdir(exist_ok=True, parents=True)
         made = values.pop("certificates", None) or certificates()
-        values = {"server": "", "sections": "", "host": "", "access": 'format = "off"', "address": "127.0.0.1", "workers": 1, "name": NAME,
-                  "files": made.parent / "www", **values, "port": port, "admin": self.admin, "folder": folder, "certificates": made}
-        values["pairs"] = ", ".join(PAIR.replace("$kind", kind) for kind in pairs)
+        values = {"server": "", "sections": "", "host": "", "access": 'format = "off"', "address": "127.0.0.1", "workers": 1,
+                  "name": NAME, "files": made.parent / "www", **values, "port": port, "admin": self.admin, "folder": folder, "certificates": made}
+        values["pairs"] = ", ".join(PAIR.replace("$key", key).replace("$kind", kind) for kind in pairs)
         # Parts of the configuration contain variables too.
         text = CONFIGURATION + routes
         for _ in range(2):
