@@ -1,19 +1,16 @@
 """nginx, HAProxy, Envoy and brisk with the settings in servers/, one worker each."""
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from pathlib import Path
-from string import Template
 
 from shared.gateway import certificates
 from shared.processes import Process, free_port, pinned
-from shared.programs import BENCH, BRISK, NAME
+from shared.programs import BENCH, NAME
+from shared.servers import Server
 
-HERE = Path(__file__).resolve().parent
 FILES = {"brisk": "brisk.toml", "nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
 
 
@@ -26,25 +23,14 @@ def upstream(core):
         yield port
 
 
-class Server(Process):
-    """A server of this name, from `with` to the end of it. Keyword arguments fill its template."""
+class Hardened(Server):
+    """A server of this name, with its usual hardening. Keyword arguments fill its template."""
 
     def __init__(self, name, **settings):
-        self.name, self.folder = name, Path(tempfile.mkdtemp(prefix=f"hostile-{name}-"))
-        port, file = free_port(), self.folder / FILES[name]
-        values = {"PORT": port, "FOLDER": self.folder, "NAME": NAME, "CERTIFICATES": certificates(),
-                  "ROOT_USER": "user root;" if os.getuid() == 0 else "", "CLIENT_TIMEOUT": 5, "UPSTREAM_TIMEOUT": 60, "STREAM_TIMEOUT": 5,
-                  "REQUEST_TIMEOUT": 15, "MULTIPLEXED": 1, **settings}
-        # Other variables are those of nginx.
-        file.write_text(Template((HERE / "servers" / FILES[name]).read_text()).safe_substitute(values))
-        command = {
-            "nginx": ["nginx", "-p", self.folder, "-e", self.folder / "error.log", "-c", file],
-            "haproxy": ["haproxy", "-db", "-f", file],
-            "envoy": ["envoy", "-c", file, "--concurrency", "1", "-l", "error", "--base-id", port, "--file-flush-interval-msec", "50"],
-            "brisk": [BRISK, "serve", "--config", file],
-        }[name]
-        # No server is to drain its connections.
-        super().__init__(command, self.folder / "log", port, kind=signal.SIGTERM if name == "nginx" else signal.SIGINT, grace=1)
+        self.name = name
+        super().__init__(f"hostile/servers/{FILES[name]}", tempfile.mkdtemp(prefix=f"hostile-{name}-"), **{
+            "NAME": NAME, "CERTIFICATES": certificates(), "CLIENT_TIMEOUT": 5, "UPSTREAM_TIMEOUT": 60, "STREAM_TIMEOUT": 5,
+            "REQUEST_TIMEOUT": 15, "MULTIPLEXED": 1, **settings})
 
     def __exit__(self, *_):
         super().__exit__()

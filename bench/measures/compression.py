@@ -1,29 +1,27 @@
-#!/usr/bin/env python3
 """Measures the amount of text that a server compresses per second of processor time, at similar compressed sizes.
 
 brisk, nginx, Caddy and Envoy proxy the texts of the page in bench/browsing/site.py from the same upstream, with one worker on
-one core, and compress them with gzip, br or zstd at several levels. Processor time is that of the server's processes. Writes
-tables (Markdown). `make compression` calls this script; it takes a few minutes.
-
-usage: compression [--rounds N] [--seconds S] [--server-core N] [--client-core N] [--samples FILE] [--output FILE]
+one core, and compress them with gzip, br or zstd at several levels. Processor time is that of the server's processes. Takes a few
+minutes. `brisk bench compare` cannot do this: a plan compares given cells, and here each level of another server is compared with
+that level of brisk whose responses are nearest in size.
 """
-import argparse
-import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-from browsing import certificates, compressors, site
-from browsing.compressors import NAME, TITLES, Compressing, free_port
-from browsing.servers import BRISK, Server
+from browsing import site
+from shared import certificates, programs
+from shared.figures import Samples, alternating, middle, page, ratio, show, table
+from shared.load import bench, report
+from shared.programs import TITLES
+from shared.servers import Server
 
-HERE = Path(__file__).resolve().parent
+NEEDS = "peers page"
+OPTIONS = [("--rounds", 5, "number of rounds"), ("--seconds", 1.5, "duration of each cell in each round, in seconds"),
+           ("--server-core", 0, "core of the server"), ("--client-core", 1, "core of the client"),
+           ("--samples", None, "file for samples, with which an interrupted run continues", {"type": Path})]
+NAME = "compress.test"
 # Coding and level of each cell; none is the same load without compression.
 CELLS = {
     "brisk": [(None, 0), *(("gzip", level) for level in (1, 2, 4, 6, 9)), *(("br", quality) for quality in (1, 2, 3, 4, 5)),
@@ -33,6 +31,34 @@ CELLS = {
     "envoy": [(None, 0), ("gzip", 6), ("br", 3), ("br", 5), ("zstd", 1), ("zstd", 3)],
 }
 CONNECTIONS = 8
+TEMPLATES = {"brisk": "toml", "nginx": "conf", "caddy": "Caddyfile", "envoy": "yaml"}
+KEYS = {"gzip": "gzip_level", "br": "br_quality", "zstd": "zstd_level"}
+# The window of all is 256 KiB or as near to it as the server allows.
+CODECS = {"gzip": ("gzip", "Gzip", "compression_level: COMPRESSION_LEVEL_{level}, window_bits: 15, memory_level: 8"),
+          "br": ("brotli", "Brotli", "quality: {level}, window_bits: 18"), "zstd": ("zstd", "Zstd", "compression_level: {level}")}
+COMPRESSOR = """          - name: envoy.filters.http.compressor
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.compressor.v3.Compressor
+              response_direction_config:
+                common_config: {{ min_content_length: 512, content_type: [ text/html, text/css, text/javascript ] }}
+              compressor_library:
+                name: codec
+                typed_config:
+                  {{ "@type": type.googleapis.com/envoy.extensions.compression.{library}.compressor.v3.{kind}, {options}, chunk_size: 65536 }}"""
+
+
+def compression(name, coding, level):
+    """The part of the configuration that compresses with this coding and level."""
+    if not coding:
+        return ""
+    if name == "brisk":
+        return f'compression = {{ codings = ["{coding}"], {KEYS[coding]} = {level} }}'
+    if name == "nginx":
+        return f"gzip on; gzip_comp_level {level}; gzip_types text/css text/javascript; gzip_proxied any; gzip_min_length 512;"
+    if name == "caddy":
+        return f"encode {{\n\t\t{coding} {level}\n\t\tminimum_length 512\n\t}}"
+    library, kind, options = CODECS[coding]
+    return COMPRESSOR.format(library=library, kind=kind, options=options.format(level=level))
 
 
 def texts(folder):
@@ -45,38 +71,26 @@ def texts(folder):
 
 
 def measure(server, coding, arguments, scratch):
-    """Requests of one cell: processor time of the server and bytes of the answers, for each."""
-    words = ["bench", f"https://{NAME}/", "--connect", f"127.0.0.1:{server.port}", "--ca", scratch / "certificates/root.pem", "--json",
-             "--urls", scratch / "files/urls", "-H", f"accept-encoding: {coding or 'identity'}", "--tls", "1.3", "--suite", "TLS_AES_128_GCM_SHA256",
-             "-c", CONNECTIONS, "-d", f"{arguments.seconds}s", "--warmup", "400ms", "--server-pid", server.process.pid]
-    done = subprocess.run(["taskset", "-c", str(arguments.client_core), BRISK, *map(str, words)], capture_output=True, text=True)
-    if not done.stdout:
-        sys.exit(f"compression: {server.name}: brisk bench: {done.stderr}")
-    report = json.loads(done.stdout)
-    if report["errors"] or report["responses"]["2xx"] != report["operations"]:
-        sys.exit(f"compression: {server.name}: {report['errors']} {report['responses']}")
-    return {"cpu": report["server"]["cpu_per_request_us"], "bytes": report["responses"]["body_bytes"] / report["operations"],
-            "rate": report["rate_per_s"]}
+    """Requests of one cell: processor time of the server and bytes of the responses, for each."""
+    found = report(bench(server.port, arguments.client_core, "/", arguments.seconds, "--urls", scratch / "files/urls",
+                         "-H", f"accept-encoding: {coding or 'identity'}", "--tls", "1.3", "--suite", "TLS_AES_128_GCM_SHA256", "-c", CONNECTIONS,
+                         "--server-pid", server.process.pid, warmup="400ms", name=NAME, ca=scratch / "certificates/root.pem"), strict=True)
+    if found["responses"]["2xx"] != found["operations"]:
+        sys.exit(f"compression: {server.kind}: {found['responses']}")
+    return {"cpu": found["server"]["cpu_per_request_us"], "bytes": found["responses"]["body_bytes"] / found["operations"],
+            "rate": found["rate_per_s"]}
 
 
 def key(name, coding, level):
     return f"{name} {coding} {level}"
 
 
-class Figures:
-    """The samples so far, those of earlier runs too where there is a file of them."""
+class Figures(Samples):
+    """Samples of the cells of texts with `size` bytes."""
 
     def __init__(self, file, size):
-        self.file, self.size, self.samples = file, size, {}
-        for line in file.read_text().splitlines() if file and file.exists() else []:
-            record = json.loads(line)
-            self.samples.setdefault(record["cell"], []).append(record["sample"])
-
-    def add(self, cell, sample):
-        self.samples.setdefault(cell, []).append(sample)
-        if self.file:
-            with open(self.file, "a") as file:
-                print(json.dumps({"cell": cell, "sample": sample}), file=file)
+        super().__init__(file)
+        self.size = size
 
     def has(self, name):
         return key(name, None, 0) in self.samples
@@ -100,106 +114,45 @@ class Figures:
         return min(levels, key=lambda own: abs(self.bytes("brisk", coding, own) / size - 1))
 
 
-def number(value):
+def rows_of_others(figures):
+    shown = lambda *cell: [f"{figures.bytes(*cell) / figures.size * 100:.1f}", middle(figures.whole(*cell), three)]
+    for name, cells in CELLS.items():
+        for coding, level in cells[1:] if name != "brisk" and figures.has(name) else []:
+            cell, own = (name, coding, level), ("brisk", coding, figures.nearest(name, coding, level))
+            yield [coding, f"{TITLES[name]}, {level}", *shown(*cell), own[2], *shown(*own),
+                   ratio(figures.whole(*own), figures.whole(*cell)), ratio(figures.alone(*own), figures.alone(*cell))]
+
+
+def three(value):
     return f"{value:.3f}"
 
 
-def middle(values):
-    return f"{number(statistics.median(values))} ({number(min(values))}–{number(max(values))})"
-
-
-def compared(figures):
-    lines = ["| coding | server, level | output, % of the input | GB/s | brisk, level | output | GB/s | ratio | ratio, compression alone |",
-             "|---|---|---:|---:|---|---:|---:|---:|---:|"]
-    for name, cells in CELLS.items():
-        if name == "brisk" or not figures.has(name):
-            continue
-        for coding, level in cells[1:]:
-            own = figures.nearest(name, coding, level)
-            share = lambda *cell: f"{figures.bytes(*cell) / figures.size * 100:.1f}"
-            ratio = lambda of: f"{statistics.median(a / b for a, b in zip(of('brisk', coding, own), of(name, coding, level))):.2f}"
-            lines.append(f"| {coding} | {TITLES[name]}, {level} | {share(name, coding, level)} | {middle(figures.whole(name, coding, level))} | {own} | "
-                         f"{share('brisk', coding, own)} | {middle(figures.whole('brisk', coding, own))} | {ratio(figures.whole)} | {ratio(figures.alone)} |")
-    return lines
-
-
-def every(figures):
-    lines = ["| server | coding, level | output, % of the input | requests /s | us of processor for a request | GB/s | GB/s, compression alone |",
-             "|---|---|---:|---:|---:|---:|---:|"]
+def rows_of_levels(figures):
     for name, cells in CELLS.items():
         for coding, level in cells if figures.has(name) else []:
-            samples = figures.samples[key(name, coding, level)]
-            of = lambda what: statistics.median(sample[what] for sample in samples)
-            alone = middle(figures.alone(name, coding, level)) if coding else ""
-            lines.append(f"| {TITLES[name]} | {f'{coding} {level}' if coding else 'none'} | {of('bytes') / figures.size * 100:.1f} | {of('rate'):,.0f} | "
-                         f"{of('cpu'):,.0f} | {middle(figures.whole(name, coding, level))} | {alone} |")
-    return lines
+            of = lambda what: statistics.median(figures.values(key(name, coding, level), what))
+            alone = middle(figures.alone(name, coding, level), three) if coding else ""
+            yield [TITLES[name], f"{coding} {level}" if coding else "none", f"{of('bytes') / figures.size * 100:.1f}", f"{of('rate'):,.0f}",
+                   f"{of('cpu'):,.0f}", middle(figures.whole(name, coding, level), three), alone]
 
 
-def machine():
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
-    return f"{os.cpu_count()} cores {cpu}, Linux {platform.release().split('-')[0]}, {time.strftime('%Y-%m-%d', time.gmtime())}"
-
-
-def version(name):
-    run = subprocess.run([HERE / "peers/run", name, "version"], capture_output=True, text=True, env={**os.environ, "BRISK_PROGRAM": BRISK})
-    return run.stdout.strip() or TITLES[name]
-
-
-def page(figures, names, arguments):
-    rounds = len(figures.samples[key("brisk", None, 0)])
-    text = [
-        "# Compression", "",
-        f"{len(names)} texts (HTML, styles and scripts of `bench/browsing/site.py`, {figures.size / 1e3:.0f} KB on average) are asked for over "
-        f"{CONNECTIONS} kept connections, HTTP/1.1 and TLS 1.3, and proxied from an nginx without TLS. Each server has one worker on core "
-        f"{arguments.server_core}; client and upstream are on core {arguments.client_core}. GB/s are GB of input for a second of the server's processor time, "
-        f"TLS and proxying included; \"compression alone\" is without what a request costs the same server uncompressed. {rounds} rounds of all in turns, "
-        f"{arguments.seconds:g} s each: medians, and the least and the most. `make compression` repeats it.", "",
-        f"- Machine: {machine()}", *(f"- {version(name)}" for name in CELLS if figures.has(name)), "",
-        "## Beside others, at about the same size", "",
-        "To each server and level that level of brisk whose answers are nearest in size. A ratio is taken within a round; above 1 brisk compresses more.", "",
-        *compared(figures), "",
-        "Caddy has no br of its own, and nginx neither br nor zstd. Levels are those of the codecs, but for Caddy's zstd, which has names.", "",
-        "## Every level", "", *every(figures)]
-    return "\n".join(text) + "\n"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="number of rounds [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=1.5, help="duration of each cell in each round, in seconds [default: %(default)s]")
-    parser.add_argument("--server-core", type=int, default=0, help="core of the server [default: %(default)s]")
-    parser.add_argument("--client-core", type=int, default=1, help="core of the client [default: %(default)s]")
-    parser.add_argument("--samples", type=Path, help="file for samples, with which an interrupted run continues")
-    parser.add_argument("--output", type=Path, help="file for the result [default: standard output]")
-    arguments = parser.parse_args()
-    if not Path(BRISK).exists():
-        sys.exit(f"compression: no {BRISK}; `make compression` makes it")
-    here = [name for name in CELLS if compressors.installed(name)]
-    for name in CELLS:
-        if name not in here:
-            print(f"compression: {name} is not installed and is skipped; install it with: tools/setup peers", file=sys.stderr)
+def run(arguments):
+    here = programs.chosen(None, CELLS)
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        certificates.make(scratch / "certificates", [NAME])
+        issued = certificates.make(scratch / "certificates", [NAME])
         names, size = texts(scratch / "files")
         figures = Figures(arguments.samples, size)
-        at_client = lambda *command: ["taskset", "-c", str(arguments.client_core), *map(str, command)]
-        upstream = free_port()
-        with Server(scratch / "upstream", at_client, "nginx", port=upstream, files=scratch / "files"):
+        with Server("servers/page.conf", scratch / "upstream", cores=arguments.client_core, FILES=scratch / "files") as upstream:
             cells = [(name, *cell) for name in here for cell in CELLS[name]]
-            for turn in range(arguments.rounds):
-                for name, coding, level in cells if turn % 2 == 0 else reversed(cells):
-                    print(f"\r\033[Kround {turn + 1} of {arguments.rounds}: {name} {coding or 'none'} {level}", end="", file=sys.stderr, flush=True)
-                    with Compressing(name, coding, level, scratch / "server", arguments.server_core, scratch / f"certificates/{NAME}", upstream) as server:
-                        figures.add(key(name, coding, level), measure(server, coding, arguments, scratch))
-        print("\r\033[K", end="", file=sys.stderr)
-    text = page(figures, names, arguments)
-    if arguments.output:
-        arguments.output.write_text(text)
-    else:
-        print(text, end="")
-
-
-if __name__ == "__main__":
-    main()
+            for turn, (name, coding, level) in alternating(arguments.rounds, cells):
+                show(f"round {turn + 1} of {arguments.rounds}: {name} {coding or 'none'} {level}")
+                with Server(f"servers/compress.{TEMPLATES[name]}", scratch / "server", cores=arguments.server_core, NAME=NAME,
+                            CERTIFICATE=issued / NAME, UPSTREAM=upstream.port, COMPRESSION=compression(name, coding, level)) as server:
+                    figures.add(key(name, coding, level), measure(server, coding, arguments, scratch))
+    show()
+    others = ["coding", "server, level", "output, % of the input", "GB/s", "brisk, level", "output", "GB/s", "ratio", "ratio, compression alone"]
+    levels = ["server", "coding, level", "output, % of the input", "requests /s", "us of processor for a request", "GB/s", "GB/s, compression alone"]
+    return page("compression", arguments=arguments, number=len(names), size=size / 1e3, connections=CONNECTIONS,
+                rounds=len(figures.samples[key("brisk", None, 0)]), versions=[f"- {programs.version(name)}" for name in CELLS if figures.has(name)],
+                others=table(others, rows_of_others(figures), left=2), levels=table(levels, rows_of_levels(figures), left=2))

@@ -1,20 +1,12 @@
-#!/usr/bin/env python3
 """Measures the cost of a hundred thousand certificates for brisk, nginx and HAProxy.
 
 Each server gets a folder of certificates by name. Measured are the time from its start to the first handshake, its resident
 memory, the latency of handshakes for random names at a fixed rate, and the replacement of a thousand certificates under that
-load: the time until all new certificates are in use, and the number of failed handshakes. Writes a page in Markdown.
-`make many-certificates` calls this script; the machine must be quiet.
-
-usage: many-certificates [--names N] [--changed N] [--rate N] [--seconds N] [--server NAME] [--folder DIR] [--output FILE]
+load: the time until all new certificates are in use, and the number of failed handshakes. The machine must be quiet.
 """
-import argparse
 import collections
-import datetime
 import hashlib
-import json
 import os
-import platform
 import random
 import shutil
 import socket
@@ -26,115 +18,47 @@ import threading
 import time
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-from hostile.servers import BRISK
-from processes import free_port
+from shared import programs
+from shared.figures import MIB, page, quantile, table
+from shared.servers import Server
 
-ROOT = Path(__file__).resolve().parent.parent
+NEEDS = "strangers"
+TEMPLATES = {"brisk": "toml", "nginx": "conf", "haproxy": "cfg"}
+OPTIONS = [("--names", 100_000, "number of certificates"), ("--changed", 1000, "number of replaced certificates"),
+           ("--rate", 200.0, "handshakes per second"), ("--seconds", 15.0, "duration of the load in seconds"),
+           ("--server", [], "restriction to this server", {"choices": TEMPLATES}),
+           ("--folder", None, "folder with certificates of an earlier run", {"type": Path})]
 START_LIMIT = 300
 THREADS = 4
-
-BRISK_TOML = """
-[server]
-https = ["127.0.0.1:{port}"]
-workers = 1
-state_dir = "{folder}/state"
-unknown_host = "refuse"
-[access_log]
-format = "off"
-[tls]
-tickets = false
-[[host]]
-names = ["service.test"]
-certificate_folder = "{names}"
-[[host.route]]
-path = "/"
-respond = {{ body = "hello" }}
-"""
-
-NGINX_CONF = """
-daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log; user root;
-events {{ worker_connections 1024; }}
-http {{
-  access_log off;
-  client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
-  server {{
-    listen 127.0.0.1:{port} ssl;
-    ssl_session_tickets off;
-    ssl_certificate {names}/$ssl_server_name.pem;
-    ssl_certificate_key {names}/$ssl_server_name.pem;
-    return 200 hello;
-  }}
-}}
-"""
-
-HAPROXY_CFG = """
-global
-  maxconn 1000
-  nbthread 1
-  stats socket {folder}/haproxy.sock level admin
-  ssl-default-bind-options no-tls-tickets
-  tune.ssl.default-dh-param 2048
-defaults
-  mode http
-  timeout client 30s
-  timeout connect 5s
-  timeout server 30s
-frontend main
-  bind 127.0.0.1:{port} ssl crt {names}
-  http-request return status 200 content-type text/plain string hello
-"""
 
 
 class Unable(Exception):
     """A server that does not serve so many certificates."""
 
 
-class Server:
-    """One server, started with the certificates of a folder."""
+class Many(Server):
+    """A server with the certificates of a folder, which is ready with the first handshake."""
 
     def __init__(self, kind, folder, names):
-        self.kind, self.folder, self.names, self.port = kind, folder, names, free_port()
-        values = {"port": self.port, "folder": folder, "names": names}
-        template, file = {
-            "brisk": (BRISK_TOML, "brisk.toml"),
-            "nginx": (NGINX_CONF, "nginx.conf"),
-            "haproxy": (HAPROXY_CFG, "haproxy.cfg"),
-        }[kind]
-        configuration = folder / file
-        configuration.write_text(template.format(**values))
-        command = {
-            "brisk": [BRISK, "serve", "--config", configuration],
-            "nginx": [shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"), "-p", folder, "-c", configuration],
-            "haproxy": [shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin"), "-f", configuration],
-        }[kind]
+        self.names = names
+        super().__init__(f"servers/many.{TEMPLATES[kind]}", folder, ready=self.shaken, NAMES=names)
+        self.limit = START_LIMIT
+
+    def __enter__(self):
         started = time.monotonic()
-        self.log = open(folder / f"{kind}.out", "wb")
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         try:
-            self.wait(started)
-        except BaseException:
-            self.stop()
-            raise
+            super().__enter__()
+        except SystemExit:
+            text = self.log().strip()
+            raise Unable(f"it ended: {text.splitlines()[-1] if text else self.process.returncode}") from None
         self.start = time.monotonic() - started
+        return self
 
-    def wait(self, started):
-        """Returns with the first handshake."""
-        while True:
-            if self.process.poll() is not None:
-                text = (self.folder / f"{self.kind}.out").read_text().strip()
-                raise Unable(f"it ended: {text.splitlines()[-1] if text else self.process.returncode}")
-            try:
-                return shake(self.port, "0.test")
-            except OSError as error:
-                if time.monotonic() - started > START_LIMIT:
-                    raise Unable(f"no handshake within {START_LIMIT} seconds: {error}") from error
-                time.sleep(0.01)
-
-    def resident(self):
-        """Bytes of memory of the process and its children, as far as they are its own or shared."""
-        pids = [self.process.pid] + children(self.process.pid)
-        return sum(field(pid, "Pss:") for pid in pids)
+    def shaken(self):
+        try:
+            return shake(self.port, "0.test")
+        except OSError:
+            return False
 
     def exchange(self, changed):
         """Puts the new files in the place of the old ones, in the way of this server."""
@@ -155,28 +79,6 @@ class Server:
                 answer += piece
         if b"error" in answer.lower() or b"can't" in answer.lower():
             raise Unable(answer.decode().strip())
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-def children(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def field(pid, name):
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 CONTEXT = ssl.create_default_context()
@@ -224,11 +126,6 @@ class Load:
         return self
 
 
-def percentile(values, share):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(len(values) * share))] if values else float("nan")
-
-
 def shown(certificate):
     """The fingerprint of the first certificate of a file."""
     text = certificate.read_text()
@@ -242,11 +139,8 @@ def alone(kind, made):
         names = Path(folder) / "names"
         names.mkdir()
         os.link(made / "names" / "0.test.pem", names / "0.test.pem")
-        server = Server(kind, Path(folder), names)
-        try:
-            return server.resident()
-        finally:
-            server.stop()
+        with Many(kind, Path(folder), names) as server:
+            return server.shared()
 
 
 def measure(kind, made, options):
@@ -258,22 +152,20 @@ def measure(kind, made, options):
             os.link(made / "names" / f"{number}.test.pem", names / f"{number}.test.pem")
         changed = [made / "changed" / f"{number}.test.pem" for number in range(options.changed)]
         wanted = {file.stem: shown(file) for file in changed}
-        server = Server(kind, folder, names)
-        try:
-            row = {"server": kind, "start": server.start, "before": server.resident(), "alone": alone(kind, made)}
+        with Many(kind, folder, names) as server:
+            row = {"server": kind, "start": server.start, "before": server.shared(), "alone": alone(kind, made)}
             load = Load(server.port, options.names, options.rate)
             time.sleep(options.seconds)
             load.end()
-            row |= {"p50": percentile(load.took, 0.5), "p99": percentile(load.took, 0.99), "count": len(load.took)}
-            row |= {"failed": sum(load.failed.values()), "after": server.resident()}
+            row |= {"p50": quantile(load.took, 0.5), "p99": quantile(load.took, 0.99), "count": len(load.took)}
+            row |= {"failed": sum(load.failed.values()), "after": server.shared()}
             # All that are changed were shown before.
             for name in wanted:
                 shake(server.port, name)
             load = Load(server.port, options.names, options.rate)
             time.sleep(1)
-            begin = time.monotonic()
+            begin, left = time.monotonic(), dict(wanted)
             server.exchange(changed)
-            left = dict(wanted)
             while left and time.monotonic() - begin < 120:
                 for name in list(left):
                     if hashlib.sha256(shake(server.port, name)).hexdigest() == left[name]:
@@ -281,39 +173,8 @@ def measure(kind, made, options):
             row["exchange"] = time.monotonic() - begin if not left else None
             time.sleep(1)
             load.end()
-            row |= {"exchange_failed": sum(load.failed.values()), "exchange_count": len(load.took)}
-            row["exchange_p99"] = percentile(load.took, 0.99)
-            return row
-        finally:
-            server.stop()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--names", type=int, default=100_000, help="number of certificates [default: %(default)s]")
-    parser.add_argument("--changed", type=int, default=1000, help="number of replaced certificates [default: %(default)s]")
-    parser.add_argument("--rate", type=float, default=200, help="handshakes per second [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=15, help="duration of the load in seconds [default: %(default)s]")
-    parser.add_argument("--server", action="append", choices=["brisk", "nginx", "haproxy"], help="restriction to this server; can be repeated")
-    parser.add_argument("--folder", type=Path, help="folder with certificates of an earlier run")
-    parser.add_argument("--output", type=Path, help="file for the result [default: standard output]")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="brisk-many-") as made:
-        made = options.folder or Path(made)
-        make(made, options)
-        rows = []
-        for kind in options.server or ["brisk", "nginx", "haproxy"]:
-            print(kind, file=sys.stderr)
-            try:
-                rows.append(measure(kind, made, options))
-            except Unable as error:
-                rows.append({"server": kind, "error": str(error)})
-            print(rows[-1], file=sys.stderr)
-    text = page(rows, options)
-    if options.output:
-        options.output.write_text(text)
-    else:
-        print(text)
+            return row | {"exchange_failed": sum(load.failed.values()), "exchange_count": len(load.took),
+                          "exchange_p99": quantile(load.took, 0.99)}
 
 
 def make(folder, options):
@@ -326,61 +187,37 @@ def make(folder, options):
         return
     print(f"making {options.names} certificates", file=sys.stderr)
     # Of the whole workspace: otherwise its dependencies would be built again with other features.
-    build = ["cargo", "build", "--quiet", "--locked", "--workspace", "--example", "many-certificates",
-             "--message-format", "json"]
-    built = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    artifacts = [json.loads(line) for line in built.splitlines()]
-    program = next(one["executable"] for one in artifacts if one.get("target", {}).get("name") == "many-certificates")
+    program = programs.example(["--workspace"], "many-certificates")
     subprocess.run([program, folder, str(options.names), str(options.changed)], check=True)
 
 
-def versions():
-    first = lambda command: subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[:1]
-    nginx = subprocess.run(["/usr/sbin/nginx", "-v"], capture_output=True, text=True).stderr.strip()
-    return ", ".join([*first([BRISK, "--version"]), nginx, *first(["/usr/sbin/haproxy", "-v"])])
+def mib(size):
+    return f"{size / MIB:,.0f}"
 
 
-def page(rows, options):
-    mib = lambda value: f"{value / 2**20:,.0f}"
-    ms = lambda value: f"{value * 1000:.1f}"
-    lines = [
-        "# Many certificates",
-        "",
-        f"{options.names:,} certificates of ECDSA P-256, each with a key of its own, in a folder by name; one worker; full",
-        f"handshakes of TLS 1.3 for random names, {options.rate:g} per second, by a client in Python on the same machine. brisk has",
-        "them as `certificate_folder`, nginx by `ssl_certificate` with the name as a variable, which reads the file in every",
-        "handshake, HAProxy with `crt` on the folder, which reads all of them at its start. Latency is counted from when a handshake",
-        "was due, and includes the client. For each name is the memory after the start beyond that of the same server with one",
-        "certificate, divided by the names.",
-        "",
-        "| server | start, s | memory after the start, MiB | for each name, KiB | p50, ms | p99, ms | failed | memory then, MiB |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+def ms(seconds):
+    return f"{seconds * 1000:.1f}"
+
+
+def run(options):
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="brisk-many-") as made:
+        made = options.folder or Path(made)
+        make(made, options)
+        for kind in options.server or TEMPLATES:
+            try:
+                rows.append(measure(kind, made, options))
+            except Unable as error:
+                rows.append({"server": kind, "error": str(error)})
+            print(rows[-1], file=sys.stderr)
     served = [row for row in rows if "error" not in row]
-    for row in served:
-        each = f"{(row['before'] - row['alone']) / options.names / 1024:.2f}"
-        cells = [row["server"], f"{row['start']:.2f}", mib(row["before"]), each, ms(row["p50"]), ms(row["p99"])]
-        cells += [f"{row['failed']} of {row['failed'] + row['count']:,}", mib(row["after"])]
-        lines.append("| " + " | ".join(cells) + " |")
+    head = ["server", "start, s", "memory after the start, MiB", "for each name, KiB", "p50, ms", "p99, ms", "failed", "memory then, MiB"]
+    lines = table(head, (
+        [row["server"], f"{row['start']:.2f}", mib(row["before"]), f"{(row['before'] - row['alone']) / options.names / 1024:.2f}", ms(row["p50"]),
+         ms(row["p99"]), f"{row['failed']} of {row['failed'] + row['count']:,}", mib(row["after"])] for row in served))
     lines += [f"\n{row['server']} does not serve them: {row['error']}" for row in rows if "error" in row]
-    lines += [
-        "",
-        f"## {options.changed:,} of them exchanged under that load",
-        "",
-        "New files are renamed over the old ones; HAProxy is given each over its socket as well. The time is until every one of",
-        "these names is shown with its new certificate, as seen by handshakes for all of them in turn.",
-        "",
-        "| server | all new after, s | failed handshakes | p99 meanwhile, ms |",
-        "|---|---:|---:|---:|",
-    ]
-    for row in served:
-        took = f"{row['exchange']:.1f}" if row["exchange"] else "not within 120"
-        failed = f"{row['exchange_failed']} of {row['exchange_failed'] + row['exchange_count']:,}"
-        lines.append(f"| {row['server']} | {took} | {failed} | {ms(row['exchange_p99'])} |")
-    day = datetime.date.today()
-    lines += ["", f"{day}; {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}; {versions()}.", ""]
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    main()
+    exchanged = table(["server", "all new after, s", "failed handshakes", "p99 meanwhile, ms"], (
+        [row["server"], f"{row['exchange']:.1f}" if row["exchange"] else "not within 120",
+         f"{row['exchange_failed']} of {row['exchange_failed'] + row['exchange_count']:,}", ms(row["exchange_p99"])] for row in served))
+    versions = "; ".join(programs.version(kind) for kind in TEMPLATES)
+    return page("many-certificates", options=options, rows=lines, exchanged=exchanged, versions=versions)

@@ -305,7 +305,7 @@ async def measured(names, wanted):
     limits = {"UPSTREAM_TIMEOUT": misbehaviour.TIMEOUT, "CLIENT_TIMEOUT": 10, "STREAM_TIMEOUT": misbehaviour.TIMEOUT}
     async with upstream:
         with ExitStack() as stack:
-            started = [await asyncio.to_thread(stack.enter_context, servers.Server(name, UPSTREAM=port, **limits)) for name in wanted]
+            started = [await asyncio.to_thread(stack.enter_context, servers.Hardened(name, UPSTREAM=port, **limits)) for name in wanted]
             return dict(zip(wanted, await asyncio.gather(*(visit(server, names) for server in started))))
 
 

@@ -317,7 +317,7 @@ def measured(names, wanted):
         for name in names:
             show(f"{attack}: {TITLES[name]}")
             port = free_port()
-            with Counting() as upstream, servers.Server(name, UPSTREAM=upstream.port, MULTIPLEXED=port) as server:
+            with Counting() as upstream, servers.Hardened(name, UPSTREAM=upstream.port, MULTIPLEXED=port) as server:
                 server.multiplexed = port
                 yield (attack, name), asyncio.run(measure(server, attack, upstream))
     show()

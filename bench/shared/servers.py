@@ -1,0 +1,64 @@
+"""nginx, HAProxy, h2o, Envoy, Caddy and brisk with a configuration from bench/servers."""
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+from string import Template
+
+from .processes import Process, free_port, pinned
+from .programs import BENCH, BRISK, output
+
+# nginx has these folders whether it needs them or not.
+TEMPORARY = " ".join(f"{name}_temp_path $FOLDER/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+KINDS = {"toml": "brisk", "conf": "nginx", "cfg": "haproxy", "yaml": "envoy", "Caddyfile": "caddy", "h2o": "h2o"}
+
+
+def command(kind, program, file, port):
+    """Starts a server in the foreground."""
+    return {
+        "nginx": [program, "-p", file.parent, "-e", "stderr", "-c", file],
+        "haproxy": [program, "-db", "-f", file],
+        # Servers with one base id would share memory.
+        "envoy": [program, "-c", file, "--concurrency", "1", "-l", "error", "--base-id", port, "--file-flush-interval-msec", "50"],
+        "caddy": [program, "run", "--adapter", "caddyfile", "--config", file],
+        "h2o": [program, "-c", file],
+        "brisk": [BRISK, "serve", "--config", file],
+    }[kind]
+
+
+class Server(Process):
+    """A server from `with` to the end of it. The ending of the template says which; uppercase values replace its variables. It listens
+    at `PORT` of `ADDRESS`. `prefix` starts it elsewhere, on `cores` of this network otherwise."""
+
+    def __init__(self, template, folder, program=None, cores=None, prefix=None, ready=None, log="log", **values):
+        template = BENCH / template
+        self.kind, self.folder = KINDS[template.suffix[1:] or template.name], Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        is_root = os.getuid() == 0
+        values = {"ADDRESS": "127.0.0.1", "FOLDER": self.folder, "ROOT_USER": "user root;" if is_root else "",
+                  "H2O_USER": "user: root" if is_root else "", "TEMPORARY": TEMPORARY, **values}
+        values.setdefault("PORT", free_port())
+        text = template.read_text()
+        # Values contain variables too. Lowercase variables are those of nginx.
+        for _ in range(2):
+            text = Template(text).safe_substitute(values)
+        self.file = self.folder / f"{self.kind}.{template.suffix[1:] or 'conf'}"
+        self.file.write_text(text)
+        words = pinned(cores, *command(self.kind, program or self.kind, self.file, values["PORT"]))
+        # No server is to drain its connections. Go would start a thread for each core of the machine.
+        super().__init__(words, self.folder / log, (values["ADDRESS"], values["PORT"]), ready, prefix,
+                         signal.SIGTERM if self.kind == "nginx" else signal.SIGINT, 1, cwd=values.get("CWD"), env={
+                             **os.environ, "GOMAXPROCS": "1", "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)})
+        self.port = values["PORT"]
+
+
+def program(*names):
+    """The first of these programs that is installed, or None."""
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+def named(title, *words):
+    """Name and version of a program."""
+    found = re.search(r"\d+(\.\d+)+", output(*words))
+    return f"{title} {found.group(0)}" if found else f"{title}, version unknown"
